@@ -1,0 +1,1 @@
+"""Supervised actors: OTP supervision for Pykka, on Trio."""

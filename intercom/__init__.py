@@ -1,0 +1,1 @@
+"""Intercom: the switchboard between coding agents and the people responsible for them."""

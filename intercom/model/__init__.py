@@ -1,0 +1,1 @@
+"""What things are: values, enumerations and legal transitions. Pure."""

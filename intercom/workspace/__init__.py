@@ -1,0 +1,1 @@
+"""Files: safe paths, patches, the apply journal, and the policy."""

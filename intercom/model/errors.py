@@ -1,0 +1,125 @@
+"""Errors that people and agents read.
+
+Each carries a code (stable, documented in docs/reference/errors.md) and a sentence that says what was wrong and what to
+do: lower case, no full stop. They are refusals: the actor that raises one lives on.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+#: Every code a client can meet, with what it means.
+ERROR_CODES: dict[str, str] = {
+    "config": "the configuration file, or a setting in it, is not usable",
+    "db": "the database could not be opened, read or written",
+    "slack": "Slack is not set up, or did not answer",
+    "mcp": "the request does not fit the protocol or the tool",
+    "diff": "the proposal is neither a usable patch nor file content",
+    "policy": "the workspace policy could not be read or evaluated",
+    "ipc": "the local socket or what was sent over it is not usable",
+    "path_violation": "a path leads outside the workspace, or through a link out of it",
+    "patch_conflict": "the file has changed since the proposal, or a hunk does not fit it",
+    "not_found": "nothing by that name or id exists",
+    "unauthorized": "the caller may not do this",
+    "already_consumed": "the approved change has been applied before",
+    "request_not_found": "no request has this id",
+    "not_approved": "the request is not in the approved state",
+    "invalid_arguments": "an argument is missing, unknown, of the wrong type or out of range",
+    "unknown_tool": "no tool has this name",
+    "ambiguous": "the id or prefix fits more than one thing",
+    "already_decided": "another verdict came first, or the request is no longer open",
+    "invalid_state": "the session or request is in a state that does not allow this",
+    "apply_stuck": "an apply stopped half-way because files changed underneath; an operator must look",
+    "workspace_refused": "the directory can not serve as a workspace",
+    "busy": "too much is queued; try again shortly",
+    "unavailable": "a part of the server is restarting; try again",
+    "version_mismatch": "shim, server or database are of versions that do not fit together",
+    "config_mismatch": "the shim was started with another configuration than the running server",
+}
+
+
+class IntercomError(Exception):
+    """A refusal with a code and a sentence; `details` holds what a program may want besides."""
+
+    code: ClassVar[str] = "mcp"
+
+    def __init__(self, message: str, *, code: str | None = None, **details: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.error_code = code or self.code
+        self.details = details
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ConfigError(IntercomError):
+    code = "config"
+
+
+class DatabaseError(IntercomError):
+    code = "db"
+
+
+class SlackError(IntercomError):
+    code = "slack"
+
+
+class DiffError(IntercomError):
+    code = "diff"
+
+
+class PolicyError(IntercomError):
+    code = "policy"
+
+
+class IpcError(IntercomError):
+    code = "ipc"
+
+
+class PathViolation(IntercomError):
+    code = "path_violation"
+
+
+class PatchConflict(IntercomError):
+    code = "patch_conflict"
+
+
+class NotFound(IntercomError):
+    code = "not_found"
+
+
+class Unauthorized(IntercomError):
+    code = "unauthorized"
+
+
+class AlreadyConsumed(IntercomError):
+    code = "already_consumed"
+
+
+class InvalidArguments(IntercomError):
+    code = "invalid_arguments"
+
+
+class InvalidState(IntercomError):
+    code = "invalid_state"
+
+
+class Ambiguous(IntercomError):
+    code = "ambiguous"
+
+
+class AlreadyDecided(IntercomError):
+    code = "already_decided"
+
+
+class ApplyStuck(IntercomError):
+    code = "apply_stuck"
+
+
+class WorkspaceRefused(IntercomError):
+    code = "workspace_refused"
+
+
+class VersionMismatch(IntercomError):
+    code = "version_mismatch"

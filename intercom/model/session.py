@@ -1,0 +1,72 @@
+"""A session: one agent's tracked life, from its first call until it is cleared."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from attrs import frozen
+
+
+class SessionStatus(StrEnum):
+    CREATED = "created"
+    ACTIVE = "active"
+    PAUSED = "paused"
+    TERMINATED = "terminated"
+    INTERRUPTED = "interrupted"
+
+
+class SessionMode(StrEnum):
+    REMOTE = "remote"
+    LOCAL = "local"
+    HYBRID = "hybrid"
+
+
+class ProgressStatus(StrEnum):
+    DONE = "done"
+    IN_PROGRESS = "in_progress"
+    PENDING = "pending"
+
+
+#: From each status, where a session may go. Two more than the reference lists (created and interrupted to
+#: terminated), else a session that never started or never came back could not be cleared away.
+SESSION_TRANSITIONS: dict[SessionStatus, frozenset[SessionStatus]] = {
+    SessionStatus.CREATED: frozenset({SessionStatus.ACTIVE, SessionStatus.TERMINATED}),
+    SessionStatus.ACTIVE: frozenset({SessionStatus.PAUSED, SessionStatus.TERMINATED, SessionStatus.INTERRUPTED}),
+    SessionStatus.PAUSED: frozenset({SessionStatus.ACTIVE, SessionStatus.TERMINATED, SessionStatus.INTERRUPTED}),
+    SessionStatus.INTERRUPTED: frozenset({SessionStatus.ACTIVE, SessionStatus.TERMINATED}),
+    SessionStatus.TERMINATED: frozenset(),
+}
+
+
+@frozen
+class ProgressItem:
+    label: str
+    status: ProgressStatus
+
+
+@frozen
+class Session:
+    """A row of `session`. `agent_key` names the agent it belongs to; `owner_user_id` is empty for a session that an
+    agent opened by connecting, which belongs to every authorized operator."""
+
+    id: str
+    owner_user_id: str
+    workspace_root: str
+    status: SessionStatus
+    mode: SessionMode
+    created_at: datetime
+    updated_at: datetime
+    prompt: str | None = None
+    terminated_at: datetime | None = None
+    last_tool: str | None = None
+    nudge_count: int = 0
+    stall_paused: bool = False
+    progress_snapshot: tuple[ProgressItem, ...] | None = None
+    agent_key: str | None = None
+    client_name: str | None = None
+
+
+def may_become(now: SessionStatus, then: SessionStatus) -> bool:
+    """Whether a session in status `now` may go to `then`."""
+    return then in SESSION_TRANSITIONS[now]

@@ -1,0 +1,251 @@
+"""The configuration: every setting, its default, what it may be, and what it does.
+
+`intercom.local.config_file.load` makes a `Config` from a file; a program that embeds the library may make one itself,
+and the same checks run. The sentence beside each setting is its documentation: docs/reference/configuration.md is made
+from it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from intercom.model.approval import RiskLevel
+from intercom.model.prompt import PromptType
+
+Check = Callable[[Any, Any, Any], None]
+
+#: Ten years. Beyond it a deadline no longer fits a date, and nobody means it.
+LONGEST_SECONDS = 315_360_000
+LONGEST_DAYS = 3650
+
+
+class OnTimeout(StrEnum):
+    """What becomes of an agent's question that nobody answered in time. `hold` keeps it open."""
+
+    CONTINUE = "continue"
+    STOP = "stop"
+    HOLD = "hold"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def between(low: float, high: float, *, above: bool = False) -> Check:
+    """A check that a number (or nothing) lies from `low` to `high`; with `above`, `low` itself is refused."""
+
+    def check(_owner: Any, _setting: Any, value: float | None) -> None:
+        if value is None:
+            return
+        too_low = value <= low if above else value < low
+        if not math.isfinite(value) or too_low or value > high:
+            raise ValueError(f"must be {'more than' if above else 'at least'} {low:g} and at most {high:.0f}")
+
+    return check
+
+
+def matching(pattern: str, means: str) -> Check:
+    """A check that a text, each of several, or each name of a table fits `pattern`, which `means` puts into words."""
+    compiled = re.compile(pattern)
+
+    def check(_owner: Any, _setting: Any, value: Any) -> None:
+        for text in [value] if isinstance(value, str) else value or ():
+            if not compiled.fullmatch(text):
+                raise ValueError(f"{text!r} is not {means}")
+
+    return check
+
+
+def not_empty(_owner: Any, _setting: Any, value: Any) -> None:
+    """A check that a text, or each text of a table, says something."""
+    for name, text in value.items() if isinstance(value, Mapping) else [("", value)]:
+        if text is not None and not text.strip():
+            raise ValueError(f"{name} must not be empty".strip())
+
+
+def setting(default: Any, doc: str, *checks: Check) -> Any:
+    """Declare a setting; `default` may be a factory (a class or function)."""
+    if callable(default):
+        return field(factory=default, validator=list(checks), metadata={"doc": doc})
+    return field(default=default, validator=list(checks), metadata={"doc": doc})
+
+
+SECONDS = between(0, LONGEST_SECONDS, above=True)
+SECONDS_OR_NONE = between(0, LONGEST_SECONDS)
+DAYS = between(1, LONGEST_DAYS)
+
+
+@frozen
+class DatabaseSettings:
+    path: Path = setting(
+        Path("data/agent-rc.db"),
+        "The SQLite file. Directories above it are made. Left out: `data/agent-rc.db` in the user's state directory.",
+    )
+
+
+@frozen
+class SlackSettings:
+    channel_id: str | None = setting(
+        None,
+        "The channel where cards are posted; a connection may name another. Left out: no Slack.",
+        matching(r"[CGD][A-Z0-9]{2,}", "a channel id like C0123456789 (the channel's details in Slack show it)"),
+    )
+    authorized_user_ids: tuple[str, ...] = setting(
+        (),
+        "Who may answer from Slack, by user id. Left out: the ids in the server's `SLACK_MEMBER_IDS`.",
+        matching(r"[UW][A-Z0-9]{2,}", "a user id like U0123456789 (a member's profile in Slack shows it)"),
+    )
+    reconnect_backoff_max_seconds: float = setting(
+        300, "The longest pause between two attempts to reach Slack again.", SECONDS
+    )
+
+
+@frozen
+class TimeoutSettings:
+    approval_seconds: float = setting(3600, "How long a proposed change waits for a verdict.", SECONDS)
+    approved_valid_seconds: float = setting(
+        86400, "How long an approved change may still be applied before the approval lapses.", SECONDS
+    )
+    prompt_seconds: float = setting(
+        1800, "How long an agent's question waits before `prompt_on_timeout` decides it.", SECONDS
+    )
+    prompt_on_timeout: OnTimeout = setting(
+        OnTimeout.CONTINUE, "What an unanswered question becomes: the agent goes on, stops, or keeps waiting."
+    )
+    prompt_by_type: Mapping[PromptType, OnTimeout] = setting(
+        lambda: {PromptType.ERROR_RECOVERY: OnTimeout.HOLD, PromptType.RESOURCE_WARNING: OnTimeout.HOLD},
+        "The same for one type of question. `error_recovery` and `resource_warning` hold unless named here.",
+    )
+    wait_seconds: float = setting(0, "How long an agent stands by for work; 0 is without end.", SECONDS_OR_NONE)
+    command_timeout_seconds: float = setting(
+        60, "How long a command of `[commands]` may run before it is killed.", SECONDS
+    )
+
+
+@frozen
+class StallSettings:
+    enabled: bool = setting(True, "Whether an agent that has gone quiet is noticed at all.")
+    inactivity_threshold_seconds: float = setting(
+        300, "How long an agent may be quiet before it counts as stalled. Waiting for a person is not quiet.", SECONDS
+    )
+    escalation_threshold_seconds: float = setting(
+        120, "How long a stall alert waits for a person before the agent is nudged, and between nudges.", SECONDS
+    )
+    max_retries: int = setting(3, "How often an agent is nudged before the alert escalates.", between(0, 1000))
+    default_nudge_message: str = setting(
+        "Continue working on the current task. Pick up where you left off.",
+        "What a nudge says when the person gives no words of their own.",
+        not_empty,
+    )
+
+
+@frozen
+class PolicySettings:
+    require_allowlist: bool = setting(
+        False, "Whether a workspace policy may approve only commands that `[commands]` lists too."
+    )
+    max_risk_level: RiskLevel = setting(
+        RiskLevel.HIGH, "The highest risk any workspace policy may approve by itself; `critical` never is."
+    )
+    remote_mode_asks_always: bool = setting(
+        False, "Whether a session in remote mode asks a person even where the policy would approve."
+    )
+    trust_changes: bool = setting(
+        False,
+        "Whether a policy file that comes to grant more takes effect at once. Otherwise an operator accepts it first.",
+    )
+
+
+@frozen
+class McpSettings:
+    legacy_tool_names: bool = setting(
+        False, "Whether the tools also answer to their older names (`ask_approval`, `accept_diff`, ...)."
+    )
+
+
+@frozen
+class CtlSettings:
+    trust_agent_processes: bool = setting(
+        False,
+        "Whether a verdict from `agent-intercom-ctl` run by an agent counts. An agent could then approve itself.",
+    )
+
+
+@frozen
+class ClientSettings:
+    slice_seconds: float | None = setting(
+        None,
+        "How long one call of this client may wait before it is told to ask again; 0 is without limit. "
+        "Left out: what is known of the client.",
+        SECONDS_OR_NONE,
+    )
+
+
+@frozen
+class LoggingSettings:
+    level: LogLevel = setting(LogLevel.INFO, "The least serious line that is logged.")
+    file: Path | None = setting(
+        None, "Where the background server logs. Left out: `agent-intercom.log` in the user's state directory."
+    )
+
+
+@frozen
+class Config:
+    """All settings. Paths are absolute when `load` made it; numbers of seconds may be fractions."""
+
+    default_workspace_root: Path | None = setting(
+        None, "The workspace of an agent that does not say where it works. `/` and the home directory are refused."
+    )
+    max_concurrent_sessions: int = setting(3, "How many agents started by people may run at once.", between(1, 1000))
+    host_cli: str | None = setting(
+        None, "The agent that `session-start` runs: a program's name or path. Left out: none can be started.", not_empty
+    )
+    host_cli_args: tuple[str, ...] = setting((), "Arguments for `host_cli`, before the prompt.")
+    http_port: int | None = setting(
+        None, "The port on 127.0.0.1 for agents that speak MCP over HTTP. Left out: no HTTP.", between(1, 65535)
+    )
+    http_token_required: bool = setting(
+        True, "Whether a caller over HTTP must show the token. Other users of the machine reach the port too."
+    )
+    ipc_name: str = setting(
+        "agent-intercom",
+        "The name of the server's sockets; `agent-intercom-ctl --ipc-name` takes the same.",
+        matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", "up to 64 letters, digits, dots, dashes and underscores"),
+    )
+    retention_days: int = setting(30, "How long an ended session and all that belongs to it is kept.", DAYS)
+    checkpoint_retention_days: int = setting(30, "How long a checkpoint is kept, if its session is.", DAYS)
+    command_output_limit_bytes: int = setting(
+        65536, "How much of a command's output is kept; the rest is cut off and said to be.", between(1, 16 * 2**20)
+    )
+    database: DatabaseSettings = setting(DatabaseSettings, "Where everything is kept.")
+    slack: SlackSettings = setting(SlackSettings, "Slack. Its tokens never stand in this file.")
+    timeouts: TimeoutSettings = setting(TimeoutSettings, "How long things wait for a person.")
+    stall: StallSettings = setting(StallSettings, "Agents that go quiet.")
+    commands: Mapping[str, str] = setting(
+        dict,
+        'Commands people may run by name, `name = "shell command"`. Nothing else can be run.',
+        matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, dots, dashes and underscores"),
+        not_empty,
+    )
+    policy: PolicySettings = setting(PolicySettings, "Limits on what workspaces may approve by themselves.")
+    mcp: McpSettings = setting(McpSettings, "The tools as agents see them.")
+    ctl: CtlSettings = setting(CtlSettings, "Who may answer from a terminal.")
+    clients: Mapping[str, ClientSettings] = setting(
+        dict, 'One table for each MCP client, by the name it gives itself, as in `[clients."codex"]`.'
+    )
+    logging: LoggingSettings = setting(LoggingSettings, "What is logged, and where.")
+
+
+def on_prompt_timeout(timeouts: TimeoutSettings, prompt_type: PromptType) -> OnTimeout:
+    """What an unanswered question of this type becomes."""
+    return timeouts.prompt_by_type.get(prompt_type, timeouts.prompt_on_timeout)

@@ -1,0 +1,57 @@
+"""Reach a server's socket as its client, and only one that is this user's. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+import sys
+from collections import namedtuple
+
+from intercom.local.places import check_socket_path
+from intercom.model.errors import IpcError
+
+#: Who is at the other end of a socket: `pid` (0 when the system does not tell) and `uid`.
+Peer = namedtuple("Peer", ["pid", "uid"])
+
+# macOS: <sys/un.h>; Python has no names for them.
+_SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2
+_XUCRED = struct.Struct("=IIh2x16I")
+
+
+def connect(path: str, *, timeout: float | None = 5.0) -> socket.socket:
+    """Connect to the server at `path`.
+
+    `timeout` (seconds, None for ever) bounds the connecting and stays set on the socket.
+
+    Raises IpcError when the path, or who listens there, is not this user's; FileNotFoundError or ConnectionRefusedError
+    when nobody listens; another OSError when the system objects.
+    """
+    check_socket_path(path)
+    found = os.lstat(path)
+    if not stat.S_ISSOCK(found.st_mode):
+        raise IpcError(f"{path} is no socket: remove it and start again")
+    if found.st_uid != os.geteuid():
+        raise IpcError(f"{path} belongs to uid {found.st_uid}, not to you: remove it, or choose another ipc_name")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(timeout)
+        sock.connect(path)
+        peer = peer_of(sock)
+        if peer.uid != os.geteuid():
+            raise IpcError(f"the server at {path} runs as uid {peer.uid}, not as you: choose another ipc_name")
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    """Ask the system who is at the other end of a connected Unix socket; raises OSError if it is no such."""
+    if sys.platform == "darwin":
+        uid = _XUCRED.unpack(sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED.size))[1]
+        (pid,) = struct.unpack("=i", sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, 4))
+        return Peer(pid, uid)
+    pid, uid, _ = struct.unpack("=iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return Peer(pid, uid)

@@ -48,8 +48,8 @@ def between(low: float, high: float, *, above: bool = False) -> Check:
         if value is None:
             return
         too_low = value <= low if above else value < low
-        if not math.isfinite(value) or too_low or value > high:
-            raise ValueError(f"must be {'more than' if above else 'at least'} {low:g} and at most {high:.0f}")
+        if too_low or value > high or not math.isfinite(value):
+            raise ValueError(f"must be {'more than' if above else 'at least'} {low} and at most {high}, not {value}")
 
     return check
 
@@ -61,7 +61,7 @@ def matching(pattern: str, means: str) -> Check:
     def check(_owner: Any, _setting: Any, value: Any) -> None:
         for text in [value] if isinstance(value, str) else value or ():
             if not compiled.fullmatch(text):
-                raise ValueError(f"{text!r} is not {means}")
+                raise ValueError(f"must be {means}, not {text!r}")
 
     return check
 
@@ -70,14 +70,13 @@ def not_empty(_owner: Any, _setting: Any, value: Any) -> None:
     """A check that a text, or each text of a table, says something."""
     for name, text in value.items() if isinstance(value, Mapping) else [("", value)]:
         if text is not None and not text.strip():
-            raise ValueError(f"{name} must not be empty".strip())
+            raise ValueError(f"must not be empty{f' for {name}' if name else ''}")
 
 
 def setting(default: Any, doc: str, *checks: Check) -> Any:
     """Declare a setting; `default` may be a factory (a class or function)."""
-    if callable(default):
-        return field(factory=default, validator=list(checks), metadata={"doc": doc})
-    return field(default=default, validator=list(checks), metadata={"doc": doc})
+    value = {"factory": default} if callable(default) else {"default": default}
+    return field(**value, validator=list(checks) or None, metadata={"doc": doc})
 
 
 SECONDS = between(0, LONGEST_SECONDS, above=True)
@@ -123,8 +122,9 @@ class TimeoutSettings:
         OnTimeout.CONTINUE, "What an unanswered question becomes: the agent goes on, stops, or keeps waiting."
     )
     prompt_by_type: Mapping[PromptType, OnTimeout] = setting(
-        lambda: {PromptType.ERROR_RECOVERY: OnTimeout.HOLD, PromptType.RESOURCE_WARNING: OnTimeout.HOLD},
-        "The same for one type of question. `error_recovery` and `resource_warning` hold unless named here.",
+        dict,
+        "The same for one type of question, in place of `prompt_on_timeout`. "
+        "`error_recovery` and `resource_warning` hold unless named here.",
     )
     wait_seconds: float = setting(0, "How long an agent stands by for work; 0 is without end.", SECONDS_OR_NONE)
     command_timeout_seconds: float = setting(
@@ -234,7 +234,7 @@ class Config:
     commands: Mapping[str, str] = setting(
         dict,
         'Commands people may run by name, `name = "shell command"`. Nothing else can be run.',
-        matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, dots, dashes and underscores"),
+        matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "named with letters, digits, dots, dashes and underscores"),
         not_empty,
     )
     policy: PolicySettings = setting(PolicySettings, "Limits on what workspaces may approve by themselves.")
@@ -246,6 +246,11 @@ class Config:
     logging: LoggingSettings = setting(LoggingSettings, "What is logged, and where.")
 
 
+#: Going on after an error, or past a limit, is what nobody may decide by being away.
+HELD = frozenset({PromptType.ERROR_RECOVERY, PromptType.RESOURCE_WARNING})
+
+
 def on_prompt_timeout(timeouts: TimeoutSettings, prompt_type: PromptType) -> OnTimeout:
     """What an unanswered question of this type becomes."""
-    return timeouts.prompt_by_type.get(prompt_type, timeouts.prompt_on_timeout)
+    otherwise = OnTimeout.HOLD if prompt_type in HELD else timeouts.prompt_on_timeout
+    return timeouts.prompt_by_type.get(prompt_type, otherwise)

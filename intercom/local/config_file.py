@@ -1,0 +1,149 @@
+"""Read the configuration file. Every fault in it is told at once, with the line, and with what would be right."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from intercom.local.config_values import Fault, structure
+from intercom.model.config import Config
+from intercom.model.errors import ConfigError
+
+
+def load(path: Path | None = None) -> Config:
+    """The configuration in the file at `path`, with every path in it absolute.
+
+    Without `path` the user's own file is read, and where there is none the defaults hold. `~` is the home directory;
+    relative paths count from the file's directory. Where the file authorizes nobody in Slack,
+    `SLACK_MEMBER_IDS` in the environment does.
+
+    Raises `ConfigError` with all faults found: a file that is missing, unreadable or writable by everyone, broken
+    TOML, unknown keys, values of the wrong type or out of range.
+    """
+    file = (path or default_path()).expanduser().absolute()
+    text = _read(file, required=path is not None)
+    try:
+        raw = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, and numbers too long or tables too deep to be read
+        raise ConfigError(f"{file} is not valid TOML: {_lower(str(error))}; correct that") from None
+    config, faults = structure(raw)
+    faults += _bad_root(raw.get("default_workspace_root"), file.parent)
+    if config is None or faults:
+        raise ConfigError(_report(file, text, faults))
+    try:
+        return _settle(config, raw, file.parent)
+    except ValueError as error:
+        raise ConfigError(f"SLACK_MEMBER_IDS in the environment {error}") from None
+
+
+def _read(file: Path, *, required: bool) -> str:
+    try:
+        with file.open("rb") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            content = stream.read()
+    except FileNotFoundError:
+        if not required:
+            return ""
+        raise ConfigError(
+            f"there is no configuration file at {file}: write one with 'agent-intercom init --config {file}'"
+        ) from None
+    except OSError as error:
+        why = _lower(error.strerror or str(error))
+        raise ConfigError(f"{file} can not be read ({why}): make it a file you may read") from None
+    if mode & stat.S_IWOTH:
+        # It says who may answer for the agents: whoever can write it can approve.
+        raise ConfigError(f"{file} can be written by every user: run 'chmod 600 {file}'")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file} is not UTF-8 text at line {line}: save it as UTF-8") from None
+
+
+def default_path() -> Path:
+    """Where the user's own configuration stands, whether or not it exists."""
+    return _user_directory("XDG_CONFIG_HOME", ".config") / "config.toml"
+
+
+def _user_directory(variable: str, fallback: str) -> Path:
+    # The XDG rules: a relative path there is to be ignored.
+    named = Path(os.environ.get(variable, ""))
+    return (named if named.is_absolute() else Path.home() / fallback) / "agent-intercom"
+
+
+def _settle(config: Config, raw: Mapping[str, Any], directory: Path) -> Config:
+    """Give every path its place, and what the file leaves out its value on this machine."""
+    database, root, log, cli = config.database, config.default_workspace_root, config.logging.file, config.host_cli
+    state = _user_directory("XDG_STATE_HOME", ".local/state")
+    if "path" in raw.get("database", {}):
+        database = attrs.evolve(database, path=_absolute(database.path, directory))
+    else:
+        database = attrs.evolve(database, path=state / database.path)
+    slack = config.slack
+    if not slack.authorized_user_ids:
+        members = [each.strip() for each in os.environ.get("SLACK_MEMBER_IDS", "").split(",")]
+        slack = attrs.evolve(slack, authorized_user_ids=tuple(each for each in members if each))
+    if cli and ("/" in cli or cli.startswith("~")):  # else the server's PATH finds it
+        cli = str(_absolute(Path(cli), directory))
+    return attrs.evolve(
+        config,
+        default_workspace_root=root and _absolute(root, directory).resolve(),
+        host_cli=cli,
+        database=database,
+        slack=slack,
+        logging=attrs.evolve(config.logging, file=log and _absolute(log, directory)),
+    )
+
+
+def _absolute(path: Path, directory: Path) -> Path:
+    try:
+        return directory / path.expanduser()
+    except RuntimeError:  # ~name of nobody
+        return directory / path
+
+
+def _bad_root(value: Any, directory: Path) -> list[Fault]:
+    if not isinstance(value, str) or not value or "\0" in value:
+        return []
+    root = _absolute(Path(value), directory).resolve()
+    if root in (Path("/"), Path.home().resolve()):
+        return [Fault("default_workspace_root", f"must not be {root}: an agent would own all below it; name a project")]
+    return []
+
+
+def _report(file: Path, text: str, faults: list[Fault]) -> str:
+    found = sorted(((_line_of(text, fault.setting) or 0, fault) for fault in faults), key=lambda each: each[0])
+    lines = [f"{f'line {line}: ' if line else ''}{fault.setting} {fault.what}" for line, fault in found]
+    if len(lines) == 1:
+        return f"{file}, {lines[0]}"
+    return "\n  ".join([f"{file} has {len(lines)} faults:", *lines])
+
+
+def _line_of(text: str, dotted: str) -> int | None:
+    """The line where the setting stands, or else the table around it. Only for the message: TOML keeps no lines."""
+    table = ""
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[+\s*([^\[\]]+?)\s*\]", line):
+            table = _bare(header[1])
+            lines.setdefault(table, number)
+        elif key := re.match(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=""", line):
+            lines.setdefault(f"{table}.{_bare(key[1])}".lstrip("."), number)
+    while dotted and dotted not in lines:
+        dotted = dotted.rpartition(".")[0]
+    return lines.get(dotted)
+
+
+def _bare(key: str) -> str:
+    return re.sub(r"\s*\.\s*", ".", key.replace('"', "").replace("'", ""))
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

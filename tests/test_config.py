@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from intercom.local.config_file import default_path, load
+from intercom.local.config_file import load
 from intercom.model.approval import RiskLevel
 from intercom.model.config import Config, LogLevel, OnTimeout, TimeoutSettings, on_prompt_timeout
 from intercom.model.errors import ConfigError
@@ -45,9 +45,9 @@ def test_without_a_file_the_defaults_hold_and_the_database_has_a_place(tmp_path:
 
 def test_the_users_own_file_is_read_when_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    default_path().parent.mkdir(parents=True)
-    default_path().write_text("retention_days = 7")
-    assert default_path() == tmp_path / "xdg/agent-intercom/config.toml"
+    file = tmp_path / "xdg/agent-intercom/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("retention_days = 7")
     assert load().retention_days == 7
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from intercom.local.config_values import Fault, structure
+from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError
 
@@ -25,9 +26,10 @@ def load(path: Path | None = None) -> Config:
     `SLACK_MEMBER_IDS` in the environment does.
 
     Raises `ConfigError` with all faults found: a file that is missing, unreadable or writable by everyone, broken
-    TOML, unknown keys, values of the wrong type or out of range.
+    TOML, unknown keys, values of the wrong type or out of range. Raises `IpcError` when the user's runtime directory
+    has too long a name for sockets to be made there.
     """
-    file = (path or default_path()).expanduser().absolute()
+    file = (path or Path(places().config_file)).expanduser().absolute()
     text = _read(file, required=path is not None)
     try:
         raw = tomllib.loads(text)
@@ -67,25 +69,13 @@ def _read(file: Path, *, required: bool) -> str:
         raise ConfigError(f"{file} is not UTF-8 text at line {line}: save it as UTF-8") from None
 
 
-def default_path() -> Path:
-    """Where the user's own configuration stands, whether or not it exists."""
-    return _user_directory("XDG_CONFIG_HOME", ".config") / "config.toml"
-
-
-def _user_directory(variable: str, fallback: str) -> Path:
-    # The XDG rules: a relative path there is to be ignored.
-    named = Path(os.environ.get(variable, ""))
-    return (named if named.is_absolute() else Path.home() / fallback) / "agent-intercom"
-
-
 def _settle(config: Config, raw: Mapping[str, Any], directory: Path) -> Config:
     """Give every path its place, and what the file leaves out its value on this machine."""
     database, root, log, cli = config.database, config.default_workspace_root, config.logging.file, config.host_cli
-    state = _user_directory("XDG_STATE_HOME", ".local/state")
     if "path" in raw.get("database", {}):
         database = attrs.evolve(database, path=_absolute(database.path, directory))
     else:
-        database = attrs.evolve(database, path=state / database.path)
+        database = attrs.evolve(database, path=Path(places(config.ipc_name).database))
     slack = config.slack
     if not slack.authorized_user_ids:
         members = [each.strip() for each in os.environ.get("SLACK_MEMBER_IDS", "").split(",")]

@@ -195,7 +195,7 @@ class ClientSettings:
 class LoggingSettings:
     level: LogLevel = setting(LogLevel.INFO, "The least serious line that is logged.")
     file: Path | None = setting(
-        None, "Where the background server logs. Left out: `agent-intercom.log` in the user's state directory."
+        None, "Where the background server logs. Left out: `log/<ipc_name>.log` in the user's state directory."
     )
 
 

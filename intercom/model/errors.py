@@ -17,6 +17,7 @@ ERROR_CODES: dict[str, str] = {
     "diff": "the proposal is neither a usable patch nor file content",
     "policy": "the workspace policy could not be read or evaluated",
     "ipc": "the local socket or what was sent over it is not usable",
+    "file_error": "a file could not be read or written: permission, no space, or not a regular file",
     "path_violation": "a path leads outside the workspace, or through a link out of it",
     "patch_conflict": "the file has changed since the proposal, or a hunk does not fit it",
     "not_found": "nothing by that name or id exists",
@@ -75,6 +76,10 @@ class PolicyError(IntercomError):
 
 class IpcError(IntercomError):
     code = "ipc"
+
+
+class FileError(IntercomError):
+    code = "file_error"
 
 
 class PathViolation(IntercomError):

@@ -1,0 +1,20 @@
+"""Hashes that name the content of files: SHA-256, in hex."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from intercom.model.approval import NEW_FILE
+from intercom.workspace.reading import read
+
+
+def digest(data: bytes) -> str:
+    """The SHA-256 of `data`, in lower-case hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def file_hash(root: Path, rel: str) -> str:
+    """The digest of the file `rel` of the workspace, "new_file" where nothing is. Errors as `reading.read`."""
+    found = read(root, rel)
+    return NEW_FILE if found is None else digest(found.data)

@@ -1,0 +1,160 @@
+"""Approval requests and the files they would change."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.model.approval import ApprovalRequest, ApprovalStatus, ChangeKind, FileChange, RiskLevel
+from intercom.store import rows
+from intercom.store.lifecycle import Lifecycle, decided_columns, decided_value
+from intercom.store.rows import Row
+
+#: An apply under way owns its request: until the journal is done with it, nobody lapses or interrupts it.
+_NOT_BEING_APPLIED = (
+    "not exists (select 1 from apply_journal as journal where journal.request_id = approval_request.id"
+    " and journal.state in ('staging', 'committed', 'stuck'))"
+)
+
+
+def _to_row(request: ApprovalRequest) -> Row:
+    return {
+        "id": request.id,
+        "session_id": request.session_id,
+        "title": request.title,
+        "description": request.description,
+        "diff_content": request.diff_content,
+        "file_path": request.file_path,
+        "risk_level": request.risk_level.value,
+        "status": request.status.value,
+        "original_hash": request.original_hash,
+        "slack_ts": request.slack_ts,
+        "created_at": clock.to_text(request.created_at),
+        "consumed_at": rows.time_text(request.consumed_at),
+        "key": request.key,
+        "auto_rule": request.auto_rule,
+        "expires_at": rows.time_text(request.expires_at),
+        "call": request.call,
+        "delivered_at": rows.time_text(request.delivered_at),
+        **decided_columns(request.decided),
+    }
+
+
+def _from_row(db: Database, row: Row) -> ApprovalRequest:
+    return ApprovalRequest(
+        id=row["id"],
+        session_id=row["session_id"],
+        title=row["title"],
+        description=row["description"],
+        diff_content=row["diff_content"],
+        file_path=row["file_path"],
+        risk_level=RiskLevel(row["risk_level"]),
+        status=ApprovalStatus(row["status"]),
+        original_hash=row["original_hash"],
+        slack_ts=row["slack_ts"],
+        created_at=clock.from_text(row["created_at"]),
+        consumed_at=rows.time_value(row["consumed_at"]),
+        key=row["key"],
+        auto_rule=row["auto_rule"],
+        expires_at=rows.time_value(row["expires_at"]),
+        call=row["call"],
+        delivered_at=rows.time_value(row["delivered_at"]),
+        decided=decided_value(row),
+        files=_files(db, row["id"]),
+    )
+
+
+def _files(db: Database, request_id: str) -> tuple[FileChange, ...]:
+    found = rows.every(db, "select * from approval_file where request_id = ? order by position", (request_id,))
+    return tuple(
+        FileChange(
+            path=row["path"],
+            kind=ChangeKind(row["kind"]),
+            before_hash=row["before_hash"],
+            after_hash=row["after_hash"],
+            old_path=row["old_path"],
+            mode=row["mode"],
+            added=row["added"],
+            removed=row["removed"],
+        )
+        for row in found
+    )
+
+
+_life: Lifecycle[ApprovalRequest, ApprovalStatus] = Lifecycle(
+    table="approval_request",
+    to_row=_to_row,
+    from_row=_from_row,
+    undelivered=("approved", "rejected", "expired"),
+    told=lambda decided: {},
+)
+
+get = _life.get
+pending = _life.pending
+owed = _life.owed
+due = _life.due
+decide = _life.decide
+expire = _life.expire
+mark_delivered = _life.mark_delivered
+
+
+def insert(db: Database, request: ApprovalRequest) -> bool:
+    """Write a new request with its files; False, changing nothing, when one with this id is there already."""
+    if not _life.insert(db, request):
+        return False
+    for position, file in enumerate(request.files):
+        row = {
+            "request_id": request.id,
+            "position": position,
+            "path": file.path,
+            "kind": file.kind.value,
+            "before_hash": file.before_hash,
+            "after_hash": file.after_hash,
+            "old_path": file.old_path,
+            "mode": file.mode,
+            "added": file.added,
+            "removed": file.removed,
+        }
+        rows.insert(db, "approval_file", row, conflict="do nothing")
+    return True
+
+
+def reattachable(db: Database, key: str) -> ApprovalRequest | None:
+    """The newest request this proposal's key still names: pending, or decided and not yet delivered, or approved and
+    not yet consumed. None when asking again must make a new one."""
+    found = _life.select(
+        db,
+        "key = ? and (status in ('pending', 'approved') or (status = 'rejected' and delivered_at is null))"
+        " order by created_at desc, rowid desc limit 1",
+        (key,),
+    )
+    return found[0] if found else None
+
+
+def consume(db: Database, id: str, at: datetime) -> bool:
+    """Spend an approval: from approved to consumed, once. False when it is in any other state, or unknown."""
+    return rows.changed(
+        db,
+        "update approval_request set status = 'consumed', consumed_at = ? where id = ? and status = 'approved'",
+        (clock.to_text(at), id),
+    )
+
+
+def lapse(db: Database, approved_before: datetime, at: datetime) -> tuple[str, ...]:
+    """Expire approvals decided before `approved_before` and never applied; returns their ids, oldest first.
+
+    One whose apply is under way, or stuck, is left alone.
+    """
+    where = f"status = 'approved' and decided_at < :before and {_NOT_BEING_APPLIED}"
+    return _life.close(db, "expired", at, where, {"before": clock.to_text(approved_before)})
+
+
+def interrupt(db: Database, session_id: str, at: datetime) -> tuple[str, ...]:
+    """Close what a session that ended leaves pending, or approved and not applied; returns the ids, oldest first.
+
+    One whose apply is under way, or stuck, is left alone.
+    """
+    where = f"session_id = :session and status in ('pending', 'approved') and {_NOT_BEING_APPLIED}"
+    return _life.close(db, "interrupted", at, where, {"session": session_id})

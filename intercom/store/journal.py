@@ -1,0 +1,124 @@
+"""The apply journal: which approved change is being written, step by step, so that a crash leaves all or nothing.
+
+Staged files are noted before they are renamed: `staging` may be thrown away, `committed` must be carried through, and
+`stuck` waits for a person.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.model.errors import InvalidState
+from intercom.store import rows
+from intercom.store.rows import Row
+
+
+class JournalState(StrEnum):
+    STAGING = "staging"
+    COMMITTED = "committed"
+    DONE = "done"
+    ABANDONED = "abandoned"
+    STUCK = "stuck"
+
+
+JOURNAL_TRANSITIONS: dict[JournalState, frozenset[JournalState]] = {
+    JournalState.STAGING: frozenset({JournalState.COMMITTED, JournalState.ABANDONED}),
+    JournalState.COMMITTED: frozenset({JournalState.DONE, JournalState.STUCK}),
+    JournalState.STUCK: frozenset({JournalState.COMMITTED, JournalState.ABANDONED}),
+    JournalState.DONE: frozenset(),
+    JournalState.ABANDONED: frozenset(),
+}
+
+
+@frozen
+class Entry:
+    """One apply. `steps` are JSON objects that the workspace understands; `at` is when it began; `note` says why it
+    stopped; `call` names the tool call it answers."""
+
+    request_id: str
+    session_id: str
+    workspace_root: str
+    state: JournalState
+    steps: tuple[Mapping[str, Any], ...]
+    at: datetime
+    note: str | None = None
+    call: str | None = None
+
+
+def _from_row(row: Row) -> Entry:
+    return Entry(
+        request_id=row["request_id"],
+        session_id=row["session_id"],
+        workspace_root=row["workspace_root"],
+        state=JournalState(row["state"]),
+        steps=tuple(json.loads(row["steps"])),
+        at=clock.from_text(row["created_at"]),
+        note=row["note"],
+        call=row["call"],
+    )
+
+
+def begin(db: Database, entry: Entry) -> bool:
+    """Enter an apply. False, changing nothing, when its request has an entry already; an abandoned one is replaced."""
+    row = {
+        "request_id": entry.request_id,
+        "session_id": entry.session_id,
+        "workspace_root": entry.workspace_root,
+        "state": entry.state.value,
+        "steps": rows.json_text([dict(step) for step in entry.steps]),
+        "note": entry.note,
+        "call": entry.call,
+        "created_at": clock.to_text(entry.at),
+        "updated_at": clock.to_text(entry.at),
+    }
+    replaced = ", ".join(f"{name} = excluded.{name}" for name in row if name != "request_id")
+    return rows.insert(
+        db,
+        "apply_journal",
+        row,
+        conflict=f"(request_id) do update set {replaced} where apply_journal.state = 'abandoned'",
+    )
+
+
+def get(db: Database, request_id: str) -> Entry | None:
+    """The entry of this request, or None."""
+    row = rows.one(db, "select * from apply_journal where request_id = ?", (request_id,))
+    return None if row is None else _from_row(row)
+
+
+def advance(
+    db: Database,
+    request_id: str,
+    expect: JournalState | Collection[JournalState],
+    to: JournalState,
+    note: str | None = None,
+    at: datetime | None = None,
+) -> bool:
+    """Move an entry from `expect` (one state, or any of several) to `to`; whether this call did it.
+
+    `note` of None keeps the one there is. Raises InvalidState for a move the transition table does not have.
+    """
+    expected = (expect,) if isinstance(expect, JournalState) else tuple(expect)
+    for state in expected:
+        if to not in JOURNAL_TRANSITIONS[state]:
+            raise InvalidState(f"an apply that is {state} can not become {to}")
+    return rows.changed(
+        db,
+        "update apply_journal set state = ?, note = coalesce(?, note), updated_at = coalesce(?, updated_at)"
+        f" where request_id = ? and state in ({rows.holders(expected)})",
+        (to.value, note, rows.time_text(at), request_id, *(state.value for state in expected)),
+    )
+
+
+def open(db: Database) -> tuple[Entry, ...]:
+    """The entries that are not finished (staging, committed or stuck), oldest first."""
+    where = "state in ('staging', 'committed', 'stuck') order by created_at, rowid"
+    return tuple(_from_row(row) for row in rows.every(db, f"select * from apply_journal where {where}"))

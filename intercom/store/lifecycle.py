@@ -1,0 +1,152 @@
+"""The life of anything that waits for a person, over one table: pending, then decided, expired or interrupted, then
+delivered. Approvals, prompts and waits differ only in their columns, so they share these queries.
+
+Every change is a compare-and-set: the expected state stands in the statement's own WHERE, so of any number of writers
+one wins, in this process or another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.model.verdict import Decided
+from intercom.store import rows
+from intercom.store.rows import Row
+
+T = TypeVar("T")
+S = TypeVar("S", bound=StrEnum)
+
+_OLDEST_FIRST = "order by created_at, rowid"
+
+
+@frozen
+class Lifecycle(Generic[T, S]):
+    """`table` is the table's name; `to_row` and `from_row` write a value as columns and back; `told` gives the columns
+    besides the common ones that a verdict sets; `undelivered` are the final statuses whose answer an agent is owed."""
+
+    table: str
+    to_row: Callable[[T], Row]
+    from_row: Callable[[Database, Row], T]
+    undelivered: tuple[str, ...]
+    told: Callable[[Decided], Mapping[str, Any]]
+
+    def insert(self, db: Database, request: T) -> bool:
+        """Write a new request; False, changing nothing, when one with this id is there already."""
+        return rows.insert(db, self.table, self.to_row(request))
+
+    def get(self, db: Database, id: str) -> T | None:
+        """The request with this id, or None."""
+        row = rows.one(db, f"select * from {self.table} where id = ?", (id,))
+        return None if row is None else self.from_row(db, row)
+
+    def pending(self, db: Database, session_id: str | None = None) -> tuple[T, ...]:
+        """What still waits for a person, oldest first; of one session or of all."""
+        if session_id is None:
+            return self.select(db, f"status = 'pending' {_OLDEST_FIRST}")
+        return self.select(db, f"status = 'pending' and session_id = ? {_OLDEST_FIRST}", (session_id,))
+
+    def owed(self, db: Database, session_id: str) -> tuple[T, ...]:
+        """What was decided or ran out and was never delivered to this session's agent, oldest first."""
+        where = f"session_id = ? and delivered_at is null and status in ({rows.holders(self.undelivered)})"
+        return self.select(db, f"{where} {_OLDEST_FIRST}", (session_id, *self.undelivered))
+
+    def due(self, db: Database, at: datetime) -> tuple[T, ...]:
+        """Pending requests whose time is up at `at`, the longest overdue first."""
+        where = "status = 'pending' and expires_at <= ? order by expires_at, rowid"
+        return self.select(db, where, (clock.to_text(at),))
+
+    def decide(self, db: Database, id: str, to: S, decided: Decided) -> bool:
+        """Let a verdict win: from pending to `to`, if it came before the deadline.
+
+        True when this verdict decided the request, now or (same verdict id) before: a writer that fell after its commit
+        may ask again. False, changing nothing, when another verdict won, time was up, or no such request exists. A
+        deadline does not stop `to` = expired: that is how a time-out that answers is recorded.
+        """
+        values = {"to": to.value, **decided_columns(decided), **self.told(decided)}
+        sets = ", ".join(f"{name} = :{name}" for name in values if name != "to")
+        won = rows.changed(
+            db,
+            f"update {self.table} set status = :to, {sets} where id = :id and status = 'pending'"
+            " and (expires_at is null or expires_at > :decided_at or :to = 'expired')",
+            {**values, "id": id},
+        )
+        return (
+            won
+            or rows.count(
+                db, f"select count(*) from {self.table} where id = ? and verdict_id = ?", (id, decided.verdict_id)
+            )
+            == 1
+        )
+
+    def expire(self, db: Database, id: str, at: datetime) -> bool:
+        """Close a pending request without a verdict, now. Whether this call did it; when to is the caller's to know."""
+        return rows.changed(
+            db,
+            f"update {self.table} set status = 'expired', closed_at = ? where id = ? and status = 'pending'",
+            (clock.to_text(at), id),
+        )
+
+    def mark_delivered(self, db: Database, id: str, at: datetime) -> bool:
+        """Record that the agent has its answer. False when that was recorded before, or there is no answer yet."""
+        return rows.changed(
+            db,
+            f"update {self.table} set delivered_at = ? where id = ? and delivered_at is null and status <> 'pending'",
+            (clock.to_text(at), id),
+        )
+
+    def interrupt(self, db: Database, session_id: str, at: datetime) -> tuple[str, ...]:
+        """Close what a session that ended leaves pending; returns the ids, oldest first."""
+        where = "session_id = :session and status = 'pending'"
+        return self.close(db, "interrupted", at, where, {"session": session_id})
+
+    def close(self, db: Database, status: str, at: datetime, where: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Move all rows that fit `where` to a final status without a verdict; returns their ids, oldest first."""
+        ids = rows.column(db, f"select id from {self.table} where {where} {_OLDEST_FIRST}", values)
+        for id in ids:
+            rows.changed(
+                db,
+                f"update {self.table} set status = ?, closed_at = ? where id = ?",
+                (status, clock.to_text(at), id),
+            )
+        return tuple(ids)
+
+    def select(self, db: Database, where: str, values: Iterable[Any] = ()) -> tuple[T, ...]:
+        """The requests that fit a WHERE clause (with its ordering)."""
+        found = rows.every(db, f"select * from {self.table} where {where}", tuple(values))
+        return tuple(self.from_row(db, row) for row in found)
+
+
+def decided_columns(decided: Decided | None) -> Row:
+    """The columns a verdict is kept in; all empty for None."""
+    if decided is None:
+        names = ("verdict_id", "verdict", "decided_by", "decided_via", "decided_at", "decided_text")
+        return dict.fromkeys(names)
+    return {
+        "verdict_id": decided.verdict_id,
+        "verdict": str(decided.decision),
+        "decided_by": decided.by,
+        "decided_via": decided.channel,
+        "decided_at": clock.to_text(decided.at),
+        "decided_text": decided.text,
+    }
+
+
+def decided_value(row: Row) -> Decided | None:
+    """The verdict kept in a row, or None."""
+    if row["verdict_id"] is None:
+        return None
+    return Decided(
+        verdict_id=row["verdict_id"],
+        decision=row["verdict"],
+        by=row["decided_by"],
+        channel=row["decided_via"],
+        at=clock.from_text(row["decided_at"]),
+        text=row["decided_text"],
+    )

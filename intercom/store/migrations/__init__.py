@@ -1,0 +1,82 @@
+"""The schema's history: numbered steps, forward only, each applied once and recorded in `schema_version`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.model.errors import DatabaseError
+from intercom.store import rows
+from intercom.store.migrations import m0001_reference, m0002_verdicts, m0003_records
+
+
+@frozen
+class Migration:
+    """`number` counts from 1 without gaps; `apply` runs inside a transaction."""
+
+    number: int
+    name: str
+    apply: Callable[[Database], None]
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(1, "reference", m0001_reference.apply),
+    Migration(2, "verdicts", m0002_verdicts.apply),
+    Migration(3, "records", m0003_records.apply),
+)
+
+LATEST = MIGRATIONS[-1].number
+
+
+def version(db: Database) -> int:
+    """The number of the newest step applied; 0 for an empty database.
+
+    Raises DatabaseError when the file holds tables but no record of ours: it belongs to another program.
+    """
+    tables = set(rows.column(db, "select name from sqlite_master where type = 'table'"))
+    if not tables:
+        return 0
+    if "schema_version" not in tables:
+        raise DatabaseError(
+            "the database belongs to another program (it has no schema_version table);"
+            " set [database] path to another file"
+        )
+    return rows.count(db, "select coalesce(max(version), 0) from schema_version")
+
+
+def migrate(db: Database, at: datetime, steps: Sequence[Migration] = MIGRATIONS) -> int:
+    """Bring the schema up to the last of `steps`, each step in a transaction of its own.
+
+    Returns the number the database was at. Raises DatabaseError (code version_mismatch) for a database newer than this
+    program, before anything is touched; on any failure the step at hand leaves nothing behind.
+    """
+    before = version(db)
+    latest = steps[-1].number
+    if before > latest:
+        raise DatabaseError(
+            f"the database was written by a newer version (schema {before}, this program knows {latest}); "
+            "upgrade agent-intercom or set [database] path to another file",
+            code="version_mismatch",
+            found=before,
+            known=latest,
+        )
+    for step in steps:
+        if step.number <= before:
+            continue
+        with db.atomic():
+            db.execute(
+                "create table if not exists schema_version"
+                " (version integer primary key, name text not null, applied_at text not null)"
+            )
+            step.apply(db)
+            rows.insert(
+                db,
+                "schema_version",
+                {"version": step.number, "name": step.name, "applied_at": clock.to_text(at)},
+                conflict="do nothing",
+            )
+    return before

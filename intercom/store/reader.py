@@ -1,0 +1,109 @@
+"""Reads beside the writer: worker threads with connections of their own that cannot write."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+import trio
+
+from intercom.model.errors import DatabaseError
+from intercom.store import faults
+from intercom.store.database import BUSY_SECONDS, Database, connect
+
+R = TypeVar("R")
+
+#: How many reads run at once; more wait their turn.
+CONNECTIONS = 4
+
+
+class Reader:
+    """Runs reads on the database at `path`, which the writer must have opened first.
+
+    A read sees everything committed before it began, and one consistent state however many queries it makes.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, connections: int = CONNECTIONS, busy_seconds: float = BUSY_SECONDS
+    ) -> None:
+        self._path = Path(path)
+        self._busy_seconds = busy_seconds
+        self._connections = connections
+        self._limit: trio.CapacityLimiter | None = None
+        self._idle: list[tuple[Database, int]] = []
+        self._lock = Lock()
+        self._closed = False
+
+    async def read(self, work: Callable[[Database], R]) -> R:
+        """Run `work(db)` in a worker thread and return what it returned.
+
+        `work` must be quick: a cancelled read is waited for. Raises what `work` raised, and DatabaseError when the
+        database can not be read, or the reader is closed.
+        """
+        if self._limit is None:
+            self._limit = trio.CapacityLimiter(self._connections)
+        return await trio.to_thread.run_sync(self.read_sync, work, limiter=self._limit)
+
+    def read_sync(self, work: Callable[[Database], R]) -> R:
+        """The same in the calling thread, for callers without an event loop."""
+        try:
+            db, inode = self._take()
+            try:
+                db.execute("begin")
+                result = work(db)
+                db.rollback()
+            except BaseException:
+                db.close()
+                raise
+        except sqlite3.Error as error:
+            refused = faults.refusal(error, self._path)
+            if refused is None:
+                raise
+            raise refused from error
+        self._give_back(db, inode)
+        return result
+
+    def close(self) -> None:
+        """Close all connections; those of reads under way close as they end. Later reads are refused."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for db, _ in idle:
+            db.close()
+
+    def _take(self) -> tuple[Database, int]:
+        inode = self._inode()
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise DatabaseError("the database is closed; the server is stopping")
+                found = self._idle.pop() if self._idle else None
+            if found is None:
+                break
+            # a file that was moved aside is not read any more
+            if found[1] == inode:
+                return found
+            found[0].close()
+        db = connect(self._path, busy_seconds=self._busy_seconds, any_thread=True)
+        db.execute("pragma query_only = on")
+        return db, inode
+
+    def _give_back(self, db: Database, inode: int) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < self._connections:
+                self._idle.append((db, inode))
+                return
+        db.close()
+
+    def _inode(self) -> int:
+        try:
+            return os.stat(self._path).st_ino
+        except OSError as error:
+            raise DatabaseError(
+                f"the database {self._path} can not be read ({(error.strerror or str(error)).lower()});"
+                " restart the server, which makes it anew"
+            ) from error

@@ -1,0 +1,90 @@
+"""All that waits for a person, whatever its kind: approvals, prompts and standbys share one space of ids."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeAlias
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from intercom.model.approval import ApprovalRequest
+from intercom.model.card import CardKind
+from intercom.model.prompt import ContinuationPrompt, Wait
+from intercom.store import approvals, prompts, rows, waits
+
+AnyRequest: TypeAlias = ApprovalRequest | ContinuationPrompt | Wait
+
+_TABLES = (
+    (CardKind.APPROVAL, "approval_request"),
+    (CardKind.PROMPT, "continuation_prompt"),
+    (CardKind.STANDBY, "wait"),
+)
+
+
+@frozen
+class Counts:
+    """What a server finds when it starts: sessions interrupted, and requests of any session still pending."""
+
+    interrupted_sessions: int
+    pending_approvals: int
+    pending_prompts: int
+    pending_waits: int
+
+
+def find(db: Database, id: str) -> AnyRequest | None:
+    """The request with this id, of whatever kind, or None."""
+    return approvals.get(db, id) or prompts.get(db, id) or waits.get(db, id)
+
+
+def by_call(db: Database, session_id: str, call: str) -> AnyRequest | None:
+    """The request that the tool call of this name put on record in this session, or None."""
+    if not call:
+        return None
+    for table in ("approval_request", "continuation_prompt", "wait"):
+        for id in rows.column(db, f"select id from {table} where session_id = ? and call = ?", (session_id, call)):
+            return find(db, id)
+    return None
+
+
+def with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
+    """The requests whose id begins with `prefix`, taken literally, as (kind, id) sorted by id; at most 50 a kind."""
+    found = [(kind, id) for kind, table in _TABLES for id in rows.ids_with_prefix(db, table, prefix)]
+    return tuple(sorted(found, key=lambda entry: entry[1]))
+
+
+def pending(db: Database, session_id: str | None = None) -> tuple[AnyRequest, ...]:
+    """What waits for a person, of all kinds, oldest first; of one session or of all."""
+    found: list[AnyRequest] = [
+        *approvals.pending(db, session_id),
+        *prompts.pending(db, session_id),
+        *waits.pending(db, session_id),
+    ]
+    return tuple(sorted(found, key=_age))
+
+
+def undelivered(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
+    """What was decided or ran out and never reached this session's agent, of all kinds, oldest first."""
+    found: list[AnyRequest] = [
+        *approvals.owed(db, session_id),
+        *prompts.owed(db, session_id),
+        *waits.owed(db, session_id),
+    ]
+    return tuple(sorted(found, key=_age))
+
+
+def counts(db: Database) -> Counts:
+    """What recovery has to tell people about."""
+    pending = {
+        kind: rows.count(db, f"select count(*) from {table} where status = 'pending'") for kind, table in _TABLES
+    }
+    return Counts(
+        interrupted_sessions=rows.count(db, "select count(*) from session where status = 'interrupted'"),
+        pending_approvals=pending[CardKind.APPROVAL],
+        pending_prompts=pending[CardKind.PROMPT],
+        pending_waits=pending[CardKind.STANDBY],
+    )
+
+
+def _age(request: AnyRequest) -> datetime:
+    return request.created_at

@@ -1,0 +1,56 @@
+"""Retention: what ended long enough ago is deleted, children before parents."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.store import audit, rows
+
+#: Rows that go with their session, in the order they must go.
+_OF_A_SESSION = (
+    ("instruction", "session_id in {old}"),
+    ("apply_journal", "session_id in {old}"),
+    ("wait", "session_id in {old}"),
+    ("approval_file", "request_id in (select id from approval_request where session_id in {old})"),
+    ("stall_alert", "session_id in {old}"),
+    ("checkpoint", "session_id in {old}"),
+    ("continuation_prompt", "session_id in {old}"),
+    ("approval_request", "session_id in {old}"),
+    ("session", "id in {old}"),
+)
+
+
+def purge(db: Database, cutoff: datetime, at: datetime, limit: int = 200) -> dict[str, int]:
+    """Delete sessions terminated before `cutoff` with all that is theirs, and audit entries and answered calls from
+    before it.
+
+    At most `limit` sessions (oldest first) and a hundred times as many of the others in one call, so that no one waits
+    long behind it: call again while a count is at its limit. A session with an apply not finished stays. Returns how
+    many rows went, by table, and records the sum in the audit trail.
+    """
+    text = clock.to_text(cutoff)
+    ids = rows.column(
+        db,
+        "select id from session where status = 'terminated' and terminated_at < ? and not exists"
+        " (select 1 from apply_journal as journal where journal.session_id = session.id"
+        " and journal.state in ('staging', 'committed', 'stuck')) order by terminated_at, rowid limit ?",
+        (text, limit),
+    )
+    old = f"({rows.holders(ids)})"
+    gone = {
+        table: rows.affected(db, f"delete from {table} where {where.format(old=old)}", ids)
+        for table, where in _OF_A_SESSION
+    }
+    for table, key, age in (("answered_call", "name", "created_at"), ("audit", "id", "at")):
+        gone[table] = rows.affected(
+            db,
+            f"delete from {table} where {key} in (select {key} from {table} where {age} < ? order by {age} limit ?)",
+            (text, limit * 100),
+        )
+    if any(gone.values()):
+        summary = f"purged {gone['session']} sessions ended before {text}"
+        audit.record(db, at, "purged", None, "retention", summary, gone)
+    return gone

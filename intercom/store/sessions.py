@@ -1,0 +1,192 @@
+"""Agent sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.model.errors import InvalidState
+from intercom.model.session import ProgressItem, Session, SessionMode, SessionStatus, may_become
+from intercom.store import rows
+from intercom.store.progress import progress_text, progress_value
+from intercom.store.rows import Row
+
+
+def _to_row(session: Session) -> Row:
+    return {
+        "id": session.id,
+        "owner_user_id": session.owner_user_id,
+        "workspace_root": session.workspace_root,
+        "status": session.status.value,
+        "prompt": session.prompt,
+        "mode": session.mode.value,
+        "created_at": clock.to_text(session.created_at),
+        "updated_at": clock.to_text(session.updated_at),
+        "terminated_at": rows.time_text(session.terminated_at),
+        "last_tool": session.last_tool,
+        "nudge_count": session.nudge_count,
+        "stall_paused": int(session.stall_paused),
+        "progress_snapshot": progress_text(session.progress_snapshot),
+        "agent_key": session.agent_key,
+        "client_name": session.client_name,
+    }
+
+
+def _from_row(row: Row) -> Session:
+    return Session(
+        id=row["id"],
+        owner_user_id=row["owner_user_id"],
+        workspace_root=row["workspace_root"],
+        status=SessionStatus(row["status"]),
+        prompt=row["prompt"],
+        mode=SessionMode(row["mode"]),
+        created_at=clock.from_text(row["created_at"]),
+        updated_at=clock.from_text(row["updated_at"]),
+        terminated_at=rows.time_value(row["terminated_at"]),
+        last_tool=row["last_tool"],
+        nudge_count=row["nudge_count"],
+        stall_paused=bool(row["stall_paused"]),
+        progress_snapshot=progress_value(row["progress_snapshot"]),
+        agent_key=row["agent_key"],
+        client_name=row["client_name"],
+    )
+
+
+def insert(db: Database, session: Session) -> bool:
+    """Write a new session; False, changing nothing, when one with this id is there already.
+
+    Raises InvalidState when its agent has another session that is not terminated.
+    """
+    if session.agent_key is not None:
+        other = by_agent(db, session.agent_key)
+        if other is not None and other.id != session.id:
+            raise InvalidState(f"the agent already has session {other.id}; bind or terminate that one")
+    return rows.insert(db, "session", _to_row(session))
+
+
+def get(db: Database, id: str) -> Session | None:
+    """The session with this id, or None."""
+    row = rows.one(db, "select * from session where id = ?", (id,))
+    return None if row is None else _from_row(row)
+
+
+def by_agent(db: Database, agent_key: str) -> Session | None:
+    """The session of this agent that is not terminated, or None."""
+    row = rows.one(db, "select * from session where agent_key = ? and status <> 'terminated'", (agent_key,))
+    return None if row is None else _from_row(row)
+
+
+def live(db: Database) -> tuple[Session, ...]:
+    """All sessions that are not terminated, oldest first."""
+    return _select(db, "status <> 'terminated' order by created_at, rowid")
+
+
+def by_status(db: Database, status: SessionStatus) -> tuple[Session, ...]:
+    """All sessions in one status, oldest first."""
+    return _select(db, "status = ? order by created_at, rowid", status.value)
+
+
+def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
+    """The ids that begin with `prefix`, taken literally, sorted; at most 50."""
+    return rows.ids_with_prefix(db, "session", prefix)
+
+
+def adoptable(db: Database, workspace_root: str, client_name: str | None) -> tuple[Session, ...]:
+    """Sessions that an agent of this client in this workspace might take over, the most recently active first.
+
+    Interrupted, active or paused ones: which of the latter have a live agent only the caller knows.
+    """
+    return _select(
+        db,
+        "workspace_root = ? and client_name is ? and status in ('interrupted', 'active', 'paused')"
+        " order by updated_at desc, rowid desc",
+        workspace_root,
+        client_name,
+    )
+
+
+def set_status(
+    db: Database, id: str, expect: SessionStatus | Collection[SessionStatus], to: SessionStatus, at: datetime
+) -> Session | None:
+    """Move a session from `expect` (one status, or any of several) to `to`; the session as it is then, or None when it
+    was in no such status, or unknown. Raises InvalidState for a move the transition table does not have."""
+    expected = (expect,) if isinstance(expect, SessionStatus) else tuple(expect)
+    for status in expected:
+        if not may_become(status, to):
+            raise InvalidState(f"a session that is {status} can not become {to}")
+    terminated_at = clock.to_text(at) if to is SessionStatus.TERMINATED else None
+    won = rows.changed(
+        db,
+        "update session set status = ?, updated_at = max(updated_at, ?), terminated_at = ?"
+        f" where id = ? and status in ({rows.holders(expected)})",
+        (to.value, clock.to_text(at), terminated_at, id, *(status.value for status in expected)),
+    )
+    return get(db, id) if won else None
+
+
+def set_mode(db: Database, id: str, mode: SessionMode, at: datetime) -> SessionMode | None:
+    """Set who is notified; the mode before, or None when the session is unknown or terminated."""
+    before = get(db, id)
+    won = rows.changed(
+        db,
+        "update session set mode = ?, updated_at = max(updated_at, ?) where id = ? and status <> 'terminated'",
+        (mode.value, clock.to_text(at), id),
+    )
+    return before.mode if won and before is not None else None
+
+
+def set_progress(db: Database, id: str, progress: tuple[ProgressItem, ...] | None, at: datetime) -> bool:
+    """Keep what the agent last said of its progress. False when the session is unknown or terminated."""
+    return rows.changed(
+        db,
+        "update session set progress_snapshot = ?, updated_at = max(updated_at, ?)"
+        " where id = ? and status <> 'terminated'",
+        (progress_text(progress), clock.to_text(at), id),
+    )
+
+
+def set_stall(db: Database, id: str, nudge_count: int, paused: bool) -> bool:
+    """Keep the stall detector's count and rest. False when the session is unknown or terminated."""
+    return rows.changed(
+        db,
+        "update session set nudge_count = ?, stall_paused = ? where id = ? and status <> 'terminated'",
+        (nudge_count, int(paused), id),
+    )
+
+
+def bind_agent(db: Database, id: str, agent_key: str, at: datetime, client_name: str | None = None) -> Session | None:
+    """Give a session to an agent, taking the agent from any other session; the session as it is then, or None when it
+    is unknown or terminated (then nothing changes). `client_name`, when given, is kept too."""
+    session = get(db, id)
+    if session is None or session.status is SessionStatus.TERMINATED:
+        return None
+    rows.changed(
+        db,
+        "update session set agent_key = null where agent_key = ? and id <> ? and status <> 'terminated'",
+        (agent_key, id),
+    )
+    rows.changed(
+        db,
+        "update session set agent_key = ?, client_name = coalesce(?, client_name), updated_at = max(updated_at, ?)"
+        " where id = ? and status <> 'terminated'",
+        (agent_key, client_name, clock.to_text(at), id),
+    )
+    return get(db, id)
+
+
+def touch(db: Database, id: str, at: datetime, last_tool: str | None = None) -> bool:
+    """Note that the agent was heard of. False when the session is unknown, terminated, or was heard of later."""
+    text = clock.to_text(at)
+    return rows.changed(
+        db,
+        "update session set updated_at = ?, last_tool = coalesce(?, last_tool)"
+        " where id = ? and updated_at <= ? and status <> 'terminated'",
+        (text, last_tool, id, text),
+    )
+
+
+def _select(db: Database, where: str, *values: str | None) -> tuple[Session, ...]:
+    return tuple(_from_row(row) for row in rows.every(db, f"select * from session where {where}", values))

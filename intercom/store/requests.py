@@ -73,6 +73,13 @@ def undelivered(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
     return tuple(sorted(found, key=_age))
 
 
+def mark_delivered(db: Database, id: str, at: datetime) -> bool:
+    """Record that the agent has this request's answer. False when that was recorded before, or there is none yet."""
+    return (
+        approvals.mark_delivered(db, id, at) or prompts.mark_delivered(db, id, at) or waits.mark_delivered(db, id, at)
+    )
+
+
 def counts(db: Database) -> Counts:
     """What recovery has to tell people about."""
     pending = {

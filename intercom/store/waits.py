@@ -53,6 +53,7 @@ _life: Lifecycle[Wait, WaitStatus] = Lifecycle(
 
 insert = _life.insert
 get = _life.get
+select = _life.select
 pending = _life.pending
 owed = _life.owed
 due = _life.due

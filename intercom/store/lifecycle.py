@@ -109,13 +109,9 @@ class Lifecycle(Generic[T, S]):
     def close(self, db: Database, status: str, at: datetime, where: str, values: Mapping[str, Any]) -> tuple[str, ...]:
         """Move all rows that fit `where` to a final status without a verdict; returns their ids, oldest first."""
         ids = rows.column(db, f"select id from {self.table} where {where} {_OLDEST_FIRST}", values)
-        for id in ids:
-            rows.changed(
-                db,
-                f"update {self.table} set status = ?, closed_at = ? where id = ?",
-                (status, clock.to_text(at), id),
-            )
-        return tuple(ids)
+        sql = f"update {self.table} set status = :to, closed_at = :at where id = :id and {where}"
+        named = {**values, "to": status, "at": clock.to_text(at)}
+        return tuple(id for id in ids if rows.changed(db, sql, {**named, "id": id}))
 
     def select(self, db: Database, where: str, values: Iterable[Any] = ()) -> tuple[T, ...]:
         """The requests that fit a WHERE clause (with its ordering)."""

@@ -69,7 +69,6 @@ _life: Lifecycle[ContinuationPrompt, WaitStatus] = Lifecycle(
 
 insert = _life.insert
 get = _life.get
-select = _life.select
 pending = _life.pending
 owed = _life.owed
 due = _life.due

@@ -41,9 +41,10 @@ def by_call(db: Database, session_id: str, call: str) -> AnyRequest | None:
     """The request that the tool call of this name put on record in this session, or None."""
     if not call:
         return None
-    for table in ("approval_request", "continuation_prompt", "wait"):
-        for id in rows.column(db, f"select id from {table} where session_id = ? and call = ?", (session_id, call)):
-            return find(db, id)
+    for _, table in _TABLES:
+        found = rows.one(db, f"select id from {table} where session_id = ? and call = ?", (session_id, call))
+        if found is not None:
+            return find(db, found["id"])
     return None
 
 

@@ -53,7 +53,6 @@ _life: Lifecycle[Wait, WaitStatus] = Lifecycle(
 
 insert = _life.insert
 get = _life.get
-select = _life.select
 pending = _life.pending
 owed = _life.owed
 due = _life.due

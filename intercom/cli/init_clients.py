@@ -1,0 +1,122 @@
+"""What each MCP client must be told to reach Intercom: in which file, under which key, with which time-outs.
+
+What ends a client's long call differs, and so does what can be done about it (docs/how-to/connect-an-agent.md). No
+client needs more than this: a call that outlasts its client's patience is answered `pending` and asked for again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+#: The name the entry gets in every client's file.
+SERVER_NAME = "agent-intercom"
+
+#: As long as an approved change stays good: a client that can wait a day need not ask again.
+A_DAY_SECONDS = 86_400
+
+
+@frozen
+class Client:
+    """A client's file and the shape of an entry in it. `shared` files stand in the project, and in its repository."""
+
+    name: str
+    title: str
+    file: Callable[[Path], Path]
+    format: str
+    table: str
+    extra: Mapping[str, Any]
+    note: str
+    shared: bool = False
+    leading: Mapping[str, Any] = {}
+
+    def entry(self, command: list[str]) -> dict[str, Any]:
+        """What stands under this client's key for Intercom."""
+        return {**self.leading, "command": command[0], "args": command[1:], **self.extra}
+
+
+def _codex_file(_workspace: Path) -> Path:
+    return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "config.toml"
+
+
+CLIENTS: dict[str, Client] = {
+    each.name: each
+    for each in (
+        Client(
+            "claude-code",
+            "Claude Code",
+            lambda workspace: workspace / ".mcp.json",
+            "json",
+            "mcpServers",
+            # `timeout` lifts the limit without a sign of life as well; `alwaysLoad` keeps the tools out of tool search.
+            {"timeout": A_DAY_SECONDS * 1000, "alwaysLoad": True},
+            "Claude Code asks once whether to trust the project's servers.",
+            shared=True,
+            leading={"type": "stdio"},
+        ),
+        Client(
+            "codex",
+            "Codex",
+            _codex_file,
+            "toml",
+            "mcp_servers",
+            # Without `required` a server that is slower than the first turn is missing from it.
+            {"required": True, "startup_timeout_sec": 20, "tool_timeout_sec": A_DAY_SECONDS},
+            'To use the long time-out, set [clients."codex"] slice_seconds in Intercom\'s configuration.',
+        ),
+        Client(
+            "cursor",
+            "Cursor",
+            lambda _workspace: Path.home() / ".cursor" / "mcp.json",
+            "json",
+            "mcpServers",
+            {},
+            "Cursor has no setting for the time a call may take: long waits are answered pending and asked for again.",
+            leading={"type": "stdio"},
+        ),
+        Client(
+            "vscode",
+            "VS Code",
+            lambda workspace: workspace / ".vscode" / "mcp.json",
+            "json",
+            "servers",
+            {},
+            "VS Code has no setting for the time a call may take: long waits are answered pending and asked for again.",
+            shared=True,
+            leading={"type": "stdio"},
+        ),
+        Client(
+            "copilot-cli",
+            "Copilot CLI",
+            lambda _workspace: Path.home() / ".copilot" / "mcp-config.json",
+            "json",
+            "mcpServers",
+            {"tools": ["*"], "timeout": A_DAY_SECONDS * 1000},
+            "Restart Copilot CLI after a change.",
+            leading={"type": "local"},
+        ),
+    )
+}
+
+
+def command(config: Path | None, *, shared: bool) -> list[str]:
+    """The command that starts the shim, for a client's file.
+
+    A file of the user's own gets an absolute path, since a client started from a desktop has another PATH. A shared
+    file gets the bare name where the PATH finds this very program, so that it holds on other machines too. `config`
+    is passed on when it is not the default.
+    """
+    script = Path(sys.executable).parent / SERVER_NAME
+    found = shutil.which(SERVER_NAME)
+    if script.is_file():
+        same = found is not None and os.path.realpath(found) == os.path.realpath(script)
+        start = [SERVER_NAME if shared and same else str(script)]
+    else:
+        start = [found] if found else [sys.executable, "-m", "intercom.cli.main"]
+    return [*start, "--config", str(config)] if config else start

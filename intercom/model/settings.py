@@ -1,0 +1,96 @@
+"""The settings as a list, for what is made from them: the commented file that `init` writes, and the reference page."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any
+
+import attrs
+
+from intercom.model.config import Config
+
+WORDS: dict[Any, str] = {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path"}
+
+
+@attrs.frozen
+class Setting:
+    """One setting: the table it stands in ("" at the top of the file), and what is written there in TOML.
+
+    `default` is None where leaving the setting out means something that no value says.
+    """
+
+    table: str
+    name: str
+    kind: str
+    default: str | None
+    doc: str
+
+
+@attrs.frozen
+class Table:
+    """A table of the file and its settings; `free` when its names are the user's own."""
+
+    name: str
+    doc: str
+    settings: tuple[Setting, ...]
+    free: bool = False
+
+
+def tables() -> tuple[Table, ...]:
+    """Every table of the file in order, the top of the file (named "") first."""
+    kinds = typing.get_type_hints(Config)
+    top: list[Setting] = []
+    below: list[Table] = []
+    for each in attrs.fields(Config):
+        kind, doc = kinds[each.name], each.metadata["doc"]
+        if attrs.has(kind):
+            below.append(Table(each.name, doc, tuple(_settings(kind, each.name))))
+        elif typing.get_origin(kind) is Mapping:
+            inner = typing.get_args(kind)[1]
+            settings = _settings(inner, f'{each.name}."NAME"') if attrs.has(inner) else iter(())
+            below.append(Table(each.name, doc, tuple(settings), free=True))
+        else:
+            top.append(_setting(each, kind, ""))
+    return (Table("", "At the top of the file, before any table.", tuple(top)), *below)
+
+
+def _settings(kind: type[Any], table: str) -> Iterator[Setting]:
+    kinds = typing.get_type_hints(kind)
+    for each in attrs.fields(kind):
+        yield _setting(each, kinds[each.name], table)
+
+
+def _setting(attribute: Any, kind: Any, table: str) -> Setting:
+    # What `load` puts in place is not a value anyone would write.
+    placed = attribute.name == "path" and table == "database"
+    default = None if placed else _toml(attribute.default)
+    return Setting(table, attribute.name, _words(kind), default, attribute.metadata["doc"])
+
+
+def _words(kind: Any) -> str:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is UnionType:
+        return _words(next(each for each in arguments if each is not NoneType))
+    if origin is tuple:
+        return "list of texts"
+    if origin is Mapping:
+        return f"table of {_words(arguments[1])}, by {_words(arguments[0])}"
+    if issubclass(kind, Enum):
+        return ", ".join(f'"{each.value}"' for each in kind)
+    return WORDS[kind]
+
+
+def _toml(default: Any) -> str | None:
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        default = default.factory()
+    if default is None:
+        return None
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, str):
+        return f'"{default}"'
+    return {"()": "[]"}.get(str(default), str(default))

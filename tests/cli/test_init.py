@@ -1,0 +1,223 @@
+"""`agent-intercom init`, on a home directory of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import stat
+import tomllib
+from pathlib import Path
+
+import attrs
+import pytest
+
+from intercom.cli import init, init_clients
+from intercom.cli.init_clients import CLIENTS
+from intercom.cli.init_config import render
+from intercom.local.config_file import load
+from intercom.model.config import Config
+from intercom.model.settings import tables
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    (home / "project").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TMPDIR", "CODEX_HOME", "SLACK_MEMBER_IDS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(home / "project")
+    return home
+
+
+def init_with(*argv: object) -> int:
+    parser = argparse.ArgumentParser()
+    init.add_arguments(parser)
+    return init.run(parser.parse_args([str(each) for each in argv]))
+
+
+def own_config(home: Path) -> Path:
+    return home / ".config/agent-intercom/config.toml"
+
+
+def backups(file: Path) -> list[Path]:
+    return sorted(file.parent.glob(f"{file.name}.*.bak"))
+
+
+def test_it_writes_a_configuration_that_changes_nothing(home: Path) -> None:
+    assert init_with() == 0
+    assert stat.S_IMODE(own_config(home).stat().st_mode) == 0o600
+    assert load(own_config(home)) == attrs.evolve(Config(), database=load().database)
+
+
+def test_every_line_of_the_file_it_writes_can_be_uncommented(home: Path) -> None:
+    lines = render().splitlines()
+    file = home / "all.toml"
+    file.write_text("\n".join(line.removeprefix("# ") for line in lines if not line.startswith("##")))
+    file.chmod(0o600)
+    config = load(file)
+    assert config.http_port == 3000
+    assert config.clients["codex"].slice_seconds == 240
+    assert config.commands == {"status": "git status"}
+    named = {setting.name for table in tables() for setting in table.settings}
+    assert named <= {line[2:].split(" = ")[0] for line in lines if line.startswith("# ")}
+
+
+def test_a_default_that_is_shown_is_the_default(home: Path) -> None:
+    shown = {
+        (table.name, setting.name): tomllib.loads(f"x = {setting.default}")["x"]
+        for table in tables()
+        for setting in table.settings
+        if setting.default is not None and not setting.kind.startswith("table")
+    }
+    config = Config()
+    for (table, name), value in shown.items():
+        real = getattr(getattr(config, table) if table else config, name)
+        assert (list(real) if isinstance(real, tuple) else real) == value, (table, name)
+    assert len(shown) > 20
+
+
+def test_a_configuration_that_is_there_is_kept_unless_forced(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own_config(home).parent.mkdir(parents=True)
+    own_config(home).write_text("retention_days = 9\n")
+    assert init_with() == 0
+    assert own_config(home).read_text() == "retention_days = 9\n"
+    assert "--force writes it anew" in capsys.readouterr().out
+    assert init_with("--force") == 0
+    assert load(own_config(home)).retention_days == 30
+    assert [each.read_text() for each in backups(own_config(home))] == ["retention_days = 9\n"]
+
+
+def test_a_named_workspace_becomes_the_default_one(home: Path) -> None:
+    assert init_with("--workspace", home / "project") == 0
+    assert load(own_config(home)).default_workspace_root == home / "project"
+
+
+@pytest.mark.parametrize("place", ["/", "~"])
+def test_a_workspace_that_holds_everything_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    assert init_with("--workspace", place) == 1
+    assert "can not be a workspace" in capsys.readouterr().err
+    assert not own_config(home).exists()
+
+
+def test_a_workspace_that_is_not_there_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init_with("--workspace", home / "none") == 2
+    assert "is not a directory" in capsys.readouterr().err
+
+
+def test_without_a_client_it_shows_the_entries_of_all_and_touches_none(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init_with() == 0
+    shown = capsys.readouterr().out
+    for client in CLIENTS.values():
+        assert client.title in shown
+        assert str(client.file(home / "project")) in shown
+        assert not client.file(home / "project").exists()
+    assert f"tool_timeout_sec = {24 * 3600}" in shown
+
+
+def test_write_without_a_client_is_a_usage_error(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init_with("--write") == 2
+    assert "add --client" in capsys.readouterr().err
+    assert not own_config(home).exists()
+
+
+def test_write_merges_into_every_client_and_a_second_time_changes_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init_with("--write", "--client", "all") == 0
+    files = [client.file(home / "project") for client in CLIENTS.values()]
+    first = [file.read_bytes() for file in files]
+    assert init_with("--write", "--client", "all") == 0
+    assert [file.read_bytes() for file in files] == first
+    assert not any(backups(file) for file in files)
+    assert capsys.readouterr().out.count("has it ") == len(files)
+
+
+def test_each_client_is_told_its_way(home: Path) -> None:
+    assert init_with("--write", "--client", "all") == 0
+    project = home / "project"
+    claude = json.loads((project / ".mcp.json").read_text())["mcpServers"]["agent-intercom"]
+    assert claude["type"] == "stdio"
+    assert claude["timeout"] == 86_400_000
+    codex = tomllib.loads((home / ".codex/config.toml").read_text())["mcp_servers"]["agent-intercom"]
+    assert codex["required"] is True
+    assert codex["tool_timeout_sec"] == 86_400
+    assert codex["startup_timeout_sec"] == 20
+    cursor = json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]["agent-intercom"]
+    assert Path(cursor["command"]).is_absolute()
+    code = json.loads((project / ".vscode/mcp.json").read_text())["servers"]["agent-intercom"]
+    assert code["type"] == "stdio"
+    copilot = json.loads((home / ".copilot/mcp-config.json").read_text())["mcpServers"]["agent-intercom"]
+    assert copilot["tools"] == ["*"]
+    assert copilot["type"] == "local"
+
+
+def test_a_configuration_elsewhere_is_passed_on_to_the_client(home: Path) -> None:
+    assert init_with("--config", home / "other.toml", "--write", "--client", "codex") == 0
+    entry = tomllib.loads((home / ".codex/config.toml").read_text())["mcp_servers"]["agent-intercom"]
+    assert entry["args"][-2:] == ["--config", str(home / "other.toml")]
+
+
+def test_a_merge_keeps_a_backup_the_mode_and_the_link(home: Path) -> None:
+    dotfiles = home / "dotfiles.toml"
+    dotfiles.write_text("# mine\nmodel = 'x'\n")
+    dotfiles.chmod(0o640)
+    (home / ".codex").mkdir()
+    (home / ".codex/config.toml").symlink_to(dotfiles)
+    assert init_with("--write", "--client", "codex") == 0
+    assert (home / ".codex/config.toml").is_symlink()
+    assert dotfiles.read_text().startswith("# mine\nmodel = 'x'\n")
+    assert stat.S_IMODE(dotfiles.stat().st_mode) == 0o640
+    assert [each.read_text() for each in backups(dotfiles)] == ["# mine\nmodel = 'x'\n"]
+
+
+def test_a_file_that_can_not_be_merged_is_left_alone_and_the_entry_shown(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = home / "project/.vscode/mcp.json"
+    file.parent.mkdir()
+    file.write_text('{ // mine\n "servers": {} }')
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_bytes(b"\xff")
+    assert init_with("--write", "--client", "vscode", "--client", "cursor", "--client", "codex") == 1
+    assert file.read_text() == '{ // mine\n "servers": {} }'
+    assert not backups(file)
+    said = capsys.readouterr().err
+    assert "comments and trailing commas can not be kept" in said
+    assert "is not UTF-8 text" in said
+    assert '"agent-intercom": {' in said
+    assert (home / ".codex/config.toml").exists()
+
+
+def test_a_file_that_can_not_be_written_is_told_and_nothing_is_left_behind(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".codex").write_text("a file where a directory should be")
+    assert init_with("--write", "--client", "codex") == 1
+    assert "file exists" in capsys.readouterr().err
+    blocked = home / "blocked"
+    blocked.mkdir()
+    assert init_with("--config", blocked, "--force") == 1
+    assert not list(home.glob(".blocked.*"))
+
+
+def test_a_shared_file_gets_the_bare_name_only_where_the_path_finds_this_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    for name in ("python", "agent-intercom"):
+        (bin_ / name).write_text("#!/bin/sh\n")
+        (bin_ / name).chmod(0o755)
+    monkeypatch.setattr(init_clients.sys, "executable", str(bin_ / "python"))
+    monkeypatch.setenv("PATH", str(bin_))
+    assert init_clients.command(None, shared=True) == ["agent-intercom"]
+    assert init_clients.command(None, shared=False) == [str(bin_ / "agent-intercom")]
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert init_clients.command(None, shared=True) == [str(bin_ / "agent-intercom")]
+    (bin_ / "agent-intercom").unlink()
+    assert init_clients.command(None, shared=True) == [str(bin_ / "python"), "-m", "intercom.cli.main"]

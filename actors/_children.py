@@ -1,0 +1,164 @@
+"""How supervisors start and stop their children."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from actors._life import StopAsked
+from actors._ref import Life, Ref
+from actors.errors import StartFailed, describe
+from actors.spec import ChildSpec
+
+if TYPE_CHECKING:
+    from actors._supervisor import Overseer
+    from actors._timers import Timer
+
+__all__ = ["Ended", "Slot", "kill_all", "start", "stop_in_order", "stop_together"]
+
+# Seconds a cancelled actor has to end before it is reported stuck.
+GRACE = 1.0
+
+
+class Slot:
+    """A child's place under its supervisor (None for a system's root), kept over its incarnations."""
+
+    __slots__ = ("last_crash", "reason", "ref", "restarts", "spec", "supervisor", "timer")
+
+    def __init__(self, spec: ChildSpec, supervisor: Overseer | None) -> None:
+        self.spec = spec
+        self.supervisor = supervisor
+        self.ref: Ref[Any] | None = None
+        self.reason: BaseException | None = None
+        self.restarts = 0
+        self.last_crash: str | None = None
+        self.timer: Timer | None = None
+
+    def forget_wait(self) -> None:
+        """Call off a restart that is timed, if one is."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def wake_supervisor(self) -> None:
+        """Have the supervisor look again at what it waits for."""
+        if self.supervisor is not None:
+            self.supervisor.actor_ref._wake()
+
+    def ended(self, ref: Ref[Any], reason: BaseException | None) -> None:
+        """Note the end of an incarnation and tell the supervisor."""
+        self.reason = reason
+        if reason is not None:
+            self.last_crash = describe(reason)
+        if self.supervisor is not None:
+            self.supervisor.alive -= 1
+            self.supervisor.actor_ref._put_urgent(Ended(self, ref, reason))
+
+
+class Ended:
+    """To a supervisor: an incarnation of a child has ended."""
+
+    __slots__ = ("reason", "ref", "slot")
+
+    def __init__(self, slot: Slot, ref: Ref[Any], reason: BaseException | None) -> None:
+        self.slot = slot
+        self.ref = ref
+        self.reason = reason
+
+
+async def start(boss: Ref[Any], slot: Slot) -> StartFailed | None:
+    """Start a child and wait until its `on_start` is through. Why it failed, None if it did not.
+
+    Raises StopAsked when the supervisor is asked to stop meanwhile.
+    """
+    system = boss._system
+    assert system is not None
+    slot.reason = None
+    try:
+        ref = slot.ref = system.launch(slot.spec.start(), slot, slot.spec.registered_name)
+    except Exception as exc:
+        slot.last_crash = describe(exc)
+        return StartFailed(slot.spec.id, exc)
+    if slot.supervisor is not None:
+        slot.supervisor.alive += 1
+    while ref._life < Life.RUNNING:
+        if boss._stop_asked:
+            raise StopAsked
+        await boss._park()
+    while ref._life is Life.ENDING and ref._started_at is None:
+        await boss._park()
+    if ref._started_at is not None:
+        return None
+    slot.ref = None
+    return StartFailed(slot.spec.id, slot.reason)
+
+
+async def stop_in_order(boss: Ref[Any], slots: Iterable[Slot]) -> None:
+    """Stop children one after another, each within its own time."""
+    for slot in slots:
+        ref, slot.ref = slot.ref, None
+        if ref is None or ref._over:
+            continue
+        slot.ref = ref
+        ref._request_stop()
+        await _ended_within(boss, _seconds(slot), _is_over(ref))
+        if not ref._over:
+            ref._kill()
+            await _ended_within(boss, _grace(ref), _is_over(ref))
+            _overran(ref, slot)
+        slot.ref = None
+
+
+async def stop_together(boss: Ref[Any], slots: Iterable[Slot], alive: Callable[[], int]) -> None:
+    """Stop children at the same time, each within its own time; `alive` counts those that have not ended."""
+    begun = trio.current_time()
+    waves: dict[float, list[Slot]] = {}
+    for slot in slots:
+        if slot.ref is not None:
+            slot.ref._request_stop()
+            waves.setdefault(_seconds(slot), []).append(slot)
+    for seconds in sorted(waves):
+        await _ended_within(boss, begun + seconds - trio.current_time(), lambda: not alive())
+        late = [slot for slot in waves[seconds] if slot.ref is not None and not slot.ref._over]
+        await _kill(boss, late)
+
+
+async def kill_all(boss: Ref[Any], slots: Iterable[Slot]) -> None:
+    """Cancel children that are still there and wait until they have ended, or are known to be stuck."""
+    await _kill(boss, [slot for slot in slots if slot.ref is not None and not slot.ref._over])
+
+
+async def _kill(boss: Ref[Any], slots: list[Slot]) -> None:
+    victims = [(slot, slot.ref) for slot in slots if slot.ref is not None]
+    for _, ref in victims:
+        ref._kill()
+    for slot, ref in victims:
+        await _ended_within(boss, _grace(ref), _is_over(ref))
+        _overran(ref, slot)
+
+
+def _overran(ref: Ref[Any], slot: Slot) -> None:
+    assert ref._system is not None
+    ref._system.overran(ref, _seconds(slot), stuck=not ref._over)
+
+
+async def _ended_within(boss: Ref[Any], seconds: float, over: Callable[[], bool]) -> None:
+    with trio.move_on_after(max(seconds, 0)):
+        while not over():
+            await boss._park()
+
+
+def _is_over(ref: Ref[Any]) -> Callable[[], bool]:
+    return lambda: ref._over
+
+
+def _seconds(slot: Slot) -> float:
+    return math.inf if slot.spec.shutdown is None else slot.spec.shutdown
+
+
+def _grace(ref: Ref[Any]) -> float:
+    # A supervisor that is killed spends its children's grace, and ends by itself.
+    return math.inf if getattr(ref.actor_class, "is_supervisor", False) else GRACE

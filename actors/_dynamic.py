@@ -1,0 +1,115 @@
+"""The supervisor whose children come and go."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import attrs
+import trio
+
+from actors import _decide
+from actors._actor import Actor
+from actors._children import Ended, Slot, kill_all, start, stop_in_order, stop_together
+from actors._ref import Ref
+from actors._supervisor import check_limits, perform
+from actors.errors import AlreadyStarted, TooManyChildren, UnknownChild
+from actors.messages import StartChild, StopChild
+from actors.spec import Backoff
+
+__all__ = ["DynamicSupervisor"]
+
+
+class DynamicSupervisor(Actor):
+    """Starts and stops children on request (`StartChild`, `StopChild`); restarts each by itself, stops all at once.
+
+    Children that end for good are forgotten. Limits and `backoff` are as a `Supervisor`'s, over all children
+    together; `max_children` None is no limit. While one child's `on_start` runs, other requests wait.
+    """
+
+    mailbox_size = 100_000
+    is_supervisor: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        max_children: int | None = None,
+        max_restarts: int = 3,
+        within: float = 5.0,
+        backoff: Backoff | None = None,
+    ) -> None:
+        check_limits(max_restarts, within)
+        self.alive = 0
+        self._max_children = max_children
+        self._slots: dict[str, Slot] = {}
+        self._children: dict[str, _decide.Child] = {}
+        self._rules = _decide.State((), max_restarts=max_restarts, within=within, backoff=backoff)
+
+    async def on_receive(self, message: Any) -> Any:
+        """Handle `StartChild` and `StopChild`; logs anything else."""
+        match message:
+            case StartChild():
+                return await self._start_child(message)
+            case StopChild():
+                return await self._stop_child(message)
+            case _:
+                return super().on_receive(message)
+
+    async def _start_child(self, message: StartChild) -> Ref[Any]:
+        spec = message.spec
+        there = self._slots.get(spec.id)
+        if there is not None:
+            raise AlreadyStarted(spec.id, there.ref)
+        if self._max_children is not None and len(self._slots) >= self._max_children:
+            raise TooManyChildren(
+                f"supervisor {self.actor_ref.label!r} has {self._max_children} children; stop one first"
+            )
+        slot = self._slots[spec.id] = Slot(spec, self)
+        failure = await start(self.actor_ref, slot)
+        if failure is not None:
+            del self._slots[spec.id]
+            raise failure
+        now = trio.current_time()
+        self._children[spec.id] = _decide.Child(spec.id, spec.restart, _decide.Phase.UP, up_at=now)
+        assert slot.ref is not None
+        return slot.ref
+
+    async def _stop_child(self, message: StopChild) -> None:
+        slot = self._slots.get(message.id)
+        if slot is None:
+            raise UnknownChild(f"supervisor {self.actor_ref.label!r} has no child {message.id!r}")
+        await stop_in_order(self.actor_ref, [slot])
+        self._forget(message.id)
+
+    async def _on_system(self, item: Any) -> None:
+        event: _decide.Event
+        if isinstance(item, Ended):
+            slot = item.slot
+            if slot.ref is not item.ref:
+                return
+            slot.ref = None
+            event = _decide.Exited(slot.spec.id, crashed=item.reason is not None)
+        else:
+            event = item
+        child = self._children.get(event.id)
+        if child is None:
+            return  # stopped while its restart was timed
+        # One child at a time concerns the rules here, so a decision costs the same however many there are.
+        state = attrs.evolve(self._rules, children=(child,))
+        state = await perform(self.actor_ref, state, event, self._slots)
+        self._rules = attrs.evolve(state, children=())
+        self._children[event.id] = state.children[0]
+        if state.children[0].phase is _decide.Phase.GONE:
+            self._forget(event.id)
+
+    def _forget(self, child_id: str) -> None:
+        self._slots.pop(child_id).forget_wait()
+        del self._children[child_id]
+
+    async def _release(self, *, killed: bool) -> None:
+        slots = list(self._slots.values())
+        for slot in slots:
+            slot.forget_wait()
+        if not killed:
+            with trio.CancelScope() as self.actor_ref._scope:
+                await stop_together(self.actor_ref, slots, lambda: self.alive)
+        with trio.CancelScope(shield=True):
+            await kill_all(self.actor_ref, slots)

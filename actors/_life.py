@@ -1,0 +1,180 @@
+"""The life of one incarnation: start, one message after another, end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import CoroutineType
+from typing import Any
+
+import trio
+from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
+from trio.lowlevel import current_task
+
+from actors._ref import Due, Life, Ref
+from actors._reply import Reply
+from actors.errors import Refused
+from actors.events import ActorCrashed, ActorStarted, ActorStopped
+
+__all__ = ["StopAsked", "beside", "live", "serve", "wait_for_background"]
+
+_PYKKA = frozenset({ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop})
+
+# How many messages an actor may handle before it lets the others run; a power of two.
+_TURN = 128
+
+
+class StopAsked(Exception):
+    """Inside a supervisor: it was asked to stop while it waited for a child."""
+
+
+async def live(ref: Ref[Any]) -> None:
+    """Run one incarnation from its start to its end; whatever happens, nobody is left waiting for it."""
+    actor = ref._actor
+    assert actor is not None
+    ref._task = current_task()
+    reason: BaseException | None = None
+    scope = ref._scope = trio.CancelScope()
+    if ref._killed:
+        scope.cancel()
+    try:
+        with scope:
+            try:
+                await actor._invoke(actor.on_start)
+                _running(ref)
+                await actor._serve(ref)
+            except StopAsked:
+                pass
+            ref._close(None)
+            await wait_for_background(ref)
+            await actor._invoke(actor.on_stop)
+    except trio.Cancelled:
+        # The whole system is being torn down, and Trio wants its exception back.
+        ref._killed = True
+        _bury(ref, None)
+        raise
+    except BaseException as exc:
+        reason = exc
+    if reason is None and ref._rare is not None:
+        reason = ref._rare.crash
+    await _finish(ref, reason)
+
+
+def _running(ref: Ref[Any]) -> None:
+    system = ref._system
+    assert system is not None
+    ref._life = Life.RUNNING
+    ref._started_at = system.clock()
+    ref._emit(ActorStarted, ref.label, ref.actor_class)
+    system.started(ref)
+
+
+async def beside(
+    ref: Ref[Any], scope: trio.CancelScope, async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]
+) -> None:
+    """Run a background task of an incarnation; its crash becomes the incarnation's."""
+    rare = ref._more()
+    try:
+        with scope:
+            await async_fn(*args)
+    except trio.Cancelled:
+        raise
+    except BaseException as exc:
+        if ref._life < Life.ENDING:
+            rare.crash = rare.crash or exc
+            if ref._scope is not None:
+                ref._scope.cancel()
+    finally:
+        del rare.background[scope]
+        ref._wake()
+
+
+async def wait_for_background(ref: Ref[Any]) -> None:
+    """Wait until the tasks the actor spawned, already cancelled, have ended."""
+    while ref._rare is not None and ref._rare.background:
+        await ref._park()
+
+
+async def _finish(ref: Ref[Any], reason: BaseException | None) -> None:
+    actor = ref._actor
+    assert actor is not None
+    ref._close(reason)
+    if ref._rare is not None:
+        with trio.CancelScope(shield=True):
+            await wait_for_background(ref)
+    hook_error: BaseException | None = None
+    if reason is not None and not ref._killed:
+        try:
+            with trio.CancelScope() as ref._scope:
+                await actor._invoke(actor.on_failure, type(reason), reason, reason.__traceback__)
+        except trio.Cancelled:
+            raise
+        except BaseException as exc:
+            hook_error = exc
+    await actor._release(killed=ref._killed)
+    if reason is not None:
+        ref._emit(ActorCrashed, ref.label, reason, hook_error)
+    _bury(ref, reason)
+
+
+def _bury(ref: Ref[Any], reason: BaseException | None) -> None:
+    ref._close(reason)
+    ref._life = Life.ENDED
+    if reason is None:
+        ref._emit(ActorStopped, ref.label, ref._killed)
+    # The ref may be kept by others for long; what it pointed to must not be.
+    ref._actor = ref._task = ref._scope = ref._lane = None
+    ref._tell_monitors(reason)
+    assert ref._system is not None
+    ref._system.ended(ref, reason)
+
+
+async def serve(ref: Ref[Any]) -> None:
+    """Handle messages one by one until a stop is asked; urgent ones first."""
+    actor = ref._actor
+    assert actor is not None
+    mailbox = ref._mailbox
+    while True:
+        if ref._lane:
+            if ref._stop_asked:
+                return
+            await actor._on_system(ref._lane.popleft())
+            continue
+        if not mailbox:
+            await ref._park()
+            continue
+        item = mailbox.popleft()
+        ref._handled += 1
+        if not ref._handled % _TURN:
+            await trio.lowlevel.checkpoint()
+        if type(item) is Reply:
+            ref._current = item
+            message = item.message
+        elif type(item) is Due:
+            if not take_due(ref, item):
+                continue
+            message = item.timer.message
+        else:
+            message = item
+        try:
+            result = actor._handle_receive(message) if type(message) in _PYKKA else actor.on_receive(message)
+            if type(result) is CoroutineType:
+                result = await result
+        except Refused as refusal:
+            ref._current = None
+            if type(item) is Reply and not item.done:
+                item._complete(None, refusal)
+        else:
+            if ref._current is not None:
+                reply = ref._current
+                ref._current = None
+                reply._complete(result, None)
+
+
+def take_due(ref: Ref[Any], due: Due) -> bool:
+    """Whether a timer's message is still wanted; it was not cancelled or set anew while it waited in the mailbox."""
+    timer = due.timer
+    rare = ref._more()
+    if rare.timers.get(timer.key) is not timer:
+        return False
+    del rare.timers[timer.key]
+    return True

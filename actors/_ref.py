@@ -1,0 +1,377 @@
+"""An actor's reference: its address, and its mailbox. One object, because there may be very many."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections import deque
+from collections.abc import Callable, Hashable
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import pykka
+import trio
+from trio.lowlevel import Abort, reschedule, wait_task_rescheduled
+
+from actors._reply import Reply
+from actors.errors import Busy, Down, NotRunning
+from actors.events import DeadLettered, MailboxOverflowed
+from actors.messages import DownEvent
+
+if TYPE_CHECKING:
+    from actors._actor import Actor
+    from actors._children import Slot
+    from actors._inbox import Inbox, StoppedFlag
+    from actors._name import Name
+    from actors._system import System
+    from actors._timers import Timer
+
+__all__ = ["Due", "Life", "Ref"]
+
+A = TypeVar("A", bound="Actor")
+
+_serial = itertools.count(1)
+
+
+class Life(enum.IntEnum):
+    """How far an incarnation has come. Messages are accepted below `ENDING`."""
+
+    NEW = 0
+    STARTING = 1
+    RUNNING = 2
+    ENDING = 3
+    ENDED = 4
+
+
+class Rare:
+    """What few actors need, kept apart so that the others do not pay for it."""
+
+    __slots__ = ("background", "crash", "deferred", "monitoring", "monitors", "timers")
+
+    def __init__(self) -> None:
+        self.background: dict[trio.CancelScope, None] = {}
+        self.crash: BaseException | None = None
+        self.deferred: dict[Reply[Any], None] = {}
+        self.monitors: dict[tuple[Ref[Any], Any], None] = {}
+        self.monitoring: dict[tuple[Ref[Any], Any], None] = {}
+        self.timers: dict[Hashable, Timer] = {}
+
+
+class Ref(pykka.ActorRef[Any], Generic[A]):
+    """One incarnation of an actor: a `pykka.ActorRef` whose `ask` and `tell` work in every thread.
+
+    Keep a `Name` rather than a ref where the actor may be restarted: a ref dies with its incarnation.
+    """
+
+    __slots__ = (
+        "_actor",
+        "_current",
+        "_handled",
+        "_home",
+        "_killed",
+        "_lane",
+        "_life",
+        "_limit",
+        "_mailbox",
+        "_number",
+        "_parked",
+        "_rare",
+        "_scope",
+        "_slot",
+        "_started_at",
+        "_stop_asked",
+        "_system",
+        "_task",
+        "actor_class",
+        "name",
+    )
+
+    def __init__(self, actor: A) -> None:
+        self._actor: A | None = actor
+        self.actor_class = type(actor)
+        self.name = ""
+        self._number = next(_serial)
+        self._system: System | None = None
+        self._home = get_ident()
+        self._life = Life.NEW
+        self._mailbox: deque[Any] = deque()
+        self._limit = actor.mailbox_size
+        self._lane: deque[Any] | None = None
+        self._task: trio.lowlevel.Task | None = None
+        self._parked = False
+        self._scope: trio.CancelScope | None = None
+        self._current: Reply[Any] | None = None
+        self._slot: Slot | None = None
+        self._handled = 0
+        self._started_at: float | None = None
+        self._killed = False
+        self._stop_asked = False
+        self._rare: Rare | None = None
+
+    def __repr__(self) -> str:
+        return f"<Ref {self}>"
+
+    def __str__(self) -> str:
+        return f"{self.actor_class.__name__} ({self.name or self.actor_urn})"
+
+    @property
+    def label(self) -> str:
+        """What to call the actor in a message to a person: its name, or its class and number."""
+        return self.name or f"{self.actor_class.__name__}#{self._number}"
+
+    # Pykka's face
+
+    @property
+    def actor_urn(self) -> str:  # type: ignore[override]
+        """Unique among the actors of this process; made when asked for, as few ask."""
+        return f"urn:actor:{self._number}"
+
+    @property
+    def actor_inbox(self) -> Inbox:  # type: ignore[override]
+        """The mailbox as Pykka sees it."""
+        from actors._inbox import Inbox
+
+        return Inbox(self)
+
+    @property
+    def actor_stopped(self) -> StoppedFlag:  # type: ignore[override]
+        """Set once the actor takes no more messages."""
+        from actors._inbox import StoppedFlag
+
+        return StoppedFlag(self)
+
+    def _actor_weakref(self) -> A | None:  # type: ignore[override]
+        return self._actor
+
+    def is_alive(self) -> bool:
+        """Whether the actor takes messages. It may have changed by the time you act on it."""
+        return self._life < Life.ENDING
+
+    def tell(self, message: Any) -> None:
+        """Send a message and go on; from any thread, never blocking.
+
+        Raises NotRunning if the actor has ended. A message to a full mailbox is dropped and reported as an event.
+        """
+        if get_ident() != self._home:
+            self._check_alive()
+            self._call_soon(self._accept, message)
+            return
+        if self._life >= Life.ENDING:
+            raise self._not_running()
+        mailbox = self._mailbox
+        if len(mailbox) >= self._limit and not self._make_room(message):
+            return
+        mailbox.append(message)
+        if self._parked:
+            self._parked = False
+            reschedule(self._task)  # type: ignore[arg-type]
+
+    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
+        """Send a message and get its answer, or with `block=False` a `Reply` to wait on.
+
+        `timeout` is in seconds. From code that runs on a Trio loop only `block=False` is possible (better:
+        `await actors.ask(ref, message)`). Raises `pykka.Timeout`, and what `actors.ask` raises.
+        """
+        if block and trio.lowlevel.in_trio_run():
+            raise RuntimeError("a blocking ask would stop the loop; use `await actors.ask(ref, message)`")
+        reply: Reply[Any] = Reply(message, self)
+        if get_ident() == self._home:
+            self._accept(reply)
+        else:
+            try:
+                self._call_soon(self._accept, reply)
+            except NotRunning as gone:
+                reply._complete(None, gone)
+        if not block:
+            return reply
+        try:
+            return reply.get(timeout=timeout)
+        except pykka.Timeout:
+            reply.abandoned = True
+            raise
+
+    def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:
+        """Have the actor end after the message it is at, before those that wait.
+
+        True if it was alive. With `block` waits, up to `timeout` seconds, until it has ended (not on a Trio loop: there
+        take `block=False` and await the reply). Raises `pykka.Timeout`.
+        """
+        if block and trio.lowlevel.in_trio_run():
+            raise RuntimeError("waiting for a stop here would block the loop; await ref.stop(block=False)")
+        reply: Reply[bool] = Reply(None, self)
+        if get_ident() == self._home:
+            self._stop_for(reply)
+        else:
+            try:
+                self._call_soon(self._stop_for, reply)
+            except NotRunning:
+                reply._complete(False, None)
+        return reply.get(timeout=timeout) if block else reply
+
+    # Messages in. All of what follows runs on the loop's thread.
+
+    def _call_soon(self, call: Callable[..., object], *args: Any) -> None:
+        """Run a call on the actor's loop, from another thread. Raises NotRunning when the loop is over."""
+        system = self._system
+        if system is None:
+            raise self._not_running()
+        try:
+            system.token.run_sync_soon(call, *args)
+        except trio.RunFinishedError:
+            raise self._not_running() from None
+
+    def _accept(self, item: Any) -> None:
+        """Take in a message, or an ask (a Reply); what cannot be taken in is answered, or becomes a dead letter."""
+        if self._life >= Life.ENDING:
+            if type(item) is Reply:
+                item._complete(None, self._not_running())
+            else:
+                self._dead_letter(item)
+            return
+        if len(self._mailbox) >= self._limit and not self._make_room(item):
+            return
+        self._put(item)
+
+    def _put(self, item: Any) -> None:
+        """Add to the mailbox, over its bound if need be."""
+        self._mailbox.append(item)
+        self._wake()
+
+    def _put_urgent(self, item: Any) -> None:
+        """Add to the lane that overtakes the mailbox."""
+        if self._life is Life.ENDED:
+            return
+        if self._lane is None:
+            self._lane = deque()
+        self._lane.append(item)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._parked:
+            self._parked = False
+            reschedule(self._task)  # type: ignore[arg-type]
+
+    async def _park(self) -> None:
+        """Sleep until `_wake`; spurious wakings are fine, callers look again."""
+        self._parked = True
+        await wait_task_rescheduled(self._unpark)
+
+    def _unpark(self, _: object) -> Abort:
+        self._parked = False
+        return Abort.SUCCEEDED
+
+    def _make_room(self, item: Any) -> bool:
+        """The mailbox is full: refuse the new item, or drop the oldest for it. True if there is room now."""
+        refuse = self.actor_class.overflow == "refuse" or not self._mailbox
+        loser = item if refuse else self._mailbox.popleft()
+        message = loser.message if type(loser) is Reply else loser
+        if type(loser) is Reply:
+            loser._complete(None, Busy(f"the mailbox of {self.label!r} is full ({self._limit}); try again later"))
+        self._emit(MailboxOverflowed, self.label, message)
+        return not refuse
+
+    # Endings
+
+    def _stop_for(self, reply: Reply[bool]) -> None:
+        if self._life >= Life.ENDED:
+            reply._complete(False, None)
+            return
+        self._add_monitor(reply, None)
+        self._request_stop()
+
+    @property
+    def _over(self) -> bool:
+        """Whether the incarnation has ended."""
+        return self._life is Life.ENDED
+
+    def _request_stop(self) -> None:
+        if self._life < Life.ENDING and not self._stop_asked:
+            self._stop_asked = True
+            self._put_urgent(None)
+
+    def _close(self, reason: BaseException | None) -> None:
+        """Take no more messages, give up the name, answer everyone who waits."""
+        if self._life >= Life.ENDING:
+            return
+        self._life = Life.ENDING
+        if self._system is not None:
+            self._system.unregister(self)
+        self._drain(reason)
+        if self._rare is not None:
+            for scope in self._rare.background:
+                scope.cancel()
+
+    def _kill(self) -> None:
+        """Cancel whatever the actor is at."""
+        self._killed = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _add_monitor(self, watcher: Ref[Any] | Reply[bool], target: Ref[Any] | Name | None) -> None:
+        self._more().monitors[(watcher, target)] = None  # type: ignore[index]
+
+    def _tell_monitors(self, reason: BaseException | None) -> None:
+        if self._rare is None:
+            return
+        for watcher, target in self._rare.monitors:
+            if isinstance(watcher, Reply):
+                watcher._complete(True, None)
+            elif watcher._life < Life.ENDING:
+                watcher._more().monitoring.pop((self, target), None)
+                watcher._put(DownEvent(target, self.label, self, reason))
+        for watched, target in self._rare.monitoring:
+            watched._more().monitors.pop((self, target), None)
+        self._rare.monitors.clear()
+        self._rare.monitoring.clear()
+
+    def _drain(self, reason: BaseException | None) -> None:
+        """Answer everyone who waits on this incarnation; nothing new is accepted any more."""
+        begun = self._current
+        if begun is not None:
+            self._current = None
+            if not begun.done:
+                begun._complete(None, Down(self.label, reason, begun=True))
+        if self._rare is not None:
+            for reply in self._rare.deferred:
+                if not reply.done:
+                    reply._complete(None, Down(self.label, reason, begun=True))
+            self._rare.deferred.clear()
+            for timer in self._rare.timers.values():
+                timer.cancel()
+            self._rare.timers.clear()
+        mailbox = self._mailbox
+        while mailbox:
+            item = mailbox.popleft()
+            if type(item) is Reply:
+                item._complete(None, Down(self.label, reason, begun=False))
+            elif not isinstance(item, Due):
+                self._dead_letter(item)
+
+    def _more(self) -> Rare:
+        if self._rare is None:
+            self._rare = Rare()
+        return self._rare
+
+    def _not_running(self) -> NotRunning:
+        return NotRunning(f"actor {self.label!r} is not running; ask it by name to reach its next incarnation")
+
+    def _check_alive(self) -> None:
+        if self._life >= Life.ENDING:
+            raise self._not_running()
+
+    def _dead_letter(self, message: Any) -> None:
+        self._emit(DeadLettered, self.label, message)
+
+    def _emit(self, kind: Callable[..., Any], *args: Any) -> None:
+        """Report an event, made only if somebody listens."""
+        if self._system is not None and self._system.on_event is not None:
+            self._system.emit(kind(*args))
+
+
+class Due:
+    """In a mailbox: a timer has run out."""
+
+    __slots__ = ("timer",)
+
+    def __init__(self, timer: Timer) -> None:
+        self.timer = timer

@@ -1,0 +1,367 @@
+"""A system of actors: one tree of supervisors on one Trio loop."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import logging
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import attrs
+import trio
+
+from actors import inspection
+from actors._actor import Actor
+from actors._children import GRACE, Slot
+from actors._life import beside, live
+from actors._name import Name
+from actors._ref import Life, Ref
+from actors._steps import StepWatch
+from actors._supervisor import Supervisor
+from actors._timers import Timers
+from actors.errors import NameTaken, NotRunning, StartFailed, SystemFailed
+from actors.events import Event, StepTooLong, StopOverran
+from actors.inspection import Info
+from actors.spec import ChildSpec
+
+__all__ = ["StopReport", "System", "current_system"]
+
+T = TypeVar("T")
+A = TypeVar("A", bound=Actor)
+
+# What an actor without a supervisor has to stop in.
+LOOSE_SECONDS = 5.0
+
+logger = logging.getLogger("actors")
+
+current_system: contextvars.ContextVar[System | None] = contextvars.ContextVar("current_system", default=None)
+
+
+@attrs.frozen
+class StopReport:
+    """How a system's stop went: how long it took, who had to be cancelled, and who did not end even so."""
+
+    seconds: float
+    killed: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
+
+
+class System:
+    """Starts a tree of actors on entry and stops it on exit: `async with System(root) as system`.
+
+    `root` is the spec of the root (as a rule a supervisor), or the specs of the children of a plain one-for-one
+    supervisor. Every event goes to `on_event`, on the loop's thread; it must return at once. `clock` gives the
+    wall-clock seconds shown as `started_at`, `rng` the jitter of backoffs. A task step longer than `step_limit`
+    seconds (None: not watched) is reported as `StepTooLong`.
+
+    Entering raises StartFailed if the tree does not start. If the root goes down for good, the body is cancelled and
+    the exit raises SystemFailed. An exit for whatever reason, cancellation included, stops the tree in order.
+    """
+
+    def __init__(
+        self,
+        root: ChildSpec | Sequence[ChildSpec],
+        *,
+        on_event: Callable[[Event], object] | None = None,
+        clock: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+        step_limit: float | None = 0.1,
+        step_clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        if not isinstance(root, ChildSpec):
+            root = ChildSpec("root", functools.partial(Supervisor, tuple(root)), shutdown=None)
+        self.on_event = on_event
+        self.clock = clock
+        self.rng = rng or random.Random()
+        self.timers = Timers()
+        self.token: trio.lowlevel.TrioToken
+        self._root = Slot(root, None)
+        self._loose: dict[Ref[Any], None] = {}
+        self._names: dict[str, Ref[Any]] = {}
+        self._expected: dict[str, list[Callable[[], object]]] = {}
+        self._thread = 0
+        self._outside: System | None = None
+        # The actors run in a nursery of their own, inside `_hosts`; the user's body runs in `_body`.
+        self._hosts = trio.open_nursery()
+        self._nursery: trio.Nursery | None = None
+        self._body = trio.CancelScope()
+        self._finished = trio.Event()
+        self._changes = trio.lowlevel.ParkingLot()
+        self._stopping = False
+        self._report: StopReport | None = None
+        self._killed: list[str] = []
+        self._stuck: list[str] = []
+        self._failure: BaseException | None = None
+        self._interrupt: KeyboardInterrupt | None = None
+        self._watch: StepWatch | None = None
+        if step_limit is not None:
+            self._watch = StepWatch(step_limit, self._step_too_long, step_clock)
+
+    # The life of the system
+
+    async def __aenter__(self) -> Self:
+        if self._nursery is not None:
+            raise RuntimeError("a system is opened once; make a new one")
+        self.token = trio.lowlevel.current_trio_token()
+        self._thread = get_ident()
+        self._outside = current_system.get()
+        current_system.set(self)
+        hosts = await self._hosts.__aenter__()
+        self._nursery = await hosts.start(self._host)
+        if self._watch is not None:
+            trio.lowlevel.add_instrument(self._watch)
+        try:
+            await self._start_root()
+        except BaseException:
+            await self._leave()
+            raise
+        self._body.__enter__()
+        return self
+
+    async def _host(self, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+        # What cancels the body must not cancel the actors: they are stopped in order instead.
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.timers.run)
+                task_status.started(nursery)
+                await self._finished.wait()
+                self.timers.close()
+
+    async def _start_root(self) -> None:
+        spec = self._root.spec
+        try:
+            ref = self._root.ref = self.launch(spec.start(), self._root, spec.registered_name)
+        except Exception as exc:
+            raise StartFailed(spec.id, exc) from exc
+        while ref._started_at is None and not ref._over:
+            await self._changes.park()
+        if ref._started_at is None:
+            reason = self._root.reason
+            raise reason if isinstance(reason, StartFailed) else StartFailed(spec.id, reason) from reason
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        absorbed = self._body.__exit__(exc_type, exc, tb)
+        await self._leave()
+        if isinstance(exc, trio.Cancelled) and not absorbed:
+            return False
+        if self._interrupt is not None:
+            raise self._interrupt
+        if self._failure is not None:
+            raise SystemFailed(self._root.spec.id, self._failure) from self._failure
+        return absorbed
+
+    async def _leave(self) -> None:
+        try:
+            await self.stop()
+        except BaseException:
+            # Interrupted while stopping in order: nobody waits for deadlines any more.
+            assert self._nursery is not None
+            self._nursery.cancel_scope.cancel()
+            raise
+        finally:
+            self._finished.set()
+            await self._hosts.__aexit__(None, None, None)
+            current_system.set(self._outside)
+            if self._watch is not None:
+                trio.lowlevel.remove_instrument(self._watch)
+
+    async def stop(self) -> StopReport:
+        """Stop the tree in order and say how it went; asked again, says it again.
+
+        Not from inside an actor, which would wait for itself: use `request_stop` there.
+        """
+        if self._report is None:
+            with trio.CancelScope(shield=True):
+                await self._stop_in_order()
+        assert self._report is not None
+        return self._report
+
+    async def _stop_in_order(self) -> None:
+        begun = trio.current_time()
+        self._stopping = True
+        for waiting in list(self._expected.values()):
+            for wake in waiting:
+                wake()
+        root = self._root.ref
+        for ref, seconds in [*((ref, LOOSE_SECONDS) for ref in self._loose), (root, self._root.spec.shutdown)]:
+            if ref is None or ref._over:
+                continue
+            ref._request_stop()
+            await self._ended_within(ref, math.inf if seconds is None else seconds)
+            if not ref._over:
+                ref._kill()
+                await self._ended_within(ref, math.inf if inspection.is_supervisor(ref) else GRACE)
+                self.overran(ref, LOOSE_SECONDS if seconds is None else seconds, stuck=not ref._over)
+        self._report = StopReport(trio.current_time() - begun, tuple(self._killed), tuple(self._stuck))
+
+    async def _ended_within(self, ref: Ref[Any], seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            while not ref._over:
+                await self._changes.park()
+
+    def request_stop(self) -> None:
+        """Cancel the body of the `async with`, which ends the system in good order. From any thread, also an actor."""
+        self._on_loop(self._body.cancel)
+
+    # Names and refs
+
+    def named(self, label: str) -> Name:
+        """The stable name of whoever is registered under `label`, now or later."""
+        return Name(self, label)
+
+    def ref(self, label: str) -> Ref[Any] | None:
+        """The incarnation registered under the name now, None if there is none."""
+        return self._names.get(label)
+
+    async def next_incarnation(self, name: Name, after: Ref[Any] | None) -> Ref[Any]:
+        """Wait until somebody other than `after` is registered. Raises NotRunning once the system is stopping."""
+        answered = trio.Event()
+        token = trio.lowlevel.current_trio_token()
+        wake = answered.set if token is self.token else functools.partial(token.run_sync_soon, answered.set)
+        waiting = self._expected.setdefault(name.label, [])
+        waiting.append(wake)
+        try:
+            while True:
+                ref = self._names.get(name.label)
+                if ref is not None and ref is not after:
+                    return ref
+                if self._stopping:
+                    raise name.not_running()
+                await answered.wait()
+                answered = trio.Event()
+                waiting.remove(wake)
+                wake = answered.set if token is self.token else functools.partial(token.run_sync_soon, answered.set)
+                waiting.append(wake)
+        finally:
+            waiting.remove(wake)
+
+    def inspect(self) -> Info:
+        """The living tree, from the root; actors that nobody supervises come last among its children."""
+        root = inspection.of_slot(self._root)
+        return attrs.evolve(root, children=(*root.children, *(inspection.of_ref(ref) for ref in self._loose)))
+
+    def adopt(self, actor: A, name: str = "") -> Ref[A]:
+        """Start an actor that no supervisor looks after; it is stopped first when the system stops."""
+        ref = self.launch(actor, None, name)
+        self._loose[ref] = None
+        return ref
+
+    # Calls from other threads
+
+    def run_sync(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a function on the loop, from another thread, and wait for its result. Raises `trio.RunFinishedError`."""
+        return trio.from_thread.run_sync(function, *args, trio_token=self.token)
+
+    def from_thread(self, async_fn: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Run an async function on the loop, from another thread, and wait for its result."""
+        return trio.from_thread.run(async_fn, *args, trio_token=self.token)
+
+    # What the runtime calls
+
+    def launch(self, actor: A, slot: Slot | None, name: str) -> Ref[A]:
+        """Start an incarnation under a name ("" for none). Raises NameTaken, or NotRunning once the system stopped."""
+        if self._nursery is None or self._report is not None:
+            raise NotRunning("the actor system is not open; start actors inside `async with System(...)`")
+        if name in self._names:
+            raise NameTaken(f"the name {name!r} is taken; give the child another name")
+        ref: Ref[A] = actor.actor_ref
+        if ref._life is not Life.NEW:
+            raise RuntimeError(f"actor {ref.label!r} was started before; make a new one for every start")
+        ref._system = actor.system = self
+        ref._home = self._thread
+        ref._slot = slot
+        ref._life = Life.STARTING
+        if name:
+            ref.name = name
+            self._names[name] = ref
+            for wake in self._expected.get(name, ()):
+                wake()
+        self._nursery.start_soon(live, ref, name=ref.actor_class.__qualname__)
+        return ref
+
+    def unregister(self, ref: Ref[Any]) -> None:
+        """Free the name of an incarnation that takes no more messages."""
+        if ref.name:
+            self._names.pop(ref.name, None)
+
+    def started(self, ref: Ref[Any]) -> None:
+        """An incarnation is up."""
+        if ref._slot is self._root:
+            self._changes.unpark_all()
+        elif ref._slot is not None:
+            ref._slot.wake_supervisor()
+
+    def ended(self, ref: Ref[Any], reason: BaseException | None) -> None:
+        """An incarnation is gone."""
+        if isinstance(reason, KeyboardInterrupt):
+            self._interrupt = reason
+            self._body.cancel()
+        if ref._slot is None:
+            del self._loose[ref]
+        else:
+            ref._slot.ended(ref, reason)
+        if reason is not None and ref._slot is self._root:
+            self._failure = reason
+            self._body.cancel()
+        self._changes.unpark_all()
+
+    def overran(self, ref: Ref[Any], seconds: float, *, stuck: bool) -> None:
+        """An incarnation had to be cancelled because it did not end in time."""
+        (self._stuck if stuck else self._killed).append(ref.label)
+        self.emit(StopOverran(ref.label, seconds, stuck))
+
+    def run_beside(
+        self, ref: Ref[Any], async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]
+    ) -> trio.CancelScope:
+        """Run a background task of an incarnation; see `Actor.spawn`."""
+        scope = trio.CancelScope()
+        if ref._life >= Life.ENDING:
+            scope.cancel()
+        ref._more().background[scope] = None
+        assert self._nursery is not None
+        self._nursery.start_soon(beside, ref, scope, async_fn, args, name=f"{ref.label} beside")
+        return scope
+
+    def emit(self, event: Event) -> None:
+        """Tell the hook, on the loop's thread; a hook that fails is logged and changes nothing."""
+        if self.on_event is not None:
+            try:
+                self.on_event(event)
+            except Exception:
+                logger.exception("the event hook of the actor system failed at %r", event)
+
+    def report(self, event: Event) -> None:
+        """Tell the hook, from any thread."""
+        self._on_loop(self.emit, event)
+
+    def _on_loop(self, call: Callable[..., object], *args: Any) -> None:
+        if get_ident() == self._thread:
+            call(*args)
+        else:
+            with contextlib.suppress(trio.RunFinishedError):
+                self.token.run_sync_soon(call, *args)
+
+    def _step_too_long(self, task: trio.lowlevel.Task, seconds: float) -> None:
+        for info_ref in self._loose:
+            if info_ref._task is task:
+                self.emit(StepTooLong(info_ref.label, seconds))
+                return
+        found = find_task(self._root.ref, task)
+        self.emit(StepTooLong(found.label if found is not None else task.name, seconds))
+
+
+def find_task(ref: Ref[Any] | None, task: trio.lowlevel.Task) -> Ref[Any] | None:
+    """The actor that runs as `task`, in the tree below `ref`."""
+    if ref is None or ref._task is task:
+        return ref
+    slots: dict[str, Slot] = getattr(ref._actor, "_slots", {})
+    return next((found for slot in slots.values() if (found := find_task(slot.ref, task)) is not None), None)

@@ -1,0 +1,224 @@
+"""Actors that must block: each has a thread of its own."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from types import CoroutineType
+from typing import Any, ClassVar
+
+import attrs
+import trio
+from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
+
+from actors._actor import Actor
+from actors._life import take_due
+from actors._ref import Due, Ref
+from actors._reply import Reply
+from actors.errors import Down, Refused
+
+__all__ = ["Letter", "ThreadActor"]
+
+
+class Letter:
+    """One message of a batch, and the means to answer it."""
+
+    __slots__ = ("_answered", "_error", "_reply", "_value", "message")
+
+    def __init__(self, message: Any, reply: Reply[Any] | None) -> None:
+        self.message = message
+        self._reply = reply
+        self._answered = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether somebody waits for an answer (and has not gone away)."""
+        return self._reply is not None and not self._reply.abandoned
+
+    def reply(self, value: Any = None) -> None:
+        """Answer; sent when the batch returns. Raises RuntimeError if the letter was answered before."""
+        self._note(value, None)
+
+    def refuse(self, refusal: Refused) -> None:
+        """Answer with a refusal; otherwise as `reply`."""
+        self._note(None, refusal)
+
+    def fail(self, exc: BaseException) -> None:
+        """Answer with any exception; otherwise as `reply`. The actor itself lives on."""
+        self._note(None, exc)
+
+    def _note(self, value: Any, error: BaseException | None) -> None:
+        if self._answered:
+            raise RuntimeError("this letter has been answered already; answer it once")
+        self._answered = True
+        self._value = value
+        self._error = error
+
+
+class ThreadActor(Actor):
+    """An actor whose hooks and handlers, all synchronous, run in a thread of its own and may block.
+
+    Messages, supervisors, timers and monitors are those of any actor. With a `batch_size` above 1 all that waits, up to
+    so many messages, is handed to `receive_batch` at once. With `run_as_task` (on the class or the instance) it runs on
+    the loop like a plain actor, for tests in virtual time. A thread that overruns its stop is abandoned: it cannot be
+    cancelled, and is reported as killed.
+    """
+
+    batch_size: ClassVar[int] = 1
+    run_as_task: bool = False
+
+    def receive_batch(self, letters: Sequence[Letter]) -> None:
+        """Handle several messages; every letter that was asked must be answered, else its asker gets `Down`.
+
+        Answers go out together when this returns. If it raises, those given so far still go out, the other askers get
+        `Down`, and the actor crashes. The default hands each message to `on_receive`.
+        """
+        ref = self.actor_ref
+        for letter in letters:
+            ref._current = letter._reply
+            try:
+                result = self._handle_receive(letter.message)
+            except Refused as refusal:
+                letter.refuse(refusal)
+            else:
+                if ref._current is letter._reply:
+                    letter.reply(result)
+                else:
+                    letter._answered = True  # deferred
+            ref._current = None
+
+    _worker: Worker | InlineWorker | None = None
+
+    async def _invoke(self, hook: Callable[..., Any], *args: Any) -> Any:
+        if self._worker is None:
+            self._worker = InlineWorker() if self.run_as_task else Worker(self.actor_ref.label)
+        return await self._worker.run(hook, *args)
+
+    async def _release(self, *, killed: bool) -> None:
+        if self._worker is not None:
+            self._worker.close()
+
+
+async def serve_batches(ref: Ref[Any]) -> None:
+    """As `serve`, but hands over several messages at once, and to a thread."""
+    actor = ref._actor
+    assert actor is not None
+    mailbox = ref._mailbox
+    while True:
+        if ref._stop_asked:
+            return
+        if not mailbox:
+            await ref._park()
+            continue
+        letters: list[Letter] = []
+        while mailbox and len(letters) < actor.batch_size:
+            item = mailbox.popleft()
+            if type(item) is Reply:
+                letters.append(Letter(item.message, item))
+            elif type(item) is not Due:
+                letters.append(Letter(item, None))
+            elif take_due(ref, item):
+                letters.append(Letter(item.timer.message, None))
+        if not letters:
+            continue
+        ref._handled += len(letters)
+        try:
+            await actor._invoke(actor.receive_batch, letters)
+        except BaseException as exc:
+            _answer(ref, letters, None if isinstance(exc, trio.Cancelled) else exc)
+            raise
+        _answer(ref, letters, RuntimeError("the batch returned without an answer to this message"))
+
+
+ThreadActor._serve = staticmethod(serve_batches)
+
+
+def _answer(ref: Ref[Any], letters: Sequence[Letter], otherwise: BaseException | None) -> None:
+    # The handler at fault, if one was, is the one that `_current` names; the letters after it were not begun.
+    for letter in letters:
+        reply = letter._reply
+        if reply is None or reply.done:
+            continue
+        if letter._answered:
+            if reply not in ref._more().deferred:
+                reply._complete(letter._value, letter._error)
+        else:
+            reply._complete(None, Down(ref.label, otherwise, begun=True))
+
+
+class Worker:
+    """A thread that makes one call at a time for a task."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...], _Call] | None] = queue.SimpleQueue()
+        # A daemon: a thread that was abandoned in a blocking call must not keep the process.
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._abandoned = False
+        self._thread.start()
+
+    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Make a call in the thread and wait for it; when cancelled, leave the thread to itself."""
+        call = _Call(current_task(), trio.lowlevel.current_trio_token())
+        self._calls.put((function, args, call))
+
+        def abort(_: object) -> Abort:
+            call.task = None
+            self._abandoned = True
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+    def close(self) -> None:
+        """End the thread, at once unless it was abandoned in a call."""
+        self._calls.put(None)
+        if not self._abandoned:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while (item := self._calls.get()) is not None:
+            function, args, call = item
+            try:
+                call.result = function(*args)
+            except BaseException as exc:
+                call.error = exc
+            del function, args, item
+            try:
+                call.token.run_sync_soon(call.over)
+            except trio.RunFinishedError:
+                return
+            del call
+
+
+@attrs.define
+class _Call:
+    task: trio.lowlevel.Task | None
+    token: trio.lowlevel.TrioToken
+    result: Any = None
+    error: BaseException | None = None
+
+    def over(self) -> None:
+        """Wake the task that waits, unless it was cancelled meanwhile."""
+        if self.task is not None:
+            reschedule(self.task)
+
+
+class InlineWorker:
+    """Makes the calls on the loop."""
+
+    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Make a call, and let others run."""
+        await trio.lowlevel.checkpoint()
+        result = function(*args)
+        if isinstance(result, CoroutineType):
+            result.close()
+            raise TypeError("a thread actor's hooks and handlers are synchronous; make this one a plain def")
+        return result
+
+    def close(self) -> None:
+        """Nothing to let go of."""

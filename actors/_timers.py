@@ -1,0 +1,88 @@
+"""All timers of a system on one heap, served by one task."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import trio
+
+__all__ = ["Timer", "Timers"]
+
+_order = itertools.count()
+
+
+class Timer:
+    """One call to come at `deadline` (seconds on Trio's clock) unless it is cancelled first."""
+
+    __slots__ = ("call", "deadline", "key", "message", "order", "timers")
+
+    def __init__(self, timers: Timers, deadline: float, call: Callable[[Timer], None]) -> None:
+        self.timers = timers
+        self.deadline = deadline
+        self.order = next(_order)
+        self.call: Callable[[Timer], None] | None = call
+        self.key: Hashable = None
+        self.message: Any = None
+
+    def __lt__(self, other: Timer) -> bool:
+        return (self.deadline, self.order) < (other.deadline, other.order)
+
+    def cancel(self) -> None:
+        """Call no more; nothing if it has called already."""
+        if self.call is not None:
+            self.call = None
+            self.timers.forget_one()
+
+
+class Timers:
+    """The heap. `run` must be running for timers to fire."""
+
+    def __init__(self) -> None:
+        self._heap: list[Timer] = []
+        self._cancelled = 0
+        self._scope = trio.CancelScope()
+        self._closed = False
+
+    def close(self) -> None:
+        """Fire no more."""
+        self._closed = True
+        self._scope.cancel()
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._cancelled
+
+    def add(self, seconds: float, call: Callable[[Timer], None]) -> Timer:
+        """Call `call(timer)` on the loop in `seconds`."""
+        timer = Timer(self, trio.current_time() + seconds, call)
+        heapq.heappush(self._heap, timer)
+        if self._heap[0] is timer:
+            self._scope.deadline = timer.deadline
+        return timer
+
+    def forget_one(self) -> None:
+        """Note that an entry was cancelled; a heap that is mostly such entries is made anew."""
+        self._cancelled += 1
+        # An actor that resets a long timer with every message would fill memory otherwise.
+        if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
+            self._heap = [timer for timer in self._heap if timer.call is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
+
+    async def run(self) -> None:
+        """Fire timers as they fall due, until `close`."""
+        while not self._closed:
+            self._scope = trio.CancelScope(deadline=self._heap[0].deadline if self._heap else math.inf)
+            with self._scope:
+                await trio.sleep_forever()
+            now = trio.current_time()
+            while self._heap and self._heap[0].deadline <= now:
+                timer = heapq.heappop(self._heap)
+                call, timer.call = timer.call, None
+                if call is None:
+                    self._cancelled -= 1
+                else:
+                    call(timer)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from intercom.local.config_file import load
 from intercom.model.approval import RiskLevel
-from intercom.model.config import Config, LogLevel, OnTimeout, TimeoutSettings, on_prompt_timeout
+from intercom.model.config import Config, LogLevel, OnTimeout, TimeoutSettings, client_settings, on_prompt_timeout
 from intercom.model.errors import ConfigError
 from intercom.model.prompt import PromptType
 
@@ -234,6 +234,15 @@ def test_a_program_that_makes_its_own_configuration_meets_the_same_checks() -> N
 )
 def test_what_an_unanswered_question_becomes(timeouts: TimeoutSettings, kind: PromptType, becomes: OnTimeout) -> None:
     assert on_prompt_timeout(timeouts, kind) is becomes
+
+
+@pytest.mark.parametrize(
+    ("client", "seconds"),
+    [("codex", 1), ("codex-mcp-client", 1), ("Codex-Cloud 2", 2), ("claude-code", None), ("my codex", None)],
+)
+def test_a_client_is_known_by_the_beginning_of_its_name(client: str, seconds: int | None) -> None:
+    config = Config(clients={"codex": ClientSettings(slice_seconds=1), "codex-cloud": ClientSettings(slice_seconds=2)})
+    assert client_settings(config, client).slice_seconds == seconds
 
 
 NAMES = st.sampled_from([each.name for each in attrs.fields(Config)]) | st.text("abc_", min_size=1, max_size=9)

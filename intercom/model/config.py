@@ -241,7 +241,9 @@ class Config:
     mcp: McpSettings = setting(McpSettings, "The tools as agents see them.")
     ctl: CtlSettings = setting(CtlSettings, "Who may answer from a terminal.")
     clients: Mapping[str, ClientSettings] = setting(
-        dict, 'One table for each MCP client, by the name it gives itself, as in `[clients."codex"]`.'
+        dict,
+        'One table for each MCP client, by the name it gives itself or the beginning of it: `[clients."codex"]` '
+        "is for `codex-mcp-client`.",
     )
     logging: LoggingSettings = setting(LoggingSettings, "What is logged, and where.")
 
@@ -254,3 +256,9 @@ def on_prompt_timeout(timeouts: TimeoutSettings, prompt_type: PromptType) -> OnT
     """What an unanswered question of this type becomes."""
     otherwise = OnTimeout.HOLD if prompt_type in HELD else timeouts.prompt_on_timeout
     return timeouts.prompt_by_type.get(prompt_type, otherwise)
+
+
+def client_settings(config: Config, client_name: str) -> ClientSettings:
+    """The settings for a client by the name in its `clientInfo`: of the tables that fit it, the one most like it."""
+    fits = [name for name in config.clients if client_name.lower().startswith(name.lower())]
+    return config.clients[max(fits, key=len)] if fits else ClientSettings()

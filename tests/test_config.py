@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from intercom.local.config_file import load
 from intercom.model.approval import RiskLevel
-from intercom.model.config import Config, LogLevel, OnTimeout, TimeoutSettings, client_settings, on_prompt_timeout
+from intercom.model.config import (
+    ClientSettings,
+    Config,
+    LogLevel,
+    OnTimeout,
+    TimeoutSettings,
+    client_settings,
+    on_prompt_timeout,
+)
 from intercom.model.errors import ConfigError
 from intercom.model.prompt import PromptType
 

@@ -7,13 +7,18 @@ import socket
 import stat
 import struct
 import sys
-from collections import namedtuple
+from typing import NamedTuple
 
 from intercom.local.places import check_socket_path
 from intercom.model.errors import IpcError
 
-#: Who is at the other end of a socket: `pid` (0 when the system does not tell) and `uid`.
-Peer = namedtuple("Peer", ["pid", "uid"])
+
+class Peer(NamedTuple):
+    """Who is at the other end of a socket; `pid` is 0 when the system does not tell."""
+
+    pid: int
+    uid: int
+
 
 # macOS: <sys/un.h>; Python has no names for them.
 _SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2

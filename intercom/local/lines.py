@@ -74,7 +74,12 @@ def encode(value: object) -> bytes:
 
     Raises ValueError for what JSON can not carry: not-a-number, infinities, and text with half a surrogate pair.
     """
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    except UnicodeEncodeError:
+        raise ValueError("a text holds half a surrogate pair") from None
+    except RecursionError:
+        raise ValueError("the value is nested too deeply") from None
 
 
 def decode(line: bytes) -> Any:

@@ -1,0 +1,77 @@
+"""The first words between shim and server (docs/reference/shim-wire.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from intercom._version import __version__
+from intercom.agents.shim.options import Options
+from intercom.local.lines import decode, encode
+from intercom.local.places import Places
+
+#: The version of the wire, apart from the package's.
+WIRE = 1
+
+
+class Word(NamedTuple):
+    """One control line: what it says and with what; `kind` is empty for a line that is none."""
+
+    kind: str
+    value: dict[str, Any]
+
+
+def hello(shim: str, options: Options, where: Places | None, delivered: Sequence[str]) -> bytes:
+    """What a shim says first; without `where` there is no token to show (a private server knows its shim)."""
+    config = None if options.config is None else os.path.abspath(options.config)
+    said = {
+        "wire": WIRE,
+        "version": __version__,
+        "shim": shim,
+        "pid": os.getpid(),
+        "client_pid": os.getppid(),
+        "cwd": _directory(),
+        "workspace": None if options.workspace is None else os.path.abspath(options.workspace),
+        "config": config,
+        "config_digest": None if config is None else _digest(config),
+        "token": "" if where is None else _token(where.token_file),
+        "delivered": list(delivered),
+    }
+    return encode({"intercom": {"hello": said}})
+
+
+def word(line: bytes) -> Word:
+    """Read a control line."""
+    try:
+        said = decode(line)["intercom"]
+        ((kind, value),) = said.items()
+        return Word(str(kind), value if isinstance(value, dict) else {})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Word("", {})
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "/"  # removed under the client's feet; the server refuses it as a workspace and says so
+
+
+def _digest(path: str) -> str | None:
+    import hashlib
+
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
+
+
+def _token(path: str) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with open(descriptor, encoding="ascii", errors="replace") as file:
+        return file.read(4096).strip()

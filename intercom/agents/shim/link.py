@@ -1,0 +1,318 @@
+"""The way to a server: find one, else start one, greet it, and begin again when it is gone."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from intercom._version import __version__
+from intercom.agents.shim import launch
+from intercom.agents.shim.hello import WIRE, Word, hello, word
+from intercom.agents.shim.options import Options
+from intercom.agents.shim.pipes import Outlet, read
+from intercom.agents.shim.relay import Effect, Relay
+from intercom.agents.shim.replies import Failure
+from intercom.local.dial import connect
+from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong
+from intercom.local.places import DEFAULT_IPC_NAME, Places, ipc_name_in, places
+from intercom.model.errors import IntercomError
+
+if TYPE_CHECKING:
+    import subprocess
+
+LINE_LIMIT = 64 * MEBIBYTE
+
+_GREETING_SECONDS = 15.0
+_START_SECONDS = 60.0
+_LOOK_SECONDS = 0.05  # between looks for a server that another shim is starting
+_SHORT_LIFE_SECONDS = 2.0
+_CRASH_LOOP_SECONDS = 60.0
+_CRASH_LOOP_LIVES = 10
+_SILENT_STARTS = 5
+_RETRY_SECONDS = 2.0  # after a failure, before a call may cause another try
+
+
+class Link:
+    """One shim's connection, through all the lives of its server.
+
+    `perform` is given the relay's effects, `say` a line of diagnostics. Times are `time.monotonic` seconds.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        relay: Relay,
+        shim: str,
+        perform: Callable[[Sequence[Effect]], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.due: float = 0.0  # when `on_time` wants to be called; at once, to begin with
+        self._options, self._relay, self._shim = options, relay, shim
+        self._perform, self._say = perform, say
+        self._socket: socket.socket | None = None
+        self._out: Outlet | None = None
+        self._lines = LineBuffer(LINE_LIMIT)
+        self._start: launch.Start | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._greeted = False
+        self._up_since = 0.0
+        self._tries = 0  # since a server last lived for a while
+        self._trying_since = time.monotonic()
+        self._silent = 0
+        self._failures = 0
+        self._retry_at: float | None = None
+
+    # The loop's side
+
+    def wanted(self, *, reading: bool) -> dict[int, int]:
+        """The descriptors to poll and for what; without `reading`, the server's lines are left where they are."""
+        if self._start is not None:
+            return {self._start.descriptor: select.POLLIN}
+        if self._socket is None or self._out is None:
+            return {}
+        events = (select.POLLIN if reading else 0) | (select.POLLOUT if self._out.waiting else 0)
+        return {self._socket.fileno(): events}
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that wait for the server to read them."""
+        return self._out.waiting if self._out is not None else 0
+
+    @property
+    def up(self) -> bool:
+        """Whether a server has welcomed the shim."""
+        return self._greeted
+
+    def on_ready(self, descriptor: int, events: int) -> None:
+        """One of the `wanted` descriptors is ready."""
+        if self._start is not None and descriptor == self._start.descriptor:
+            self._on_start(self._start)
+        elif self._socket is not None and self._out is not None and descriptor == self._socket.fileno():
+            try:
+                if events & select.POLLOUT:
+                    self._out.write()
+                if events & ~select.POLLOUT:
+                    self._on_data(read(descriptor))
+            except OSError:
+                self._lost()
+
+    def on_time(self) -> None:
+        """Do what is due, if anything is."""
+        now = time.monotonic()
+        if self._retry_at is not None and now >= self._retry_at:
+            self._retry_at = None
+            self._relay.retry_allowed()
+        if now < self.due:
+            return
+        if self._start is not None:
+            self._end_start()
+            self._fail(Failure("unavailable", f"the server did not get ready within {_START_SECONDS:.0f} s"))
+        elif self._socket is None:
+            self._seek(now)
+        elif not self._greeted:
+            self._say("the server does not answer; trying again")
+            self._lost()
+        else:
+            self.due = float("inf")
+
+    def send(self, line: bytes) -> None:
+        """Queue a line for the server."""
+        if self._out is not None:
+            self._out.put(line)
+
+    def reconnect(self) -> None:
+        """Leave the server there is, or stop waiting, and look for one now."""
+        if self._socket is not None:
+            self._lost()
+        elif self._start is None:
+            self.due = 0.0
+
+    def close(self, seconds: float) -> None:
+        """Write what waits, for at most `seconds`, and go; a private server goes too."""
+        end = time.monotonic() + seconds
+        try:
+            while self._greeted and self._out and self._out.waiting and (left := end - time.monotonic()) > 0:
+                poll = select.poll()
+                poll.register(self._out.descriptor, select.POLLOUT)
+                if poll.poll(left * 1000):
+                    self._out.write()
+        except OSError:
+            pass
+        if self._start is not None:
+            self._end_start()
+        self._disconnect()
+
+    # Finding
+
+    def _seek(self, now: float) -> None:
+        try:
+            where = self._places()
+            if self._reach(where):
+                return
+            unwritable = launch.sandboxed(where)
+            if unwritable is not None:
+                self._serve_alone(unwritable)
+                return
+            lock = launch.claim(where)
+            if lock is None:
+                self._wait_for_another(now)
+                return
+            if self._reach(where):  # started by another while the claim was made
+                os.close(lock)
+                return
+            self._start = launch.start(self._options, lock)
+            self.due = now + _START_SECONDS
+        except IntercomError as error:
+            self._fail(Failure(error.error_code, error.message))
+        except BlockingIOError:
+            self._wait_for_another(now)  # its queue of connections is full
+        except OSError as error:
+            self._fail(Failure("unavailable", f"can not start a server: {error.strerror or error}"))
+
+    def _places(self) -> Places:
+        name = self._options.ipc_name
+        if name is not None:
+            return places(name)
+        own = places(DEFAULT_IPC_NAME)
+        return places(ipc_name_in(self._options.config or own.config_file))
+
+    def _reach(self, where: Places) -> bool:
+        try:
+            sock = connect(where.mcp_socket, timeout=0)
+        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError, PermissionError):
+            return False
+        self._greet(sock, hello(self._shim, self._options, where, list(self._relay.undelivered)))
+        return True
+
+    def _wait_for_another(self, now: float) -> None:
+        if now - self._trying_since > _START_SECONDS + _GREETING_SECONDS:
+            self._fail(Failure("unavailable", "the server another agent is starting does not get ready"))
+        else:
+            self.due = now + _LOOK_SECONDS
+
+    def _serve_alone(self, directory: str) -> None:
+        self._say(f"can not write {directory} from here, so this agent gets a server of its own, which ends with it")
+        sock, self._child = launch.start_private(self._options)
+        sock.setblocking(False)
+        self._greet(sock, hello(self._shim, self._options, None, list(self._relay.undelivered)))
+        self.due = time.monotonic() + _START_SECONDS
+
+    def _on_start(self, start: launch.Start) -> None:
+        try:
+            if not start.ready():
+                return
+            self._silent = 0
+            self._end_start()
+            self._again()
+        except launch.NotReady as not_ready:
+            self._end_start()
+            if not_ready.sandboxed:
+                self._serve_alone("its state")
+            elif not_ready.again:
+                self._again()
+            else:
+                self._fail(not_ready.failure)
+        except EOFError:
+            self._end_start()
+            self._silent += 1
+            if self._silent >= _SILENT_STARTS:
+                self._silent = 0
+                self._fail(Failure("unavailable", "the server ends before it is ready: see its log, or run it by hand"))
+            else:
+                self._again()
+
+    def _end_start(self) -> None:
+        if self._start is not None:
+            self._start.close()
+            self._start = None
+
+    # Talking
+
+    def _greet(self, sock: socket.socket, line: bytes) -> None:
+        self._socket, self._out, self._lines = sock, Outlet(sock.fileno()), LineBuffer(LINE_LIMIT)
+        self._greeted = False
+        self.due = time.monotonic() + _GREETING_SECONDS
+        self._out.put(line)
+
+    def _on_data(self, data: bytes | None) -> None:
+        if data is None:
+            return
+        if not data:
+            self._lost()
+            return
+        self._lines.feed(data)
+        lines = self._lines
+        try:
+            # A line may end this connection, and with it this buffer.
+            while self._lines is lines and (line := lines.next_line()) is not None:
+                if self._greeted:
+                    self._perform(self._relay.server_line(line))
+                else:
+                    self._on_welcome(word(line))
+        except LineTooLong:
+            self._say("the server sent a line that is too long")
+            self._lost()
+
+    def _on_welcome(self, found: Word) -> None:
+        if found.kind == "welcome" and found.value.get("wire") == WIRE:
+            self._greeted = True
+            self._up_since = time.monotonic()
+            self._failures, self._retry_at, self.due = 0, None, float("inf")
+            self._perform(self._relay.server_up())
+        elif found.kind == "refused":
+            failure = Failure(str(found.value.get("code", "mcp")), str(found.value.get("message", "refused")))
+            self._disconnect()
+            if found.value.get("retry") is True:
+                self._again()
+            else:
+                self._fail(failure)
+        elif found.kind == "handover":
+            self._lost()
+        else:
+            text = f"this shim ({__version__}) and the running server do not understand each other: stop the server"
+            self._disconnect()
+            self._fail(Failure("version_mismatch", text))
+
+    def _lost(self) -> None:
+        lived = time.monotonic() - self._up_since if self._greeted else 0.0
+        self._disconnect()
+        self._perform(self._relay.server_down())
+        if lived >= _SHORT_LIFE_SECONDS:
+            self._tries, self._trying_since = 0, time.monotonic()
+        self._again()
+
+    def _disconnect(self) -> None:
+        if self._out is not None:
+            self._out.close()
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = self._out = None
+        self._greeted = False
+        self._lines = LineBuffer(LINE_LIMIT)
+        if self._child is not None:
+            launch.end(self._child)
+            self._child = None
+
+    # Trying again
+
+    def _again(self) -> None:
+        now = time.monotonic()
+        self._tries += 1
+        if self._tries > _CRASH_LOOP_LIVES and now - self._trying_since > _CRASH_LOOP_SECONDS:
+            self._fail(Failure("unavailable", "the server keeps ending right after its start: see its log"))
+        else:
+            # The first try is made at once; then 50 ms, and twice as long each time.
+            self.due = now if self._tries <= 2 else now + min(5.0, 0.025 * 2 ** (self._tries - 2))
+
+    def _fail(self, failure: Failure) -> None:
+        now = time.monotonic()
+        self._failures += 1
+        self._tries, self._trying_since = 0, now
+        self._say(failure.message)
+        self.due = now + min(60.0, 2.0**self._failures)
+        self._retry_at = now + _RETRY_SECONDS
+        self._perform(self._relay.server_failed(failure))

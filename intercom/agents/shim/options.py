@@ -1,0 +1,32 @@
+"""What a shim is started with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Options(NamedTuple):
+    """The command line of a shim.
+
+    `config` and `workspace` are paths as given, or None; `ipc_name` overrides the configuration's. `server` is the
+    command that serves, to which `serve_command` adds; tests put a stand-in there.
+    """
+
+    config: str | None = None
+    workspace: str | None = None
+    ipc_name: str | None = None
+    server: Sequence[str] = (sys.executable, "-P", "-m", "intercom.cli.main", "serve")
+
+
+def serve_command(options: Options, *how: str) -> list[str]:
+    """The command that starts a server for this shim; `how` says in which manner."""
+    command = [*options.server, *how]
+    if options.config is not None:
+        import os
+
+        command += ["--config", os.path.abspath(options.config)]
+    if options.ipc_name is not None:
+        command += ["--ipc-name", options.ipc_name]
+    return command

@@ -1,0 +1,76 @@
+"""The shim's ends of streams: reads and writes that never block, with bounded memory."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import stat
+from collections import deque
+
+_CHUNK = 256 * 1024
+# A pipe that polls writable has room for this much, whether or not it is in blocking mode.
+_PIPE_ROOM = min(select.PIPE_BUF, 4096)
+
+
+class Outlet:
+    """What waits to be written to one descriptor; lines leave in the order they came.
+
+    The descriptor's mode is left alone, since others may share it: a client's terminal, a log. `write` is called only
+    when the system says that there is room.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.waiting = 0
+        self._lines: deque[tuple[memoryview, str | None]] = deque()
+        is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+        self._socket = socket.socket(fileno=os.dup(descriptor)) if is_socket else None
+
+    def put(self, line: bytes, call: str | None = None) -> None:
+        """Queue a line; `call` is returned by `write` once it has left."""
+        self._lines.append((memoryview(line), call))
+        self.waiting += len(line)
+
+    def clear(self) -> None:
+        """Forget what waits: its reader is gone."""
+        self._lines.clear()
+        self.waiting = 0
+
+    def write(self) -> list[str]:
+        """Write as much as there is room for; returns the calls whose lines have left. Raises OSError when it fails."""
+        done: list[str] = []
+        while self._lines:
+            view, call = self._lines[0]
+            sent = self._send(view)
+            self.waiting -= sent
+            if sent < len(view):
+                self._lines[0] = (view[sent:], call)
+                break
+            self._lines.popleft()
+            if call is not None:
+                done.append(call)
+            if self._socket is None:
+                break  # a pipe's room is known for one write only
+        return done
+
+    def _send(self, view: memoryview) -> int:
+        try:
+            if self._socket is not None:
+                return self._socket.send(view[:_CHUNK], socket.MSG_DONTWAIT)
+            return os.write(self.descriptor, view[:_PIPE_ROOM])
+        except BlockingIOError:
+            return 0
+
+    def close(self) -> None:
+        """Let go of the descriptor's duplicate; the descriptor itself is its owner's."""
+        if self._socket is not None:
+            self._socket.close()
+
+
+def read(descriptor: int) -> bytes | None:
+    """Read what a descriptor that polled readable holds: b"" at its end, None when there was nothing after all."""
+    try:
+        return os.read(descriptor, _CHUNK)
+    except BlockingIOError:
+        return None

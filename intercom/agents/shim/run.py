@@ -1,0 +1,179 @@
+"""The shim's loop: the client on one side, a server on the other, and never a wait that blocks."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Sequence
+
+from intercom.agents.shim import shipped
+from intercom.agents.shim.link import LINE_LIMIT, Link
+from intercom.agents.shim.options import Options
+from intercom.agents.shim.pipes import Outlet, read
+from intercom.agents.shim.relay import Effect, Note, Reconnect, Relay, ToClient, ToServer
+from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong
+from intercom.local.places import peek, places
+from intercom.model.errors import IntercomError
+
+_MUCH = 8 * MEBIBYTE  # waiting for one side, and the other is not read until there is less
+_LINGER_SECONDS = 1.5  # for answers still to come when the client has said all it will
+_LAST_WORDS_SECONDS = 0.5
+
+
+def main(options: Options) -> int:
+    """Relay between standard input and output and a server until the client is gone; returns the exit code.
+
+    Standard output carries MCP and nothing else: whatever else would be printed goes to standard error. Needs the main
+    thread, for signals. SIGTERM and SIGINT end it in good order.
+    """
+    client = _claim_standard_output()
+    stop, wake = _listen_for_signals()
+    return _Shim(options, client, stop, wake).run()
+
+
+class _Shim:
+    def __init__(self, options: Options, client: int, stop: list[int], wake: int) -> None:
+        shim = os.urandom(16).hex()
+        self._stop, self._wake = stop, wake
+        self._relay = Relay(shim, _shipped_for(options))
+        self._link = Link(options, self._relay, shim, self._perform, _say)
+        self._client = Outlet(client)
+        self._lines = LineBuffer(LINE_LIMIT)
+        self._ended: float | None = None  # when the client closed its side
+
+    def run(self) -> int:
+        try:
+            while not self._stop and not self._done():
+                self._link.on_time()
+                self._turn()
+        except ConnectionError:
+            pass  # the client is gone
+        finally:
+            self._link.close(_LAST_WORDS_SECONDS)
+        return 0
+
+    def _done(self) -> bool:
+        if self._ended is None:
+            return False
+        idle = not self._relay.in_flight and not self._client.waiting
+        return idle or time.monotonic() > self._ended + _LINGER_SECONDS
+
+    def _turn(self) -> None:
+        """Wait until something can be done, and do it."""
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        if self._ended is None and self._link.backlog < _MUCH:
+            poll.register(0, select.POLLIN)
+        # Without interest in anything, a descriptor still tells that its reader is gone.
+        poll.register(self._client.descriptor, select.POLLOUT if self._client.waiting else 0)
+        for descriptor, events in self._link.wanted(reading=self._client.waiting < _MUCH).items():
+            poll.register(descriptor, events)
+        for descriptor, events in poll.poll(self._milliseconds()):
+            if descriptor == 0:
+                self._read_client()
+            elif descriptor == self._client.descriptor:
+                self._write_client(events)
+            elif descriptor == self._wake:
+                os.read(self._wake, 4096)
+            else:
+                self._link.on_ready(descriptor, events)
+
+    def _milliseconds(self) -> float | None:
+        due = self._link.due
+        if self._ended is not None:
+            due = min(due, self._ended + _LINGER_SECONDS + 0.001)
+        # A failed start is retried on demand as well, which has a time of its own: look once a second at least.
+        return min(1000.0, max(0.0, (due - time.monotonic()) * 1000))
+
+    def _read_client(self) -> None:
+        try:
+            data = read(0)
+        except ConnectionError:
+            data = b""
+        if data is None:
+            return
+        if not data:
+            self._ended = time.monotonic()
+            # A last line without its end is a line all the same.
+            data = b"\n" if self._lines.partial else b""
+        self._lines.feed(data)
+        while True:
+            try:
+                line = self._lines.next_line()
+            except LineTooLong:
+                self._perform(self._relay.client_line_too_long())
+                continue
+            if line is None:
+                return
+            self._perform(self._relay.client_line(line))
+
+    def _write_client(self, events: int) -> None:
+        if not events & select.POLLOUT:
+            raise BrokenPipeError
+        for call in self._client.write():
+            self._perform(self._relay.written(call))
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ToClient):
+                self._client.put(effect.line, effect.call)
+            elif isinstance(effect, ToServer):
+                self._link.send(effect.line)
+            elif isinstance(effect, Reconnect):
+                self._link.reconnect()
+            elif isinstance(effect, Note):
+                _say(effect.text)
+
+
+def _claim_standard_output() -> int:
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
+    client = os.dup(1)
+    os.dup2(2, 1)
+    return client
+
+
+def _listen_for_signals() -> tuple[list[int], int]:
+    received: list[int] = []
+    wake, tell = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda signum, _frame: received.append(signum))
+    return received, wake
+
+
+def _shipped_for(options: Options) -> shipped.Results:
+    try:
+        results = shipped.load()
+    except ValueError:
+        _say("the shipped answers are damaged; reinstall the package")
+        return {}
+    try:
+        settings = peek(options.config or places().config_file)
+    except IntercomError:
+        return results  # calls will be told what is wrong
+    mcp = settings.get("mcp")
+    if isinstance(mcp, dict) and mcp.get("legacy_tool_names"):
+        # The list that was shipped lacks these names: let clients wait for the server's own.
+        for era in results.values():
+            era.pop("tools/list", None)
+    return results
+
+
+def _say(text: str) -> None:
+    """Tell people something on standard error, unless nobody reads it: a client that lets it fill up must not stop us."""
+    line = f"agent-intercom: {text}\n".encode(errors="replace")
+    try:
+        poll = select.poll()
+        poll.register(2, select.POLLOUT)
+        if any(events & select.POLLOUT for _, events in poll.poll(0)):
+            os.write(2, line[: select.PIPE_BUF])
+    except OSError:
+        pass

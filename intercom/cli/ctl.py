@@ -1,0 +1,218 @@
+"""agent-intercom-ctl: what a person types to see what waits and to answer it.
+
+It starts on the standard library alone, and loads what draws only when there is something to draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from intercom.local.places import Places
+
+PROGRAM = "agent-intercom-ctl"
+
+#: Exit codes.
+DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
+
+#: Options that may stand anywhere on the line, and whether they take a value.
+ANYWHERE = {"--json": False, "--ipc-name": True, "--session": True, "--config": True}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaint is one sentence, or one JSON value if the line asks for JSON."""
+
+    json = False
+
+    def error(self, message: str) -> NoReturn:
+        if Parser.json:
+            print(json.dumps({"ok": False, "error": message, "error_code": "invalid_arguments"}))
+        else:
+            self.print_usage(sys.stderr)
+            print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
+        raise SystemExit(USAGE)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns 0 when it was done, 1 when the server refused it, 2 for wrong usage, 3 for no server."""
+    words = hoist(sys.argv[1:] if argv is None else argv)
+    Parser.json = "--json" in words[: words.index("--") if "--" in words else None]
+    options = parser().parse_args(words)
+    try:
+        code = _run(options)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output has enough. Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+
+
+def hoist(words: Sequence[str]) -> list[str]:
+    """The words with the options that may stand anywhere moved to the front; nothing behind `--` is touched."""
+    front: list[str] = []
+    rest: list[str] = []
+    line = iter(words)
+    for word in line:
+        if word == "--":
+            rest += [word, *line]
+            break
+        name, equals, _ = word.partition("=")
+        if name not in ANYWHERE:
+            rest.append(word)
+            continue
+        front.append(word)
+        if ANYWHERE[name] and not equals:
+            front += [value for value in [next(line, None)] if value is not None]
+    return front + rest
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, whole."""
+    top = Parser(
+        prog=PROGRAM,
+        description="See what your coding agents ask, and answer them.",
+        epilog="The options above may also follow the command. The shortest unique start of an id will do. "
+        "Exit codes: 0 done, 1 refused by the server, 2 wrong usage, 3 no server.",
+        allow_abbrev=False,
+    )
+    top.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
+    top.add_argument("--ipc-name", metavar="NAME", help="which server: its ipc_name (default: the configured one)")
+    top.add_argument("--config", metavar="FILE", help="read ipc_name from this configuration file")
+    top.add_argument("--session", metavar="ID", help="only this session (pending, log), or which one (resume, mode)")
+    verbs = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+
+    def verb(name: str, summary: str) -> argparse.ArgumentParser:
+        return verbs.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+
+    verb("list", "list sessions").add_argument("--all", action="store_true", help="ended ones too")
+    verb("pending", "what waits for you, oldest first, with its diff")
+    verb("show", "one request, whole").add_argument("id", metavar="ID")
+    verb("approve", "approve a proposed change").add_argument("id", metavar="ID")
+    reject = verb("reject", "reject a proposed change")
+    reject.add_argument("id", metavar="ID")
+    reject.add_argument("--reason", metavar="TEXT", help="what the agent is told")
+    answer = verb("answer", "answer a prompt or a waiting agent")
+    answer.add_argument("id", metavar="ID")
+    answer.add_argument("decision", choices=("continue", "refine", "stop", "dismiss"))
+    answer.add_argument("text", metavar="TEXT", nargs="*", help="what the agent should go by (refine needs it)")
+    resume = verb("resume", "set a waiting or paused agent to work")
+    resume.add_argument("instruction", metavar="INSTRUCTION", nargs="*", help="what it should do")
+    verb("mode", "say who is notified of a session's requests").add_argument(
+        "mode", choices=("remote", "local", "hybrid"), help="remote: Slack, local: this machine, hybrid: both"
+    )
+    nudge = verb("nudge", "prod an agent that has gone quiet")
+    nudge.add_argument("id", metavar="ID", help="of its alert or session")
+    nudge.add_argument("text", metavar="TEXT", nargs="*", help="what it is told")
+    verb("watch", "show requests as they come and answer with a key")
+    verb("tree", "the server's actors, live").add_argument("--watch", action="store_true", help="draw it every second")
+    log = verb("log", "what happened, who did it")
+    log.add_argument("--limit", metavar="N", type=_limit, help="at most so many entries (default 50)")
+    policy = verb("policy", "the workspace's policy").add_subparsers(
+        dest="act", metavar="accept", required=True, parser_class=Parser
+    )
+    accept = policy.add_parser("accept", help="accept a policy that grants more", allow_abbrev=False)
+    accept.add_argument("id", metavar="ID", nargs="?", help="of its card, or the workspace; the only one if left out")
+    return top
+
+
+def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """The verb and the request's fields that a command line stands for."""
+    given = vars(options)
+    verb = "policy-accept" if options.command == "policy" else str(options.command)
+    text = " ".join(given.get("text") or ())
+    fields = {
+        "id": given.get("id"),
+        "session": given.get("session"),
+        "reason": given.get("reason"),
+        "instruction": " ".join(given.get("instruction") or ()) or None,
+        "mode": given.get("mode"),
+        "decision": given.get("decision"),
+        "text": text or None,
+        "limit": given.get("limit"),
+        "everything": given.get("all") or None,
+    }
+    return verb, {name: value for name, value in fields.items() if value is not None}
+
+
+def _run(options: argparse.Namespace) -> int:
+    from intercom.model.errors import IntercomError
+    from intercom.operators.ctl.client import NoServer, Refusal, request
+
+    try:
+        where = _places(options)
+        if options.command == "answer" and options.decision == "refine" and not options.text:
+            return _complain(options, "refine needs the text the agent should go by", "invalid_arguments", USAGE)
+        if options.command == "watch":
+            from intercom.cli.ctl_watch import watch
+
+            return watch(where, as_json=options.json)
+        if options.command == "tree" and options.watch:
+            from intercom.cli.ctl_watch import watch_tree
+
+            return watch_tree(where, as_json=options.json)
+        verb, fields = fields_of(options)
+        data = request(where, verb, fields)
+    except NoServer:
+        sentence = (
+            f"no server answers at {where.ctl_socket}; start one with 'agent-intercom serve', "
+            "or start an agent that uses it"
+        )
+        return _complain(options, sentence, "ipc", NO_SERVER)
+    except Refusal as refusal:
+        return _complain(options, str(refusal), refusal.code, REFUSED, refusal.details)
+    except IntercomError as error:
+        code = USAGE if error.error_code == "config" else REFUSED
+        return _complain(options, error.message, error.error_code, code)
+    except OSError as error:
+        return _complain(options, f"the socket failed: {error.strerror or error}", "ipc", NO_SERVER)
+    if options.json:
+        print(json.dumps(data))
+        return DONE
+    from intercom.cli import ctl_draw
+
+    ctl_draw.show(verb, data)
+    return DONE
+
+
+def _places(options: argparse.Namespace) -> Places:
+    from intercom.local.places import ipc_name_in, places
+
+    if options.ipc_name is not None:
+        return places(options.ipc_name)
+    if options.config is not None and not os.path.exists(options.config):
+        from intercom.model.errors import ConfigError
+
+        raise ConfigError(f"there is no configuration file at {options.config}")
+    return places(ipc_name_in(options.config or places().config_file))
+
+
+def _complain(options: argparse.Namespace, sentence: str, code: str, exit_code: int, details: Any = None) -> int:
+    if options.json:
+        reply = {"ok": False, "error": sentence, "error_code": code}
+        print(json.dumps(reply if details is None else {**reply, "details": details}))
+        return exit_code
+    from intercom.cli.ctl_text import clean
+
+    sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    print(f"{PROGRAM}: {clean(sentence)}", file=sys.stderr)
+    return exit_code
+
+
+def _limit(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 10_000:
+        raise argparse.ArgumentTypeError("must be from 1 to 10000")
+    return number
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

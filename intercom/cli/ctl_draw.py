@@ -1,0 +1,258 @@
+"""What ctl prints for people: cards with their diff in colour, tables, the tree.
+
+Everything an agent wrote goes through `clean` and into a Text, never through markup. Without a terminal, or with
+NO_COLOR set, no colour and no line is broken.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from intercom.cli.ctl_text import clean, one_line
+
+PROGRAM = "agent-intercom-ctl"
+
+#: How many lines of a diff `pending` shows; `show` shows all.
+PENDING_LINES = 60
+
+#: How much of an id is shown: enough to be unique in practice, short enough to type.
+SHORT = 8
+
+RISK_STYLE = {"low": "black on green", "high": "black on yellow", "critical": "bold white on red"}
+STATE_STYLE = {"pending": "yellow", "approved": "green", "applied": "green", "rejected": "red", "expired": "red"}
+#: By how a line of a patch begins; the first that fits.
+DIFF_STYLE = {"+++": "bold", "---": "bold", "diff ": "bold", "@@": "cyan", "+": "green", "-": "red"}
+LEVEL_STYLE = {"success": "green", "warning": "yellow", "error": "red"}
+
+
+def console() -> Console:
+    """The console everything is drawn on: standard output, without rich's own readings of text."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    return Console(markup=False, emoji=False, highlight=False)
+
+
+def show(verb: str, data: Any, on: Console | None = None, at: datetime | None = None) -> None:
+    """Draw what the server answered to `verb`."""
+    DRAWN.get(verb, draw_done)(on or console(), data, at or now())
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def draw_sessions(on: Console, data: Any, at: datetime) -> None:
+    sessions = data["sessions"]
+    if not sessions:
+        on.print("no sessions: none of your agents is connected")
+        return
+    table = _table("session", "status", "mode", "workspace", "last tool", "active")
+    for entry in sessions:
+        table.add_row(
+            short(entry["session_id"]),
+            _text(entry["status"], STATE_STYLE.get(entry["status"], "")),
+            _text(entry["mode"]),
+            _text(entry["workspace_root"]),
+            _text(entry["last_tool"] or "-"),
+            age(entry["updated_at"], at),
+        )
+    on.print(table, soft_wrap=not on.is_terminal)
+
+
+def draw_pending(on: Console, data: Any, at: datetime) -> None:
+    if not data:
+        on.print("nothing waits for you")
+        return
+    for index, entry in enumerate(data):
+        if index:
+            on.print()
+        draw_card(on, entry, at, lines=PENDING_LINES)
+
+
+def draw_card(on: Console, entry: Any, at: datetime, lines: int | None = None) -> None:
+    """One card: badge and title, where it comes from, what it says, its diff (`lines` at most), how to answer."""
+    for line in card_lines(entry, at, lines):
+        on.print(line, soft_wrap=True)
+
+
+def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[Text]:
+    """The lines of a card, top to bottom."""
+    head = Text()
+    risk = entry.get("risk_level")
+    if risk:
+        head.append(f" {one_line(risk).upper()} ", RISK_STYLE.get(risk, "reverse")).append(" ")
+    head.append(one_line(entry["title"]), "bold")
+    yield head
+    facts = [entry["kind"], entry["request_id"] if lines is None else short(entry["request_id"])]
+    facts.append(f"{age(entry['created_at'], at)} ago")
+    if entry.get("expires_at") and entry["status"] == "pending":
+        facts.append(f"expires in {age(at.isoformat(), _instant(entry['expires_at']))}")
+    facts += [f"session {short(entry['session_id'])}", entry["workspace_root"]]
+    yield _text(" · ".join(one_line(fact) for fact in facts), "dim")
+    if entry["status"] != "pending":
+        yield _state(entry)
+    if entry.get("away"):
+        yield _text("the agent does not wait any more; your answer reaches it when it comes back", "yellow")
+    for part in ("description", "detail"):
+        if entry.get(part):
+            yield _text(entry[part])
+    if entry.get("note"):
+        yield _text(entry["note"], "italic")
+    for change in entry.get("files") or ():
+        yield _change(change)
+    yield from _diff(entry, lines)
+    yield from (_text(f"  {line}", "cyan") for line in answers(entry))
+
+
+def answers(entry: Any) -> list[str]:
+    """The commands that answer a card that is open."""
+    name = f"{PROGRAM} {{}} {short(entry['request_id'])}"
+    commands = {
+        "approval": [name.format("approve"), name.format("reject") + " --reason TEXT"],
+        "prompt": [name.format("answer") + " continue | refine TEXT | stop"],
+        "standby": [name.format("answer") + " continue | refine TEXT | stop"],
+        "stall": [name.format("nudge") + " [TEXT]", name.format("answer") + " stop | dismiss"],
+        "policy": [name.format("policy accept"), name.format("reject")],
+        "apply": [name.format("answer") + " dismiss"],
+    }
+    return commands.get(entry["kind"], []) if entry["status"] == "pending" else []
+
+
+def draw_notice(on: Console, entry: Any) -> None:
+    text = _text(entry["text"], LEVEL_STYLE.get(entry.get("level"), ""))
+    on.print(Text("• ").append_text(text), soft_wrap=True)
+
+
+def draw_tree(on: Console, data: Any, at: datetime) -> None:
+    on.print(_branch(data["tree"], at, Tree), soft_wrap=not on.is_terminal)
+
+
+def draw_log(on: Console, data: Any, at: datetime) -> None:
+    entries = data["entries"]
+    if not entries:
+        on.print("the log is empty")
+        return
+    table = _table("when", "what", "who", "session", "")
+    for entry in entries:
+        table.add_row(
+            _text(str(entry.get("at") or "")[:19].replace("T", " ")),
+            _text(str(entry.get("kind") or "")),
+            _text(str(entry.get("who") or "-")),
+            short(str(entry.get("session_id") or "-")),
+            _text(str(entry.get("summary") or "")),
+        )
+    on.print(table, soft_wrap=not on.is_terminal)
+
+
+def draw_done(on: Console, data: Any, at: datetime) -> None:
+    if "current_mode" in data:
+        on.print(f"mode: {data['previous_mode']} -> {data['current_mode']}")
+        return
+    subject = data.get("request_id") or data.get("session_id") or ""
+    on.print(_text(f"{data.get('status', 'done')} {one_line(subject)}".rstrip()))
+    if data.get("note"):
+        on.print(_text(data["note"]), soft_wrap=True)
+
+
+DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {
+    "list": draw_sessions,
+    "pending": draw_pending,
+    "show": draw_card,
+    "tree": draw_tree,
+    "log": draw_log,
+}
+
+
+def short(name: str) -> str:
+    """The start of an id: enough for ctl to know it by. What is no plain id is shown whole."""
+    return one_line(name[:SHORT] if len(name) > 2 * SHORT else name)
+
+
+def age(since: str, until: datetime) -> str:
+    """How long ago an instant was, in its two largest units."""
+    seconds = max(0, int((until - _instant(since)).total_seconds()))
+    for size, unit, smaller, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // smaller
+            return f"{seconds // size} {unit} {rest} {below}" if rest and size > 60 else f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _state(entry: Any) -> Text:
+    decided = entry.get("decided")
+    text = entry["status"]
+    if decided:
+        text += f" by {decided['by']} ({decided['channel']}) at {str(decided['at'])[:19].replace('T', ' ')}"
+        if decided.get("text"):
+            text += f": {decided['text']}"
+    return _text(one_line(text), STATE_STYLE.get(entry["status"], ""))
+
+
+def _change(change: Any) -> Text:
+    name = change["path"] if not change.get("old_path") else f"{change['old_path']} -> {change['path']}"
+    line = Text("  ").append(f"{change['kind']:<7}").append(one_line(name), "bold")
+    return line.append(f"  +{change.get('added', 0)}", "green").append(f" -{change.get('removed', 0)}", "red")
+
+
+def _diff(entry: Any, limit: int | None) -> Iterable[Text]:
+    if entry.get("diff_omitted"):
+        yield _text(f"  (the diff is long: {PROGRAM} show {short(entry['request_id'])})", "dim")
+        return
+    diff = entry.get("diff")
+    if not diff:
+        return
+    # Only at line feeds: what else Python calls a line end is text here, and shown as its code.
+    lines = diff.removesuffix("\n").split("\n")
+    for line in lines[:limit]:
+        yield _text(line, diff_style(line))
+    if limit is not None and len(lines) > limit:
+        rest = len(lines) - limit
+        yield _text(f"  ({rest} more lines: {PROGRAM} show {short(entry['request_id'])})", "dim")
+
+
+def diff_style(line: str) -> str:
+    """The style of one line of a patch."""
+    for start, style in DIFF_STYLE.items():
+        if line.startswith(start):
+            return style
+    return ""
+
+
+def _branch(node: Any, at: datetime, make: Callable[[Text], Tree]) -> Tree:
+    state, restarts = node["state"], node["restarts"]
+    label = Text(one_line(node["name"]), "bold").append(f"  {one_line(node['class_name'])}", "dim")
+    label.append(f"  {one_line(state)}", "green" if state == "running" else "yellow")
+    if node["started_at"] is not None:
+        up = datetime.fromtimestamp(node["started_at"], UTC)
+        label.append(f"  up {age(up.isoformat(), at)}", "dim")
+    label.append(f"  mailbox {node['mailbox']}  handled {node['handled']}")
+    if restarts:
+        label.append(f"  restarts {restarts}", "yellow")
+    if node["last_crash"]:
+        label.append(f"  last crash: {one_line(node['last_crash'])}", "red")
+    branch = make(label)
+    for child in node["children"]:
+        _branch(child, at, branch.add)
+    return branch
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, no_wrap=True, overflow="fold")
+    return table
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(clean(text), style)

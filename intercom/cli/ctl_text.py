@@ -1,0 +1,31 @@
+"""Text that agents wrote, made fit for a terminal: nothing in it may move the cursor, colour, hide or reorder."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_KEPT = frozenset("\n\t")
+#: Control, format, surrogate, private and unassigned characters, and the two odd line ends.
+_SHOWN_AS_CODE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def clean(text: str) -> str:
+    """`text` with every character a terminal might act on, or a reader not see, written as its code.
+
+    Line feeds and tabs stay. Escape becomes `\\x1b`, a right-to-left override `<U+202E>`.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_visible(character) for character in text)
+
+
+def one_line(text: str) -> str:
+    """`clean`, with line feeds and tabs as spaces."""
+    return clean(text.replace("\n", " ").replace("\t", " "))
+
+
+def _visible(character: str) -> str:
+    if character in _KEPT or unicodedata.category(character) not in _SHOWN_AS_CODE:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"<U+{code:04X}>"

@@ -1,0 +1,263 @@
+"""`watch` and `tree --watch`: what is live. On a terminal a key answers; elsewhere cards and notices are printed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from intercom.cli import ctl_draw
+from intercom.cli.ctl_board import Act, Board, request_of
+from intercom.cli.ctl_text import clean
+from intercom.local.places import Places
+from intercom.model.errors import IntercomError
+from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
+
+#: Seconds a watch waits for a server that went away to come back.
+RETURN = 30.0
+
+_PAUSE = 0.2
+
+#: What is not shown once more of a card that has ended.
+_ENDED: dict[str, Any] = {"diff": None, "diff_omitted": False, "description": None, "detail": None, "files": ()}
+
+
+def watch(where: Places, *, as_json: bool = False) -> int:
+    """Watch until quit or interrupted. Raises NoServer when there is none, or none came back; Refusal when refused."""
+    if as_json:
+        return _follow(where, lambda event: print(json.dumps(event), flush=True))
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return _follow(where, _print_event)
+    return _Desk(where).run()
+
+
+def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> int:
+    """Draw the tree again every `every` seconds until interrupted; as JSON, one line each time."""
+    while True:
+        data = request(where, "tree", {})
+        if as_json:
+            print(json.dumps(data), flush=True)
+        else:
+            if sys.stdout.isatty():
+                # Home, and clear what is below: less flicker than clearing first.
+                print("\x1b[H\x1b[J", end="")
+            ctl_draw.show("tree", data)
+            sys.stdout.flush()
+        time.sleep(every)
+
+
+def _follow(where: Places, show: Callable[[dict[str, Any]], None]) -> int:
+    with contextlib.closing(_events(where)) as events:
+        for event in events:
+            if event is not None:
+                show(event)
+                if event["event"] == "dropped":
+                    return 1
+    return 0
+
+
+def _events(where: Places) -> Iterator[dict[str, Any] | None]:
+    """Events for ever, over restarts of the server; None stands for a stream that begins."""
+    with Watch(where) as first:
+        yield from _read(first)
+    while True:
+        with _again(where) as line:
+            yield from _read(line)
+
+
+def _read(line: Watch) -> Iterator[dict[str, Any] | None]:
+    yield None
+    with contextlib.suppress(EOFError):
+        while True:
+            yield from line.read()
+
+
+def _again(where: Places) -> Watch:
+    deadline = time.monotonic() + RETURN
+    while True:
+        try:
+            return Watch(where)
+        except NoServer:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_PAUSE)
+
+
+def _print_event(event: dict[str, Any]) -> None:
+    on = ctl_draw.console()
+    if event["event"] == "card":
+        ctl_draw.show("show", event["data"], on)
+        on.print()
+    else:
+        ctl_draw.draw_notice(on, event["data"])
+    sys.stdout.flush()
+
+
+class _Desk:
+    """A person at a terminal: cards scroll by, the line at the bottom says which keys answer the current one."""
+
+    def __init__(self, where: Places) -> None:
+        self._where = where
+        self._board = Board()
+        self._console = ctl_draw.console()
+
+    def run(self) -> int:
+        line = Watch(self._where)
+        try:
+            with _keys_at_once():
+                self._prompt()
+                while True:
+                    ready, _, _ = select.select([line, sys.stdin], [], [])
+                    if line in ready:
+                        try:
+                            events = line.read()
+                        except EOFError:
+                            line = self._reconnect(line)
+                            continue
+                        if self._show(events):
+                            return 1
+                    elif not self._pressed():
+                        return 0
+        finally:
+            line.__exit__()
+
+    def _reconnect(self, line: Watch) -> Watch:
+        line.__exit__()
+        self._say("the server went away; waiting for it")
+        line = _again(self._where)
+        self._board.restart()
+        self._say("the server is back")
+        return line
+
+    def _show(self, events: list[dict[str, Any]]) -> bool:
+        """Show what came; True when the server ended the watch."""
+        self._wipe()
+        for event in events:
+            data = event["data"]
+            if event["event"] != "card":
+                ctl_draw.draw_notice(self._console, data)
+                if event["event"] == "dropped":
+                    return True
+                continue
+            known = self._board.current
+            moved = self._board.take(data)
+            if data["status"] != "pending":
+                headline = {
+                    **data,
+                    "diff": None,
+                    "diff_omitted": False,
+                    "description": None,
+                    "detail": None,
+                    "files": (),
+                }
+                ctl_draw.draw_card(self._console, headline, ctl_draw.now(), ctl_draw.PENDING_LINES)
+            elif not moved and known is not None and known["request_id"] != data["request_id"]:
+                self._console.print(clean(f"+ {data['kind']}: {data['title']}".replace("\n", " ")), soft_wrap=True)
+            if moved:
+                self._current()
+        self._prompt()
+        return False
+
+    def _current(self) -> None:
+        card = self._board.current
+        if card is not None:
+            self._console.print()
+            ctl_draw.draw_card(self._console, card, ctl_draw.now(), ctl_draw.PENDING_LINES)
+
+    def _pressed(self) -> bool:
+        """Do what the key asks for; False to quit."""
+        key = os.read(sys.stdin.fileno(), 1).decode("ascii", "replace")
+        if key in ("", "\x04"):
+            return False
+        act = self._board.key(key.lower())
+        if act is None:
+            return True
+        self._wipe()
+        if act.word == "quit":
+            return False
+        if act.word == "next":
+            if self._board.next():
+                self._current()
+        elif act.word == "view whole":
+            self._view(act)
+        else:
+            self._answer(act)
+        self._prompt()
+        return True
+
+    def _view(self, act: Act) -> None:
+        if act.card is None:
+            return
+        with self._told():
+            whole = request(self._where, "show", {"id": act.card["request_id"]})
+            ctl_draw.draw_card(self._console, whole, ctl_draw.now())
+
+    def _answer(self, act: Act) -> None:
+        text: str | None = None
+        if act.wants:
+            text = _ask_words(f"{act.word}, with what words{' (may be empty)' if act.wants == 'may' else ''}? ")
+            if text is None or (act.wants == "must" and not text):
+                self._say(f"{act.word} left undone")
+                return
+        verb, fields = request_of(act, text)
+        with self._told():
+            ctl_draw.show(verb, request(self._where, verb, fields), self._console)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except NoServer:
+            self._say("no server answers just now; try the key again")
+        except (Refusal, IntercomError, OSError) as error:
+            self._say(str(error))
+
+    def _say(self, text: str) -> None:
+        self._wipe()
+        self._console.print(clean(text), soft_wrap=True)
+
+    def _prompt(self) -> None:
+        self._wipe()
+        print(self._board.prompt(), end="", flush=True)
+
+    def _wipe(self) -> None:
+        print("\r\x1b[K", end="", flush=True)
+
+
+def _ask_words(question: str) -> str | None:
+    """A line typed by the person, with the terminal as it usually is; None when they think better of it (^C, ^D)."""
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    raw = termios.tcgetattr(descriptor)
+    usual = termios.tcgetattr(descriptor)
+    usual[3] |= termios.ICANON | termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, usual)
+    try:
+        return input(question).strip()
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return None
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, raw)
+
+
+@contextlib.contextmanager
+def _keys_at_once() -> Iterator[None]:
+    """Have keys come one by one and unseen; the terminal is put back whatever happens."""
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        print()

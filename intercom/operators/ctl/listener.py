@@ -1,0 +1,182 @@
+"""The listener: the actor that holds the local socket ctl talks to."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from attrs import frozen
+
+from actors import Actor, Busy, Down, DownEvent, NotRunning, ask
+from intercom.local.dial import Peer
+from intercom.local.listen import listen
+from intercom.local.peers import peer
+from intercom.model.card import Card, CardState, Notice
+from intercom.model.errors import IntercomError
+from intercom.operators.ctl.connection import Door, Limits, serve, turn_away
+from intercom.operators.ctl.token import new_token, write_token
+from intercom.operators.ctl.watchers import Watchers
+from intercom.operators.desk import Desk
+from intercom.operators.messages import Channel, Subscribe
+
+log = logging.getLogger(__name__)
+
+Listen = Callable[[str], trio.abc.Listener[Any]]
+PeerOf = Callable[[Any], Peer]
+
+_REMEMBERED = 10_000
+
+#: Seconds until a router that had too much to do is asked again.
+_BUSY_WAIT = 0.5
+
+
+@frozen
+class _Subscribed:
+    """The router's answer, and which incarnation of it gave it."""
+
+    router: Any
+    cards: tuple[Card, ...]
+
+
+class CtlListener(Actor):
+    """Registered as `ctl`. A crash closes the connections; ctl asks again under the same verdict id.
+
+    `socket_path` and `token_path` are where the socket and the token file go, both mode 0600. `token` is the server's
+    secret; one is made up if it is left out. `trust_agent_processes` lets an agent's own processes give verdicts.
+    `operators` names the router. `transport` makes a listener from a path and `peer_of` says who is at the other end of
+    a stream: with another pair this runs over another kind of socket.
+    """
+
+    mailbox_size = 10_000
+    overflow = "drop_oldest"
+
+    def __init__(
+        self,
+        desk: Desk,
+        socket_path: str,
+        token_path: str,
+        *,
+        token: str | None = None,
+        trust_agent_processes: bool = False,
+        operators: str = "operators",
+        limits: Limits | None = None,
+        transport: Listen = listen,
+        peer_of: PeerOf = peer,
+    ) -> None:
+        super().__init__()
+        self._socket_path = socket_path
+        self._token_path = token_path
+        self._operators = operators
+        self._transport = transport
+        self._peer_of = peer_of
+        self._open: dict[str, Card] = {}
+        self._told: set[str] | None = None
+        self._listener: trio.abc.Listener[Any] | None = None
+        self._connections = 0
+        self._watchers = Watchers()
+        self._door = Door(
+            desk=desk,
+            token=token or new_token(),
+            watchers=self._watchers,
+            open_cards=lambda: tuple(self._open.values()),
+            uid=os.geteuid(),
+            limits=limits or Limits(),
+            trust_agent_processes=trust_agent_processes,
+        )
+
+    def on_start(self) -> None:
+        # The token first: whoever finds the socket finds its token.
+        write_token(self._token_path, self._door.token)
+        self._listener = self._transport(self._socket_path)
+        self.spawn(self._accept, self._listener)
+        self._subscribe_soon()
+
+    def on_receive(self, message: Any) -> None:
+        match message:
+            case Card():
+                if self._told is not None:
+                    self._told.add(message.id)
+                self._take(message)
+            case Notice():
+                self._watchers.publish(message)
+            case _Subscribed():
+                self._catch_up(message)
+            case DownEvent():
+                self._subscribe_soon()
+
+    async def on_stop(self) -> None:
+        if self._listener is not None:
+            await self._listener.aclose()
+            self._listener = None
+
+    async def on_failure(self, *crash: object) -> None:
+        await self.on_stop()
+
+    def _take(self, card: Card) -> None:
+        if card.state is CardState.PENDING:
+            self._open[card.id] = card
+            while len(self._open) > _REMEMBERED:
+                del self._open[next(iter(self._open))]
+        else:
+            self._open.pop(card.id, None)
+        self._watchers.publish(card)
+
+    def _subscribe_soon(self) -> None:
+        self._told = set()
+        self.spawn(self._subscribe, frozenset(self._open))
+
+    async def _subscribe(self, known: frozenset[str]) -> None:
+        """Ask the router, which may be restarting, to be told from now on. `known` are the cards shown as open."""
+        name = self.system.named(self._operators)
+        router = name.ref
+        while True:
+            if router is None:
+                router = await self.system.next_incarnation(name, None)
+            try:
+                cards = await ask(router, Subscribe(self.name or "ctl", Channel.CTL))
+                break
+            except Busy:
+                await trio.sleep(_BUSY_WAIT)
+            except (Down, NotRunning):
+                router = await self.system.next_incarnation(name, router)
+        closed = [await self._closed(gone) for gone in known - {card.id for card in cards}]
+        self.actor_ref.tell(_Subscribed(router, (*cards, *(card for card in closed if card is not None))))
+
+    async def _closed(self, card_id: str) -> Card | None:
+        """A card that closed while nobody told of it; None if the desk does not know it (any more)."""
+        try:
+            return await self._door.desk.card(card_id)
+        except (IntercomError, Down, NotRunning, Busy):
+            return None
+
+    def _catch_up(self, message: _Subscribed) -> None:
+        # What came by itself meanwhile is newer than the answer.
+        told, self._told = self._told or set(), None
+        for card in message.cards:
+            if card.id not in told and self._open.get(card.id) != card:
+                self._take(card)
+        self.monitor(message.router)
+
+    async def _accept(self, listener: trio.abc.Listener[Any]) -> None:
+        await trio.serve_listeners(self._greet, [listener])
+
+    async def _greet(self, stream: Any) -> None:
+        """Serve one connection. Nothing that goes wrong with it is anybody else's."""
+        self._connections += 1
+        try:
+            if self._connections > self._door.limits.connections:
+                await turn_away(stream, self._door)
+                return
+            try:
+                who = self._peer_of(stream)
+            except OSError:
+                await trio.aclose_forcefully(stream)
+                return
+            await serve(stream, who, self._door)
+        except Exception:
+            log.exception("a connection to the local socket failed")
+        finally:
+            self._connections -= 1

@@ -1,0 +1,214 @@
+"""The verbs of ctl: one table from a word to what it does at the desk.
+
+A handler takes the desk, who asks, and the request; it returns what JSON can hold, or raises an `IntercomError`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from attrs import frozen
+
+from intercom.model.card import CHOICES, Card, CardKind
+from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
+from intercom.model.session import Session, SessionMode
+from intercom.model.verdict import Decision, Verdict
+from intercom.operators.ctl.entries import card_entries, card_entry, how_to_answer, plain, session_entry
+from intercom.operators.ctl.wire import CtlRequest
+from intercom.operators.desk import Desk
+
+#: What a rejection without a reason says.
+DEFAULT_REASON = "rejected via local CLI"
+
+#: How many log entries come when no limit is given.
+DEFAULT_LIMIT = 50
+
+CHANNEL = "ctl"
+
+#: The word a reply says about each decision that won.
+DONE = {
+    Decision.APPROVE: "approved",
+    Decision.REJECT: "rejected",
+    Decision.CONTINUE: "continued",
+    Decision.REFINE: "refined",
+    Decision.STOP: "stopped",
+    Decision.RESUME: "resumed",
+    Decision.NUDGE: "nudged",
+    Decision.DISMISS: "dismissed",
+    Decision.ACCEPT: "accepted",
+}
+
+#: The words of `answer`, with what each means to a standby, which is resumed rather than continued.
+ANSWERS = {
+    "continue": (Decision.CONTINUE, Decision.RESUME),
+    "refine": (Decision.REFINE, Decision.RESUME),
+    "stop": (Decision.STOP, Decision.STOP),
+    "dismiss": (Decision.DISMISS, Decision.DISMISS),
+}
+
+
+@frozen
+class Caller:
+    """Who asks: the name of the user at the other end of the socket."""
+
+    name: str
+
+
+Handler = Callable[[Desk, Caller, CtlRequest], Awaitable[Any]]
+
+
+@frozen
+class Verb:
+    """`acts` marks the verbs that an agent's own processes may not use: verdicts and changes of mode or policy."""
+
+    handler: Handler
+    acts: bool
+    summary: str
+
+
+async def run(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    """Carry out one request and return what its reply holds. An unknown verb is refused with the known ones."""
+    return await verb_of(request).handler(desk, caller, request)
+
+
+def verb_of(request: CtlRequest) -> Verb:
+    """The table's row for the request's verb; raises InvalidArguments, which lists the verbs, for any other word."""
+    verb = VERBS.get(request.command)
+    if verb is None:
+        known = ", ".join(sorted([*VERBS, "watch"]))
+        raise InvalidArguments(f"unknown command {request.command[:40]!r}; known: {known}")
+    return verb
+
+
+async def _list(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    found = await desk.sessions(everything=request.everything)
+    return {"sessions": [session_entry(session) for session in found]}
+
+
+async def _pending(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    return card_entries(await desk.pending(request.session))
+
+
+async def _show(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    return card_entry(await desk.card(_id(request)))
+
+
+async def _approve(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    return await _decide(desk, request, _verdict(request, caller, Decision.APPROVE, request.text))
+
+
+async def _reject(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    return await _decide(desk, request, _verdict(request, caller, Decision.REJECT, request.reason or DEFAULT_REASON))
+
+
+async def _answer(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    words = ANSWERS.get(request.decision or "")
+    if words is None:
+        raise InvalidArguments(f"answer takes one of {', '.join(ANSWERS)}")
+    text = (request.text or "").strip() or None
+    if request.decision == "refine" and text is None:
+        raise InvalidArguments("refine needs the text the agent should go by")
+    card = await desk.card(_id(request))
+    decision = words[1] if card.kind is CardKind.STANDBY else words[0]
+    return await _decide(desk, request, _verdict(request, caller, decision, text), card)
+
+
+async def _resume(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    # The older protocol names the session in `id`.
+    named = request.session or request.id
+    text = (request.instruction or "").strip() or None
+    session = await desk.resume(named, text, _verdict(request, caller, Decision.RESUME, text))
+    return {"session_id": session.id, "status": "resumed"}
+
+
+async def _mode(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    try:
+        mode = SessionMode(request.mode)
+    except ValueError:
+        raise InvalidArguments(f"mode takes one of {', '.join(SessionMode)}") from None
+    before, after = await desk.switch_mode(request.session or request.id, mode, caller.name, CHANNEL)
+    return {"previous_mode": before.value, "current_mode": after.value}
+
+
+async def _nudge(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    text = (request.text or "").strip() or None
+    found = await desk.nudge(_id(request), text, caller.name, CHANNEL)
+    if isinstance(found, Session):
+        return {"session_id": found.id, "status": "nudged"}
+    return {"request_id": found.id, "session_id": found.session_id, "status": "nudged", "note": found.note}
+
+
+async def _tree(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    return {"tree": plain(desk.tree())}
+
+
+async def _log(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    found = await desk.audit(request.limit or DEFAULT_LIMIT, request.session)
+    return {"entries": [plain(entry) for entry in found]}
+
+
+async def _policy_accept(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    card = await desk.accept_policy(request.id, caller.name, CHANNEL)
+    return {"request_id": card.id, "status": "accepted", "workspace_root": card.workspace_root}
+
+
+async def _version(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    return plain(desk.version())
+
+
+#: `watch` is no row: it is answered by a stream, which the connection itself carries.
+VERBS: dict[str, Verb] = {
+    "list": Verb(_list, False, "sessions and where they stand"),
+    "pending": Verb(_pending, False, "what waits for a person, oldest first"),
+    "show": Verb(_show, False, "one request, whole"),
+    "approve": Verb(_approve, True, "approve a proposed change"),
+    "reject": Verb(_reject, True, "reject a proposed change"),
+    "answer": Verb(_answer, True, "answer a prompt or a standby"),
+    "resume": Verb(_resume, True, "resume a waiting or paused session"),
+    "mode": Verb(_mode, True, "say who is notified of a session's cards"),
+    "nudge": Verb(_nudge, True, "prod an agent that has gone quiet"),
+    "tree": Verb(_tree, False, "the supervision tree"),
+    "log": Verb(_log, False, "the audit trail, newest first"),
+    "policy-accept": Verb(_policy_accept, True, "accept a policy that grants more"),
+    "version": Verb(_version, False, "which server answers"),
+}
+
+
+async def _decide(desk: Desk, request: CtlRequest, verdict: Verdict, card: Card | None = None) -> Any:
+    card = card or await desk.card(_id(request))
+    if verdict.decision not in CHOICES[card.kind]:
+        raise InvalidState(
+            f"{card.id} is a {card.kind.value} card, which {verdict.decision.value} does not answer; "
+            f"use {how_to_answer(card.kind, card.id)}"
+        )
+    # By its full id: between a look and an act another request may come to share the prefix.
+    after = await desk.decide(card.id, verdict)
+    won = after.decided
+    if won is not None and won.verdict_id == verdict.id and won.decision != verdict.decision.value:
+        raise AlreadyDecided(f"this verdict id stands for another act ({won.decision}); give each act its own")
+    return {
+        "request_id": after.id,
+        "session_id": after.session_id,
+        "status": DONE[verdict.decision],
+        "state": after.state.value,
+    }
+
+
+def _id(request: CtlRequest) -> str:
+    if request.id is None:
+        raise InvalidArguments(f"{request.command} needs an id; see pending")
+    return request.id
+
+
+def _verdict(request: CtlRequest, caller: Caller, decision: Decision, text: str | None) -> Verdict:
+    return Verdict(
+        id=request.verdict_id or uuid.uuid4().hex,
+        decision=decision,
+        by=caller.name,
+        channel=CHANNEL,
+        at=datetime.now(UTC),
+        text=text,
+    )

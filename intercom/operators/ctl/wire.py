@@ -1,0 +1,129 @@
+"""What crosses the local socket: one JSON object a line, a request up and a reply down.
+
+Pure: bytes in, values out. A line that is no request raises an `IntercomError` that says why; nothing else is raised,
+whatever the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from attrs import frozen
+
+from intercom.model.errors import IntercomError, InvalidArguments, IpcError
+
+#: The longest request line in bytes, without its newline.
+MAX_REQUEST = 1024 * 1024
+
+_ID_CHARS = 200
+_VERDICT_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
+_TEXT_FIELDS = ("id", "reason", "instruction", "mode", "session", "decision", "text", "verdict_id", "auth_token")
+
+
+@frozen(repr=False)
+class CtlRequest:
+    """One request. The first six fields are the older protocol's; the rest are optional additions to it.
+
+    `verdict_id` names the act, so that asking again after a lost answer acts once. `limit` bounds how many log entries
+    are wanted; `everything` asks `list` for ended sessions too.
+    """
+
+    command: str
+    id: str | None = None
+    reason: str | None = None
+    instruction: str | None = None
+    mode: str | None = None
+    auth_token: str | None = None
+    session: str | None = None
+    decision: str | None = None
+    text: str | None = None
+    verdict_id: str | None = None
+    limit: int | None = None
+    everything: bool = False
+
+    def __repr__(self) -> str:
+        """Without the token, which must not reach a log."""
+        return f"CtlRequest({self.command!r}, id={self.id!r})"
+
+
+def read_request(line: bytes) -> CtlRequest:
+    """Read one request line; raises IpcError for what is no JSON object, InvalidArguments for a field that is wrong.
+
+    Unknown fields are ignored, so that a newer ctl can talk to an older server; null stands for absent.
+    """
+    if len(line) > MAX_REQUEST:
+        raise IpcError(f"the request line is longer than {MAX_REQUEST} bytes")
+    try:
+        raw = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise IpcError("the request is not UTF-8; send one JSON object a line") from None
+    except (ValueError, RecursionError):
+        raise IpcError("the request is not JSON; send one JSON object a line") from None
+    if not isinstance(raw, dict):
+        raise IpcError("the request is not a JSON object; send one JSON object a line")
+    command = raw.get("command")
+    if not isinstance(command, str) or not command:
+        raise InvalidArguments("the request names no command; set command to a verb")
+    fields = {name: _text(name, raw.get(name)) for name in _TEXT_FIELDS}
+    for name in ("id", "session"):
+        value = fields[name]
+        if value is not None and not 0 < len(value) <= _ID_CHARS:
+            raise InvalidArguments(f"{name} must have 1 to {_ID_CHARS} characters")
+    verdict_id = fields["verdict_id"]
+    if verdict_id is not None and not _VERDICT_ID.fullmatch(verdict_id):
+        raise InvalidArguments("verdict_id must be 8 to 64 letters, digits, - or _")
+    return CtlRequest(
+        command=command, limit=_limit(raw.get("limit")), everything=_flag(raw.get("everything")), **fields
+    )
+
+
+def success(data: Any) -> bytes:
+    """The reply line for a request that was carried out."""
+    return _line({"ok": True, "data": data})
+
+
+def failure(error: IntercomError) -> bytes:
+    """The reply line for a request that was refused: the sentence, its code, and what else a program may want."""
+    reply: dict[str, Any] = {"ok": False, "error": error.message, "error_code": error.error_code}
+    if error.details:
+        reply["details"] = error.details
+    return _line(reply)
+
+
+def event(name: str, data: Any) -> bytes:
+    """One line of a watch."""
+    return _line({"event": name, "data": data})
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=str).encode("ascii") + b"\n"
+
+
+def _text(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidArguments(f"{name} must be a string")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidArguments(f"{name} is not valid Unicode") from None
+    return value
+
+
+def _limit(value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10_000:
+        raise InvalidArguments("limit must be a whole number from 1 to 10000")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise InvalidArguments("everything must be true or false")
+    return value

@@ -1,0 +1,46 @@
+"""What every channel asks of the core: the desk where cards are decided.
+
+A structural type, so that a channel can be tried against a stand-in. The one that does the work is
+`intercom.sessions.desk.Desk`. Every method may raise an `IntercomError`, whose code and sentence a channel passes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from intercom.model.card import Card
+from intercom.model.session import Session, SessionMode
+from intercom.model.verdict import Verdict
+
+
+class Desk(Protocol):
+    """Ids may be given as prefixes: raises NotFound where none fits and Ambiguous where several do."""
+
+    async def sessions(self, *, everything: bool = False) -> Sequence[Session]: ...
+
+    async def pending(self, session_id: str | None = None) -> Sequence[Card]: ...
+
+    async def card(self, prefix: str) -> Card: ...
+
+    async def decide(self, prefix: str, verdict: Verdict) -> Card: ...
+
+    async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session: ...
+
+    async def switch_mode(
+        self, session: str | None, mode: SessionMode, by: str, channel: str
+    ) -> tuple[SessionMode, SessionMode]: ...
+
+    async def nudge(self, prefix: str, text: str | None, by: str, channel: str) -> Card | Session: ...
+
+    async def accept_policy(self, prefix_or_path: str | None, by: str, channel: str) -> Card: ...
+
+    async def audit(self, limit: int, session: str | None = None) -> Sequence[Any]: ...
+
+    def tree(self) -> Any: ...
+
+    async def security_event(self, summary: str, data: dict[str, Any]) -> None: ...
+
+    def client_pids(self) -> frozenset[int]: ...
+
+    def version(self) -> dict[str, Any]: ...

@@ -1,0 +1,122 @@
+"""The router: the one actor that sessions tell what waits for a person, and that tells every channel of it.
+
+It owns nothing that could be lost: after a crash it reads the open cards again and the channels subscribe anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from actors import Actor, DownEvent
+from intercom.model.card import Card, CardState, Notice
+from intercom.model.session import SessionMode
+from intercom.operators.messages import Channel, Subscribe
+
+#: Whom each mode notifies. It never says who may answer: any channel may, always.
+NOTIFIED: dict[SessionMode, frozenset[Channel]] = {
+    SessionMode.REMOTE: frozenset({Channel.SLACK, Channel.EMBED}),
+    SessionMode.LOCAL: frozenset({Channel.CTL, Channel.WEB, Channel.EMBED}),
+    SessionMode.HYBRID: frozenset(Channel),
+}
+
+#: How many cards the router remembers; the oldest are forgotten first, and are still in the store.
+REMEMBERED = 10_000
+
+OpenCards = Callable[[], Awaitable[Sequence[Card]]]
+ModeOf = Callable[[str], Awaitable[SessionMode | None]]
+
+
+def recipients(
+    card: Card, mode: SessionMode | None, channels: Mapping[str, Channel], shown: frozenset[str] | None
+) -> frozenset[str]:
+    """Which subscribers are told of a card.
+
+    Those whom the session's mode notifies, and those who have shown it before, so that no channel is left with a card
+    that looks open. `mode` None is a card of no session, which concerns everybody. `shown` None means that it is not
+    known who has shown it: then the end of a card is told to all, and a channel that never showed it ignores it.
+    """
+    if mode is None or (shown is None and card.state is not CardState.PENDING):
+        return frozenset(channels)
+    notified = {name for name, channel in channels.items() if channel in NOTIFIED[mode]}
+    return frozenset(notified | ((shown or frozenset()) & channels.keys()))
+
+
+class Operators(Actor):
+    """Registered as `operators`.
+
+    `open_cards` reads what waits, oldest first; `mode_of` a session's mode, None where there is no such session. Both
+    only read the store. `remembered` bounds the cards kept in memory.
+    """
+
+    mailbox_size = 10_000
+
+    def __init__(self, open_cards: OpenCards, mode_of: ModeOf, remembered: int = REMEMBERED) -> None:
+        super().__init__()
+        self._open_cards = open_cards
+        self._mode_of = mode_of
+        self._remembered = remembered
+        self._channels: dict[str, Channel] = {}
+        self._open: OrderedDict[str, Card] = OrderedDict()
+        self._shown: OrderedDict[str, frozenset[str]] = OrderedDict()
+
+    async def on_start(self) -> None:
+        for card in await self._open_cards():
+            self._remember(card)
+
+    async def on_receive(self, message: Any) -> Any:
+        match message:
+            case Card():
+                await self._route_card(message)
+            case Notice():
+                await self._route_notice(message)
+            case Subscribe():
+                return await self._subscribe(message)
+            case DownEvent():
+                self._channels.pop(message.name, None)
+        return None
+
+    async def _route_card(self, card: Card) -> None:
+        mode = await self._mode_of(card.session_id)
+        told = recipients(card, mode, self._channels, self._shown.get(card.id))
+        # A card whose first showing this router did not see stays unknown, so that its end goes to all.
+        if card.id in self._shown or card.id not in self._open:
+            self._shown[card.id] = self._shown.get(card.id, frozenset()) | told
+        self._remember(card)
+        self._tell(told, card)
+
+    async def _route_notice(self, notice: Notice) -> None:
+        mode = None if notice.session_id is None else await self._mode_of(notice.session_id)
+        told = [name for name, channel in self._channels.items() if mode is None or channel in NOTIFIED[mode]]
+        self._tell(told, notice)
+
+    async def _subscribe(self, wish: Subscribe) -> tuple[Card, ...]:
+        modes: dict[str, SessionMode | None] = {}
+        for card in self._open.values():
+            if card.session_id not in modes:
+                modes[card.session_id] = await self._mode_of(card.session_id)
+        if wish.subscriber not in self._channels:
+            self.monitor(self.system.named(wish.subscriber))
+        self._channels[wish.subscriber] = wish.channel
+        concerned = []
+        for card in self._open.values():
+            mode = modes[card.session_id]
+            if mode is None or wish.channel in NOTIFIED[mode]:
+                concerned.append(card)
+                if card.id in self._shown:
+                    self._shown[card.id] |= {wish.subscriber}
+        return tuple(concerned)
+
+    def _remember(self, card: Card) -> None:
+        if card.state is CardState.PENDING:
+            self._open[card.id] = card
+        else:
+            self._open.pop(card.id, None)
+        for kept in (self._open, self._shown):
+            while len(kept) > self._remembered:
+                kept.popitem(last=False)
+
+    def _tell(self, names: Iterable[str], message: Card | Notice) -> None:
+        for name in names:
+            self.system.named(name).tell(message)

@@ -1,0 +1,169 @@
+"""A stand-in for the desk: cards in a dict, with the refusals the real one gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from intercom.model.approval import ChangeKind, FileChange, RiskLevel
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidState, NotFound
+from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.model.verdict import Decided, Decision, Verdict
+
+START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+DIFF = """--- a/src/app.py
++++ b/src/app.py
+@@ -1,2 +1,2 @@
+-old = 1
++new = 2
+ same = 3
+"""
+
+_AFTER = {
+    Decision.APPROVE: CardState.APPROVED,
+    Decision.REJECT: CardState.REJECTED,
+    Decision.DISMISS: CardState.CLOSED,
+}
+
+
+def card(request_id: str, kind: CardKind = CardKind.APPROVAL, **more: Any) -> Card:
+    """A card of session `s-1`, whole for its kind."""
+    fields: dict[str, Any] = {
+        "session_id": "s-1",
+        "workspace_root": "/home/me/project",
+        "title": f"{kind.value} {request_id}",
+        "created_at": START,
+    }
+    if kind is CardKind.APPROVAL:
+        change = FileChange("src/app.py", ChangeKind.WRITE, "aa" * 32, "bb" * 32, added=1, removed=1)
+        fields |= {"risk": RiskLevel.HIGH, "files": (change,), "diff": DIFF, "expires_at": START + timedelta(hours=1)}
+    return Card(request_id, kind, **(fields | more))
+
+
+def session(session_id: str, **more: Any) -> Session:
+    fields: dict[str, Any] = {
+        "owner_user_id": "",
+        "workspace_root": "/home/me/project",
+        "status": SessionStatus.ACTIVE,
+        "mode": SessionMode.LOCAL,
+        "created_at": START,
+        "updated_at": START,
+    }
+    return Session(session_id, **(fields | more))
+
+
+@frozen
+class Entry:
+    at: datetime
+    kind: str
+    session_id: str | None
+    who: str
+    summary: str
+    data: dict[str, Any] | None = None
+
+
+@frozen
+class Node:
+    id: str
+    name: str
+    class_name: str
+    state: str
+    mailbox: int = 0
+    handled: int = 0
+    restarts: int = 0
+    last_crash: str | None = None
+    started_at: float | None = None
+    children: tuple[Node, ...] = ()
+
+
+class StandInDesk:
+    """What it was asked to do stands in `acts`; `crash` is raised by the next call that reads."""
+
+    def __init__(self, *cards: Card, sessions: Sequence[Session] = ()) -> None:
+        self.cards = {each.id: each for each in cards}
+        self.all_sessions = {each.id: each for each in sessions or (session("s-1"),)}
+        self.acts: list[tuple[Any, ...]] = []
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.clients: frozenset[int] = frozenset()
+        self.crash: BaseException | None = None
+
+    async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
+        if self.crash is not None:
+            raise self.crash
+        ended = SessionStatus.TERMINATED
+        return tuple(each for each in self.all_sessions.values() if everything or each.status is not ended)
+
+    async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
+        open_cards = [each for each in self.cards.values() if each.state is CardState.PENDING]
+        return tuple(each for each in open_cards if session_id in (None, each.session_id))
+
+    async def card(self, prefix: str) -> Card:
+        found = [each for each in self.cards.values() if each.id.startswith(prefix)]
+        if not found:
+            raise NotFound(f"no request or alert begins with {prefix}; see pending")
+        if len(found) > 1 and prefix not in self.cards:
+            raise Ambiguous(f"{prefix} fits more than one request", ids=[each.id for each in found])
+        return self.cards.get(prefix) or found[0]
+
+    async def decide(self, prefix: str, verdict: Verdict) -> Card:
+        found = await self.card(prefix)
+        self.acts.append(("decide", found.id, verdict.decision.value, verdict.text, verdict.by, verdict.channel))
+        if found.decided is not None and found.decided.verdict_id != verdict.id:
+            raise AlreadyDecided(f"{found.decided.by} was first ({found.decided.decision})", by=found.decided.by)
+        if found.decided is None:
+            decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, verdict.at, verdict.text)
+            state = _AFTER.get(verdict.decision, CardState.ANSWERED)
+            self.cards[found.id] = attrs.evolve(found, decided=decided, state=state)
+        return self.cards[found.id]
+
+    async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
+        self.acts.append(("resume", session, instruction, verdict.decision.value))
+        return self._session(session)
+
+    async def switch_mode(
+        self, session: str | None, mode: SessionMode, by: str, channel: str
+    ) -> tuple[SessionMode, SessionMode]:
+        found = self._session(session)
+        self.acts.append(("mode", found.id, mode.value, by, channel))
+        self.all_sessions[found.id] = attrs.evolve(found, mode=mode)
+        return found.mode, mode
+
+    async def nudge(self, prefix: str, text: str | None, by: str, channel: str) -> Card | Session:
+        self.acts.append(("nudge", prefix, text))
+        return self.all_sessions[prefix] if prefix in self.all_sessions else await self.card(prefix)
+
+    async def accept_policy(self, prefix_or_path: str | None, by: str, channel: str) -> Card:
+        self.acts.append(("policy", prefix_or_path))
+        waiting = [each for each in self.cards.values() if each.kind is CardKind.POLICY]
+        if not waiting:
+            raise InvalidState("no policy waits to be accepted")
+        return waiting[0]
+
+    async def audit(self, limit: int, session: str | None = None) -> tuple[Entry, ...]:
+        return (Entry(START, "verdict", "s-1", "me", "approved r-1", {"limit": limit}),)[:limit]
+
+    def tree(self) -> Node:
+        child = Node("store", "store", "Writer", "running", 1, 7, 2, "OSError: disk full", START.timestamp())
+        return Node("root", "root", "Supervisor", "running", started_at=START.timestamp(), children=(child,))
+
+    async def security_event(self, summary: str, data: dict[str, Any]) -> None:
+        self.events.append((summary, data))
+
+    def client_pids(self) -> frozenset[int]:
+        return self.clients
+
+    def version(self) -> dict[str, Any]:
+        return {"version": "0.1.0", "wire": 1}
+
+    def _session(self, name: str | None) -> Session:
+        if name is None and len(self.all_sessions) > 1:
+            raise Ambiguous("several sessions wait; name one with --session", sessions=list(self.all_sessions))
+        if name is not None and name not in self.all_sessions:
+            raise NotFound(f"no session {name}")
+        return self.all_sessions[name] if name else next(iter(self.all_sessions.values()))

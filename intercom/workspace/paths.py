@@ -39,7 +39,9 @@ def lexical(candidate: str) -> str:
         if char == "\\":
             raise PathViolation(f"the path {_shown(candidate)} holds a backslash; write / between directories")
         if char in _MISLEADING or unicodedata.category(char) in ("Cc", "Cs"):
-            raise PathViolation(f"the path {_shown(candidate)} holds a character that is not allowed, U+{ord(char):04X}")
+            raise PathViolation(
+                f"the path {_shown(candidate)} holds a character that is not allowed, U+{ord(char):04X}"
+            )
     if candidate.startswith("/") or _DRIVE.match(candidate):
         raise PathViolation(f"the path {_shown(candidate)} is absolute; name it relative to the workspace")
     names: list[str] = []
@@ -154,7 +156,9 @@ def check_workspace(path: Path | str) -> Path:
     try:
         real = Path(path).expanduser().resolve(strict=True)
     except (OSError, RuntimeError, ValueError):
-        raise WorkspaceRefused(f"the workspace {_shown(str(path))} does not exist; name a directory that does") from None
+        raise WorkspaceRefused(
+            f"the workspace {_shown(str(path))} does not exist; name a directory that does"
+        ) from None
     if not real.is_dir():
         raise WorkspaceRefused(f"the workspace {real} is not a directory")
     for home in _homes():

@@ -1,0 +1,268 @@
+"""The apply journal's file steps: all files of a plan or none, whatever dies on the way.
+
+The caller does, in this order: `prepare` and keep the steps in its journal; `stage`; mark the journal committed;
+`roll_forward`; mark it done. After a crash it reads the journal: not yet committed, `discard`; committed,
+`roll_forward` again, as often as it takes. All of it under `locked(root)`.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from weakref import WeakValueDictionary
+
+from intercom.model import crash_points
+from intercom.model.approval import NEW_FILE, ChangeKind
+from intercom.model.errors import ApplyStuck, FileError, PathViolation
+from intercom.workspace.hashing import file_hash
+from intercom.workspace.patching import Plan, PlannedFile
+from intercom.workspace.paths import open_parent, open_root
+from intercom.workspace.step import Step, Written
+
+_TAG = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_READY, _DONE = "ready", "done"
+
+
+class _Lock:
+    """A lock that a weak dictionary can hold."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+_locks: WeakValueDictionary[str, _Lock] = WeakValueDictionary()
+_locks_guard = threading.Lock()
+
+
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Hold the workspace `root` for one apply; others in this process wait. Blocks: for worker threads only."""
+    with _locks_guard:
+        mine = _locks.setdefault(os.path.realpath(root), _Lock())
+    with mine.lock:
+        yield
+
+
+def prepare(root: Path, plan: Plan, tag: str) -> tuple[Step, ...]:
+    """The steps of `plan`, to be kept in the journal before anything is staged; nothing is written.
+
+    `tag` (the request's id) becomes part of the staged files' names, so that what a crash leaves can be found.
+    """
+    name = tag if _TAG.fullmatch(tag) else hashlib.sha256(tag.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return tuple(_step(root, file, f".intercom-{name}-{i}.tmp", plan.forced) for i, file in enumerate(plan.files))
+
+
+def _step(root: Path, file: PlannedFile, temp: str, forced: bool) -> Step:
+    change = file.change
+    missing, parent_mode = _surroundings(root, change.path)
+    mode = file.mode
+    if file.after is not None and mode is None:
+        mode = parent_mode & 0o666 | 0o600
+        if file.executable:
+            mode |= (mode & 0o444) >> 2
+    return Step(
+        path=change.path,
+        old_path=change.old_path,
+        kind=change.kind.value,
+        temp=None if file.after is None else temp,
+        before_hash=file.before,
+        after_hash=change.after_hash,
+        mode=mode,
+        made=missing,
+        forced=forced,
+        size=len(file.after or b""),
+    )
+
+
+def _surroundings(root: Path, rel: str) -> tuple[tuple[str, ...], int]:
+    """The directories above `rel` that do not exist yet, outermost first, and the mode of the nearest that does."""
+    fd = open_root(root)
+    try:
+        mode = os.fstat(fd).st_mode & 0o777
+    finally:
+        os.close(fd)
+    parents = [str(parent) for parent in reversed(PurePosixPath(rel).parents) if str(parent) != "."]
+    for i, parent in enumerate(parents):
+        try:
+            fd = open_parent(root, f"{parent}/x", create=False)
+        except FileNotFoundError:
+            return tuple(parents[i:]), mode
+        try:
+            mode = os.fstat(fd).st_mode & 0o777
+        finally:
+            os.close(fd)
+    return (), mode
+
+
+def stage(root: Path, plan: Plan, steps: Sequence[Step]) -> None:
+    """Write what the files shall hold beside them, under the steps' temporary names, all of it on disk on return.
+
+    No file of the workspace changes. Raises FileError or PathViolation where the system refuses; then the caller
+    discards the steps.
+    """
+    for file, step in zip(plan.files, steps, strict=True):
+        if file.after is None or step.temp is None:
+            continue
+        parent = open_parent(root, step.path, create=True)
+        try:
+            _write_new(parent, step.temp, file.after, step.mode or 0o600)
+            os.fsync(parent)
+        except OSError as error:
+            raise FileError(f"{step.path} can not be written: {error.strerror}") from None
+        finally:
+            os.close(parent)
+        crash_points.reach("apply.staged_one")
+    crash_points.reach("apply.staged_all")
+
+
+def _write_new(parent: int, name: str, data: bytes, mode: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=parent)  # left by an earlier life of the same apply
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(name, flags, 0o600, dir_fd=parent)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fchmod(fd, mode)
+        os.fsync(fd)
+
+
+def verify(root: Path, steps: Sequence[Step]) -> None:
+    """Make sure that every step is done or can be done. Raises ApplyStuck naming each file for which neither holds."""
+    stuck = [why for step in steps if (why := _state(root, step)) not in (_READY, _DONE)]
+    if stuck:
+        paths = tuple(step.path for step in steps)
+        raise ApplyStuck(
+            f"the apply can not be finished: {'; '.join(stuck)}; look at these files, then apply or propose again",
+            paths=paths,
+            reasons=tuple(stuck),
+        )
+
+
+def roll_forward(root: Path, steps: Sequence[Step]) -> tuple[Written, ...]:
+    """Bring every file to its state after the apply, and say what each holds; steps done before are left alone.
+
+    Nothing is renamed unless everything can be. Raises ApplyStuck where a file is in neither its state before nor
+    after, or the system refuses; the steps can be rolled forward again when that is mended.
+    """
+    verify(root, steps)
+    # Removals last, so that at every instant each content is somewhere.
+    for step in sorted(steps, key=lambda step: step.change is ChangeKind.DELETE):
+        try:
+            _perform(root, step)
+        except OSError as error:
+            raise ApplyStuck(f"the apply stopped at {step.path}: {error.strerror}", paths=(step.path,)) from None
+    crash_points.reach("apply.renamed_all")
+    return tuple(Written(step.path, step.size) for step in steps)
+
+
+def discard(root: Path, steps: Sequence[Step]) -> None:
+    """Remove what staging left: temporary files, and the directories it made that are empty. What is gone already, or
+    no longer reached without a link, is passed over; other files are not touched. Raises FileError."""
+    for step in steps:
+        if step.temp is not None:
+            _remove(root, _staged_path(step), os.unlink)
+    for made in sorted({made for step in steps for made in step.made}, key=lambda path: -path.count("/")):
+        _remove(root, made, os.rmdir)
+
+
+def _remove(root: Path, rel: str, remove: Callable[..., None]) -> None:
+    try:
+        with _directory(root, rel) as parent:
+            remove(_name(rel), dir_fd=parent)
+            os.fsync(parent)
+    except (FileNotFoundError, PathViolation):
+        return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise FileError(f"{rel} can not be removed: {error.strerror}") from None
+
+
+@contextmanager
+def _directory(root: Path, rel: str) -> Iterator[int]:
+    parent = open_parent(root, rel, create=False)
+    try:
+        yield parent
+    finally:
+        os.close(parent)
+
+
+def _name(rel: str) -> str:
+    return rel.rsplit("/", 1)[-1]
+
+
+def _staged_path(step: Step) -> str:
+    return str(PurePosixPath(step.path).with_name(step.temp or ""))
+
+
+def _state(root: Path, step: Step) -> str:
+    """Whether a step is done or ready, or why it is neither."""
+    try:
+        target = file_hash(root, step.path)
+        if step.change is ChangeKind.DELETE:
+            if target == NEW_FILE:
+                return _DONE
+            return _READY if target == step.before_hash else f"{step.path} changed while it was to be removed"
+        staged = file_hash(root, _staged_path(step))
+        old = file_hash(root, step.old_path) if step.old_path is not None else NEW_FILE
+    except (PathViolation, FileError) as error:
+        return error.message
+    if old not in (step.before_hash, NEW_FILE):
+        return f"{step.old_path} changed while it was to be renamed"
+    if target == step.after_hash:
+        return _DONE if staged == NEW_FILE and old == NEW_FILE else _READY
+    before = NEW_FILE if step.old_path is not None else step.before_hash
+    if target != before and not step.forced:
+        return f"{step.path} changed in between"
+    if step.old_path is not None and old == NEW_FILE:
+        return f"{step.old_path} is gone, and {step.path} is not there"
+    return _READY if staged == step.after_hash else f"the staged content of {step.path} is missing or damaged"
+
+
+def _perform(root: Path, step: Step) -> None:
+    """Do what is left of a step that is done or ready."""
+    if step.temp is not None:
+        with _directory(root, step.path) as parent:
+            _put(parent, step.temp, _name(step.path))
+    leaving = step.path if step.change is ChangeKind.DELETE else step.old_path
+    if leaving is not None:
+        with suppress(FileNotFoundError), _directory(root, leaving) as parent:
+            os.unlink(_name(leaving), dir_fd=parent)
+            os.fsync(parent)
+            crash_points.reach("apply.renamed_one")
+
+
+def _put(parent: int, temp: str, name: str) -> None:
+    """Give the staged file its name. A file that came up under that name since it was checked is not overwritten when
+    there was none: linking, unlike renaming, refuses."""
+    there = _exists(parent, name)
+    if not _exists(parent, temp):
+        return
+    if not there:
+        try:
+            os.link(temp, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+        except OSError as error:
+            if error.errno == errno.EEXIST:
+                raise
+            there = True  # a file system without hard links
+    if there:
+        os.rename(temp, name, src_dir_fd=parent, dst_dir_fd=parent)
+    with suppress(FileNotFoundError):
+        # Still there after linking; and renaming onto another name of the same file does nothing.
+        os.unlink(temp, dir_fd=parent)
+    os.fsync(parent)
+    crash_points.reach("apply.renamed_one")
+
+
+def _exists(parent: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""Applying the hunks of a patch to a file's bytes: exact in context, the nearest place, never a guess.
+
+What may differ between patch and file: the line ends (a patch whose lines end in LF fits a file whose lines end in
+CRLF, and what it adds takes the file's ends) and a byte order mark that the patch does not show. Nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+
+from intercom.model.errors import PatchConflict
+from intercom.workspace.file_patch import Hunk, HunkLine
+from intercom.workspace.lines import BOM, UTF8, Encoding, encoding_of, split
+
+
+@frozen
+class _File:
+    path: str
+    encoding: Encoding
+    raw: list[bytes]
+    text: list[str]
+    crlf: bool
+    bare: bool
+
+    @property
+    def ends(self) -> str:
+        return "\r\n" if self.crlf else "\n"
+
+
+def apply(path: str, base: bytes, hunks: Sequence[Hunk]) -> bytes:
+    """What `base` becomes under `hunks`, which are in the order of the file.
+
+    Raises PatchConflict naming every hunk that does not fit: its number and header, what it expects and what the file
+    holds there; also where an added line can not be written in the file's encoding.
+    """
+    encoding = encoding_of(base)
+    raw = split(base, encoding)
+    text = [encoding.decode(line) for line in raw]
+    crlf = sum(line.endswith("\r\n") for line in text)
+    # Evidence that the patch was made without regard to returns: it shows none, while the file has them.
+    bare = crlf > 0 and not any("\r" in line.text for hunk in hunks for line in hunk.lines)
+    file = _File(path, encoding, raw, text, crlf * 2 > len(text), bare)
+    out: list[bytes] = []
+    failures: list[tuple[int, Hunk, str]] = []
+    at, drift, hidden = 0, 0, False
+    for number, hunk in enumerate(hunks, 1):
+        place = _find(file, hunk, at, drift)
+        if isinstance(place, str):
+            failures.append((number, hunk, place))
+            continue
+        out += raw[at:place]
+        out += _changed(file, hunk, place)
+        hidden = hidden or _hides_mark(file, hunk, place)
+        drift = place - _stated(hunk)
+        at = place + len(hunk.source)
+    if failures:
+        raise _conflict(path, failures)
+    out += raw[at:]
+    mark = encoding.encode(BOM) if hidden else b""
+    if out and not out[0].startswith(mark):
+        out[0] = mark + out[0]
+    _check_ends(path, out, encoding)
+    return b"".join(out)
+
+
+def _stated(hunk: Hunk) -> int:
+    return hunk.start if not hunk.source else max(hunk.start - 1, 0)
+
+
+def _find(file: _File, hunk: Hunk, least: int, drift: int) -> int | str:
+    """The index of the line where the hunk fits, nearest to the one it states; or why there is none, in words."""
+    source = hunk.source
+    stated = _stated(hunk) + drift
+    last = len(file.text) - len(source)
+    if not source:
+        # Nothing to compare with: only the stated place will do.
+        ok = least <= stated <= last
+        return stated if ok else f"it adds lines after line {hunk.start}, but the file has {len(file.text)} lines"
+    for distance in range(max(stated - last, least - stated, 0), max(stated - least, last - stated) + 1):
+        fits = [i for i in {stated - distance, stated + distance} if least <= i <= last and _fits(file, source, i)]
+        if len(fits) > 1:
+            a, b = sorted(i + 1 for i in fits)
+            return f"it fits equally well at lines {a} and {b}"
+        if fits:
+            return fits[0]
+    return _mismatch(file, source, stated, least)
+
+
+def _fits(file: _File, source: Sequence[HunkLine], at: int) -> bool:
+    return all(_same(file, line, at + i) for i, line in enumerate(source))
+
+
+def _same(file: _File, line: HunkLine, index: int) -> bool:
+    there, here = file.text[index], line.text
+    if index == 0 and there.startswith(BOM) and not here.startswith(BOM):
+        there = there[1:]
+    return there == here or _without_return(there) == _without_return(here)
+
+
+def _without_return(line: str) -> str:
+    return line[:-2] + "\n" if line.endswith("\r\n") else line
+
+
+def _mismatch(file: _File, source: Sequence[HunkLine], stated: int, least: int) -> str:
+    begin = max(stated, least)
+    for i, line in enumerate(source):
+        index = begin + i
+        if index >= len(file.text):
+            return f"line {index + 1} should be {_quoted(line.text)}, but the file ends at line {len(file.text)}"
+        if not _same(file, line, index):
+            return f"line {index + 1} should be {_quoted(line.text)}, but is {_quoted(file.text[index])}"
+    return "an earlier hunk has already changed the lines it expects"
+
+
+def _quoted(line: str) -> str:
+    shown = line.removesuffix("\n").removesuffix("\r")
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    return f'"{shown}"' + ("" if line.endswith("\n") else " (without a newline at the end of the file)")
+
+
+def _changed(file: _File, hunk: Hunk, place: int) -> Iterator[bytes]:
+    source = hunk.source
+    seen = [(line.text, file.text[place + i]) for i, line in enumerate(source)]
+    # Added lines are taken as they stand where some line end of the patch agrees with the file's exactly.
+    exact = [line == there or line == there.removeprefix(BOM) for line, there in seen if there.endswith("\n")]
+    convert = not all(exact) or (not exact and file.bare)
+    index, first = place, True
+    for line in hunk.lines:
+        if line.mark == "+":
+            text = _ended_as(line.text, _ends_near(file, index)) if convert else line.text
+            yield _encoded(file, text)
+            first = False
+        elif line.mark == "-":
+            index += 1
+        else:
+            moved = not first and index == 0 and _hides_mark(file, hunk, place)
+            yield file.encoding.encode(file.text[0][1:]) if moved else file.raw[index]
+            index, first = index + 1, False
+
+
+def _hides_mark(file: _File, hunk: Hunk, place: int) -> bool:
+    """Whether the hunk covers the file's byte order mark without showing it; the mark then stays where it is."""
+    source = hunk.source
+    return place == 0 and bool(source) and file.text[0].startswith(BOM) and not source[0].text.startswith(BOM)
+
+
+def _ends_near(file: _File, index: int) -> str:
+    """The line end of the line before, or else after, the place where a line is added."""
+    for near in (index - 1, index):
+        if 0 <= near < len(file.text) and file.text[near].endswith("\n"):
+            return "\r\n" if file.text[near].endswith("\r\n") else "\n"
+    return file.ends
+
+
+def _ended_as(text: str, end: str) -> str:
+    if not text.endswith("\n"):
+        return text
+    return text.removesuffix("\n").removesuffix("\r") + end
+
+
+def _encoded(file: _File, text: str) -> bytes:
+    try:
+        return file.encoding.encode(text)
+    except UnicodeEncodeError:
+        raise PatchConflict(
+            f"{file.path} is written in {file.encoding.name}, which can not hold the added line {_quoted(text)}; "
+            "propose the whole file to change its encoding"
+        ) from None
+
+
+def _check_ends(path: str, lines: list[bytes], encoding: Encoding) -> None:
+    end = encoding.encode("\n")
+    for number, line in enumerate(lines[:-1], 1):
+        if not line.endswith(end):
+            raise PatchConflict(
+                f"after the patch, line {number} of {path} would have no newline though lines follow it; "
+                "the patch must show the missing newline with `\\ No newline at end of file`"
+            )
+
+
+def _conflict(path: str, failures: list[tuple[int, Hunk, str]]) -> PatchConflict:
+    named = "; ".join(f"hunk {number} ({hunk.header}): {why}" for number, hunk, why in failures[:5])
+    more = f"; and {len(failures) - 5} more" if len(failures) > 5 else ""
+    return PatchConflict(
+        f"the patch does not fit {path}: {named}{more}",
+        path=path,
+        hunks=tuple({"number": number, "header": hunk.header, "why": why} for number, hunk, why in failures),
+    )
+
+
+def created(path: str, hunks: Sequence[Hunk]) -> bytes:
+    """The content of a new file: every line of its hunks is added. Raises PatchConflict where one is not."""
+    for number, hunk in enumerate(hunks, 1):
+        if hunk.source or number > 1:
+            raise _conflict(path, [(number, hunk, "it expects lines of a file that is to be new")])
+    lines = [line.text.encode(UTF8.codec) for hunk in hunks for line in hunk.lines]
+    _check_ends(path, lines, UTF8)
+    return b"".join(lines)

@@ -1,0 +1,201 @@
+"""What an agent proposes: a file's whole content, or a unified diff of one or many files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+from attrs import frozen
+from unidiff.errors import UnidiffParseError
+from unidiff.patch import Hunk as ParsedHunk
+from unidiff.patch import PatchSet
+
+from intercom.model.approval import ChangeKind
+from intercom.model.errors import DiffError
+from intercom.workspace.file_patch import FilePatch, Hunk, HunkLine
+from intercom.workspace.headers import Named, read_git, read_plain
+from intercom.workspace.paths import lexical
+from intercom.workspace.stamps import says_gone
+
+#: The most one proposal may hold: a person is to read it.
+MAX_DIFF_BYTES = 4 * 1024 * 1024
+MAX_FILES = 500
+
+_GIT = "diff --git "
+_T = TypeVar("_T")
+
+
+@frozen
+class Proposal:
+    """`content` is a file's whole new content, None for a patch; `patches` are the files of a patch, in its order.
+    `file_path` is the path that the request names, in lexical form."""
+
+    file_path: str
+    content: bytes | None = None
+    patches: tuple[FilePatch, ...] = ()
+
+    @property
+    def is_patch(self) -> bool:
+        return self.content is None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that would change, both ends of a rename."""
+        if self.content is not None:
+            return (self.file_path,)
+        return tuple(path for patch in self.patches for path in _ends(patch))
+
+
+def parse(diff: str, file_path: str) -> Proposal:
+    """Read what an agent proposes for `file_path`.
+
+    Text that begins with "--- " or "diff " is a unified diff, with or without git's extended headers; `file_path` must
+    be one of the files it names. Anything else is the file's whole content, taken as UTF-8 exactly as given. Raises
+    DiffError for what is neither, is too large, names a file twice, or asks for what is not supported (binary patches,
+    copies, symbolic links); PathViolation for a path that can not be inside a workspace.
+    """
+    wanted = lexical(file_path)
+    try:
+        size = len(diff.encode())
+    except UnicodeEncodeError:
+        raise DiffError("the proposal holds half a surrogate pair, which is no character; send valid text") from None
+    if size > MAX_DIFF_BYTES:
+        raise DiffError(f"the proposal is {size} bytes long; the most is {MAX_DIFF_BYTES}, so send it in parts")
+    if not diff:
+        raise DiffError("the proposal is empty; send the file's content, or a patch to empty or remove the file")
+    if not diff.startswith(("--- ", "diff ")):
+        return Proposal(wanted, content=diff.encode())
+    patches = tuple(_patches(_lines(diff), wanted))
+    _check_names(patches, wanted)
+    return Proposal(wanted, patches=patches)
+
+
+def _lines(diff: str) -> list[str]:
+    lines = [line + "\n" for line in diff.removesuffix("\n").split("\n")]
+    if lines[0].endswith("\r\n"):
+        # The patch as a whole was carried with other line ends: its headers never end in a return of their own.
+        lines = [line[:-2] + "\n" if line.endswith("\r\n") else line for line in lines]
+    # The marker's words depend on the language of who made the patch.
+    return ["\\ No newline at end of file\n" if line.startswith("\\ ") else line for line in lines]
+
+
+def _patches(lines: list[str], file_path: str) -> Iterator[FilePatch]:
+    # No line of a hunk begins so, whatever the files contain.
+    starts = [i for i, line in enumerate(lines) if line.startswith(_GIT)]
+    yield from _unified(lines[: starts[0] if starts else None], 1, file_path, None)
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        block = lines[start:end]
+        head = next((i for i, line in enumerate(block) if line.startswith(("@@ ", "-- \n"))), len(block))
+        named = read_git(block[:head], start + 1)
+        body = block[head:]
+        if any(line.startswith("@@ ") for line in body):
+            if not any(line.startswith("+++ ") for line in block[:head]):
+                raise DiffError(f"the file named on line {start + 1} has hunks but no --- and +++ lines before them")
+            yield from _unified(["--- a\n", "+++ b\n", *body], start + head - 1, file_path, named)
+        else:
+            _check_all_read(body, start + head + 1, PatchSet([]))
+            yield FilePatch(named.path, named.kind, (), named.old_path, named.executable)
+
+
+def _unified(lines: list[str], at: int, file_path: str, first: Named | None) -> Iterator[FilePatch]:
+    """The files of plain unified diffs, of which git's headers may have named the first; `at` numbers line one."""
+    counted = _Counted(lines)
+    try:
+        files = PatchSet(counted)
+    except (UnidiffParseError, ValueError) as error:
+        raise DiffError(f"the patch can not be read near line {at + counted.taken - 1}: {_said(error)}") from None
+    _check_all_read(lines, at, files)
+    for i, file in enumerate(files):
+        where = at + (file.diff_line_no or 1) - 1
+        gone = says_gone(file.target_timestamp)
+        named = first if first and i == 0 else read_plain(file.source_file, file.target_file, where, file_path, gone)
+        if not file and not (first and i == 0):
+            raise DiffError(f"the file named near line {where} of the patch has no hunks")
+        hunks = tuple(_hunk(hunk, lines, where) for hunk in file)
+        yield FilePatch(named.path, named.kind, hunks, named.old_path, named.executable)
+
+
+class _Counted(list[str]):
+    """Lines that remember how many of them were taken, to say where a parser stopped."""
+
+    taken = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in super().__iter__():
+            self.taken += 1
+            yield line
+
+
+def _said(error: Exception) -> str:
+    words = str(error).strip().splitlines()[0][:120]
+    return words[:1].lower() + words[1:]
+
+
+def _check_all_read(lines: list[str], at: int, files: PatchSet) -> None:
+    """A line that no hunk holds must be a header: the parser would pass over it, but a person reads it as a change."""
+    held = {line.diff_line_no for file in files for hunk in file for line in hunk}
+    headers = {min(line.diff_line_no for line in hunk if line.diff_line_no) - 1 for file in files for hunk in file}
+    for number, line in enumerate(lines, 1):
+        if number in held or number in headers or not line.strip("\r\n") or line.startswith("\\ "):
+            continue
+        if line == "-- \n" and not any(rest.startswith((" ", "+", "-")) for rest in lines[number:]):
+            return  # the signature below a mailed patch
+        if not _is_header(lines, number - 1):
+            raise DiffError(
+                f"line {at + number - 1} of the patch is in no hunk: {line.rstrip()[:80]!a}; "
+                "do the numbers of lines in the hunk headers fit?"
+            )
+
+
+def _is_header(lines: list[str], i: int) -> bool:
+    """Whether a line outside all hunks belongs to a file's headers; `---` and `+++` only do as a pair before a hunk."""
+    if lines[i].startswith("--- "):
+        return [line[:3] for line in lines[i + 1 : i + 3]] == ["+++", "@@ "]
+    if lines[i].startswith("+++ "):
+        return i > 0 and lines[i - 1].startswith("--- ")
+    return lines[i].startswith(("diff ", "Index: ", "====="))
+
+
+def _hunk(parsed: ParsedHunk, lines: list[str], where: int) -> Hunk:
+    out: list[HunkLine] = []
+    for line in parsed:
+        if line.line_type == "\\":
+            if not out:
+                raise DiffError(f"a hunk near line {where} begins with the marker for a missing newline")
+            out[-1] = HunkLine(out[-1].mark, out[-1].text.removesuffix("\n"))
+        elif line.line_type:
+            out.append(HunkLine(line.line_type, line.value))
+    begins = parsed[0].diff_line_no or 2
+    return Hunk(lines[begins - 2].rstrip("\r\n"), parsed.source_start, tuple(out))
+
+
+def _check_names(patches: tuple[FilePatch, ...], file_path: str) -> None:
+    if not patches:
+        raise DiffError("the patch names no file; it needs --- and +++ lines and at least one hunk")
+    if len(patches) > MAX_FILES:
+        raise DiffError(f"the patch changes {len(patches)} files; the most is {MAX_FILES}, so send it in parts")
+    names = [path for patch in patches for path in _ends(patch)]
+    twice = _first_twice(names)
+    if twice is not None:
+        raise DiffError(f"the patch names {twice} twice; put all its changes under one header")
+    known = set(names)
+    for name in names:
+        for parent in PurePosixPath(name).parents:
+            if str(parent) in known:
+                raise DiffError(f"the patch names {parent} both as a file and as the directory of {name}")
+    if file_path not in known:
+        raise DiffError(f"file_path is {file_path}, but the patch names {', '.join(names[:5])}; they must agree")
+
+
+def _ends(patch: FilePatch) -> tuple[str, ...]:
+    return (patch.old_path, patch.path) if patch.kind is ChangeKind.RENAME and patch.old_path else (patch.path,)
+
+
+def _first_twice(names: list[_T]) -> _T | None:
+    seen: set[_T] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

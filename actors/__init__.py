@@ -4,6 +4,7 @@ from actors._actor import Actor
 from actors._ask import ask, tell
 from actors._dynamic import DynamicSupervisor
 from actors._name import Name
+from actors._portal import system_in_thread
 from actors._ref import Ref
 from actors._reply import Reply
 from actors._supervisor import Supervisor
@@ -82,5 +83,6 @@ __all__ = [
     "TooManyChildren",
     "UnknownChild",
     "ask",
+    "system_in_thread",
     "tell",
 ]

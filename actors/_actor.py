@@ -160,6 +160,8 @@ class Actor(_Base):
 
         Returns its scope, to cancel it by. It must not touch the actor's state; have it tell the actor instead.
         """
+        if get_ident() != self._actor_ref._home:
+            raise RuntimeError("background tasks are started on the loop; a thread actor can tell a plain actor to")
         return self.system.run_beside(self._actor_ref, async_fn, args)
 
     def monitor(self, target: pykka.ActorRef[Any] | Name) -> None:
@@ -224,6 +226,9 @@ class Actor(_Base):
     @staticmethod
     def _create_future() -> Reply[Any]:
         return Reply()
+
+    def _stop(self) -> None:
+        self.stop()  # what Pykka's stop message calls
 
     def _start_actor_loop(self) -> None:
         raise RuntimeError("an actor is started by its supervisor, or with start()")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from actors._life import StopAsked
+from actors._life import StopAsked, seconds_to_end
 from actors._ref import Life, Ref
 from actors.errors import StartFailed, describe
 from actors.spec import ChildSpec
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from actors._supervisor import Overseer
     from actors._timers import Timer
 
-__all__ = ["Ended", "Slot", "kill_all", "start", "stop_in_order", "stop_together"]
+__all__ = ["Ended", "Slot", "kill_all", "start", "stop_in_order", "stop_one", "stop_together"]
+
+Park = Callable[[], Awaitable[None]]
 
 # Seconds a cancelled actor has to end before it is reported stuck.
 GRACE = 1.0
@@ -26,13 +28,14 @@ GRACE = 1.0
 class Slot:
     """A child's place under its supervisor (None for a system's root), kept over its incarnations."""
 
-    __slots__ = ("last_crash", "reason", "ref", "restarts", "spec", "supervisor", "timer")
+    __slots__ = ("class_name", "last_crash", "reason", "ref", "restarts", "spec", "supervisor", "timer")
 
     def __init__(self, spec: ChildSpec, supervisor: Overseer | None) -> None:
         self.spec = spec
         self.supervisor = supervisor
         self.ref: Ref[Any] | None = None
         self.reason: BaseException | None = None
+        self.class_name = ""
         self.restarts = 0
         self.last_crash: str | None = None
         self.timer: Timer | None = None
@@ -51,6 +54,7 @@ class Slot:
     def ended(self, ref: Ref[Any], reason: BaseException | None) -> None:
         """Note the end of an incarnation and tell the supervisor."""
         self.reason = reason
+        self.class_name = ref.actor_class.__qualname__
         if reason is not None:
             self.last_crash = describe(reason)
         if self.supervisor is not None:
@@ -99,64 +103,53 @@ async def start(boss: Ref[Any], slot: Slot) -> StartFailed | None:
 async def stop_in_order(boss: Ref[Any], slots: Iterable[Slot]) -> None:
     """Stop children one after another, each within its own time."""
     for slot in slots:
-        ref, slot.ref = slot.ref, None
-        if ref is None or ref._over:
-            continue
-        slot.ref = ref
-        ref._request_stop()
-        await _ended_within(boss, _seconds(slot), _is_over(ref))
-        if not ref._over:
-            ref._kill()
-            await _ended_within(boss, _grace(ref), _is_over(ref))
-            _overran(ref, slot)
+        if slot.ref is not None:
+            await stop_one(slot.ref, boss._park)
         slot.ref = None
+
+
+async def stop_one(ref: Ref[Any], park: Park) -> None:
+    """Stop an incarnation; cancel it if it does not end in its time, and give up on it if that does not help."""
+    ref._request_stop()
+    await _ended_within(park, seconds_to_end(ref), lambda: ref._over)
+    await _cancel([ref], park)
 
 
 async def stop_together(boss: Ref[Any], slots: Iterable[Slot], alive: Callable[[], int]) -> None:
     """Stop children at the same time, each within its own time; `alive` counts those that have not ended."""
     begun = trio.current_time()
-    waves: dict[float, list[Slot]] = {}
+    waves: dict[float, list[Ref[Any]]] = {}
     for slot in slots:
         if slot.ref is not None:
             slot.ref._request_stop()
-            waves.setdefault(_seconds(slot), []).append(slot)
+            waves.setdefault(seconds_to_end(slot.ref), []).append(slot.ref)
+    stuck = 0
     for seconds in sorted(waves):
-        await _ended_within(boss, begun + seconds - trio.current_time(), lambda: not alive())
-        late = [slot for slot in waves[seconds] if slot.ref is not None and not slot.ref._over]
-        await _kill(boss, late)
+        # Counting is what keeps this linear: looking through all at each ending would not be.
+        await _ended_within(boss._park, begun + seconds - trio.current_time(), lambda stuck=stuck: alive() <= stuck)  # type: ignore[misc]
+        await _cancel(waves[seconds], boss._park)
+        stuck += sum(not ref._over for ref in waves[seconds])
 
 
 async def kill_all(boss: Ref[Any], slots: Iterable[Slot]) -> None:
     """Cancel children that are still there and wait until they have ended, or are known to be stuck."""
-    await _kill(boss, [slot for slot in slots if slot.ref is not None and not slot.ref._over])
+    await _cancel([slot.ref for slot in slots if slot.ref is not None], boss._park)
 
 
-async def _kill(boss: Ref[Any], slots: list[Slot]) -> None:
-    victims = [(slot, slot.ref) for slot in slots if slot.ref is not None]
-    for _, ref in victims:
+async def _cancel(refs: Iterable[Ref[Any]], park: Park) -> None:
+    late = [ref for ref in refs if not ref._over]
+    for ref in late:
         ref._kill()
-    for slot, ref in victims:
-        await _ended_within(boss, _grace(ref), _is_over(ref))
-        _overran(ref, slot)
+    for ref in late:
+        await _ended_within(park, _grace(ref), lambda ref=ref: ref._over)  # type: ignore[misc]
+        assert ref._system is not None
+        ref._system.overran(ref, seconds_to_end(ref), stuck=ref._stuck)
 
 
-def _overran(ref: Ref[Any], slot: Slot) -> None:
-    assert ref._system is not None
-    ref._system.overran(ref, _seconds(slot), stuck=not ref._over)
-
-
-async def _ended_within(boss: Ref[Any], seconds: float, over: Callable[[], bool]) -> None:
+async def _ended_within(park: Park, seconds: float, over: Callable[[], bool]) -> None:
     with trio.move_on_after(max(seconds, 0)):
         while not over():
-            await boss._park()
-
-
-def _is_over(ref: Ref[Any]) -> Callable[[], bool]:
-    return lambda: ref._over
-
-
-def _seconds(slot: Slot) -> float:
-    return math.inf if slot.spec.shutdown is None else slot.spec.shutdown
+            await park()
 
 
 def _grace(ref: Ref[Any]) -> float:

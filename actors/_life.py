@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from types import CoroutineType
 from typing import Any
@@ -15,9 +16,12 @@ from actors._reply import Reply
 from actors.errors import Refused
 from actors.events import ActorCrashed, ActorStarted, ActorStopped
 
-__all__ = ["StopAsked", "beside", "live", "serve", "wait_for_background"]
+__all__ = ["StopAsked", "beside", "live", "seconds_to_end", "serve", "wait_for_background"]
 
 _PYKKA = frozenset({ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop})
+
+# What an actor without a supervisor has to stop in.
+LOOSE_SECONDS = 5.0
 
 # How many messages an actor may handle before it lets the others run; a power of two.
 _TURN = 128
@@ -79,10 +83,7 @@ async def beside(
     except trio.Cancelled:
         raise
     except BaseException as exc:
-        if ref._life < Life.ENDING:
-            rare.crash = rare.crash or exc
-            if ref._scope is not None:
-                ref._scope.cancel()
+        ref._crash(exc)
     finally:
         del rare.background[scope]
         ref._wake()
@@ -104,7 +105,7 @@ async def _finish(ref: Ref[Any], reason: BaseException | None) -> None:
     hook_error: BaseException | None = None
     if reason is not None and not ref._killed:
         try:
-            with trio.CancelScope() as ref._scope:
+            with trio.move_on_after(seconds_to_end(ref)) as ref._scope:
                 await actor._invoke(actor.on_failure, type(reason), reason, reason.__traceback__)
         except trio.Cancelled:
             raise
@@ -126,6 +127,13 @@ def _bury(ref: Ref[Any], reason: BaseException | None) -> None:
     ref._tell_monitors(reason)
     assert ref._system is not None
     ref._system.ended(ref, reason)
+
+
+def seconds_to_end(ref: Ref[Any]) -> float:
+    """How long the incarnation may take to end, by its spec."""
+    if ref._slot is None:
+        return LOOSE_SECONDS
+    return math.inf if ref._slot.spec.shutdown is None else ref._slot.spec.shutdown
 
 
 async def serve(ref: Ref[Any]) -> None:

@@ -46,9 +46,10 @@ class Life(enum.IntEnum):
 class Rare:
     """What few actors need, kept apart so that the others do not pay for it."""
 
-    __slots__ = ("background", "crash", "deferred", "monitoring", "monitors", "timers")
+    __slots__ = ("abandoned", "background", "crash", "deferred", "monitoring", "monitors", "timers")
 
     def __init__(self) -> None:
+        self.abandoned = False
         self.background: dict[trio.CancelScope, None] = {}
         self.crash: BaseException | None = None
         self.deferred: dict[Reply[Any], None] = {}
@@ -265,6 +266,9 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         refuse = self.actor_class.overflow == "refuse" or not self._mailbox
         loser = item if refuse else self._mailbox.popleft()
         message = loser.message if type(loser) is Reply else loser
+        if type(loser) is Due:
+            message = loser.timer.message
+            self._more().timers.pop(loser.timer.key, None)
         if type(loser) is Reply:
             loser._complete(None, Busy(f"the mailbox of {self.label!r} is full ({self._limit}); try again later"))
         self._emit(MailboxOverflowed, self.label, message)
@@ -283,6 +287,19 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
     def _over(self) -> bool:
         """Whether the incarnation has ended."""
         return self._life is Life.ENDED
+
+    @property
+    def _stuck(self) -> bool:
+        """Whether the incarnation, or its thread, goes on after it was cancelled."""
+        return not self._over or (self._rare is not None and self._rare.abandoned)
+
+    def _crash(self, reason: BaseException) -> None:
+        """End the incarnation with an exception from outside its handlers, whatever it is at."""
+        if self._life < Life.ENDING:
+            rare = self._more()
+            rare.crash = rare.crash or reason
+            if self._scope is not None:
+                self._scope.cancel()
 
     def _request_stop(self) -> None:
         if self._life < Life.ENDING and not self._stop_asked:
@@ -332,7 +349,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             if not begun.done:
                 begun._complete(None, Down(self.label, reason, begun=True))
         if self._rare is not None:
-            for reply in self._rare.deferred:
+            for reply in list(self._rare.deferred):
                 if not reply.done:
                     reply._complete(None, Down(self.label, reason, begun=True))
             self._rare.deferred.clear()

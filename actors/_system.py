@@ -6,10 +6,9 @@ import contextlib
 import contextvars
 import functools
 import logging
-import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,7 +18,7 @@ import trio
 
 from actors import inspection
 from actors._actor import Actor
-from actors._children import GRACE, Slot
+from actors._children import Slot, stop_one
 from actors._life import beside, live
 from actors._name import Name
 from actors._ref import Life, Ref
@@ -35,9 +34,6 @@ __all__ = ["StopReport", "System", "current_system"]
 
 T = TypeVar("T")
 A = TypeVar("A", bound=Actor)
-
-# What an actor without a supervisor has to stop in.
-LOOSE_SECONDS = 5.0
 
 logger = logging.getLogger("actors")
 
@@ -81,12 +77,13 @@ class System:
         self.clock = clock
         self.rng = rng or random.Random()
         self.timers = Timers()
+        self.before_start: list[Callable[[Actor], None]] = []
         self.token: trio.lowlevel.TrioToken
         self._root = Slot(root, None)
         self._loose: dict[Ref[Any], None] = {}
         self._names: dict[str, Ref[Any]] = {}
         self._expected: dict[str, list[Callable[[], object]]] = {}
-        self._thread = 0
+        self._thread = get_ident()
         self._outside: System | None = None
         # The actors run in a nursery of their own, inside `_hosts`; the user's body runs in `_body`.
         self._hosts = trio.open_nursery()
@@ -142,6 +139,8 @@ class System:
             raise StartFailed(spec.id, exc) from exc
         while ref._started_at is None and not ref._over:
             await self._changes.park()
+        if self._interrupt is not None:
+            raise self._interrupt
         if ref._started_at is None:
             reason = self._root.reason
             raise reason if isinstance(reason, StartFailed) else StartFailed(spec.id, reason) from reason
@@ -189,24 +188,11 @@ class System:
         begun = trio.current_time()
         self._stopping = True
         for waiting in list(self._expected.values()):
-            for wake in waiting:
+            for wake in list(waiting):
                 wake()
-        root = self._root.ref
-        for ref, seconds in [*((ref, LOOSE_SECONDS) for ref in self._loose), (root, self._root.spec.shutdown)]:
-            if ref is None or ref._over:
-                continue
-            ref._request_stop()
-            await self._ended_within(ref, math.inf if seconds is None else seconds)
-            if not ref._over:
-                ref._kill()
-                await self._ended_within(ref, math.inf if inspection.is_supervisor(ref) else GRACE)
-                self.overran(ref, LOOSE_SECONDS if seconds is None else seconds, stuck=not ref._over)
+        for ref in [*self._loose, *([self._root.ref] if self._root.ref is not None else [])]:
+            await stop_one(ref, self._changes.park)
         self._report = StopReport(trio.current_time() - begun, tuple(self._killed), tuple(self._stuck))
-
-    async def _ended_within(self, ref: Ref[Any], seconds: float) -> None:
-        with trio.move_on_after(seconds):
-            while not ref._over:
-                await self._changes.park()
 
     def request_stop(self) -> None:
         """Cancel the body of the `async with`, which ends the system in good order. From any thread, also an actor."""
@@ -224,25 +210,27 @@ class System:
 
     async def next_incarnation(self, name: Name, after: Ref[Any] | None) -> Ref[Any]:
         """Wait until somebody other than `after` is registered. Raises NotRunning once the system is stopping."""
-        answered = trio.Event()
         token = trio.lowlevel.current_trio_token()
-        wake = answered.set if token is self.token else functools.partial(token.run_sync_soon, answered.set)
         waiting = self._expected.setdefault(name.label, [])
-        waiting.append(wake)
-        try:
-            while True:
+        while True:
+            changed = trio.Event()
+            # The asker may be on the loop of another thread.
+            wake = changed.set if token is self.token else functools.partial(token.run_sync_soon, changed.set)
+            waiting.append(wake)
+            try:
                 ref = self._names.get(name.label)
                 if ref is not None and ref is not after:
                     return ref
                 if self._stopping:
                     raise name.not_running()
-                await answered.wait()
-                answered = trio.Event()
+                await changed.wait()
+            finally:
                 waiting.remove(wake)
-                wake = answered.set if token is self.token else functools.partial(token.run_sync_soon, answered.set)
-                waiting.append(wake)
-        finally:
-            waiting.remove(wake)
+
+    def living(self) -> Iterator[Ref[Any]]:
+        """Every incarnation that has not ended, supervisors before their children."""
+        yield from self._loose
+        yield from inspection.refs_below(self._root)
 
     def inspect(self) -> Info:
         """The living tree, from the root; actors that nobody supervises come last among its children."""
@@ -283,8 +271,10 @@ class System:
         if name:
             ref.name = name
             self._names[name] = ref
-            for wake in self._expected.get(name, ()):
+            for wake in list(self._expected.get(name, ())):
                 wake()
+        for look in self.before_start:
+            look(actor)
         self._nursery.start_soon(live, ref, name=ref.actor_class.__qualname__)
         return ref
 
@@ -351,17 +341,5 @@ class System:
                 self.token.run_sync_soon(call, *args)
 
     def _step_too_long(self, task: trio.lowlevel.Task, seconds: float) -> None:
-        for info_ref in self._loose:
-            if info_ref._task is task:
-                self.emit(StepTooLong(info_ref.label, seconds))
-                return
-        found = find_task(self._root.ref, task)
-        self.emit(StepTooLong(found.label if found is not None else task.name, seconds))
-
-
-def find_task(ref: Ref[Any] | None, task: trio.lowlevel.Task) -> Ref[Any] | None:
-    """The actor that runs as `task`, in the tree below `ref`."""
-    if ref is None or ref._task is task:
-        return ref
-    slots: dict[str, Slot] = getattr(ref._actor, "_slots", {})
-    return next((found for slot in slots.values() if (found := find_task(slot.ref, task)) is not None), None)
+        actor = next((ref for ref in self.living() if ref._task is task), None)
+        self.emit(StepTooLong(task.name if actor is None else actor.label, seconds))

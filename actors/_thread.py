@@ -24,12 +24,13 @@ __all__ = ["Letter", "ThreadActor"]
 class Letter:
     """One message of a batch, and the means to answer it."""
 
-    __slots__ = ("_answered", "_error", "_reply", "_value", "message")
+    __slots__ = ("_answered", "_begun", "_error", "_reply", "_value", "message")
 
     def __init__(self, message: Any, reply: Reply[Any] | None) -> None:
         self.message = message
         self._reply = reply
         self._answered = False
+        self._begun = True
         self._value: Any = None
         self._error: BaseException | None = None
 
@@ -64,7 +65,7 @@ class ThreadActor(Actor):
     Messages, supervisors, timers and monitors are those of any actor. With a `batch_size` above 1 all that waits, up to
     so many messages, is handed to `receive_batch` at once. With `run_as_task` (on the class or the instance) it runs on
     the loop like a plain actor, for tests in virtual time. A thread that overruns its stop is abandoned: it cannot be
-    cancelled, and is reported as killed.
+    cancelled, and is reported as stuck.
     """
 
     batch_size: ClassVar[int] = 1
@@ -78,16 +79,20 @@ class ThreadActor(Actor):
         """
         ref = self.actor_ref
         for letter in letters:
+            letter._begun = False
+        for letter in letters:
+            letter._begun = True
             ref._current = letter._reply
             try:
                 result = self._handle_receive(letter.message)
             except Refused as refusal:
                 letter.refuse(refusal)
             else:
-                if ref._current is letter._reply:
-                    letter.reply(result)
+                letter._answered = True
+                if ref._current is not None:
+                    letter._value = result
                 else:
-                    letter._answered = True  # deferred
+                    letter._reply = None  # nobody asked, or the handler took the reply over
             ref._current = None
 
     _worker: Worker | InlineWorker | None = None
@@ -98,8 +103,8 @@ class ThreadActor(Actor):
         return await self._worker.run(hook, *args)
 
     async def _release(self, *, killed: bool) -> None:
-        if self._worker is not None:
-            self._worker.close()
+        if self._worker is not None and not self._worker.close():
+            self.actor_ref._more().abandoned = True
 
 
 async def serve_batches(ref: Ref[Any]) -> None:
@@ -137,16 +142,14 @@ ThreadActor._serve = staticmethod(serve_batches)
 
 
 def _answer(ref: Ref[Any], letters: Sequence[Letter], otherwise: BaseException | None) -> None:
-    # The handler at fault, if one was, is the one that `_current` names; the letters after it were not begun.
     for letter in letters:
         reply = letter._reply
         if reply is None or reply.done:
             continue
         if letter._answered:
-            if reply not in ref._more().deferred:
-                reply._complete(letter._value, letter._error)
+            reply._complete(letter._value, letter._error)
         else:
-            reply._complete(None, Down(ref.label, otherwise, begun=True))
+            reply._complete(None, Down(ref.label, otherwise, begun=letter._begun))
 
 
 class Worker:
@@ -174,11 +177,12 @@ class Worker:
             raise call.error
         return call.result
 
-    def close(self) -> None:
-        """End the thread, at once unless it was abandoned in a call."""
+    def close(self) -> bool:
+        """End the thread; false if it was left in a call and ends only when that returns, if ever."""
         self._calls.put(None)
         if not self._abandoned:
             self._thread.join()
+        return not self._thread.is_alive()
 
     def _work(self) -> None:
         while (item := self._calls.get()) is not None:
@@ -220,5 +224,6 @@ class InlineWorker:
             raise TypeError("a thread actor's hooks and handlers are synchronous; make this one a plain def")
         return result
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Nothing to let go of."""
+        return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from actors._ref import Ref
 
 __all__ = ["Info"]
+
+
+_STATES = ("new", "starting", "running", "ending", "down")
 
 
 @attrs.frozen
@@ -37,30 +41,38 @@ class Info:
 def of_slot(slot: Slot) -> Info:
     """What is in a child's place, which may be nobody just now."""
     if slot.ref is None:
-        return Info(slot.spec.id, slot.spec.registered_name, "", "down", 0, 0, slot.restarts, slot.last_crash)
+        name = slot.spec.registered_name
+        return Info(slot.spec.id, name, slot.class_name, "down", restarts=slot.restarts, last_crash=slot.last_crash)
     return attrs.evolve(of_ref(slot.ref), id=slot.spec.id, restarts=slot.restarts, last_crash=slot.last_crash)
 
 
 def of_ref(ref: Ref[Any]) -> Info:
     """An actor and, if it supervises, whoever is below it."""
-    slots: dict[str, Slot] = getattr(ref._actor, "_slots", {}) if is_supervisor(ref) else {}
     return Info(
         ref.label,
         ref.label,
         ref.actor_class.__qualname__,
-        ref._life.name.lower() if ref._life < 4 else "down",
+        _STATES[ref._life],
         len(ref._mailbox),
         ref._handled,
         started_at=ref._started_at,
-        children=tuple(of_slot(slot) for slot in slots.values()),
+        children=tuple(of_slot(slot) for slot in _slots(ref)),
     )
+
+
+def refs_below(slot: Slot) -> Iterator[Ref[Any]]:
+    """Whoever is in a child's place, and everybody below, from the top down."""
+    if slot.ref is not None and not slot.ref._over:
+        yield slot.ref
+        for below in _slots(slot.ref):
+            yield from refs_below(below)
+
+
+def _slots(ref: Ref[Any]) -> Collection[Slot]:
+    slots: dict[str, Slot] = ref._actor._slots if is_supervisor(ref) and ref._actor is not None else {}
+    return slots.values()
 
 
 def is_supervisor(ref: Ref[Any]) -> bool:
     """Whether the actor supervises others."""
     return getattr(ref.actor_class, "is_supervisor", False)
-
-
-def walk(info: Info) -> list[Info]:
-    """The actor and everybody below it, from the top down."""
-    return [info, *(below for child in info.children for below in walk(child))]

@@ -1,0 +1,208 @@
+"""The parts of the reference that are made from the code, so that neither can change without the other.
+
+`python -m tests.docs` writes them into the pages, between the marks; the tests only compare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from intercom.agents.tools import TOOLS
+from intercom.cli import ctl
+from intercom.model.settings import Table, tables
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+BEGIN, END = "<!-- made from the code: python -m tests.docs -->", "<!-- end -->"
+
+
+def settings() -> str:
+    """Every setting, by table."""
+    return "\n".join(line for table in tables() for line in _setting_table(table))
+
+
+def _setting_table(table: Table) -> Iterator[str]:
+    yield f"## `[{table.name}]`" if table.name else "## Top of the file"
+    yield f"\n{table.doc}\n"
+    if table.settings:
+        yield "| setting | value | default | what it does |"
+        yield "|---|---|---|---|"
+    for each in table.settings:
+        kind = each.kind.replace('"', "`")
+        default = f"`{each.default}`" if each.default else ""
+        yield f"| `{each.name}` | {kind} | {default} | {each.doc} |"
+    yield ""
+
+
+def commands() -> str:
+    """Every command of ctl, with its arguments."""
+    parser = ctl.parser()
+    lines = ["Options, before or after the command:", "", *_arguments(parser), ""]
+    for words, command in _commands(parser, ()):
+        lines += [f"## `{' '.join([*words, *_shape(command)])}`", "", _sentence(command.description or ""), ""]
+        lines += [*_arguments(command), ""]
+    return "\n".join(lines)
+
+
+def _commands(
+    parser: argparse.ArgumentParser, words: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            said = {each.dest: each.help for each in action._choices_actions}
+            for name, below in action.choices.items():
+                below.description = below.description or said.get(name)
+                if not any(isinstance(each, argparse._SubParsersAction) for each in below._actions):
+                    yield (*words, name), below
+                yield from _commands(below, (*words, name))
+
+
+def _shape(parser: argparse.ArgumentParser) -> list[str]:
+    shape = []
+    for action in parser._actions:
+        if action.dest == "help":
+            continue
+        name = "|".join(action.choices) if action.choices else str(action.metavar or action.dest.upper())
+        if action.option_strings:
+            shape.append(f"[{action.option_strings[-1]}{'' if action.nargs == 0 else f' {name}'}]")
+        else:
+            shape.append({"?": f"[{name}]", "*": f"[{name}...]"}.get(str(action.nargs), name))
+    return shape
+
+
+def _arguments(parser: argparse.ArgumentParser) -> list[str]:
+    told = [each for each in parser._actions if each.help and each.dest != "help"]
+    told = [each for each in told if not isinstance(each, argparse._SubParsersAction)]
+    names = [each.option_strings[-1] if each.option_strings else str(each.metavar or each.dest) for each in told]
+    return [f"- `{name}`: {each.help}" for name, each in zip(names, told, strict=True)]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def messages() -> str:
+    """Every message of the actors, from the source: module by module, as its docstrings tell it."""
+    lines = []
+    for file in sorted((ROOT / "intercom").glob("*/messages.py")):
+        module = ast.parse(file.read_text())
+        lines += [f"## `intercom.{file.parent.name}`", "", _flowing(ast.get_docstring(module)), ""]
+        for each in module.body:
+            if isinstance(each, ast.ClassDef):
+                lines += _message(each)
+    return "\n".join(lines)
+
+
+def _message(node: ast.ClassDef) -> list[str]:
+    bases = [ast.unparse(base) for base in node.bases]
+    asked = next((base for base in bases if base.startswith("Request[")), None)
+    way = f"asked, answered with `{asked[8:-1]}`" if asked else "enumeration" if "StrEnum" in bases else ""
+    lines = [f"### `{node.name}`", ""]
+    if said := "; ".join(part for part in (way,) if part):
+        lines += [f"*{said}*", ""]
+    lines += [_flowing(ast.get_docstring(node)), ""]
+    for each in node.body:
+        if isinstance(each, ast.AnnAssign):
+            value = f" = {ast.unparse(each.value)}" if each.value is not None else ""
+            lines.append(f"- `{ast.unparse(each.target)}: {ast.unparse(each.annotation)}{value}`")
+        elif isinstance(each, ast.Assign):
+            lines.append(f"- `{ast.unparse(each)}`")
+    return [*lines, ""]
+
+
+def tools() -> str:
+    """Every tool as agents see it, with its arguments and the fields of its answer."""
+    lines = []
+    for tool in TOOLS:
+        hints = [name.replace("_", " ") for name, holds in attrs.asdict(tool.hints).items() if holds]
+        lines += [f"## `{tool.name}`", "", _flowing(tool.description), ""]
+        lines += [f"Older name: `{tool.legacy_name}`. Hints: {', '.join(hints) or 'none'}.", ""]
+        lines += ["Takes:", "", *_properties(tool.input_schema()), "", "Answers:", ""]
+        lines += [*_properties(tool.output_schema()), ""]
+    return "\n".join(lines)
+
+
+def _properties(schema: dict[str, Any]) -> list[str]:
+    needed = schema.get("required", ())
+    lines = []
+    for name, each in schema.get("properties", {}).items():
+        kind = _kind(each)
+        must = ", required" if name in needed else ""
+        said = f": {_flowing(each['description'])}" if each.get("description") else ""
+        lines.append(f"- `{name}` ({kind}{must}){said}")
+    return lines or ["nothing"]
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{each}`" for each in schema["enum"] if each is not None)
+    kind = schema.get("type") or [each.get("type", "object") for each in schema.get("anyOf", [])] or "anything"
+    return kind if isinstance(kind, str) else " or ".join(each for each in kind if each != "null")
+
+
+def _flowing(text: str | None) -> str:
+    """Text as it stands, with the empty lines around a list that Markdown wants."""
+    lines: list[str] = []
+    for line in inspect.cleandoc(text or "").strip().splitlines():
+        if lines and lines[-1] and lines[-1].startswith("- ") != line.startswith("- ") and not line.startswith(" "):
+            lines.append("")
+        lines.append(line)
+    return "\n".join(lines)
+
+
+#: The four parts of the documentation, in the order of need.
+PARTS = {
+    "tutorial": "To learn",
+    "how-to": "To get something done",
+    "reference": "To look something up",
+    "explanation": "To understand it",
+}
+
+
+def contents() -> str:
+    """Every page but the decisions, which have a list of their own."""
+    lines = []
+    for part, purpose in PARTS.items():
+        lines += [f"## {purpose}", "", *_listed(DOCS, DOCS / part)]
+        if (DOCS / part / "decisions").is_dir():
+            lines.append("- [Decisions](explanation/decisions/index.md): what was chosen, against what, and why")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def decisions() -> str:
+    """Every decision note."""
+    here = DOCS / "explanation" / "decisions"
+    return "\n".join(_listed(here, here))
+
+
+def _listed(home: Path, directory: Path) -> list[str]:
+    pages = [page for page in sorted(directory.glob("*.md")) if page.name != "index.md"]
+    titles = [page.read_text().partition("\n")[0].removeprefix("# ") for page in pages]
+    return [f"- [{title}]({page.relative_to(home)})" for page, title in zip(pages, titles, strict=True)]
+
+
+#: The pages with such a part, and what makes it.
+PAGES: dict[str, Callable[[], str]] = {
+    "index.md": contents,
+    "explanation/decisions/index.md": decisions,
+    "reference/configuration.md": settings,
+    "reference/ctl.md": commands,
+    "reference/messages.md": messages,
+    "reference/tools.md": tools,
+}
+
+
+def page_with(name: str) -> str:
+    """The text of a page as it should be: its own words, and between the marks what the code says today."""
+    text = (DOCS / name).read_text()
+    made = f"{BEGIN}\n\n{PAGES[name]().strip()}\n\n{END}"
+    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: made, text, count=1, flags=re.DOTALL)

@@ -1,0 +1,54 @@
+"""Nothing a person or a program can meet goes undocumented, and no page tells of what is not there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from intercom.model.errors import ERROR_CODES
+from tests.docs.generated import BEGIN, DOCS, END, PAGES, ROOT, page_with
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_reference_page_says_what_the_code_says(name: str) -> None:
+    text = (DOCS / name).read_text()
+    assert text.count(BEGIN) == text.count(END) == 1
+    assert text == page_with(name), "run python -m tests.docs and look at what it changed"
+
+
+def test_every_error_code_is_on_its_page_with_its_meaning_and_a_way_out() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \|$", (DOCS / "reference/errors.md").read_text(), re.MULTILINE)
+    assert {code: meaning for code, meaning, _ in rows} == ERROR_CODES
+    assert [code for code, *_ in rows] == list(ERROR_CODES)
+    assert all(len(way_out) > 10 for *_, way_out in rows)
+
+
+def test_every_message_says_what_it_is_for() -> None:
+    silent = [
+        f"{file.parent.name}.{each.name}"
+        for file in (ROOT / "intercom").glob("*/messages.py")
+        for each in ast.parse(file.read_text()).body
+        if isinstance(each, ast.ClassDef) and not ast.get_docstring(each)
+    ]
+    assert silent == []
+
+
+def test_every_page_can_be_reached_from_the_first_one() -> None:
+    seen: set[Path] = set()
+    ahead = [DOCS / "index.md"]
+    while ahead:
+        page = ahead.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        links = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text())
+        ahead += [(page.parent / link).resolve() for link in links]
+    assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} == {str(p.relative_to(DOCS)) for p in seen}
+
+
+def test_the_second_command_of_the_readme_is_the_one_that_continuous_integration_runs() -> None:
+    blocks = re.findall(r"^```sh\n(.*?)\n```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert (ROOT / ".ci/run").read_text().splitlines()[-1] == blocks[1]

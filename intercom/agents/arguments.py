@@ -1,0 +1,87 @@
+"""Reading a tool's arguments: everything wrong with them is said at once, in words, without repeating values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import cattrs
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from intercom.agents import schema
+from intercom.model.errors import InvalidArguments
+
+T = TypeVar("T")
+
+_TYPES = {
+    "string": "a string",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def read(kind: type[T], given: Mapping[str, Any] | None) -> T:
+    """Make the attrs value of `kind` from a call's arguments. Raises InvalidArguments naming every fault.
+
+    A null stands for an absent argument, as some clients fill in every optional field.
+    """
+    arguments = {name: value for name, value in (given or {}).items() if value is not None}
+    validator = _validator(kind)
+    if not validator.is_valid(arguments):
+        faults = sorted({_say(error, kind) for error in validator.iter_errors(arguments)})
+        raise InvalidArguments("; ".join(faults))
+    return cattrs.structure(arguments, kind)
+
+
+_VALIDATORS: dict[type[Any], Draft202012Validator] = {}
+
+
+def _validator(kind: type[Any]) -> Draft202012Validator:
+    if kind not in _VALIDATORS:
+        _VALIDATORS[kind] = Draft202012Validator(schema.of(kind))
+    return _VALIDATORS[kind]
+
+
+def _say(error: ValidationError, kind: type[Any]) -> str:
+    where = ".".join(str(part) for part in error.absolute_path)
+    wanted: Any = error.validator_value
+    given: Any = error.instance
+    schema_here: Any = error.schema
+    match error.validator:
+        case "required":
+            missing = [name for name in wanted if name not in given]
+            return f"{_prefix(where)}{', '.join(missing)}: missing, and it is needed"
+        case "additionalProperties":
+            known = list(schema_here["properties"])
+            unknown = [name for name in error.instance if name not in known]
+            return "; ".join(
+                f"{_prefix(where)}{name[:60]}: no such argument{_nearest(name, known)}" for name in unknown
+            )
+        case "type":
+            kinds = wanted if isinstance(wanted, list) else [wanted]
+            return f"{where or 'arguments'}: must be {' or '.join(_TYPES[kind] for kind in kinds if kind != 'null')}"
+        case "enum":
+            return f"{where}: must be one of {', '.join(str(value) for value in wanted if value is not None)}"
+        case "minLength":
+            return f"{where}: must not be empty"
+        case "minimum":
+            return f"{where}: must be at least {wanted}"
+        case "maximum":
+            return f"{where}: must be at most {wanted}"
+        case _:
+            return f"{where or 'arguments'}: does not fit the schema of {kind.__name__}"
+
+
+def _prefix(where: str) -> str:
+    return f"{where}." if where else ""
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f" (did you mean {near[0]}?)" if near else f" (there are: {', '.join(known)})"

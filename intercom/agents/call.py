@@ -1,0 +1,111 @@
+"""A call: one tool call on its way, with who makes it and how it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import outcome
+import trio
+from attrs import define, field
+
+from actors import Name, Request, ask
+from intercom.model.errors import IntercomError
+from intercom.sessions.answers import to_json
+from intercom.sessions.messages import Answered, Delivery, Detach
+
+R = TypeVar("R")
+
+#: How often a waiting call says that it still waits, in seconds.
+PROGRESS_SECONDS = 15.0
+#: How long an answer that nobody has to give may take before the caller is told that the server is stuck.
+PROMPT_SECONDS = 60.0
+
+Progress = Callable[[float, str], Awaitable[None]]
+
+
+@define
+class Call:
+    """`name` is the call's own for good; `session` the actor that answers it; `slice_seconds` how long this client
+    lets a call wait (None: as long as it takes); `progress` reports to a client that asked for reports; `adopted`
+    says that the session was taken over for this call.
+
+    `delivery` is what the result carries, for the door to confirm once the client has it.
+    """
+
+    name: str
+    tool: str
+    session_id: str
+    session: Name
+    slice_seconds: float | None
+    progress: Progress | None = None
+    adopted: bool = False
+    delivery: Delivery | None = field(default=None, init=False)
+
+    async def ask(self, message: Request[R]) -> R:
+        """Ask the session; it may be restarting, and then is asked again: every message here is safe to repeat."""
+        return await ask(self.session, message, timeout=PROMPT_SECONDS, retry=True)
+
+    async def wait(self, message: Request[Answered[Any]], request_id: str) -> Answered[Any] | None:
+        """Ask for a verdict and wait as long as the client lets us; None when its patience is over.
+
+        When the call is cancelled the request stays open, and its card says that the agent is away.
+        """
+        result: outcome.Outcome[Answered[Any]] | None = None
+        try:
+            with trio.move_on_after(self.slice_seconds if self.slice_seconds is not None else float("inf")):
+                result = await self._answered(message)
+        except trio.Cancelled:
+            self.session.tell(Detach(self.name, request_id))
+            raise
+        if result is None:
+            return None
+        return result.unwrap()
+
+    async def _answered(self, message: Request[Answered[Any]]) -> outcome.Outcome[Answered[Any]]:
+        if self.progress is None:
+            return await outcome.acapture(ask, self.session, message, retry=True)
+        result: outcome.Outcome[Answered[Any]] | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._report, self.progress)
+            # Captured, so that a refusal leaves the nursery as it is and not wrapped in a group.
+            result = await outcome.acapture(ask, self.session, message, retry=True)
+            nursery.cancel_scope.cancel()
+        assert result is not None
+        return result
+
+    async def _report(self, progress: Progress) -> None:
+        began = trio.current_time()
+        while True:
+            waited = trio.current_time() - began
+            # Progress has to rise from the first report on.
+            await progress(waited + 1, f"waiting for an operator, {int(waited)} s so far")
+            await trio.sleep(PROGRESS_SECONDS)
+
+    def finish(self, answered: Answered[Any], own: str | None = None) -> dict[str, Any]:
+        """The result's content: the answer, and what rides on it. `own` is the request the answer is about."""
+        content = to_json(answered.answer) if answered.answer is not None else {}
+        told = (own,) if own is not None else ()
+        if told or answered.late_verdicts or answered.instructions:
+            self.delivery = Delivery(
+                self.name,
+                (*told, *(verdict.request_id for verdict in answered.late_verdicts)),
+                tuple(word.id for word in answered.instructions),
+            )
+        if answered.late_verdicts:
+            content["late_verdicts"] = [to_json(verdict) for verdict in answered.late_verdicts]
+        if answered.instructions:
+            content["instructions"] = [{"kind": word.kind, "text": word.text} for word in answered.instructions]
+        return content
+
+    async def give_up(self, request_id: str, pending: object) -> dict[str, Any]:
+        """The client's patience is over: say that the request is still open, and how to go on waiting."""
+        riders = await self.ask(Detach(self.name, request_id))
+        content = to_json(pending)
+        content.update(self.finish(riders))
+        return content
+
+
+def error_content(error: IntercomError) -> dict[str, Any]:
+    """The one shape of every tool's error."""
+    return {"status": "error", "error_code": error.error_code, "error_message": error.message}

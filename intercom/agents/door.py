@@ -1,0 +1,146 @@
+"""A door: one connection of agents, whichever transport carries it. It knows who calls, in which session, and what has
+reached them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import define, field, frozen
+
+from actors import Name, System, ask
+from intercom.agents import clients, workspaces
+from intercom.agents.call import Call
+from intercom.agents.tools import inputs
+from intercom.agents.tools.tool import Tool
+from intercom.model.config import Config
+from intercom.sessions.messages import (
+    Activity,
+    Admit,
+    Adopt,
+    Agent,
+    AgentsGone,
+    AgentsHere,
+    Deliver,
+    Delivery,
+    Undeliver,
+)
+
+CALL_KEY = "intercom/call"
+#: How long a record of what reached the client may take; it is asked again after a restart, so nothing is lost by it.
+_RECORD_SECONDS = 60.0
+
+
+@frozen
+class Caller:
+    """What one request says of its sender. `thread` is the client's own stable name for the conversation, if it has
+    one; `roots` asks the client for its workspace roots (an empty answer where it can not be asked)."""
+
+    client_name: str | None
+    thread: str | None
+    call_name: str | None
+    roots: Callable[[], Awaitable[list[str]]]
+    progress: Callable[[float, str], Awaitable[None]] | None
+
+
+@define
+class Door:
+    """`key` names the agent of a client that has no names for its conversations: the life of one shim.
+
+    `workspace` and `cwd` are the shim's own; both may be absent.
+    """
+
+    system: System
+    config: Config
+    key: str
+    workspace: str | None
+    cwd: str | None
+    _sessions: dict[str, str] = field(factory=dict, init=False)
+    _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
+    _admission: trio.Lock = field(factory=trio.Lock, init=False)
+
+    async def open_call(self, tool: Tool, given: Any, caller: Caller) -> Call:
+        """Let a call in: find its session (or open one) and note the activity.
+
+        Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption refuses.
+        """
+        adopted = False
+        session_id = await self._session(caller)
+        if isinstance(given, inputs.Reboot):
+            before = session_id
+            session_id = await self._adopt(caller, given.session_id)
+            adopted = session_id != before
+        session = self.system.named(f"session/{session_id}")
+        self.system.named(f"stall/{session_id}").tell(Activity())
+        return Call(
+            name=caller.call_name or f"{self.key}/{uuid.uuid4()}",
+            tool=tool.name,
+            session_id=session_id,
+            session=session,
+            slice_seconds=clients.slice_seconds(caller.client_name, self.config),
+            progress=caller.progress,
+            adopted=adopted,
+        )
+
+    def close_call(self, call: Call) -> None:
+        """The call's result is on its way (or the call is over): note the activity and what the result carries."""
+        self.system.named(f"stall/{call.session_id}").tell(Activity())
+        if call.delivery is not None:
+            self._sent[call.name] = (call.session_id, call.delivery)
+
+    async def delivered(self, calls: list[str]) -> None:
+        """These calls' results were written to the client; on record when this returns."""
+        by_session: dict[str, list[Delivery]] = {}
+        for name in calls:
+            if (sent := self._sent.get(name)) is not None:
+                by_session.setdefault(sent[0], []).append(sent[1])
+        for session_id, deliveries in by_session.items():
+            session = self.system.named(f"session/{session_id}")
+            await ask(session, Deliver(tuple(deliveries)), timeout=_RECORD_SECONDS, retry=True)
+        for name in calls:
+            self._sent.pop(name, None)
+
+    def opened(self) -> None:
+        """The connection is up: an agent that was here before is here again."""
+        self._reception.tell(AgentsHere((self.key,)))
+
+    def closed(self) -> None:
+        """The connection is gone: what was not confirmed rides again, and the agents may be gone."""
+        by_session: dict[str, list[str]] = {}
+        for name, (session_id, _) in self._sent.items():
+            by_session.setdefault(session_id, []).append(name)
+        for session_id, names in by_session.items():
+            self.system.named(f"session/{session_id}").tell(Undeliver(tuple(names)))
+        self._sent.clear()
+        self._reception.tell(AgentsGone(tuple({self.key, *self._sessions})))
+
+    @property
+    def _reception(self) -> Name:
+        return self.system.named("reception")
+
+    def _agent_key(self, caller: Caller) -> str:
+        return f"{caller.client_name or 'client'}:{caller.thread}" if caller.thread else self.key
+
+    async def _session(self, caller: Caller) -> str:
+        key = self._agent_key(caller)
+        async with self._admission:
+            if key not in self._sessions:
+                agent = await self._agent(key, caller)
+                self._sessions[key] = await ask(self._reception, Admit(agent), timeout=_RECORD_SECONDS, retry=True)
+            return self._sessions[key]
+
+    async def _adopt(self, caller: Caller, wanted: str | None) -> str:
+        key = self._agent_key(caller)
+        async with self._admission:
+            agent = await self._agent(key, caller)
+            self._sessions[key] = await ask(self._reception, Adopt(agent, wanted), timeout=_RECORD_SECONDS, retry=True)
+            return self._sessions[key]
+
+    async def _agent(self, key: str, caller: Caller) -> Agent:
+        roots = [] if self.workspace is not None else await caller.roots()
+        default: Path | None = self.config.default_workspace_root
+        chosen = await trio.to_thread.run_sync(workspaces.choose, self.workspace, roots, self.cwd, default)
+        return Agent(key, caller.client_name, chosen)

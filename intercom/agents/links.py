@@ -1,0 +1,234 @@
+"""Links: the server's end of the shims' connections (docs/reference/shim-wire.md).
+
+The listener is an actor; each connection is an actor under it, so that one that falls takes nobody along. A shim whose
+link falls connects again and repeats what is not answered.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import mcp_types as types
+import trio
+from attrs import frozen
+from mcp.server import Server
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+
+from actors import Actor, Busy, ChildSpec, Name, Restart, StartChild, ask
+from intercom._version import __version__
+from intercom.agents.door import Door
+from intercom.local import peers
+from intercom.local.listen import listen
+from intercom.model.config import Config
+from intercom.model.errors import IntercomError
+
+log = logging.getLogger("intercom.agents")
+
+WIRE = 1
+#: The longest line either side sends, in bytes: a proposal of a few large files fits.
+LONGEST_LINE = 64 * 2**20
+#: How long a shim may take to say who it is, and to take what it is sent, in seconds.
+HELLO_SECONDS = 10.0
+STALLED_SECONDS = 600.0
+
+
+@frozen
+class Surroundings:
+    """What links need to know of their server. `life` names this life of it; `token` is what shims must know;
+    `judge` refuses a shim (raises IntercomError) by its hello; `outdated` is called when a newer shim asks this server
+    to step down; `clients` notes whose processes are agents'."""
+
+    config: Config
+    life: str
+    token: str
+    server: Server[Any]
+    judge: Callable[[dict[str, Any]], None]
+    outdated: Callable[[dict[str, Any]], bool]
+    came: Callable[[str, frozenset[int]], None]
+    left: Callable[[str], None]
+
+
+class ShimListener(Actor):
+    """The actor `shims`: accepts connections at `path` and gives each its link."""
+
+    def __init__(self, path: str, surroundings: Surroundings, links: Name) -> None:
+        super().__init__()
+        self._path = path
+        self._surroundings = surroundings
+        self._links = links
+        self._count = 0
+
+    def on_start(self) -> None:
+        self.spawn(self._accept, listen(self._path))
+
+    async def _accept(self, listener: trio.abc.Listener[trio.SocketStream]) -> None:
+        async with listener:
+            while True:
+                stream = await listener.accept()
+                self._count += 1
+                start = partial(Link, stream, self._surroundings)
+                spec = ChildSpec(f"link/{id(self)}-{self._count}", start, restart=Restart.TEMPORARY)
+                try:
+                    await ask(self._links, StartChild(spec), timeout=5.0, retry=True)
+                except (IntercomError, Busy, trio.TooSlowError):
+                    # The shim sees the connection close and tries again.
+                    await trio.aclose_forcefully(stream)
+
+
+class Link(Actor):
+    """One shim's connection, from its hello to its end."""
+
+    def __init__(self, stream: trio.SocketStream, surroundings: Surroundings) -> None:
+        super().__init__()
+        self._stream = stream
+        self._at = surroundings
+        self._sending = trio.Lock()
+        self._door: Door | None = None
+
+    def on_start(self) -> None:
+        self.spawn(self._attend)
+
+    async def on_stop(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+    async def _attend(self) -> None:
+        try:
+            async with self._stream:
+                await self._converse()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            # The shim is gone, or does not take what it is sent; it will come back or it will not.
+            pass
+        finally:
+            self.stop()
+
+    async def _converse(self) -> None:
+        lines = Lines(self._stream)
+        with trio.fail_after(HELLO_SECONDS):
+            hello = await self._hello(lines)
+        if hello is None:
+            return
+        shim = str(hello["shim"])
+        door = Door(self.system, self._at.config, shim, _text(hello, "workspace"), _text(hello, "cwd"))
+        peer = peers.peer(self._stream)
+        ours = (hello.get("client_pid"), hello.get("pid"), peer.pid)
+        pids = frozenset(pid for pid in ours if isinstance(pid, int) and pid > 1)
+        self._at.came(shim, pids)
+        try:
+            await self._send({"intercom": {"welcome": {"wire": WIRE, "version": __version__, "life": self._at.life}}})
+            door.opened()
+            if resent := [str(name) for name in hello.get("delivered") or ()]:
+                await self._delivered(door, resent)
+            await self._mcp(door, lines)
+        finally:
+            self._at.left(shim)
+            door.closed()
+
+    async def _hello(self, lines: Lines) -> dict[str, Any] | None:
+        first = _control(await lines.next() or b"", "hello")
+        if first is None or first.get("wire") != WIRE or not first.get("shim"):
+            await self._refuse("version_mismatch", f"this server speaks wire {WIRE}; use the shim of its own version")
+            return None
+        if not hmac.compare_digest(str(first.get("token") or "").encode(), self._at.token.encode()):
+            await self._refuse("unauthorized", "the shim does not know this server's token", retry=True)
+            return None
+        if self._at.outdated(first):
+            await self._send({"intercom": {"handover": {}}})
+            return None
+        try:
+            self._at.judge(first)
+        except IntercomError as refused:
+            await self._refuse(refused.error_code, refused.message)
+            return None
+        hello: dict[str, Any] = first
+        return hello
+
+    async def _mcp(self, door: Door, lines: Lines) -> None:
+        """Carry messages between the shim and the SDK's server until either ends."""
+        to_server, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+        outbox, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+
+        async def read(nursery: trio.Nursery) -> None:
+            async with to_server:
+                while (line := await lines.next()) is not None:
+                    told = _control(line, "delivered") if line.startswith(b'{"intercom"') else None
+                    if told is not None:
+                        nursery.start_soon(self._delivered, door, [str(name) for name in told])
+                        continue
+                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
+            nursery.cancel_scope.cancel()
+
+        async def write() -> None:
+            async with from_server:
+                async for sent in from_server:
+                    text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    await self._send_bytes(text.encode() + b"\n")
+
+        server = self._at.server
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            nursery.start_soon(read, nursery)
+            await server.run(inbox, outbox, server.create_initialization_options())
+            nursery.cancel_scope.cancel()
+
+    async def _delivered(self, door: Door, calls: list[str]) -> None:
+        await door.delivered(calls)
+        await self._send({"intercom": {"recorded": calls}})
+
+    async def _refuse(self, code: str, message: str, *, retry: bool = False) -> None:
+        await self._send({"intercom": {"refused": {"code": code, "message": message, "retry": retry}}})
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        await self._send_bytes(json.dumps(message).encode() + b"\n")
+
+    async def _send_bytes(self, data: bytes) -> None:
+        async with self._sending:
+            with trio.fail_after(STALLED_SECONDS):
+                await self._stream.send_all(data)
+
+
+class Lines:
+    """The lines of a stream. `next` gives each without its end, and None at the end of the stream."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._buffer = bytearray()
+        self._searched = 0
+
+    async def next(self) -> bytes | None:
+        """Raises ClosedResourceError for a line longer than any shim sends."""
+        while True:
+            end = self._buffer.find(b"\n", self._searched)
+            if end >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                self._searched = 0
+                return line
+            self._searched = len(self._buffer)
+            if len(self._buffer) > LONGEST_LINE:
+                raise trio.ClosedResourceError("a line is too long")
+            data = await self._stream.receive_some(65536)
+            if not data:
+                return None
+            self._buffer += data
+
+
+def _control(line: bytes, kind: str) -> Any:
+    """What a control line of this kind says; None for any other line."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None
+    body = said.get("intercom") if isinstance(said, dict) else None
+    return body.get(kind) if isinstance(body, dict) else None
+
+
+def _text(hello: dict[str, Any], key: str) -> str | None:
+    value = hello.get(key)
+    return value if isinstance(value, str) and value else None

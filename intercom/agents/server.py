@@ -1,0 +1,186 @@
+"""The MCP server: the SDK's low-level server with our tools behind it, for both protocol eras.
+
+One server serves every connection; whose a request is stands in its `request`, which the transport sets to the
+connection's `Door`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from functools import partial
+from typing import Any
+
+import mcp_types as types
+import trio
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+from actors import Busy, Down, NotRunning
+from intercom._version import __version__
+from intercom.agents import arguments
+from intercom.agents.call import error_content
+from intercom.agents.door import CALL_KEY, Caller, Door
+from intercom.agents.tools import BY_LEGACY_NAME, BY_NAME, TOOLS
+from intercom.agents.tools.tool import Tool
+from intercom.model.config import Config
+from intercom.model.errors import IntercomError
+
+log = logging.getLogger("intercom.agents")
+
+Context = ServerRequestContext[Any, Any]
+
+NAME = "agent-intercom"
+INSTRUCTIONS = """\
+A person is responsible for what you change here, and answers through this server. Call reboot first. Before you write \
+files, call check_clearance and, once approved, check_diff; do not write them yourself. Ask with transmit, tell with \
+broadcast, and call standby when you have nothing left to do. Any result may carry late_verdicts or instructions: heed \
+them."""
+
+RECENT = types.ResourceTemplate(
+    uri_template="slack://channel/{id}/recent",
+    name="recent-messages",
+    title="Recent channel messages",
+    description="The latest messages of the operators' Slack channel, newest first; ?limit= takes 1 to 100 (20).",
+    mime_type="application/json",
+)
+#: How long a client may take to say what its workspace roots are, in seconds.
+_ROOTS_SECONDS = 3.0
+
+
+def build(config: Config) -> Server[Any]:
+    """The server for this configuration; its connections are run with a `Door` as each message's request context."""
+    return Server(
+        NAME,
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=partial(_list_tools, legacy=config.mcp.legacy_tool_names),
+        on_call_tool=partial(_call_tool, legacy=config.mcp.legacy_tool_names),
+        on_list_resources=_list_resources,
+        on_list_resource_templates=_list_templates,
+        on_read_resource=_read_resource,
+    )
+
+
+def listed(legacy: bool) -> list[types.Tool]:
+    """The tools as clients see them; with `legacy`, each once more under its older name."""
+    tools = [_listed(tool, tool.name) for tool in TOOLS]
+    if legacy:
+        tools += [_listed(tool, tool.legacy_name) for tool in TOOLS]
+    return tools
+
+
+def _listed(tool: Tool, name: str) -> types.Tool:
+    return types.Tool(
+        name=name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.input_schema(),
+        output_schema=tool.output_schema(),
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.hints.read_only,
+            destructive_hint=tool.hints.destructive,
+            idempotent_hint=tool.hints.idempotent,
+            open_world_hint=tool.hints.open_world,
+        ),
+    )
+
+
+async def _list_tools(
+    _ctx: Context, _params: types.PaginatedRequestParams | None, *, legacy: bool
+) -> types.ListToolsResult:
+    return types.ListToolsResult(tools=listed(legacy))
+
+
+async def _call_tool(ctx: Context, params: types.CallToolRequestParams, *, legacy: bool) -> types.CallToolResult:
+    try:
+        content = await _run(ctx, params, legacy)
+    except IntercomError as refused:
+        return _result(error_content(refused), is_error=True)
+    except Busy:
+        return _failed("busy", "too many requests wait in this session; try again in a moment")
+    except (Down, NotRunning, trio.TooSlowError):
+        return _failed("unavailable", "a part of the server is restarting; nothing was lost, call again")
+    except Exception:
+        log.exception("the tool %s failed", params.name)
+        return _failed("mcp", "the server failed on this call; the fault is in its log, and nothing was changed")
+    return _result(content, is_error=False)
+
+
+async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) -> dict[str, Any]:
+    tool = BY_NAME.get(params.name) or (BY_LEGACY_NAME.get(params.name) if legacy else None)
+    if tool is None:
+        raise IntercomError(
+            f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}", code="unknown_tool"
+        )
+    door: Door | None = ctx.request
+    assert door is not None, "every transport says whose a request is"
+    given = arguments.read(tool.takes, params.arguments)
+    call = await door.open_call(tool, given, _caller(ctx))
+    try:
+        return await tool.run(call, given)
+    finally:
+        door.close_call(call)
+
+
+def _caller(ctx: Context) -> Caller:
+    meta: dict[str, Any] = dict(ctx.meta or {})
+    client = ctx.session.client_params
+    thread = meta.get("threadId")
+    name = meta.get(CALL_KEY)
+
+    async def progress(elapsed: float, message: str) -> None:
+        await ctx.session.report_progress(elapsed, None, message)
+
+    return Caller(
+        client_name=client.client_info.name if client is not None else None,
+        thread=thread if isinstance(thread, str) and thread else None,
+        call_name=name if isinstance(name, str) and name else None,
+        roots=partial(_roots, ctx),
+        progress=progress if meta.get("progress_token") is not None else None,
+    )
+
+
+async def _roots(ctx: Context) -> list[str]:
+    capabilities = ctx.session.client_capabilities
+    if capabilities is None or capabilities.roots is None or not ctx.session.can_send_request:
+        return []
+    try:
+        found = await ctx.session.send_request(
+            types.ListRootsRequest(), types.ListRootsResult, request_read_timeout_seconds=_ROOTS_SECONDS
+        )
+    except Exception:
+        # A client that does not answer this still gets a workspace, from where it stands.
+        log.info("the client did not say what its roots are", exc_info=True)
+        return []
+    return [str(root.uri) for root in found.roots]
+
+
+async def _list_resources(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+    return types.ListResourcesResult(resources=[])
+
+
+async def _list_templates(
+    _ctx: Context, _params: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    return types.ListResourceTemplatesResult(resource_templates=[RECENT])
+
+
+async def _read_resource(_ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    if not str(params.uri).startswith("slack://channel/"):
+        raise MCPError(code=types.INVALID_PARAMS, message="not found: no resource has this uri; see the templates")
+    raise MCPError(
+        code=types.INTERNAL_ERROR,
+        message="slack: slack is not set up on this server, so there is no channel to read; ask with transmit instead",
+    )
+
+
+def _failed(code: str, message: str) -> types.CallToolResult:
+    return _result(error_content(IntercomError(message, code=code)), is_error=True)
+
+
+def _result(content: dict[str, Any], *, is_error: bool) -> types.CallToolResult:
+    text = types.TextContent(type="text", text=json.dumps(content, ensure_ascii=False))
+    return types.CallToolResult(content=[text], structured_content=content, is_error=is_error)

@@ -1,0 +1,138 @@
+"""The arguments of the nine tools, with the words agents read."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+
+from intercom.model.approval import RiskLevel
+from intercom.model.prompt import PromptType
+from intercom.model.session import ProgressStatus, SessionMode
+
+#: A week, in seconds: a standby asked to wait longer is held to it, and the configuration may mean "for ever".
+_WEEK = 7 * 86400
+#: Time-outs beyond this are clamped rather than refused; only nonsense is refused.
+_ANY = 10**12
+
+
+class Level(StrEnum):
+    INFO = "info"
+    SUCCESS = "success"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Operation(StrEnum):
+    READ = "read"
+    WRITE = "write"
+
+
+def said(doc: str, default: Any = None, **limits: Any) -> Any:
+    """A field with a default, and what it means."""
+    return field(default=default, metadata={"doc": doc, **limits})
+
+
+def needed(doc: str, **limits: Any) -> Any:
+    """A field that must be given, and what it means."""
+    return field(metadata={"doc": doc, **limits})
+
+
+_AGAIN = "Id of an earlier request that is still pending: wait for it again instead of asking anew."
+
+
+@frozen
+class CheckClearance:
+    nothing_required: ClassVar[bool] = True
+
+    title: str | None = said("One line that says what the change is. Needed for a new proposal.", min_length=1)
+    description: str | None = said("Why, and what a reviewer should know.")
+    diff: str | None = said(
+        "The change: a unified diff (one file or several, with file headers), or the whole new content of the file."
+        " Needed for a new proposal."
+    )
+    file_path: str | None = said(
+        "The file it changes, relative to the workspace root; for a diff of several files, one of them."
+        " Needed for a new proposal.",
+        min_length=1,
+    )
+    risk_level: RiskLevel = said("How much harm a mistake could do.", RiskLevel.LOW)
+    request_id: str | None = said(_AGAIN, min_length=1)
+
+
+@frozen
+class CheckDiff:
+    request_id: str = needed("The id that check_clearance gave with its approval.", min_length=1)
+    force: bool = said(
+        "Write an approved whole file even though the file has changed since. Never applies a patch to a changed file.",
+        False,
+    )
+
+
+@frozen
+class CheckContext:
+    file_path: str | None = said("The file it is about, relative to the workspace root.")
+    risk_level: RiskLevel = said("How much harm a mistake could do.", RiskLevel.LOW)
+    operation: Operation = said("Whether the file is read or written.", Operation.WRITE)
+    args: str | tuple[str, ...] | None = said("The command's arguments, as one string or a list.")
+
+
+@frozen
+class AutoCheck:
+    tool_name: str = needed("The tool or command you want to run.", min_length=1)
+    context: CheckContext | None = said("What it would be run on.")
+
+
+@frozen
+class Transmit:
+    nothing_required: ClassVar[bool] = True
+
+    prompt_text: str | None = said("The question, in full. Needed for a new question.", min_length=1)
+    prompt_type: PromptType = said("What kind of question it is.", PromptType.CONTINUATION)
+    elapsed_seconds: int | None = said("Seconds since a person last said something.", minimum=0, maximum=_ANY)
+    actions_taken: int | None = said("How many actions you have taken since.", minimum=0, maximum=_ANY)
+    request_id: str | None = said(_AGAIN, min_length=1)
+
+
+@frozen
+class Broadcast:
+    message: str = needed("The line to tell.", min_length=1)
+    level: Level = said("How serious it is.", Level.INFO)
+    thread_ts: str | None = said("The thread to post it in, as an earlier broadcast's ts.")
+
+
+@frozen
+class Reboot:
+    session_id: str | None = said("The session to take up again. Left out: the one your like left in this workspace.")
+
+
+@frozen
+class SwitchFreq:
+    mode: SessionMode = needed("Who is notified: remote (chat), local (terminal and web), or hybrid (both).")
+
+
+@frozen
+class Standby:
+    nothing_required: ClassVar[bool] = True
+
+    message: str = said("What the operator reads while you wait.", "Agent is idle and awaiting instructions.")
+    timeout_seconds: int = said(
+        "The longest to wait, in seconds; 0 takes the configured time. More than a week is held to a week.",
+        0,
+        minimum=0,
+        maximum=_ANY,
+    )
+    request_id: str | None = said(_AGAIN, min_length=1)
+
+
+@frozen
+class Item:
+    label: str = needed("What the task is.", min_length=1)
+    status: ProgressStatus = needed("Where it stands.")
+
+
+@frozen
+class Ping:
+    status_message: str | None = said("One line the operator is told.")
+    progress_snapshot: tuple[Item, ...] | None = said("Your task list as it stands; replaces the one before.")

@@ -1,0 +1,75 @@
+"""A tool: its names, its words, its schemas and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from attrs import field, frozen
+
+from intercom.agents import schema
+from intercom.agents.call import Call
+
+Run = Callable[[Call, Any], Awaitable[dict[str, Any]]]
+
+
+@frozen
+class Hints:
+    """What a client may tell its user of the tool, honestly: whether it changes nothing, may destroy something, does no
+    more when repeated, and reaches beyond this machine."""
+
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    open_world: bool = False
+
+
+@frozen
+class Tool:
+    """`run` gets the call and its arguments as `takes`; `result` is the attrs class of the answer."""
+
+    name: str
+    legacy_name: str
+    title: str
+    description: str
+    takes: type[Any]
+    result: type[Any]
+    hints: Hints
+    run: Run = field(repr=False)
+
+    def input_schema(self) -> dict[str, Any]:
+        return schema.of(self.takes)
+
+    def output_schema(self) -> dict[str, Any]:
+        """The answer, and what may ride on any answer. Open to more, so that a client's validator never refuses one."""
+        described = schema.of(self.result)
+        described.pop("additionalProperties")
+        described["properties"].update(RIDERS)
+        return described
+
+
+RIDERS: dict[str, Any] = {
+    "late_verdicts": {
+        "type": "array",
+        "description": "Verdicts that came while no call waited for them; act on each as if its call had returned it.",
+        "items": {
+            "type": "object",
+            "properties": {
+                "request_id": {"type": "string"},
+                "kind": {"type": "string", "enum": ["approval", "prompt", "standby"]},
+                "title": {"type": "string"},
+                "answer": {"type": "object"},
+            },
+            "required": ["request_id", "kind", "answer"],
+        },
+    },
+    "instructions": {
+        "type": "array",
+        "description": "Words of an operator for you; follow them.",
+        "items": {
+            "type": "object",
+            "properties": {"kind": {"type": "string"}, "text": {"type": "string"}},
+            "required": ["kind", "text"],
+        },
+    },
+}

@@ -1,0 +1,91 @@
+"""The three tools that wait for a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from intercom.agents.call import Call
+from intercom.agents.tools import inputs
+from intercom.sessions.answers import (
+    NOT_ANSWERED_YET,
+    NOT_APPROVED_YET,
+    STILL_WAITING,
+    ClearanceAnswer,
+    PromptAnswer,
+    StandbyAnswer,
+)
+from intercom.sessions.messages import (
+    AskPrompt,
+    AwaitClearance,
+    AwaitPrompt,
+    AwaitStandby,
+    Propose,
+    StandBy,
+)
+
+CHECK_CLEARANCE = """\
+Ask a person for clearance to change files, before you write anything. Give the change as a unified diff (one file or \
+several) or as the whole new content of one file. The call waits until a person answers.
+- "approved": call check_diff with the request_id; it writes exactly what was approved. Do not write the files yourself.
+- "rejected": do not make this change; heed the reason.
+- "timeout": nobody answered in time; treat it as not approved and ask again later or use standby.
+- "pending": still undecided; do not write; call again with only this request_id to go on waiting.
+Asking again for the same change while it is undecided joins the earlier request; nobody is asked twice."""
+
+TRANSMIT = """\
+Ask the operator how to go on: whether to continue, what was meant, how to recover from an error, or whether the cost \
+is fine. The call waits until a person answers.
+- decision "continue": go on as planned. "refine": follow the instruction instead. "stop": end the task now.
+- status "pending": no answer yet; call again with only this request_id."""
+
+STANDBY = """\
+Say that you have nothing left to do and wait for work. The call waits until the operator gives word.
+- "resumed" with an instruction: do what it says ("stop" means end your session). Without one: go on with your task.
+- "timeout": no word came; end your turn.
+- "pending": still waiting; call again with only this request_id."""
+
+
+async def check_clearance(call: Call, given: inputs.CheckClearance) -> dict[str, Any]:
+    opened = await call.ask(
+        Propose(
+            call.name,
+            given.title,
+            given.diff,
+            given.file_path,
+            given.description,
+            given.risk_level,
+            given.request_id,
+        )
+    )
+    id = opened.request_id
+    answered = opened.answered or await call.wait(AwaitClearance(call.name, id), id)
+    if answered is None:
+        return await call.give_up(id, ClearanceAnswer("pending", id, message=NOT_APPROVED_YET))
+    return call.finish(answered, own=id)
+
+
+async def transmit(call: Call, given: inputs.Transmit) -> dict[str, Any]:
+    opened = await call.ask(
+        AskPrompt(
+            call.name,
+            given.prompt_text,
+            given.prompt_type,
+            given.elapsed_seconds,
+            given.actions_taken,
+            given.request_id,
+        )
+    )
+    id = opened.request_id
+    answered = opened.answered or await call.wait(AwaitPrompt(call.name, id), id)
+    if answered is None:
+        return await call.give_up(id, PromptAnswer(status="pending", request_id=id, message=NOT_ANSWERED_YET))
+    return call.finish(answered, own=id)
+
+
+async def standby(call: Call, given: inputs.Standby) -> dict[str, Any]:
+    opened = await call.ask(StandBy(call.name, given.message, given.timeout_seconds, given.request_id))
+    id = opened.request_id
+    answered = opened.answered or await call.wait(AwaitStandby(call.name, id), id)
+    if answered is None:
+        return await call.give_up(id, StandbyAnswer("pending", request_id=id, message=STILL_WAITING))
+    return call.finish(answered, own=id)

@@ -1,0 +1,46 @@
+"""Which directory an agent works in: what it was started with, what its client says, or where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from intercom.model.errors import WorkspaceRefused
+from intercom.workspace import paths
+
+_VERSION_CONTROL = (".git", ".hg", ".svn", ".jj")
+
+
+def choose(option: str | None, roots: Iterable[str], cwd: str | None, default: Path | None) -> str:
+    """The workspace root: `option` (--workspace), else the first usable of the client's `roots` (file URIs), else the
+    version-control root above `cwd`, else `default`. Raises WorkspaceRefused when none will do, and at once when an
+    explicit one will not."""
+    if option is not None:
+        return str(paths.check_workspace(Path(option)))
+    for candidate in [*_local(roots), *_above(cwd)]:
+        try:
+            return str(paths.check_workspace(candidate))
+        except WorkspaceRefused:
+            continue
+    if default is not None:
+        return str(paths.check_workspace(default))
+    raise WorkspaceRefused(
+        "no workspace is known: start agent-intercom with --workspace DIR, run the client inside a version-controlled"
+        " project, or set default_workspace_root in the configuration"
+    )
+
+
+def _local(roots: Iterable[str]) -> list[Path]:
+    parts = [urlsplit(root) for root in roots]
+    return [Path(unquote(part.path)) for part in parts if part.scheme == "file" and part.netloc in ("", "localhost")]
+
+
+def _above(cwd: str | None) -> list[Path]:
+    if cwd is None:
+        return []
+    here = Path(cwd)
+    for directory in (here, *here.parents):
+        if any((directory / marker).exists() for marker in _VERSION_CONTROL):
+            return [directory]
+    return []

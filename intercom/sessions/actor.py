@@ -1,0 +1,262 @@
+"""The session actor: one agent's requests, who waits for them, and what still has to reach the agent.
+
+Its state stands in the store; what it keeps besides (who waits, what rides on which result) is rebuilt or asked for
+again after a restart. Handlers stand in the modules named after what they do; this one holds what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from actors import Actor, Name, Refused, Reply, ask
+from intercom.model.approval import ApprovalRequest
+from intercom.model.card import Card, Notice
+from intercom.model.errors import IntercomError, InvalidState, NotFound
+from intercom.model.prompt import ContinuationPrompt, Wait
+from intercom.model.session import Session, SessionStatus
+from intercom.sessions import cards, outcomes
+from intercom.sessions.answers import Instruction, LateVerdict, from_json, to_json
+from intercom.sessions.context import Context
+from intercom.sessions.messages import Answered, Delivery, Watch, recorded_kind
+from intercom.sessions.outcomes import Asked
+from intercom.store import audit, calls, instructions, requests, sessions
+from intercom.store.messages import Touch, Transact
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+#: How long a session waits for the store before it gives up on a handler: the writer restarts well within it.
+STORE_SECONDS = 30.0
+
+
+@frozen
+class Waiter:
+    call: str
+    reply: Reply[Any]
+
+
+Handlers = Mapping[type[Any], Callable[["SessionActor", Any], Awaitable[Any]]]
+Recover = Callable[["SessionActor"], Awaitable[None]]
+
+
+@frozen
+class Expire:
+    """A timer: this request has run out of time."""
+
+    request_id: str
+
+
+class SessionActor(Actor):
+    """The actor `session/<id>`. Answers everything in `intercom.sessions.messages` that names a session."""
+
+    refusals = (Refused, IntercomError)
+
+    def __init__(self, session_id: str, context: Context, handlers: Handlers, recover: Recover) -> None:
+        super().__init__()
+        self.id = session_id
+        self.context = context
+        self._handlers = handlers
+        self._recover = recover
+        self.row: Session
+        self.waiters: dict[str, list[Waiter]] = {}
+        self.undelivered: dict[str, LateVerdict] = {}
+        self.words: dict[str, Instruction] = {}
+        self.riding: dict[str, Delivery] = {}
+        self.agent_here = False
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def on_start(self) -> None:
+        row, late, queued, pending = await self.transact(partial(_load, session_id=self.id))
+        if row is None:
+            raise NotFound(f"session {self.id} is not in the database")
+        self.row = row
+        self.agent_here = self.context.present(row.agent_key)
+        self.undelivered = {request.id: outcomes.late(request) for request in late}
+        self.words = {word.id: Instruction(word.id, word.kind, word.text) for word in queued}
+        for request in pending:
+            self.watch_expiry(request)
+        await self._recover(self)
+
+    async def on_receive(self, message: object) -> Any:
+        kind = recorded_kind(message)
+        if kind is not None:
+            call: str = message.call  # type: ignore[attr-defined]
+            recorded = await self.transact(partial(calls.answer, name=call))
+            if recorded is not None:
+                # Asked again because the answer was lost: what was done then is what we say now.
+                return Answered(from_json(kind, recorded))
+        return await self._handlers[type(message)](self, message)
+
+    # --- the store ---------------------------------------------------------------------------------------------------
+
+    async def transact(self, work: Callable[[Database], T]) -> T:
+        """Run `work` in one transaction; committed when this returns. Refusals of the store pass through."""
+        return await ask(self.context.store, Transact(work), timeout=STORE_SECONDS, retry=True)
+
+    def now(self) -> datetime:
+        return self.context.now()
+
+    async def find(self, request_id: str) -> Asked:
+        """The request with this id, of this session. Raises NotFound (`request_not_found`)."""
+        request = await self.transact(partial(requests.find, id=request_id))
+        if request is None or request.session_id != self.id:
+            raise NotFound(f"no request of this session has the id {request_id!r}", code="request_not_found")
+        return request
+
+    def touch(self, tool: str) -> None:
+        """Note the activity; nothing waits for it to reach the disk."""
+        self.context.store.tell(Touch(self.id, self.now(), tool))
+
+    def record(self, db: Database, who: str, kind: str, summary: str, **data: object) -> None:
+        """Write an audit line, in the caller's transaction."""
+        audit.record(
+            db, at=self.now(), kind=kind, session_id=self.id, who=who, summary=summary, data=dict(data) or None
+        )
+
+    # --- people ------------------------------------------------------------------------------------------------------
+
+    def show(self, request: Asked, *, note: str | None = None) -> Card:
+        """Show the request as it stands on every channel."""
+        away = request.id not in self.waiters and not self.is_settled(request)
+        card = cards.of_request(request, self.row.workspace_root, away=away, note=note)
+        self.context.operators.tell(card)
+        return card
+
+    def notify(self, text: str, level: str = "info", thread: str | None = None) -> None:
+        """Tell people one line."""
+        self.context.operators.tell(Notice(text, level, self.now(), self.id, thread))
+
+    @staticmethod
+    def is_settled(request: Asked) -> bool:
+        return request.status.value != "pending"
+
+    # --- the agent ---------------------------------------------------------------------------------------------------
+
+    @property
+    def stall(self) -> Name:
+        return self.system.named(f"stall/{self.id}")
+
+    def brief_detector(self) -> None:
+        """Tell the stall detector how things stand."""
+        resting = bool(self.waiters) or not self.agent_here or self.row.status is not SessionStatus.ACTIVE
+        self.stall.tell(Watch(resting or not self.context.config.stall.enabled, road=self.agent_here))
+
+    def require_open(self) -> None:
+        """Raises InvalidState when the session takes no new work."""
+        if self.row.status is SessionStatus.TERMINATED:
+            raise InvalidState("this session was ended by an operator; stop, or start a new conversation")
+
+    def answered(self, call: str, answer: A, own: str | None = None) -> Answered[A]:
+        """Wrap an answer for this call, with everything that has not reached the agent yet. `own` is the request that
+        the answer itself is about."""
+        taken_requests = {r for delivery in self.riding.values() for r in delivery.requests}
+        taken_words = {w for delivery in self.riding.values() for w in delivery.instructions}
+        late = tuple(v for id, v in self.undelivered.items() if id != own and id not in taken_requests)
+        words = tuple(w for id, w in self.words.items() if id not in taken_words)
+        if late or words or own is not None:
+            told = (own,) if own is not None else ()
+            self.riding[call] = Delivery(call, (*told, *(v.request_id for v in late)), tuple(w.id for w in words))
+        return Answered(answer, late, words)
+
+    def answered_and_recorded(self, call: str, tool: str, answer: A) -> Callable[[Database], bool]:
+        """The store work that keeps this answer under the call's name, to be run with the effect it tells of."""
+        return partial(calls.record, name=call, session_id=self.id, tool=tool, answer=to_json(answer), at=self.now())
+
+    def wait(self, request: Asked, call: str) -> None:
+        """Let the current message wait for this request's verdict."""
+        entries = self.waiters.setdefault(request.id, [])
+        came_back = not entries
+        entries.append(Waiter(call, self.defer()))
+        self.brief_detector()
+        if came_back:
+            self.show(request)
+
+    def leave(self, request_id: str, call: str) -> bool:
+        """Forget the waiter of this call; True when nobody waits for the request any more."""
+        entries = [w for w in self.waiters.get(request_id, ()) if w.call != call]
+        if entries:
+            self.waiters[request_id] = entries
+            return False
+        gone = self.waiters.pop(request_id, None) is not None
+        self.brief_detector()
+        return gone
+
+    def settle(self, request: Asked) -> Card:
+        """A verdict (or the end of time) is on record: answer who waits, show it, keep it until it is delivered."""
+        self.cancel_timer(Expire(request.id))
+        entries = self.waiters.pop(request.id, [])
+        if entries:
+            self.brief_detector()
+        try:
+            verdict = outcomes.late(request)
+        except InvalidState as ended:
+            for waiter in entries:
+                waiter.reply.fail(ended)
+            return self.show(request)
+        self.undelivered[request.id] = verdict
+        answer = answer_of(request)
+        for waiter in entries:
+            if not waiter.reply.abandoned:
+                waiter.reply.set(self.answered(waiter.call, answer, own=request.id))
+        return self.show(request)
+
+    def watch_expiry(self, request: Asked) -> None:
+        """Set the timer that ends the request, if it has an end."""
+        if request.expires_at is not None and not self.is_settled(request):
+            left = (request.expires_at - self.now()).total_seconds()
+            self.set_timer(Expire(request.id), max(0.0, left), Expire(request.id))
+
+    async def deliver(self, deliveries: tuple[Delivery, ...]) -> None:
+        """Put on record that these results reached the agent, and show it on the cards."""
+        told = [r for d in deliveries for r in d.requests if r in self.undelivered]
+        words = [w for d in deliveries for w in d.instructions if w in self.words]
+        for delivery in deliveries:
+            self.riding.pop(delivery.call, None)
+        if not told and not words:
+            return
+        done = await self.transact(partial(_mark_delivered, told=told, words=words, at=self.now()))
+        for word in words:
+            self.words.pop(word, None)
+        for request in done:
+            self.undelivered.pop(request.id, None)
+            self.show(request)
+
+    def undeliver(self, names: tuple[str, ...]) -> None:
+        """These results were lost on the way: what rode on them is free to ride again."""
+        for name in names:
+            self.riding.pop(name, None)
+
+
+def answer_of(request: Asked) -> object:
+    """The answer for the call that waits for this request, whichever kind it is; None while it is open."""
+    match request:
+        case ApprovalRequest():
+            return outcomes.clearance(request)
+        case ContinuationPrompt():
+            return outcomes.prompt(request)
+        case Wait():
+            return outcomes.standby(request)
+
+
+def _load(db: Database, session_id: str) -> tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...]]:
+    return (
+        sessions.get(db, session_id),
+        requests.undelivered(db, session_id),
+        instructions.queued(db, session_id),
+        requests.pending(db, session_id),
+    )
+
+
+def _mark_delivered(db: Database, told: list[str], words: list[str], at: datetime) -> list[Asked]:
+    for request_id in told:
+        requests.mark_delivered(db, request_id, at)
+    instructions.mark_delivered(db, words, at)
+    found = (requests.find(db, request_id) for request_id in told)
+    return [request for request in found if request is not None]

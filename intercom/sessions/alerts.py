@@ -1,0 +1,144 @@
+"""Alerts: what becomes of a stall, from the first silence to the agent's return or a person's word."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+from sqlite_utils import Database
+
+from intercom.model.card import Card
+from intercom.model.errors import AlreadyDecided, InvalidArguments
+from intercom.model.stall import StallAlert, StallStatus
+from intercom.model.verdict import Decision, Verdict
+from intercom.sessions import cards
+from intercom.sessions.actor import SessionActor
+from intercom.sessions.answers import Instruction
+from intercom.sessions.messages import Activity, Escalated, NudgeDue, Recovered, Stalled
+from intercom.store import instructions, sessions, stalls
+
+_OPEN = frozenset({StallStatus.PENDING, StallStatus.NUDGED, StallStatus.ESCALATED})
+_QUEUED = "rides on the agent's next call"
+_NOT_DELIVERED = "not delivered: no road leads to an idle agent"
+
+
+def show(session: SessionActor, alert: StallAlert, note: str | None = None) -> Card:
+    card = cards.of_stall(alert, session.row.workspace_root, note=note)
+    session.context.operators.tell(card)
+    return card
+
+
+async def stalled(session: SessionActor, event: Stalled) -> None:
+    """Raise the alert, unless one is open already (one a session at a time)."""
+    now = session.now()
+    alert = StallAlert(
+        id=session.context.new_id(),
+        session_id=session.id,
+        last_activity_at=now - timedelta(seconds=event.idle_seconds),
+        idle_seconds=event.idle_seconds,
+        status=StallStatus.PENDING,
+        created_at=now,
+        last_tool=session.row.last_tool,
+        progress_snapshot=session.row.progress_snapshot,
+    )
+    raised = await session.transact(partial(_raise, session=session, alert=alert))
+    if raised is not None:
+        show(session, raised)
+
+
+async def nudge_due(session: SessionActor, event: NudgeDue) -> None:
+    """The time for an automatic nudge: the default words, once more."""
+    text = session.context.config.stall.default_nudge_message
+    await _nudge(session, await _active(session), text, event.count, "intercom", "timeout")
+
+
+async def escalated(session: SessionActor, event: Escalated) -> None:
+    alert = await _active(session)
+    if alert is None:
+        return
+    moved = await session.transact(
+        partial(_move, session=session, alert=alert, to=StallStatus.ESCALATED, count=event.count, who="intercom")
+    )
+    if moved is not None:
+        show(session, moved, None if event.delivered else _NOT_DELIVERED)
+
+
+async def recovered(session: SessionActor, _event: Recovered) -> None:
+    alert = await _active(session)
+    if alert is None:
+        return
+    to = StallStatus.SELF_RECOVERED if session.agent_here else StallStatus.DISMISSED
+    moved = await session.transact(
+        partial(_move, session=session, alert=alert, to=to, count=alert.nudge_count, who="intercom")
+    )
+    if moved is not None:
+        show(session, moved)
+
+
+async def answer(session: SessionActor, alert: StallAlert, verdict: Verdict) -> Card:
+    """A person's word on an alert: nudge (with words of their own), dismiss, or stop (the caller ends the session)."""
+    if verdict.decision not in (Decision.NUDGE, Decision.DISMISS, Decision.STOP):
+        raise InvalidArguments(f"{verdict.decision.value} is no answer to a stall alert; use nudge, dismiss or stop")
+    if alert.status not in _OPEN:
+        raise AlreadyDecided(f"this alert is closed: {alert.status.value}; nothing was changed")
+    if verdict.decision is Decision.NUDGE:
+        text = verdict.text or session.context.config.stall.default_nudge_message
+        return await _nudge(session, alert, text, alert.nudge_count + 1, verdict.by, verdict.channel) or show(
+            session, alert
+        )
+    moved = await session.transact(
+        partial(_move, session=session, alert=alert, to=StallStatus.DISMISSED, count=alert.nudge_count, who=verdict.by)
+    )
+    session.stall.tell(Activity())
+    return show(session, moved or alert)
+
+
+async def _active(session: SessionActor) -> StallAlert | None:
+    return await session.transact(partial(stalls.active, session_id=session.id))
+
+
+async def _nudge(
+    session: SessionActor, alert: StallAlert | None, text: str, count: int, by: str, channel: str
+) -> Card | None:
+    if alert is None:
+        return None
+    word = Instruction(session.context.new_id(), "nudge", text)
+    moved = await session.transact(
+        partial(_queue_nudge, session=session, alert=alert, word=word, count=count, by=by, channel=channel)
+    )
+    # Only the newest nudge rides: three times "go on" says no more than once.
+    for queued in [w.id for w in session.words.values() if w.kind == "nudge"]:
+        del session.words[queued]
+    session.words[word.id] = word
+    return show(session, moved or alert, _QUEUED if session.agent_here else _NOT_DELIVERED)
+
+
+def _raise(db: Database, session: SessionActor, alert: StallAlert) -> StallAlert | None:
+    if stalls.active(db, session.id) is not None:
+        return None
+    stalls.insert(db, alert)
+    session.record(db, "intercom", "stalled", f"quiet for {alert.idle_seconds} s", alert_id=alert.id)
+    return alert
+
+
+def _move(
+    db: Database, session: SessionActor, alert: StallAlert, to: StallStatus, count: int, who: str
+) -> StallAlert | None:
+    if not stalls.set_status(db, alert.id, {alert.status}, to, count, alert.nudge_message, session.now()):
+        return None
+    sessions.set_stall(db, session.id, count if to in _OPEN else 0, session.row.stall_paused)
+    session.record(db, who, f"stall_{to.value}", f"alert {alert.id}", alert_id=alert.id)
+    return stalls.get(db, alert.id)
+
+
+def _queue_nudge(
+    db: Database, session: SessionActor, alert: StallAlert, word: Instruction, count: int, by: str, channel: str
+) -> StallAlert | None:
+    now = session.now()
+    earlier = [queued.id for queued in instructions.queued(db, session.id) if queued.kind == "nudge"]
+    instructions.mark_delivered(db, earlier, now)
+    instructions.add(db, word.id, session.id, word.kind, word.text, by, now)
+    stalls.set_status(db, alert.id, {alert.status}, StallStatus.NUDGED, count, word.text, now)
+    sessions.set_stall(db, session.id, count, session.row.stall_paused)
+    session.record(db, by, "nudged", word.text, alert_id=alert.id, channel=channel, count=count)
+    return stalls.get(db, alert.id)

@@ -1,0 +1,162 @@
+"""What the tools answer, as values; `to_json` writes each the way agents read it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import cattrs
+from attrs import field, fields, frozen, has
+
+from intercom.model.session import ProgressItem
+
+A = TypeVar("A")
+
+#: Words a model obeys, for a call that ran out of its client's patience before a person answered.
+NOT_APPROVED_YET = (
+    "not approved yet: do not write the change by other means; call check_clearance again with this request_id to go on"
+    " waiting"
+)
+NOT_ANSWERED_YET = "no answer yet: call transmit again with this request_id to go on waiting; do not assume an answer"
+STILL_WAITING = "no work yet: call standby again with this request_id to go on waiting"
+
+
+@frozen
+class ClearanceAnswer:
+    """`status` is approved, rejected, timeout or pending."""
+
+    status: str
+    request_id: str
+    reason: str | None = None
+    auto_approved: str | None = None
+    message: str | None = None
+
+
+@frozen
+class PromptAnswer:
+    """`decision` is continue, refine or stop; a call that ended before a person answered has `status` "pending"."""
+
+    decision: str | None = None
+    instruction: str | None = None
+    status: str | None = None
+    request_id: str | None = None
+    message: str | None = None
+
+
+@frozen
+class StandbyAnswer:
+    """`status` is resumed, timeout or pending."""
+
+    status: str
+    instruction: str | None = None
+    request_id: str | None = None
+    message: str | None = None
+
+
+@frozen
+class FileWritten:
+    path: str
+    bytes: int
+
+
+@frozen
+class ApplyAnswer:
+    files_written: tuple[FileWritten, ...]
+    status: str = "applied"
+
+
+@frozen
+class CheckAnswer:
+    auto_approved: bool
+    matched_rule: str | None = field(metadata={"keep": True})
+
+
+@frozen
+class BroadcastAnswer:
+    posted: bool
+    ts: str | None = None
+    queued: bool | None = None
+
+
+@frozen
+class PendingRequest:
+    request_id: str
+    type: str
+    title: str
+    created_at: str
+
+
+@frozen
+class CheckpointSummary:
+    checkpoint_id: str
+    label: str | None = field(metadata={"keep": True})
+    created_at: str
+
+
+@frozen
+class RebootAnswer:
+    """`status` is clean or recovered."""
+
+    status: str
+    session_id: str | None = None
+    pending_requests: tuple[PendingRequest, ...] = ()
+    last_checkpoint: CheckpointSummary | None = None
+    progress_snapshot: tuple[ProgressItem, ...] = ()
+
+
+@frozen
+class ModeAnswer:
+    previous_mode: str
+    current_mode: str
+
+
+@frozen
+class PingAnswer:
+    acknowledged: bool
+    session_id: str
+    stall_detection_enabled: bool
+
+
+@frozen
+class LateVerdict:
+    """A verdict that came while no call was waiting for it. `kind` is approval, prompt or standby; `answer` is what
+    the waiting call would have been told."""
+
+    request_id: str
+    kind: str
+    title: str
+    answer: dict[str, Any]
+
+
+@frozen
+class Instruction:
+    """Words of an operator that ride on a result. `kind` is nudge or steer."""
+
+    id: str
+    kind: str
+    text: str
+
+
+def to_json(answer: object) -> dict[str, Any]:
+    """Write an answer as JSON values; what is absent or empty is left out, unless the contract wants the null."""
+    written = _plain(answer)
+    assert isinstance(written, dict)
+    return written
+
+
+def from_json(kind: type[A], written: dict[str, Any]) -> A:
+    """Read back what `to_json` wrote."""
+    return cattrs.structure(written, kind)
+
+
+def _plain(value: object) -> object:
+    kind: type[Any] = type(value)
+    if has(kind):
+        out: dict[str, object] = {}
+        for attribute in fields(kind):
+            inner = getattr(value, attribute.name)
+            if attribute.metadata.get("keep") or (inner is not None and inner != ()):
+                out[attribute.name] = _plain(inner)
+        return out
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,191 @@
+"""Applying: the bytes that were approved become the bytes on disk, all of them, once, whatever crashes.
+
+The order is the promise: files are staged beside their targets, the journal commits to them, they are renamed into
+place, and one transaction says that it is done, spends the approval and keeps the answer under the call's name. A
+crash before the commitment leaves nothing; after it, recovery carries the rest through.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import trio
+from sqlite_utils import Database
+
+from intercom.model.approval import ApprovalRequest, ApprovalStatus
+from intercom.model.card import Card, CardKind
+from intercom.model.errors import AlreadyConsumed, ApplyStuck, IntercomError, InvalidState, NotFound
+from intercom.sessions import cards
+from intercom.sessions.actor import SessionActor
+from intercom.sessions.answers import ApplyAnswer, FileWritten
+from intercom.sessions.messages import Answered, Apply
+from intercom.store import approvals, journal, requests
+from intercom.store.journal import Entry, JournalState
+from intercom.workspace import apply as files
+from intercom.workspace import patching, proposal
+from intercom.workspace.step import Step
+
+
+async def apply(session: SessionActor, asked: Apply) -> Answered[ApplyAnswer]:
+    """Write an approved change. Raises the errors of check_diff; then nothing was written."""
+    session.require_open()
+    async with session.context.lock(session.row.workspace_root):
+        request, entry = await session.transact(partial(_look, session=session, id=asked.request_id))
+        _check_state(request)
+        if entry is not None and entry.state is JournalState.STUCK:
+            entry = await _retry_stuck(session, entry)
+        if entry is None or entry.state is JournalState.ABANDONED:
+            entry = await _commit(session, request, asked)
+        answer = await _carry_through(session, entry)
+    return session.answered(asked.call, answer, own=request.id)
+
+
+async def recover(session: SessionActor) -> None:
+    """After a crash: throw away what was only staged, carry through what was committed."""
+    entries = await session.transact(lambda db: [e for e in journal.open(db) if e.session_id == session.id])
+    for entry in entries:
+        async with session.context.lock(entry.workspace_root):
+            if entry.state is JournalState.STAGING:
+                await _abandon(session, entry, "the server stopped before the change was committed")
+            elif entry.state is JournalState.COMMITTED:
+                try:
+                    await _carry_through(session, entry)
+                except ApplyStuck:
+                    # Said on its card; a person decides. The session lives on.
+                    continue
+
+
+def _check_state(request: ApprovalRequest) -> None:
+    match request.status:
+        case ApprovalStatus.APPROVED:
+            return
+        case ApprovalStatus.CONSUMED:
+            raise AlreadyConsumed(f"request {request.id} was applied at {request.consumed_at:%Y-%m-%d %H:%M:%S} UTC")
+        case ApprovalStatus.PENDING:
+            hint = "wait for the verdict with check_clearance and this request_id"
+        case _:
+            hint = "propose the change again with check_clearance"
+    raise InvalidState(f"request {request.id} is {request.status.value}, not approved; {hint}", code="not_approved")
+
+
+async def _commit(session: SessionActor, request: ApprovalRequest, asked: Apply) -> Entry:
+    """Stage the files and commit the journal to them."""
+    root = Path(session.row.workspace_root)
+    plan = await trio.to_thread.run_sync(partial(_plan, root, request, asked.force))
+    steps = files.prepare(root, plan, request.id)
+    entry = Entry(
+        request_id=request.id,
+        session_id=session.id,
+        workspace_root=str(root),
+        state=JournalState.STAGING,
+        steps=tuple(step.to_json() for step in steps),
+        at=session.now(),
+        call=asked.call,
+    )
+    if not await session.transact(partial(journal.begin, entry=entry)):
+        raise InvalidState(f"request {request.id} is being applied already; call check_diff again shortly")
+    try:
+        await trio.to_thread.run_sync(files.stage, root, plan, steps)
+    except (IntercomError, OSError) as failed:
+        await _abandon(session, entry, str(failed))
+        raise _readable(failed) from failed
+    await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
+    if plan.diverged:
+        which = ", ".join(plan.diverged)
+        session.notify(f"{which} had changed since the proposal; written all the same (force)", "warning")
+    return entry
+
+
+async def _carry_through(session: SessionActor, entry: Entry) -> ApplyAnswer:
+    """From committed to done; idempotent. Raises ApplyStuck when files are neither as before nor as after."""
+    steps = tuple(Step.from_json(step) for step in entry.steps)
+    root = Path(entry.workspace_root)
+    try:
+        written = await trio.to_thread.run_sync(files.roll_forward, root, steps)
+    except (IntercomError, OSError) as failed:
+        await session.transact(partial(_stick, session=session, entry=entry, note=str(failed)))
+        await _show_stuck(session, entry, str(failed))
+        raise ApplyStuck(
+            f"the change stopped half-way: {failed}; an operator has been told", request_id=entry.request_id
+        ) from failed
+    answer = ApplyAnswer(tuple(FileWritten(one.path, one.bytes) for one in written))
+    request = await session.transact(partial(_finish, session=session, entry=entry, answer=answer))
+    session.undelivered.pop(request.id, None)
+    session.show(request)
+    return answer
+
+
+async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
+    """The agent asks again after a person put the files right: try once more from where it stopped."""
+    await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
+    return entry
+
+
+async def _abandon(session: SessionActor, entry: Entry, why: str) -> None:
+    steps = tuple(Step.from_json(step) for step in entry.steps)
+    await trio.to_thread.run_sync(files.discard, Path(entry.workspace_root), steps)
+    await session.transact(partial(_advance, entry=entry, to=JournalState.ABANDONED, note=why))
+
+
+async def _show_stuck(session: SessionActor, entry: Entry, why: str) -> None:
+    request = await session.transact(partial(approvals.get, id=entry.request_id))
+    assert request is not None, "a journal entry has its request"
+    card = cards.of_request(request, session.row.workspace_root)
+    session.context.operators.tell(
+        Card(
+            id=f"apply-{request.id}",
+            kind=CardKind.APPLY,
+            session_id=session.id,
+            workspace_root=session.row.workspace_root,
+            title=f"Stopped half-way: {request.title}",
+            created_at=session.now(),
+            body=why,
+            files=card.files,
+            note="put the files right, then let the agent call check_diff again",
+        )
+    )
+
+
+def _plan(root: Path, request: ApprovalRequest, force: bool) -> patching.Plan:
+    parsed = proposal.parse(request.diff_content, request.file_path)
+    expected = {change.old_path or change.path: change.before_hash for change in request.files}
+    return patching.plan(root, parsed, force=force, expected=expected)
+
+
+def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest, Entry | None]:
+    request = requests.find(db, id)
+    if not isinstance(request, ApprovalRequest) or request.session_id != session.id:
+        raise NotFound(f"no clearance request of this session has the id {id!r}", code="request_not_found")
+    return request, journal.get(db, id)
+
+
+def _advance(db: Database, entry: Entry, to: JournalState, note: str | None = None) -> None:
+    current = journal.get(db, entry.request_id)
+    if current is None or not journal.advance(db, entry.request_id, current.state, to, note):
+        raise InvalidState(f"the apply of request {entry.request_id} moved on by itself; call check_diff again")
+
+
+def _stick(db: Database, session: SessionActor, entry: Entry, note: str) -> None:
+    journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.STUCK, note)
+    session.record(db, "intercom", "apply_stuck", note, request_id=entry.request_id)
+
+
+def _finish(db: Database, session: SessionActor, entry: Entry, answer: ApplyAnswer) -> ApprovalRequest:
+    now = session.now()
+    approvals.consume(db, entry.request_id, now)
+    approvals.mark_delivered(db, entry.request_id, now)
+    journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.DONE)
+    if entry.call is not None:
+        session.answered_and_recorded(entry.call, "check_diff", answer)(db)
+    paths = [one.path for one in answer.files_written]
+    session.record(db, "intercom", "applied", ", ".join(paths), request_id=entry.request_id, files=paths)
+    request = approvals.get(db, entry.request_id)
+    assert request is not None
+    return request
+
+
+def _readable(failed: Exception) -> IntercomError:
+    if isinstance(failed, IntercomError):
+        return failed
+    return IntercomError(f"the files could not be staged: {failed}; nothing was changed", code="diff")

@@ -1,0 +1,144 @@
+"""From rows to the cards that people see. Pure."""
+
+from __future__ import annotations
+
+from intercom.model.approval import ApprovalRequest, ApprovalStatus
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStatus
+from intercom.model.stall import StallAlert, StallStatus
+from intercom.sessions.outcomes import Asked, headline
+
+_APPROVAL_STATE = {
+    ApprovalStatus.PENDING: CardState.PENDING,
+    ApprovalStatus.APPROVED: CardState.APPROVED,
+    ApprovalStatus.REJECTED: CardState.REJECTED,
+    ApprovalStatus.EXPIRED: CardState.EXPIRED,
+    ApprovalStatus.CONSUMED: CardState.APPLIED,
+    ApprovalStatus.INTERRUPTED: CardState.INTERRUPTED,
+}
+_WAIT_STATE = {
+    WaitStatus.PENDING: CardState.PENDING,
+    WaitStatus.DECIDED: CardState.ANSWERED,
+    WaitStatus.EXPIRED: CardState.EXPIRED,
+    WaitStatus.INTERRUPTED: CardState.INTERRUPTED,
+}
+_PROMPT_TITLE = {
+    PromptType.CONTINUATION: "Shall I go on?",
+    PromptType.CLARIFICATION: "Needs an answer",
+    PromptType.ERROR_RECOVERY: "Hit an error",
+    PromptType.RESOURCE_WARNING: "Uses a lot",
+}
+_STALL_STATE = {
+    StallStatus.PENDING: CardState.PENDING,
+    StallStatus.NUDGED: CardState.PENDING,
+    StallStatus.ESCALATED: CardState.PENDING,
+    StallStatus.SELF_RECOVERED: CardState.CLOSED,
+    StallStatus.DISMISSED: CardState.CLOSED,
+}
+
+
+def of_request(request: Asked, workspace_root: str, *, away: bool = False, note: str | None = None) -> Card:
+    """The card of an approval, a prompt or a standby. `away` says that no call waits for the answer."""
+    match request:
+        case ApprovalRequest():
+            return _approval(request, workspace_root, away, note)
+        case ContinuationPrompt():
+            return _prompt(request, workspace_root, away, note)
+        case Wait():
+            return _standby(request, workspace_root, away, note)
+
+
+def _approval(request: ApprovalRequest, root: str, away: bool, note: str | None) -> Card:
+    state = _APPROVAL_STATE[request.status]
+    if state in (CardState.APPROVED, CardState.REJECTED, CardState.EXPIRED) and request.delivered_at:
+        # An approval that reached its agent moves on; a rejection or time-out stays what it is, only told.
+        state = CardState.DELIVERED if state is CardState.APPROVED else state
+    return Card(
+        id=request.id,
+        kind=CardKind.APPROVAL,
+        session_id=request.session_id,
+        workspace_root=root,
+        title=request.title,
+        created_at=request.created_at,
+        state=state,
+        body=request.description,
+        detail=request.file_path,
+        risk=request.risk_level,
+        files=request.files,
+        diff=request.diff_content,
+        expires_at=request.expires_at,
+        decided=request.decided,
+        away=away,
+        note=note or (f"approved by the policy: {request.auto_rule}" if request.auto_rule else None),
+    )
+
+
+def _prompt(request: ContinuationPrompt, root: str, away: bool, note: str | None) -> Card:
+    effort = []
+    if request.elapsed_seconds is not None:
+        effort.append(f"running for {request.elapsed_seconds} s")
+    if request.actions_taken is not None:
+        effort.append(f"{request.actions_taken} actions taken")
+    return Card(
+        id=request.id,
+        kind=CardKind.PROMPT,
+        session_id=request.session_id,
+        workspace_root=root,
+        title=_PROMPT_TITLE[request.prompt_type],
+        created_at=request.created_at,
+        state=_waited(request),
+        body=request.prompt_text,
+        detail=", ".join(effort) or None,
+        expires_at=request.expires_at,
+        decided=request.decided,
+        away=away,
+        note=note,
+    )
+
+
+def _standby(request: Wait, root: str, away: bool, note: str | None) -> Card:
+    return Card(
+        id=request.id,
+        kind=CardKind.STANDBY,
+        session_id=request.session_id,
+        workspace_root=root,
+        title="Waits for work",
+        created_at=request.created_at,
+        state=_waited(request),
+        body=request.message,
+        expires_at=request.expires_at,
+        decided=request.decided,
+        away=away,
+        note=note,
+    )
+
+
+def _waited(request: ContinuationPrompt | Wait) -> CardState:
+    if request.status is WaitStatus.DECIDED and request.delivered_at:
+        return CardState.DELIVERED
+    return _WAIT_STATE[request.status]
+
+
+def of_stall(alert: StallAlert, workspace_root: str, *, note: str | None = None) -> Card:
+    """The card of a stall alert."""
+    title = f"Quiet for {_span(alert.idle_seconds)}"
+    if alert.status is StallStatus.ESCALATED:
+        title = f"Still quiet after {alert.nudge_count} nudges" if alert.nudge_count else title
+    ended = {StallStatus.SELF_RECOVERED: "the agent is back", StallStatus.DISMISSED: "dismissed"}.get(alert.status)
+    return Card(
+        id=alert.id,
+        kind=CardKind.STALL,
+        session_id=alert.session_id,
+        workspace_root=workspace_root,
+        title=title,
+        created_at=alert.created_at,
+        state=_STALL_STATE[alert.status],
+        body="\n".join(f"{item.status.value}: {item.label}" for item in alert.progress_snapshot or ()) or None,
+        detail=headline(f"last tool: {alert.last_tool}") if alert.last_tool else None,
+        note=note or ended,
+    )
+
+
+def _span(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,35 @@
+"""What every session is given: its surroundings, as values and names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import trio
+from attrs import field, frozen
+
+from actors import Name
+from intercom.model.config import Config
+from intercom.model.policy import WorkspacePolicy
+
+#: One lock a workspace: two sessions may change the same files, and a base must not move between check and write.
+Locks = dict[str, trio.Lock]
+
+
+@frozen
+class Context:
+    """`now` is wall time; `policy` the policy in force for a workspace root (deny-all where none is known);
+    `present` whether the agent of this key is connected."""
+
+    config: Config
+    store: Name
+    operators: Name
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    policy: Callable[[str], WorkspacePolicy]
+    present: Callable[[str | None], bool]
+    locks: Locks = field(factory=dict)
+
+    def lock(self, workspace_root: str) -> trio.Lock:
+        """The lock that applies to files under this root are done under."""
+        return self.locks.setdefault(workspace_root, trio.Lock())

@@ -1,0 +1,204 @@
+"""Decisions: what operators do to a session's requests, and to the session."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sqlite_utils import Database
+
+from intercom.model.approval import ApprovalRequest, ApprovalStatus
+from intercom.model.card import Card
+from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
+from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
+from intercom.model.session import Session, SessionStatus
+from intercom.model.stall import StallAlert
+from intercom.model.verdict import Decided, Decision, Verdict
+from intercom.sessions import alerts
+from intercom.sessions.actor import Expire, SessionActor
+from intercom.sessions.answers import Instruction
+from intercom.sessions.messages import Decide, Describe, End, Instruct, OpenCards, Resume
+from intercom.sessions.outcomes import Asked
+from intercom.sessions.questions import on_timeout
+from intercom.store import approvals, instructions, prompts, requests, sessions, stalls, waits
+
+_APPROVAL = {Decision.APPROVE: ApprovalStatus.APPROVED, Decision.REJECT: ApprovalStatus.REJECTED}
+_PROMPT = {Decision.CONTINUE, Decision.REFINE, Decision.STOP}
+_STANDBY = {Decision.RESUME, Decision.CONTINUE, Decision.REFINE, Decision.STOP}
+
+
+async def decide(session: SessionActor, asked: Decide) -> Card:
+    """Let a verdict decide a request, if it is the first; a repeat of the winning verdict is answered as the first."""
+    found = await session.transact(partial(_find, session_id=session.id, id=asked.request_id))
+    if isinstance(found, StallAlert):
+        card = await alerts.answer(session, found, asked.verdict)
+        if asked.verdict.decision is Decision.STOP:
+            await end(session, End(asked.verdict.by, asked.verdict.channel, "stopped from a stall alert"))
+        return card
+    _check_choice(found, asked.verdict)
+    won, request = await session.transact(partial(_decide, session=session, request=found, verdict=asked.verdict))
+    if not won:
+        raise _too_late(request)
+    return session.settle(request)
+
+
+async def resume(session: SessionActor, asked: Resume) -> Session:
+    """Let a waiting agent go on: its oldest standby is answered, or its paused session made active."""
+    pending = await session.transact(partial(waits.pending, session_id=session.id))
+    if pending:
+        await decide(session, Decide(pending[0].id, asked.verdict))
+        return session.row
+    if session.row.status is SessionStatus.PAUSED:
+        await become(session, SessionStatus.ACTIVE, asked.verdict.by, "resumed")
+        return session.row
+    raise InvalidState("nothing to resume: the session neither stands by nor is paused")
+
+
+async def instruct(session: SessionActor, asked: Instruct) -> Session:
+    """Queue words that ride on the agent's next result."""
+    session.require_open()
+    await session.transact(partial(_queue, session=session, asked=asked))
+    session.words[asked.id] = Instruction(asked.id, asked.kind, asked.text)
+    return session.row
+
+
+async def end(session: SessionActor, asked: End) -> Session:
+    """Terminate: pending requests are interrupted, approvals lapse, who waits is told."""
+    if session.row.status is SessionStatus.TERMINATED:
+        return session.row
+    ended = await session.transact(partial(_end, session=session, asked=asked))
+    for request in ended:
+        session.settle(request)
+    session.undelivered.clear()
+    session.brief_detector()
+    session.notify(f"session ended by {asked.by}: {asked.why}", "warning")
+    return session.row
+
+
+async def describe(session: SessionActor, _asked: Describe) -> Session:
+    return session.row
+
+
+async def open_cards(session: SessionActor, _asked: OpenCards) -> tuple[Card, ...]:
+    pending, alert = await session.transact(
+        lambda db: (requests.pending(db, session.id), stalls.active(db, session.id))
+    )
+    shown = [session.show(request) for request in pending]
+    if alert is not None:
+        shown.append(alerts.show(session, alert))
+    return tuple(shown)
+
+
+async def expire(session: SessionActor, due: Expire) -> None:
+    """Time is up: the request ends as its kind says, and who waits is told."""
+    request = await session.transact(partial(_expire, session=session, id=due.request_id))
+    if request is not None:
+        session.settle(request)
+
+
+async def become(session: SessionActor, to: SessionStatus, who: str, why: str) -> None:
+    """Move the session's status, where its table allows it from where it stands; elsewhere nothing happens."""
+    moved = await session.transact(partial(_become, session=session, to=to, who=who, why=why))
+    if moved is not None:
+        session.row = moved
+        session.brief_detector()
+
+
+def _become(db: Database, session: SessionActor, to: SessionStatus, who: str, why: str) -> Session | None:
+    moved = sessions.set_status(db, session.id, {session.row.status}, to, session.now())
+    if moved is not None:
+        session.record(db, who, f"session_{to.value}", why)
+    return moved
+
+
+def _find(db: Database, session_id: str, id: str) -> Asked | StallAlert:
+    found: Asked | StallAlert | None = requests.find(db, id) or stalls.get(db, id)
+    if found is None or found.session_id != session_id:
+        raise NotFound(f"nothing with the id {id} waits in session {session_id}", code="request_not_found")
+    return found
+
+
+def _check_choice(request: Asked, verdict: Verdict) -> None:
+    allowed: set[Decision] = {
+        ApprovalRequest: set(_APPROVAL),
+        ContinuationPrompt: _PROMPT,
+        Wait: _STANDBY,
+    }[type(request)]
+    if verdict.decision not in allowed:
+        names = ", ".join(sorted(choice.value for choice in allowed))
+        raise InvalidArguments(f"{verdict.decision.value} is no answer to this request; answer one of: {names}")
+    if verdict.decision is Decision.REFINE and not (verdict.text or "").strip():
+        raise InvalidArguments("refine needs an instruction: say what the agent should do instead")
+
+
+def _decide(db: Database, session: SessionActor, request: Asked, verdict: Verdict) -> tuple[bool, Asked]:
+    # What counts is when the act is put on record: a late tap is late whatever its sender's clock says.
+    decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, session.now(), verdict.text)
+    match request:
+        case ApprovalRequest():
+            won = approvals.decide(db, request.id, _APPROVAL[verdict.decision], decided)
+        case ContinuationPrompt():
+            won = prompts.decide(db, request.id, WaitStatus.DECIDED, decided)
+        case Wait():
+            won = waits.decide(db, request.id, WaitStatus.DECIDED, decided)
+    after = requests.find(db, request.id)
+    assert after is not None, "requests are not deleted while their session lives"
+    if won:
+        session.record(
+            db, verdict.by, "decided", verdict.decision.value, request_id=request.id, channel=verdict.channel
+        )
+    return won, after
+
+
+def _too_late(request: Asked) -> AlreadyDecided:
+    decided = request.decided
+    if decided is None:
+        return AlreadyDecided(
+            f"request {request.id} is no longer open: it is {request.status.value}; nothing was changed",
+            request_id=request.id,
+            status=request.status.value,
+        )
+    return AlreadyDecided(
+        f"request {request.id} was answered before: {decided.decision} by {decided.by}"
+        f" ({decided.channel}, {decided.at:%Y-%m-%d %H:%M:%S} UTC); nothing was changed",
+        request_id=request.id,
+        status=request.status.value,
+        decided_by=decided.by,
+    )
+
+
+def _queue(db: Database, session: SessionActor, asked: Instruct) -> None:
+    instructions.add(db, asked.id, session.id, asked.kind, asked.text, asked.by, session.now())
+    session.record(db, asked.by, asked.kind, asked.text, channel=asked.channel)
+
+
+def _end(db: Database, session: SessionActor, asked: End) -> list[Asked]:
+    now = session.now()
+    moved = sessions.set_status(db, session.id, {session.row.status}, SessionStatus.TERMINATED, now)
+    if moved is None:
+        raise InvalidState(f"a session that is {session.row.status.value} can not be ended")
+    session.row = moved
+    ended = [
+        *approvals.interrupt(db, session.id, now),
+        *prompts.interrupt(db, session.id, now),
+        *waits.interrupt(db, session.id, now),
+    ]
+    session.record(db, asked.by, "session_terminated", asked.why, channel=asked.channel)
+    found = (requests.find(db, id) for id in ended)
+    return [request for request in found if request is not None]
+
+
+def _expire(db: Database, session: SessionActor, id: str) -> Asked | None:
+    request = requests.find(db, id)
+    if request is None or session.is_settled(request):
+        return None
+    now = session.now()
+    match request:
+        case ApprovalRequest():
+            approvals.expire(db, id, now)
+        case ContinuationPrompt():
+            choice = on_timeout(session, request.prompt_type).value
+            prompts.decide(db, id, WaitStatus.EXPIRED, Decided(f"timeout/{id}", choice, "timeout", "timeout", now))
+        case Wait():
+            waits.expire(db, id, now)
+    session.record(db, "timeout", "expired", f"nobody answered in time: {id}", request_id=id)
+    return requests.find(db, id)

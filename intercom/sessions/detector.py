@@ -1,0 +1,71 @@
+"""The stall detector: an actor that keeps the clock for one session and says what falls due."""
+
+from __future__ import annotations
+
+import trio
+
+from actors import Actor, Name
+from intercom.sessions import stall
+from intercom.sessions.messages import (
+    Activity,
+    DetectorStarted,
+    Escalated,
+    NudgeDue,
+    Recovered,
+    Stalled,
+    Watch,
+)
+from intercom.sessions.stall import Rules, StallState
+
+_TICK = "tick"
+
+
+class StallDetector(Actor):
+    """Told of activity by the doors, of rest by its session; tells the session of stalls.
+
+    After a restart it rests until the session has told it how things stand, and then starts from now.
+    """
+
+    def __init__(self, session: Name, rules: Rules) -> None:
+        super().__init__()
+        self._session = session
+        self._rules = rules
+        self._state: StallState
+
+    def on_start(self) -> None:
+        self._state = stall.begin(trio.current_time())
+        self._session.tell(DetectorStarted())
+
+    def on_receive(self, message: object) -> None:
+        event: stall.Event
+        match message:
+            case Activity():
+                event = stall.Heard()
+            case Watch(resting, road):
+                event = stall.Set(resting, road)
+            case _:
+                event = stall.Ticked()
+        now = trio.current_time()
+        self._state, effects = stall.step(self._state, event, now, self._rules)
+        for effect in effects:
+            self._session.tell(_told(effect))
+        # Activity only moves the deadline; the timer that runs finds that out when it fires. A timer a call would
+        # cost more than the call.
+        if not isinstance(event, stall.Heard):
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._state.due is not None:
+            self.set_timer("due", max(0.0, self._state.due - trio.current_time()), _TICK)
+
+
+def _told(effect: stall.Effect) -> object:
+    match effect:
+        case stall.RaiseStall(idle):
+            return Stalled(idle)
+        case stall.Nudge(count):
+            return NudgeDue(count)
+        case stall.Escalate(count, delivered):
+            return Escalated(count, delivered)
+        case stall.Recover():
+            return Recovered()

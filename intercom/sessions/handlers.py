@@ -1,0 +1,83 @@
+"""Which function answers which message to a session."""
+
+from __future__ import annotations
+
+from intercom.model.session import SessionStatus
+from intercom.sessions import alerts, applying, clearance, decisions, messages, questions, reports
+from intercom.sessions.actor import Expire, Handlers, SessionActor
+from intercom.sessions.context import Context
+
+
+def session_actor(session_id: str, context: Context) -> SessionActor:
+    """A session's actor, ready to be started."""
+    return SessionActor(session_id, context, HANDLERS, applying.recover)
+
+
+async def _detach(session: SessionActor, left: messages.Detach) -> messages.Answered[None]:
+    # A verdict that was on its way to this call has not arrived: it is free to ride on what the call still gets.
+    session.undeliver((left.call,))
+    if session.leave(left.request_id, left.call):
+        request = await session.find(left.request_id)
+        if not session.is_settled(request):
+            session.show(request)
+    return session.answered(left.call, None)
+
+
+async def _deliver(session: SessionActor, told: messages.Deliver) -> None:
+    await session.deliver(told.deliveries)
+
+
+async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
+    session.undeliver(lost.calls)
+
+
+async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
+    session.agent_here = True
+    if session.row.status in (SessionStatus.CREATED, SessionStatus.INTERRUPTED):
+        await decisions.become(session, SessionStatus.ACTIVE, "agent", "the agent is connected")
+    session.brief_detector()
+
+
+async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
+    session.agent_here = False
+    session.brief_detector()
+    await alerts.recovered(session, messages.Recovered())
+    if session.row.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
+        await decisions.become(session, SessionStatus.INTERRUPTED, "intercom", "the agent's connection is gone")
+
+
+async def _brief(session: SessionActor, _started: messages.DetectorStarted) -> None:
+    session.brief_detector()
+
+
+HANDLERS: Handlers = {
+    messages.Propose: clearance.propose,
+    messages.AwaitClearance: clearance.await_clearance,
+    messages.AskPrompt: questions.ask_prompt,
+    messages.AwaitPrompt: questions.await_prompt,
+    messages.StandBy: questions.stand_by,
+    messages.AwaitStandby: questions.await_standby,
+    messages.Apply: applying.apply,
+    messages.CheckPolicy: reports.check_policy,
+    messages.Broadcast: reports.broadcast,
+    messages.Recall: reports.recall,
+    messages.SwitchMode: reports.switch_mode,
+    messages.Beat: reports.beat,
+    messages.Detach: _detach,
+    messages.Deliver: _deliver,
+    messages.Undeliver: _undeliver,
+    messages.AgentCame: _agent_came,
+    messages.AgentLeft: _agent_left,
+    messages.Decide: decisions.decide,
+    messages.Resume: decisions.resume,
+    messages.Instruct: decisions.instruct,
+    messages.End: decisions.end,
+    messages.Describe: decisions.describe,
+    messages.OpenCards: decisions.open_cards,
+    messages.DetectorStarted: _brief,
+    messages.Stalled: alerts.stalled,
+    messages.NudgeDue: alerts.nudge_due,
+    messages.Escalated: alerts.escalated,
+    messages.Recovered: alerts.recovered,
+    Expire: decisions.expire,
+}

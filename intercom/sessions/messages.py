@@ -1,0 +1,346 @@
+"""The protocol of a session, its stall detector and the reception, whole.
+
+Everything a tool asks is answered with `Answered`: the answer, and what rides on it (verdicts that came while nobody
+waited, words of an operator). `call` names the tool call for good: asking again under the same name never acts twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar
+
+from attrs import frozen
+
+from actors import Request
+from intercom.model.approval import RiskLevel
+from intercom.model.card import Card
+from intercom.model.prompt import PromptType
+from intercom.model.session import ProgressItem, Session, SessionMode
+from intercom.model.verdict import Verdict
+from intercom.sessions.answers import (
+    ApplyAnswer,
+    BroadcastAnswer,
+    CheckAnswer,
+    ClearanceAnswer,
+    Instruction,
+    LateVerdict,
+    ModeAnswer,
+    PingAnswer,
+    PromptAnswer,
+    RebootAnswer,
+    StandbyAnswer,
+)
+
+A = TypeVar("A")
+
+
+@frozen
+class Answered(Generic[A]):
+    answer: A
+    late_verdicts: tuple[LateVerdict, ...] = ()
+    instructions: tuple[Instruction, ...] = ()
+
+
+@frozen
+class Opened(Generic[A]):
+    """A request is on record. `answered` is there when it needs no waiting (decided before, or by the policy)."""
+
+    request_id: str
+    answered: Answered[A] | None = None
+
+
+# --- asked by tools --------------------------------------------------------------------------------------------------
+
+
+@frozen
+class Propose(Request[Opened[ClearanceAnswer]]):
+    """Put a change before a person. With `request_id`, only re-attach to that request."""
+
+    call: str
+    title: str | None = None
+    diff: str | None = None
+    file_path: str | None = None
+    description: str | None = None
+    risk_level: RiskLevel = RiskLevel.LOW
+    request_id: str | None = None
+
+
+@frozen
+class AwaitClearance(Request[Answered[ClearanceAnswer]]):
+    call: str
+    request_id: str
+
+
+@frozen
+class AskPrompt(Request[Opened[PromptAnswer]]):
+    call: str
+    prompt_text: str | None = None
+    prompt_type: PromptType = PromptType.CONTINUATION
+    elapsed_seconds: int | None = None
+    actions_taken: int | None = None
+    request_id: str | None = None
+
+
+@frozen
+class AwaitPrompt(Request[Answered[PromptAnswer]]):
+    call: str
+    request_id: str
+
+
+@frozen
+class StandBy(Request[Opened[StandbyAnswer]]):
+    """`timeout_seconds` 0 means the configured wait, and that may mean for ever."""
+
+    call: str
+    message: str
+    timeout_seconds: int = 0
+    request_id: str | None = None
+
+
+@frozen
+class AwaitStandby(Request[Answered[StandbyAnswer]]):
+    call: str
+    request_id: str
+
+
+@frozen
+class Apply(Request[Answered[ApplyAnswer]]):
+    call: str
+    request_id: str
+    force: bool = False
+
+
+@frozen
+class CheckPolicy(Request[Answered[CheckAnswer]]):
+    call: str
+    tool_name: str
+    file_path: str | None = None
+    risk_level: RiskLevel = RiskLevel.LOW
+    operation: Literal["read", "write"] = "write"
+    args: tuple[str, ...] | str | None = None
+
+
+@frozen
+class Broadcast(Request[Answered[BroadcastAnswer]]):
+    call: str
+    message: str
+    level: str = "info"
+    thread_ts: str | None = None
+
+
+@frozen
+class Recall(Request[Answered[RebootAnswer]]):
+    """Tell the agent of this session what it left behind. `adopted` says that the session was taken over just now."""
+
+    call: str
+    adopted: bool
+
+
+@frozen
+class SwitchMode(Request[Answered[ModeAnswer]]):
+    call: str
+    mode: SessionMode
+    by: str
+    channel: str
+
+
+@frozen
+class Beat(Request[Answered[PingAnswer]]):
+    call: str
+    status_message: str | None = None
+    progress_snapshot: tuple[ProgressItem, ...] | None = None
+
+
+# --- told by the doors -----------------------------------------------------------------------------------------------
+
+
+@frozen
+class Detach(Request[Answered[None]]):
+    """The call waits no more (cancelled, or out of its client's patience): the request stays decidable. The answer is
+    what rides on the call's result, if it still gets one."""
+
+    call: str
+    request_id: str
+
+
+@frozen
+class Delivery:
+    """What one call's result carried: the requests whose verdicts it told, the words that rode on it."""
+
+    call: str
+    requests: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()
+
+
+@frozen
+class Deliver(Request[None]):
+    """These results were written to the client. Answered when that is on record."""
+
+    deliveries: tuple[Delivery, ...]
+
+
+@frozen
+class Undeliver:
+    """These calls' results never reached the client: what rode on them rides again."""
+
+    calls: tuple[str, ...]
+
+
+@frozen
+class AgentCame:
+    pass
+
+
+@frozen
+class AgentLeft:
+    pass
+
+
+# --- asked by operators ----------------------------------------------------------------------------------------------
+
+
+@frozen
+class Decide(Request[Card]):
+    """Answer a request or stall alert of this session; refused (`already_decided`) when another verdict was first."""
+
+    request_id: str
+    verdict: Verdict
+
+
+@frozen
+class Resume(Request[Session]):
+    """Give a waiting agent word to go on (its standby, or its paused session)."""
+
+    verdict: Verdict
+
+
+@frozen
+class Instruct(Request[Session]):
+    """Queue words for the agent; they ride on its next result."""
+
+    id: str
+    kind: str
+    text: str
+    by: str
+    channel: str
+
+
+@frozen
+class End(Request[Session]):
+    """Terminate the session; what waits in it is interrupted."""
+
+    by: str
+    channel: str
+    why: str
+
+
+@frozen
+class Describe(Request[Session]):
+    pass
+
+
+@frozen
+class OpenCards(Request[tuple[Card, ...]]):
+    pass
+
+
+# --- between a session and its stall detector ------------------------------------------------------------------------
+
+
+@frozen
+class Activity:
+    pass
+
+
+@frozen
+class Watch:
+    """How things stand with the agent. `resting`: it waits for a person, or is not there, so silence is no stall;
+    `road`: whether words can reach it."""
+
+    resting: bool
+    road: bool
+
+
+@frozen
+class DetectorStarted:
+    pass
+
+
+@frozen
+class Stalled:
+    idle_seconds: int
+
+
+@frozen
+class NudgeDue:
+    count: int
+
+
+@frozen
+class Escalated:
+    count: int
+    delivered: bool
+
+
+@frozen
+class Recovered:
+    pass
+
+
+# --- asked of the reception ------------------------------------------------------------------------------------------
+
+
+@frozen
+class Agent:
+    """Who calls: `key` is stable for one conversation, `client_name` what it says of itself, `workspace` checked."""
+
+    key: str
+    client_name: str | None
+    workspace: str
+
+
+@frozen
+class Admit(Request[str]):
+    """The id of the agent's session, opened if it has none; its actors run when this is answered."""
+
+    agent: Agent
+
+
+@frozen
+class Adopt(Request[str]):
+    """Give the agent the session it left behind (or `session_id`), else its own. The answer is the session's id."""
+
+    agent: Agent
+    session_id: str | None = None
+
+
+@frozen
+class Wanted(Request[str]):
+    """See to it that this session's actors run; answers its id."""
+
+    session_id: str
+
+
+@frozen
+class AgentsGone:
+    """The connection these agents spoke over is gone."""
+
+    keys: tuple[str, ...]
+
+
+@frozen
+class AgentsHere:
+    """These agents' connection is up."""
+
+    keys: tuple[str, ...]
+
+
+def recorded_kind(message: object) -> type[Any] | None:
+    """The class of the answer kept under a call's name, for the messages whose effect must not happen twice."""
+    return _RECORDED.get(type(message))
+
+
+_RECORDED: dict[type[Any], type[Any]] = {
+    Apply: ApplyAnswer,
+    Broadcast: BroadcastAnswer,
+    SwitchMode: ModeAnswer,
+}

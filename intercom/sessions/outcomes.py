@@ -1,0 +1,74 @@
+"""From a request's row to what its agent is told. Pure."""
+
+from __future__ import annotations
+
+from intercom.model.approval import ApprovalRequest, ApprovalStatus
+from intercom.model.errors import InvalidState
+from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
+from intercom.sessions.answers import ClearanceAnswer, LateVerdict, PromptAnswer, StandbyAnswer, to_json
+
+Asked = ApprovalRequest | ContinuationPrompt | Wait
+
+
+def clearance(request: ApprovalRequest) -> ClearanceAnswer | None:
+    """What check_clearance answers; None while nobody has decided. Raises InvalidState for a request that ended with
+    its session."""
+    match request.status:
+        case ApprovalStatus.PENDING:
+            return None
+        case ApprovalStatus.APPROVED | ApprovalStatus.CONSUMED:
+            return ClearanceAnswer("approved", request.id, auto_approved=request.auto_rule)
+        case ApprovalStatus.REJECTED:
+            return ClearanceAnswer("rejected", request.id, reason=request.decided.text if request.decided else None)
+        case ApprovalStatus.EXPIRED:
+            return ClearanceAnswer("timeout", request.id)
+        case ApprovalStatus.INTERRUPTED:
+            raise _ended(request)
+
+
+def prompt(request: ContinuationPrompt) -> PromptAnswer | None:
+    """What transmit answers; as `clearance`."""
+    if request.status is WaitStatus.PENDING:
+        return None
+    if request.status is WaitStatus.INTERRUPTED or request.decision is None:
+        raise _ended(request)
+    return PromptAnswer(request.decision.value, request.instruction)
+
+
+def standby(request: Wait) -> StandbyAnswer | None:
+    """What standby answers; as `clearance`."""
+    match request.status:
+        case WaitStatus.PENDING:
+            return None
+        case WaitStatus.DECIDED:
+            return StandbyAnswer("resumed", request.instruction)
+        case WaitStatus.EXPIRED:
+            return StandbyAnswer("timeout")
+        case WaitStatus.INTERRUPTED:
+            raise _ended(request)
+
+
+def late(request: Asked) -> LateVerdict:
+    """The same, for a verdict that rides on another call's result."""
+    match request:
+        case ApprovalRequest():
+            return LateVerdict(request.id, "approval", request.title, _answer(clearance(request)))
+        case ContinuationPrompt():
+            return LateVerdict(request.id, "prompt", headline(request.prompt_text), _answer(prompt(request)))
+        case Wait():
+            return LateVerdict(request.id, "standby", headline(request.message), _answer(standby(request)))
+
+
+def headline(text: str, width: int = 80) -> str:
+    """The first line of a text, cut to `width` characters."""
+    first = text.strip().splitlines()[0] if text.strip() else ""
+    return first if len(first) <= width else first[: width - 1] + "…"
+
+
+def _answer(answer: object) -> dict[str, object]:
+    assert answer is not None, "a late verdict has been decided"
+    return to_json(answer)
+
+
+def _ended(request: Asked) -> InvalidState:
+    return InvalidState(f"request {request.id} ended with its session; ask again in a new one", request_id=request.id)

@@ -1,0 +1,176 @@
+"""Questions: an agent asks how to go on (transmit), or for work (standby)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlite_utils import Database
+
+from intercom.model.config import OnTimeout
+from intercom.model.errors import InvalidArguments, NotFound
+from intercom.model.policy import WorkspacePolicy
+from intercom.model.prompt import ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
+from intercom.model.session import SessionMode
+from intercom.model.verdict import Decided
+from intercom.sessions import outcomes
+from intercom.sessions.actor import SessionActor
+from intercom.sessions.answers import PromptAnswer, StandbyAnswer
+from intercom.sessions.messages import Answered, AskPrompt, AwaitPrompt, AwaitStandby, Opened, StandBy
+from intercom.store import prompts, requests, waits
+from intercom.workspace import policy
+
+#: The longest a standby may be told to wait, in seconds; anything longer means "without end" and is said so.
+LONGEST_STANDBY = 7 * 86400
+
+
+async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAnswer]:
+    """Put a question on record, once a call; the policy may answer it at once (never an error recovery)."""
+    session.require_open()
+    if asked.request_id is not None:
+        return _opened_prompt(session, await _prompt(session, asked.request_id), asked.call)
+    if asked.prompt_text is None or not asked.prompt_text.strip():
+        raise InvalidArguments("prompt_text is needed for a new question (or request_id for an old one)")
+    now = session.now()
+    prompt = ContinuationPrompt(
+        id=session.context.new_id(),
+        session_id=session.id,
+        prompt_text=asked.prompt_text,
+        prompt_type=asked.prompt_type,
+        status=WaitStatus.PENDING,
+        created_at=now,
+        elapsed_seconds=asked.elapsed_seconds,
+        actions_taken=asked.actions_taken,
+        expires_at=_prompt_deadline(session, asked.prompt_type, now),
+        call=asked.call,
+    )
+    kept, is_new = await session.transact(
+        partial(_keep_prompt, session=session, prompt=prompt, rule=_auto_rule(session, asked.prompt_type))
+    )
+    if is_new:
+        session.watch_expiry(kept)
+        if kept.status is WaitStatus.PENDING or session.context.policy(session.row.workspace_root).log_auto_approved:
+            session.show(kept)
+    return _opened_prompt(session, kept, asked.call)
+
+
+async def await_prompt(session: SessionActor, asked: AwaitPrompt) -> Answered[PromptAnswer] | None:
+    prompt = await _prompt(session, asked.request_id)
+    answer = outcomes.prompt(prompt)
+    if answer is not None:
+        return session.answered(asked.call, answer, own=prompt.id)
+    session.wait(prompt, asked.call)
+    return None
+
+
+async def stand_by(session: SessionActor, asked: StandBy) -> Opened[StandbyAnswer]:
+    """Put a standby on record, once a call."""
+    session.require_open()
+    if asked.request_id is not None:
+        return _opened_wait(session, await _wait(session, asked.request_id), asked.call)
+    now = session.now()
+    seconds = min(asked.timeout_seconds or session.context.config.timeouts.wait_seconds, LONGEST_STANDBY)
+    wait = Wait(
+        id=session.context.new_id(),
+        session_id=session.id,
+        message=asked.message,
+        status=WaitStatus.PENDING,
+        created_at=now,
+        expires_at=now + timedelta(seconds=seconds) if seconds > 0 else None,
+        call=asked.call,
+    )
+    kept, is_new = await session.transact(partial(_keep_wait, session=session, wait=wait))
+    if is_new:
+        session.watch_expiry(kept)
+        session.show(kept)
+    return _opened_wait(session, kept, asked.call)
+
+
+async def await_standby(session: SessionActor, asked: AwaitStandby) -> Answered[StandbyAnswer] | None:
+    wait = await _wait(session, asked.request_id)
+    answer = outcomes.standby(wait)
+    if answer is not None:
+        return session.answered(asked.call, answer, own=wait.id)
+    session.wait(wait, asked.call)
+    return None
+
+
+def on_timeout(session: SessionActor, kind: PromptType) -> OnTimeout:
+    """What an unanswered question of this type becomes."""
+    timeouts = session.context.config.timeouts
+    return timeouts.prompt_by_type.get(kind, timeouts.prompt_on_timeout)
+
+
+def _prompt_deadline(session: SessionActor, kind: PromptType, now: datetime) -> datetime | None:
+    if on_timeout(session, kind) is OnTimeout.HOLD:
+        return None
+    return now + timedelta(seconds=session.context.config.timeouts.prompt_seconds)
+
+
+def _auto_rule(session: SessionActor, kind: PromptType) -> str | None:
+    config = session.context.config.policy
+    if kind is PromptType.ERROR_RECOVERY:
+        return None
+    if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
+        return None
+    in_force: WorkspacePolicy = session.context.policy(session.row.workspace_root)
+    found = policy.evaluate(in_force, policy.Query("transmit"), policy.Limits(max_risk_level=config.max_risk_level))
+    # A command pattern that happens to fit the word is no rule for the tool.
+    return found.matched_rule if (found.matched_rule or "").startswith("tool:") else None
+
+
+def _keep_prompt(
+    db: Database, session: SessionActor, prompt: ContinuationPrompt, rule: str | None
+) -> tuple[ContinuationPrompt, bool]:
+    earlier = requests.by_call(db, session.id, prompt.call or "")
+    if isinstance(earlier, ContinuationPrompt):
+        return earlier, False
+    prompts.insert(db, prompt)
+    session.record(
+        db,
+        "agent",
+        "prompt_asked",
+        outcomes.headline(prompt.prompt_text),
+        request_id=prompt.id,
+        type=prompt.prompt_type,
+    )
+    if rule is not None:
+        decided = Decided(f"policy/{prompt.id}", PromptDecision.CONTINUE, "policy", "policy", prompt.created_at)
+        prompts.decide(db, prompt.id, WaitStatus.DECIDED, decided)
+        session.record(db, "policy", "auto_approved", "transmit", request_id=prompt.id, matched_rule=rule)
+    kept = prompts.get(db, prompt.id)
+    assert kept is not None, "just inserted"
+    return kept, True
+
+
+def _keep_wait(db: Database, session: SessionActor, wait: Wait) -> tuple[Wait, bool]:
+    earlier = requests.by_call(db, session.id, wait.call or "")
+    if isinstance(earlier, Wait):
+        return earlier, False
+    waits.insert(db, wait)
+    session.record(db, "agent", "standby", outcomes.headline(wait.message), request_id=wait.id)
+    return wait, True
+
+
+async def _prompt(session: SessionActor, request_id: str) -> ContinuationPrompt:
+    request = await session.find(request_id)
+    if not isinstance(request, ContinuationPrompt):
+        raise NotFound(f"request {request_id} is no prompt", code="request_not_found")
+    return request
+
+
+async def _wait(session: SessionActor, request_id: str) -> Wait:
+    request = await session.find(request_id)
+    if not isinstance(request, Wait):
+        raise NotFound(f"request {request_id} is no standby", code="request_not_found")
+    return request
+
+
+def _opened_prompt(session: SessionActor, prompt: ContinuationPrompt, call: str) -> Opened[PromptAnswer]:
+    answer = outcomes.prompt(prompt)
+    return Opened(prompt.id, session.answered(call, answer, own=prompt.id) if answer else None)
+
+
+def _opened_wait(session: SessionActor, wait: Wait, call: str) -> Opened[StandbyAnswer]:
+    answer = outcomes.standby(wait)
+    return Opened(wait.id, session.answered(call, answer, own=wait.id) if answer else None)

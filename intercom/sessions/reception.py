@@ -1,0 +1,249 @@
+"""The reception: lets agents in. It finds or opens each agent's session, sees to it that its actors run, and notes who
+is connected. Being one actor, two first calls of one agent open one session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from actors import Actor, AlreadyStarted, ChildSpec, Name, Refused, StartChild, ask
+from intercom.model.card import Notice
+from intercom.model.errors import IntercomError, InvalidState, NotFound
+from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.sessions import unit
+from intercom.sessions.context import Context
+from intercom.sessions.messages import Admit, Adopt, Agent, AgentCame, AgentLeft, AgentsGone, AgentsHere, Wanted
+from intercom.sessions.presence import Presence
+from intercom.store import audit, journal, requests, sessions
+from intercom.store.messages import Transact
+
+#: Seconds a lost connection may come back within before its agent counts as gone: a shim reconnects in well under one.
+GRACE_SECONDS = 5.0
+#: The same after a server's start, when shims first have to notice that the old one died.
+START_GRACE_SECONDS = 60.0
+
+
+T = TypeVar("T")
+
+
+@frozen
+class Gone:
+    """A timer: this agent has not come back."""
+
+    key: str
+
+
+class Reception(Actor):
+    """The actor `reception`. `watch_policy` gives the spec of the watcher of a workspace's policy."""
+
+    refusals = (Refused, IntercomError)
+
+    def __init__(
+        self,
+        context: Context,
+        presence: Presence,
+        units: Name,
+        watchers: Name,
+        watch_policy: Callable[[str], ChildSpec],
+        connected: Callable[[str, int], None],
+        default_mode: SessionMode,
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._presence = presence
+        self._units = units
+        self._watchers = watchers
+        self._watch_policy = watch_policy
+        self._connected = connected
+        self._default_mode = default_mode
+
+    async def on_start(self) -> None:
+        """Bring back what a server before this one left: every session that may still be answered or applied."""
+        for key in self._presence.leaving:
+            self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
+        live, wanted, counts = await self._transact(_left_behind)
+        for session in live:
+            if session.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED) or session.id in wanted:
+                await self._run(session)
+            if session.status is not SessionStatus.INTERRUPTED and session.agent_key is not None:
+                if not self._presence.has(session.agent_key):
+                    self.set_timer(Gone(session.agent_key), START_GRACE_SECONDS, Gone(session.agent_key))
+        if wanted:
+            self._context.operators.tell(
+                Notice(
+                    f"server restarted: {counts.interrupted_sessions} interrupted session(s),"
+                    f" {counts.pending_approvals} pending approval(s), {counts.pending_prompts} pending prompt(s),"
+                    f" {counts.pending_waits} agent(s) standing by; agents can use reboot to resume",
+                    "warning",
+                    self._context.now(),
+                )
+            )
+
+    async def on_receive(self, message: object) -> Any:
+        match message:
+            case Admit(agent):
+                return await self._admit(agent)
+            case Adopt(agent, session_id):
+                return await self._adopt(agent, session_id)
+            case Wanted(session_id):
+                return await self._wanted(session_id)
+            case AgentsHere(keys):
+                for key in keys:
+                    await self._here(key)
+            case AgentsGone(keys):
+                for key in keys:
+                    if key in self._presence.here:
+                        self._presence.leaving.add(key)
+                        self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
+            case Gone(key):
+                await self._gone(key)
+        return None
+
+    async def _admit(self, agent: Agent) -> str:
+        session = await self._transact(
+            partial(_find_or_open, agent=agent, id=self._context.new_id(), mode=self._default_mode, at=self._now())
+        )
+        self._note(agent)
+        await self._run(session)
+        self.system.named(f"session/{session.id}").tell(AgentCame())
+        return session.id
+
+    async def _adopt(self, agent: Agent, session_id: str | None) -> str:
+        own = await self._admit(agent)
+        chosen = await self._transact(
+            partial(_choose, agent=agent, own=own, wanted=session_id, is_live=self._presence.has)
+        )
+        if chosen == own:
+            return own
+        session = await self._transact(partial(_hand_over, agent=agent, own=own, chosen=chosen, at=self._now()))
+        await self._run(session)
+        self.system.named(f"session/{session.id}").tell(AgentCame())
+        return session.id
+
+    async def _wanted(self, session_id: str) -> str:
+        session = await self._transact(partial(sessions.get, id=session_id))
+        if session is None:
+            raise NotFound(f"no session has the id {session_id}")
+        await self._run(session)
+        return session.id
+
+    async def _here(self, key: str) -> None:
+        self._presence.leaving.discard(key)
+        self.cancel_timer(Gone(key))
+        session = await self._transact(partial(sessions.by_agent, agent_key=key))
+        if session is not None:
+            self._note(Agent(key, session.client_name, session.workspace_root))
+            await self._run(session)
+            self.system.named(f"session/{session.id}").tell(AgentCame())
+
+    async def _gone(self, key: str) -> None:
+        agent = self._presence.here.pop(key, None)
+        self._presence.leaving.discard(key)
+        session = await self._transact(partial(sessions.by_agent, agent_key=key))
+        if session is not None:
+            self.system.named(f"session/{session.id}").tell(AgentLeft())
+        root = agent.workspace if agent else session.workspace_root if session else None
+        if root is not None:
+            self._connected(root, self._presence.count(root))
+
+    def _note(self, agent: Agent) -> None:
+        self._presence.here[agent.key] = agent
+        self._presence.leaving.discard(agent.key)
+        self.cancel_timer(Gone(agent.key))
+        self._connected(agent.workspace, self._presence.count(agent.workspace))
+
+    async def _run(self, session: Session) -> None:
+        """The policy first: the session's first proposal is judged by it."""
+        await _ensure(self._watchers, self._watch_policy(session.workspace_root))
+        name = self.system.named(f"session/{session.id}")
+        await _ensure(self._units, unit.spec(session.id, self._context, name))
+
+    async def _transact(self, work: Callable[[Database], T]) -> T:
+        return await ask(self._context.store, Transact(work), timeout=30.0, retry=True)
+
+    def _now(self) -> datetime:
+        return self._context.now()
+
+
+async def _ensure(supervisor: Name, spec: ChildSpec) -> None:
+    try:
+        await ask(supervisor, StartChild(spec), timeout=30.0, retry=True)
+    except AlreadyStarted:
+        return
+
+
+def _left_behind(db: Database) -> tuple[tuple[Session, ...], set[str], requests.Counts]:
+    wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in journal.open(db)}
+    return sessions.live(db), wanted, requests.counts(db)
+
+
+def _find_or_open(db: Database, agent: Agent, id: str, mode: SessionMode, at: datetime) -> Session:
+    found = sessions.by_agent(db, agent.key)
+    if found is not None:
+        return found
+    session = Session(
+        id=id,
+        owner_user_id="",
+        workspace_root=agent.workspace,
+        status=SessionStatus.CREATED,
+        mode=mode,
+        created_at=at,
+        updated_at=at,
+        agent_key=agent.key,
+        client_name=agent.client_name,
+    )
+    sessions.insert(db, session)
+    audit.record(
+        db, at, "session_opened", id, "agent", agent.client_name or "an agent", {"workspace_root": agent.workspace}
+    )
+    return session
+
+
+def _choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Callable[[str | None], bool]) -> str:
+    """Which session the agent gets: the one it names, else the newest that its like left behind, else its own."""
+    if wanted is not None and wanted != own:
+        session = sessions.get(db, wanted)
+        if session is None or session.workspace_root != agent.workspace:
+            raise NotFound(f"no session of this workspace has the id {wanted!r}")
+        if session.status is SessionStatus.TERMINATED:
+            raise InvalidState(f"session {wanted} was ended; go on in your own")
+        if is_live(session.agent_key):
+            raise InvalidState(
+                f"session {wanted} has a live agent; only a session whose agent is gone can be taken over"
+            )
+        return session.id
+    if wanted is not None or _has_work(db, own):
+        return own
+    for session in sessions.adoptable(db, agent.workspace, agent.client_name):
+        if session.id != own and not is_live(session.agent_key):
+            return session.id
+    return own
+
+
+def _has_work(db: Database, session_id: str) -> bool:
+    session = sessions.get(db, session_id)
+    return bool(
+        requests.pending(db, session_id)
+        or requests.undelivered(db, session_id)
+        or (session is not None and session.progress_snapshot)
+    )
+
+
+def _hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -> Session:
+    """Bind the chosen session to the agent; its own, which holds nothing, ends."""
+    if not _has_work(db, own):
+        mine = sessions.get(db, own)
+        if mine is not None and mine.status is not SessionStatus.TERMINATED:
+            sessions.set_status(db, own, {mine.status}, SessionStatus.TERMINATED, at)
+    session = sessions.bind_agent(db, chosen, agent.key, at, agent.client_name)
+    if session is None:
+        raise InvalidState(f"session {chosen} ended just now; go on in your own")
+    if session.status is SessionStatus.INTERRUPTED:
+        session = sessions.set_status(db, chosen, {session.status}, SessionStatus.ACTIVE, at) or session
+    audit.record(db, at, "session_adopted", chosen, "agent", f"taken over from {own}", {"was": own})
+    return session

@@ -1,0 +1,135 @@
+"""Reports: what an agent says or asks that nobody has to answer (broadcast, ping, switch_freq, auto_check, reboot)."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import trio
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.model.approval import ApprovalRequest
+from intercom.model.prompt import ContinuationPrompt
+from intercom.model.session import ProgressItem, Session, SessionMode
+from intercom.sessions import outcomes
+from intercom.sessions.actor import SessionActor
+from intercom.sessions.answers import (
+    BroadcastAnswer,
+    CheckAnswer,
+    CheckpointSummary,
+    ModeAnswer,
+    PendingRequest,
+    PingAnswer,
+    RebootAnswer,
+)
+from intercom.sessions.messages import Answered, Beat, Broadcast, CheckPolicy, Recall, SwitchMode
+from intercom.store import checkpoints, requests, sessions
+from intercom.workspace import paths, policy
+
+
+async def broadcast(session: SessionActor, asked: Broadcast) -> Answered[BroadcastAnswer]:
+    """Tell people one line, once a call. `posted` says whether a chat channel took it."""
+    answer = BroadcastAnswer(posted=False)
+    await session.transact(partial(_broadcast, session=session, asked=asked, answer=answer))
+    session.notify(asked.message, asked.level, asked.thread_ts)
+    session.touch("broadcast")
+    return session.answered(asked.call, answer)
+
+
+async def beat(session: SessionActor, asked: Beat) -> Answered[PingAnswer]:
+    """A sign of life. Only a progress snapshot waits for the disk."""
+    if asked.progress_snapshot is not None:
+        session.row = await session.transact(partial(_progress, session=session, items=asked.progress_snapshot))
+    if asked.status_message:
+        session.notify(asked.status_message)
+    session.touch("ping")
+    return session.answered(asked.call, PingAnswer(True, session.id, session.context.config.stall.enabled))
+
+
+async def switch_mode(session: SessionActor, asked: SwitchMode) -> Answered[ModeAnswer]:
+    """Change who is notified of this session's cards. It never changes who may answer them."""
+    session.require_open()
+    answer = await session.transact(partial(_switch, session=session, asked=asked))
+    session.notify(f"mode is {answer.current_mode} (was {answer.previous_mode}), set by {asked.by}")
+    return session.answered(asked.call, answer)
+
+
+async def check_policy(session: SessionActor, asked: CheckPolicy) -> Answered[CheckAnswer]:
+    """What the policy in force says of an operation. A grant is recorded, as the agent will act on it."""
+    config = session.context.config
+    if config.policy.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
+        return session.answered(asked.call, CheckAnswer(False, None))
+    path = asked.file_path
+    if path is not None:
+        path = await trio.to_thread.run_sync(paths.relative, Path(session.row.workspace_root), path)
+    command, args = (
+        (f"{asked.tool_name} {asked.args}", ()) if isinstance(asked.args, str) else (asked.tool_name, asked.args)
+    )
+    query = policy.Query(command, args or (), path, asked.risk_level, asked.operation)
+    limits = policy.Limits(
+        max_risk_level=config.policy.max_risk_level,
+        allowlist=tuple(config.commands.values()) if config.policy.require_allowlist else None,
+    )
+    found = policy.evaluate(session.context.policy(session.row.workspace_root), query, limits)
+    if found.auto_approved:
+        await session.transact(partial(_granted, session=session, asked=asked, rule=found.matched_rule or ""))
+    session.touch("auto_check")
+    return session.answered(asked.call, CheckAnswer(found.auto_approved, found.matched_rule))
+
+
+async def recall(session: SessionActor, asked: Recall) -> Answered[RebootAnswer]:
+    """What this session left behind: pending requests, the last checkpoint, the progress told last."""
+    pending, last = await session.transact(
+        lambda db: (requests.pending(db, session.id), checkpoints.last(db, session.id))
+    )
+    progress = session.row.progress_snapshot or ()
+    session.touch("reboot")
+    if not (asked.adopted or pending or last or progress):
+        return session.answered(asked.call, RebootAnswer("clean"))
+    answer = RebootAnswer(
+        "recovered",
+        session.id,
+        tuple(_pending(request) for request in pending),
+        CheckpointSummary(last.id, last.label, clock.to_text(last.created_at)) if last else None,
+        progress,
+    )
+    return session.answered(asked.call, answer)
+
+
+def _pending(request: outcomes.Asked) -> PendingRequest:
+    match request:
+        case ApprovalRequest():
+            kind, title = "approval", request.title
+        case ContinuationPrompt():
+            kind, title = "prompt", outcomes.headline(request.prompt_text)
+        case _:
+            kind, title = "standby", outcomes.headline(request.message)
+    return PendingRequest(request.id, kind, title, clock.to_text(request.created_at))
+
+
+def _broadcast(db: Database, session: SessionActor, asked: Broadcast, answer: BroadcastAnswer) -> None:
+    session.record(db, "agent", "broadcast", asked.message, level=asked.level)
+    session.answered_and_recorded(asked.call, "broadcast", answer)(db)
+
+
+def _progress(db: Database, session: SessionActor, items: tuple[ProgressItem, ...]) -> Session:
+    sessions.set_progress(db, session.id, items, session.now())
+    row = sessions.get(db, session.id)
+    assert row is not None
+    return row
+
+
+def _switch(db: Database, session: SessionActor, asked: SwitchMode) -> ModeAnswer:
+    previous = sessions.set_mode(db, session.id, asked.mode, session.now())
+    row = sessions.get(db, session.id)
+    assert row is not None and previous is not None, "the session's row outlives its actor"
+    session.row = row
+    answer = ModeAnswer(previous.value, asked.mode.value)
+    session.record(db, asked.by, "mode", f"{previous.value} to {asked.mode.value}", channel=asked.channel)
+    session.answered_and_recorded(asked.call, "switch_freq", answer)(db)
+    return answer
+
+
+def _granted(db: Database, session: SessionActor, asked: CheckPolicy, rule: str) -> None:
+    session.record(db, "policy", "auto_approved", asked.tool_name, matched_rule=rule, file_path=asked.file_path)

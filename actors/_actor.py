@@ -14,7 +14,7 @@ import trio
 from actors._life import serve
 from actors._ref import Due, Life, Ref
 from actors._reply import Reply
-from actors.errors import NotRunning
+from actors.errors import NotRunning, Refused
 from actors.messages import DownEvent
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Actor(_Base):
 
     mailbox_size: ClassVar[int] = 1000
     overflow: ClassVar[Literal["refuse", "drop_oldest"]] = "refuse"
+    refusals: ClassVar[tuple[type[Exception], ...]] = (Refused,)
+    """The exceptions that are answers and no crashes; a program adds errors that are to know nothing of actors."""
 
     system: System
     """The system the actor lives in; there from `on_start` on."""

@@ -13,7 +13,6 @@ from trio.lowlevel import current_task
 
 from actors._ref import Due, Life, Ref
 from actors._reply import Reply
-from actors.errors import Refused
 from actors.events import ActorCrashed, ActorStarted, ActorStopped
 
 __all__ = ["StopAsked", "beside", "live", "seconds_to_end", "serve", "wait_for_background"]
@@ -167,7 +166,7 @@ async def serve(ref: Ref[Any]) -> None:
             result = actor._handle_receive(message) if type(message) in _PYKKA else actor.on_receive(message)
             if type(result) is CoroutineType:
                 result = await result
-        except Refused as refusal:
+        except actor.refusals as refusal:
             ref._current = None
             if type(item) is Reply and not item.done:
                 item._complete(None, refusal)

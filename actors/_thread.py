@@ -16,7 +16,7 @@ from actors._actor import Actor
 from actors._life import take_due
 from actors._ref import Due, Ref
 from actors._reply import Reply
-from actors.errors import Down, Refused
+from actors.errors import Down
 
 __all__ = ["Letter", "ThreadActor"]
 
@@ -43,7 +43,7 @@ class Letter:
         """Answer; sent when the batch returns. Raises RuntimeError if the letter was answered before."""
         self._note(value, None)
 
-    def refuse(self, refusal: Refused) -> None:
+    def refuse(self, refusal: Exception) -> None:
         """Answer with a refusal; otherwise as `reply`."""
         self._note(None, refusal)
 
@@ -85,7 +85,7 @@ class ThreadActor(Actor):
             ref._current = letter._reply
             try:
                 result = self._handle_receive(letter.message)
-            except Refused as refusal:
+            except self.refusals as refusal:
                 letter.refuse(refusal)
             else:
                 letter._answered = True

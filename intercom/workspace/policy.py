@@ -1,0 +1,135 @@
+"""What a policy grants: a pure decision over one operation, or over the files of one proposal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from attrs import frozen
+from wcmatch import glob
+
+from intercom.model.approval import RiskLevel
+from intercom.model.errors import PathViolation
+from intercom.model.policy import PolicyAnswer, WorkspacePolicy
+from intercom.workspace import commands
+from intercom.workspace.paths import lexical
+from intercom.workspace.protected import is_protected, mentions_protected
+from intercom.workspace.tool_names import canonical
+
+Operation = Literal["write", "read"]
+
+#: Case counts; wildcards do not match a name that begins with a dot; no braces, no negation, no `!(...)`.
+_FLAGS = glob.GLOBSTAR | glob.CASE | glob.FORCEUNIX
+
+#: Matching time grows with the depth of the path to the power of the number of `**`; both are held small.
+MAX_GLOBSTARS = 3
+MAX_DEPTH = 64
+
+
+@frozen
+class Query:
+    """An operation that asks to pass. `args` are the words after `tool_name` when it is a command. `file_path` is
+    relative to the workspace; give the canonical one (`paths.relative`), so that a link can not lend a path's rule."""
+
+    tool_name: str
+    args: tuple[str, ...] = ()
+    file_path: str | None = None
+    risk: RiskLevel = RiskLevel.LOW
+    operation: Operation = "write"
+
+
+@frozen
+class Limits:
+    """What the server's configuration says above every workspace: the highest risk that any policy may let pass, and,
+    where commands must also be on an allowlist, that list (None: they need not)."""
+
+    max_risk_level: RiskLevel = RiskLevel.CRITICAL
+    allowlist: tuple[str, ...] | None = None
+
+
+NO_LIMITS = Limits()
+
+
+def evaluate(policy: WorkspacePolicy, query: Query, limits: Limits = NO_LIMITS) -> PolicyAnswer:
+    """Whether `policy` lets `query` pass without a person, and by which rule.
+
+    In this order: a policy that is off, the risk, protected paths; then commands, tools and file patterns, the first
+    that fits. Never raises; `why` says what stood against it.
+    """
+    refusal = _refusal(policy, query.risk, limits)
+    if refusal is not None:
+        return PolicyAnswer(False, why=refusal)
+    path: str | None = None
+    if query.file_path is not None:
+        try:
+            path = lexical(query.file_path)
+        except PathViolation as error:
+            return PolicyAnswer(False, why=error.message)
+        if is_protected(path):
+            return PolicyAnswer(False, why=f"{path} is protected: changing or reading it always needs a person")
+    rule = _command_rule(policy, query, limits) or _tool_rule(policy, query)
+    if rule is None and path is not None:
+        rule = _file_rule(policy, path, query.operation)
+    if rule is None:
+        return PolicyAnswer(False, why="no rule of the workspace policy fits")
+    return PolicyAnswer(True, matched_rule=rule)
+
+
+def evaluate_files(
+    policy: WorkspacePolicy, paths: Sequence[str], risk: RiskLevel, limits: Limits = NO_LIMITS
+) -> PolicyAnswer:
+    """Whether a proposal that changes all of `paths` (canonical, both ends of a rename) passes without a person: only
+    if a write pattern grants each of them. The rule named is that of the first path."""
+    refusal = _refusal(policy, risk, limits)
+    if refusal is not None:
+        return PolicyAnswer(False, why=refusal)
+    rules: list[str] = []
+    for path in paths:
+        try:
+            rule = None if is_protected(path) else _file_rule(policy, lexical(path), "write")
+        except PathViolation as error:
+            return PolicyAnswer(False, why=error.message)
+        if rule is None:
+            what = "is protected" if is_protected(path) else "fits no write pattern of the workspace policy"
+            return PolicyAnswer(False, why=f"{path} {what}")
+        rules.append(rule)
+    if not rules:
+        return PolicyAnswer(False, why="the proposal names no file")
+    return PolicyAnswer(True, matched_rule=rules[0])
+
+
+def _refusal(policy: WorkspacePolicy, risk: RiskLevel, limits: Limits) -> str | None:
+    if not policy.enabled:
+        return "the workspace policy is off"
+    if risk is RiskLevel.CRITICAL:
+        return "what is critical always needs a person"
+    if risk.rank > policy.risk_level_threshold.rank:
+        return f"the risk is {risk}, and the workspace policy lets pass up to {policy.risk_level_threshold}"
+    if risk.rank > limits.max_risk_level.rank:
+        return f"the risk is {risk}, and this server lets pass up to {limits.max_risk_level}"
+    return None
+
+
+def _command_rule(policy: WorkspacePolicy, query: Query, limits: Limits) -> str | None:
+    given = commands.words(query.tool_name, query.args)
+    if given is None or any(mentions_protected(word) for word in given):
+        return None
+    if limits.allowlist is not None and not commands.allowed(limits.allowlist, given):
+        return None
+    return next((f"command:{rule}" for rule in policy.commands if commands.matches(rule, given)), None)
+
+
+def _tool_rule(policy: WorkspacePolicy, query: Query) -> str | None:
+    name = canonical(query.tool_name)
+    return next((f"tool:{rule}" for rule in policy.tools if canonical(rule) == name), None)
+
+
+def _file_rule(policy: WorkspacePolicy, path: str, operation: Operation) -> str | None:
+    patterns = policy.file_patterns.read if operation == "read" else policy.file_patterns.write
+    return next((f"file_pattern:{operation}:{rule}" for rule in patterns if _matches(path, rule)), None)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    if pattern.count("**") > MAX_GLOBSTARS or path.count("/") >= MAX_DEPTH:
+        return False
+    return bool(glob.globmatch(path, pattern.removeprefix("./"), flags=_FLAGS))

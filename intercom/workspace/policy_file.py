@@ -1,0 +1,197 @@
+"""The policy file of a workspace: found, read, checked, and turned into a policy.
+
+Any fault means that nothing is granted, and is put into words with the line where it stands.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.exceptions import best_match
+
+from intercom.model.approval import RiskLevel
+from intercom.model.errors import FileError, PathViolation
+from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
+from intercom.workspace.hashing import digest
+from intercom.workspace.json_places import doubled, line_and_column, locate
+from intercom.workspace.paths import lexical, relative
+from intercom.workspace.reading import read
+
+POLICY_FILE = ".intercom/settings.json"
+OLDER_POLICY_FILE = ".monocoque/settings.json"
+
+MAX_POLICY_BYTES = 256 * 1024
+
+
+@frozen
+class Loaded:
+    """`sha256` and `text` are those of the file's bytes, None where there is no file or it could not be read; `source`
+    is its path in the workspace; `fault` says why a file that is there grants nothing."""
+
+    policy: WorkspacePolicy = DENY_ALL
+    sha256: str | None = None
+    source: str | None = None
+    fault: str | None = None
+    text: str | None = None
+
+
+def load(root: Path) -> Loaded:
+    """Read the policy of the workspace `root`: its `.intercom/settings.json`, or where that is absent the older
+    `.monocoque/settings.json`. Never raises: no file grants nothing, nor does one with a fault."""
+    for name in (POLICY_FILE, OLDER_POLICY_FILE):
+        try:
+            path = relative(root, name)
+            if lexical(path).split("/")[0] not in (".intercom", ".monocoque"):
+                # Where a policy might let an agent write.
+                raise PathViolation("it is a symbolic link that leads out of its directory")
+            found = read(root, path, MAX_POLICY_BYTES)
+        except (PathViolation, FileError) as error:
+            return Loaded(source=name, fault=f"{name} can not be used: {error.message}")
+        if found is not None:
+            return _read(name, found.data)
+    return Loaded()
+
+
+def _read(name: str, data: bytes) -> Loaded:
+    sha = digest(data)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return Loaded(sha256=sha, source=name, fault=f"{name}, line {line}: the file is not UTF-8")
+    policy, fault = parse(text)
+    return Loaded(policy, sha, name, f"{name}, {fault}" if fault else None, text)
+
+
+def parse(text: str) -> tuple[WorkspacePolicy, str | None]:
+    """The policy that `text` states, in the flat or the older nested form, and no fault; or one that grants nothing,
+    and the fault: its line and column, and the reason."""
+    try:
+        return _policy(_checked(text)), None
+    except _Fault as fault:
+        line, column = line_and_column(text, fault.index)
+        return DENY_ALL, f"line {line}, column {column}: {fault.why}"
+
+
+def render(policy: WorkspacePolicy) -> str:
+    """A policy as text that `parse` reads as the same policy."""
+    return json.dumps(
+        {
+            "enabled": policy.enabled,
+            "commands": policy.commands,
+            "tools": policy.tools,
+            "file_patterns": {"write": policy.file_patterns.write, "read": policy.file_patterns.read},
+            "risk_level_threshold": policy.risk_level_threshold,
+            "log_auto_approved": policy.log_auto_approved,
+            "summary_interval_seconds": policy.summary_interval_seconds,
+        },
+        indent=2,
+    )
+
+
+class _Fault(Exception):
+    def __init__(self, index: int, why: str) -> None:
+        super().__init__(why)
+        self.index, self.why = index, why
+
+
+def _checked(text: str) -> Mapping[str, Any]:
+    if not text.strip():
+        raise _Fault(0, "the file is empty; write {} to grant nothing")
+    try:
+        data = json.loads(text, parse_constant=_refuse_constant)
+        twice = doubled(text)
+    except json.JSONDecodeError as error:
+        raise _Fault(error.pos, f"this is not JSON: {error.msg[:1].lower()}{error.msg[1:]}") from None
+    except RecursionError:
+        raise _Fault(0, "values are nested too deeply") from None
+    except ValueError as error:
+        raise _Fault(0, f"a number can not be read: {error}") from None
+    if twice is not None:
+        raise _Fault(twice[1], f'the key "{twice[0]}" stands twice')
+    nested = isinstance(data, dict) and bool({"autoApprove", "notifications"} & data.keys())
+    error = best_match(_validator("nested" if nested else "flat").iter_errors(data))
+    if error is not None:
+        raise _worded(text, error)
+    assert isinstance(data, dict)
+    return data
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+@functools.cache
+def schema() -> Mapping[str, Any]:
+    """The JSON Schema of policy files, as the package ships it."""
+    text = resources.files("intercom.workspace").joinpath("settings.schema.json").read_text(encoding="utf-8")
+    loaded: Mapping[str, Any] = json.loads(text)
+    return loaded
+
+
+@functools.cache
+def _validator(form: str) -> Draft202012Validator:
+    return Draft202012Validator({"$ref": f"#/$defs/{form}", "$defs": schema()["$defs"]})
+
+
+def _worded(text: str, error: ValidationError) -> _Fault:
+    path: Sequence[str | int] = list(error.absolute_path)
+    name = f'"{path[-1]}"' if path and isinstance(path[-1], str) else "this"
+    at = locate(text, path)
+    allowed, given = error.validator_value, error.instance
+    match error.validator:
+        case "additionalProperties":
+            unknown = next(key for key in given if key not in error.schema["properties"])
+            known = ", ".join(key for key in error.schema["properties"] if key != "$schema")
+            return _Fault(locate(text, [*path, unknown], key=True), f'no setting is called "{unknown}"; known: {known}')
+        case "type":
+            return _Fault(at, f"{name} should be of type {allowed}")
+        case "enum":
+            return _Fault(at, f"{name} should be one of {', '.join(allowed)}")
+        case "pattern":
+            return _Fault(at, "the pattern leads outside the workspace; write it relative to the workspace, without ..")
+        case "not":
+            return _Fault(at, "the pattern has more than three **, which takes too long to match; write it simpler")
+        case "minimum" | "maximum":
+            return _Fault(at, f"{name} should be a number from 0 to 86400")
+        case "minLength" | "maxLength":
+            return _Fault(at, f"the text is {len(given)} characters long, which is not allowed here")
+        case _:
+            return _Fault(at, f"{name} holds more than {allowed} entries")
+
+
+def _policy(data: Mapping[str, Any]) -> WorkspacePolicy:
+    if {"autoApprove", "notifications"} & data.keys():
+        rules, shown = data.get("autoApprove", {}), data.get("notifications", {})
+        data = {
+            **{_FLAT[key]: value for key, value in rules.items()},
+            **{_FLAT[key]: value for key, value in shown.items()},
+        }
+    files = data.get("file_patterns", {})
+    return WorkspacePolicy(
+        enabled=data.get("enabled", False),
+        commands=tuple(data.get("commands", ())),
+        tools=tuple(data.get("tools", ())),
+        file_patterns=FilePatterns(tuple(files.get("write", ())), tuple(files.get("read", ()))),
+        risk_level_threshold=RiskLevel(data.get("risk_level_threshold", RiskLevel.LOW)),
+        log_auto_approved=data.get("log_auto_approved", False),
+        summary_interval_seconds=int(data.get("summary_interval_seconds", 300)),
+    )
+
+
+_FLAT = {
+    "enabled": "enabled",
+    "commands": "commands",
+    "tools": "tools",
+    "filePatterns": "file_patterns",
+    "riskLevelThreshold": "risk_level_threshold",
+    "logAutoApproved": "log_auto_approved",
+    "summaryIntervalSeconds": "summary_interval_seconds",
+}

@@ -1,0 +1,43 @@
+"""Paths that never change without a person: what decides what agents may do, and what runs by itself.
+
+An agent that could write these unasked could grant itself anything: the policy, the version control's hooks and
+settings, and the clients' own configuration and standing instructions.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Names of files and directories that are protected wherever they stand, in small letters.
+PROTECTED_NAMES = frozenset(
+    {
+        ".intercom", ".monocoque",
+        ".git", ".gitmodules", ".gitattributes", ".hg", ".svn", ".jj", ".husky", ".pre-commit-config.yaml",
+        ".claude", ".claude.json", ".mcp.json", "mcp.json", ".cursor", ".cursorrules", ".codex", ".copilot", ".vscode",
+        ".idea", ".zed", ".gemini", ".windsurf", ".windsurfrules", ".aider.conf.yml", ".continue", ".agents",
+        ".devcontainer", ".envrc",
+        "claude.md", "claude.local.md", "agents.md", "agents.override.md", "gemini.md",
+    }
+)  # fmt: skip
+
+#: What is protected below `.github`: what Copilot reads, and what runs.
+_GITHUB = ("copilot", "instructions", "prompts", "agents", "chatmodes", "skills", "hooks", "workflows", "mcp")
+
+_SEPARATORS = re.compile(r"[/\\]+")
+_PARTS = re.compile(r"[=:,@]")
+
+
+def is_protected(path: str) -> bool:
+    """Whether a relative path names something protected, or something below it. Letter case does not count, nor do
+    dots and spaces at a name's end: some file systems ignore them."""
+    names = [name.casefold().rstrip(". ") for name in _SEPARATORS.split(path)]
+    if any(name in PROTECTED_NAMES for name in names):
+        return True
+    return any(
+        name == ".github" and following.startswith(_GITHUB) for name, following in zip(names, names[1:], strict=False)
+    )
+
+
+def mentions_protected(word: str) -> bool:
+    """Whether a word of a command could name something protected, also behind an option's equals sign."""
+    return any(is_protected(part) for part in (word, *_PARTS.split(word)))

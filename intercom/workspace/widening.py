@@ -1,0 +1,69 @@
+"""Whether one policy grants more than another, told without trying: what is not known to be the same counts as more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from intercom.model.approval import RiskLevel
+from intercom.model.policy import FilePatterns, WorkspacePolicy
+from intercom.workspace.tool_names import canonical
+
+
+def widens(old: WorkspacePolicy, new: WorkspacePolicy) -> tuple[str, ...]:
+    """The ways in which `new` grants more than `old`, each in words; none means that whatever `new` lets pass, `old`
+    does too. Rules are compared as they are spelled: a new one counts even where an old one covers it. To stop showing
+    people what passes, or to show it later, counts as well."""
+    return tuple(_ways(old, new))
+
+
+def narrowed(old: WorkspacePolicy, new: WorkspacePolicy) -> WorkspacePolicy:
+    """What both grant: `new` without its ways of granting more than `old`. `widens(old, narrowed(old, new))` is empty."""
+    tools = {canonical(name) for name in old.tools}
+    return WorkspacePolicy(
+        enabled=old.enabled and new.enabled,
+        commands=_both(old.commands, new.commands),
+        tools=tuple(name for name in new.tools if canonical(name) in tools),
+        file_patterns=FilePatterns(
+            _both(old.file_patterns.write, new.file_patterns.write),
+            _both(old.file_patterns.read, new.file_patterns.read),
+        ),
+        risk_level_threshold=min(old.risk_level_threshold, new.risk_level_threshold, key=lambda risk: risk.rank),
+        log_auto_approved=old.log_auto_approved or new.log_auto_approved,
+        summary_interval_seconds=min(old.summary_interval_seconds, new.summary_interval_seconds),
+    )
+
+
+def _ways(old: WorkspacePolicy, new: WorkspacePolicy) -> Iterator[str]:
+    if not new.enabled or not _has_rules(new):
+        return
+    if not old.enabled:
+        yield "the policy is switched on"
+    if _reach(new) > _reach(old):
+        yield f"risk_level_threshold rises from {old.risk_level_threshold} to {new.risk_level_threshold}"
+    yield from _added("command", old.commands, new.commands)
+    tools = {canonical(name) for name in old.tools}
+    yield from (f'tool added: "{name}"' for name in new.tools if canonical(name) not in tools)
+    yield from _added("write pattern", old.file_patterns.write, new.file_patterns.write)
+    yield from _added("read pattern", old.file_patterns.read, new.file_patterns.read)
+    if old.enabled and old.log_auto_approved:
+        if not new.log_auto_approved:
+            yield "log_auto_approved is switched off"
+        elif new.summary_interval_seconds > old.summary_interval_seconds:
+            yield "summary_interval_seconds is raised"
+
+
+def _has_rules(policy: WorkspacePolicy) -> bool:
+    return bool(policy.commands or policy.tools or policy.file_patterns.write or policy.file_patterns.read)
+
+
+def _reach(policy: WorkspacePolicy) -> int:
+    """The highest rank that passes: what is critical never does."""
+    return min(policy.risk_level_threshold.rank, RiskLevel.HIGH.rank)
+
+
+def _added(kind: str, old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    return (f'{kind} added: "{rule}"' for rule in new if rule not in old)
+
+
+def _both(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    return tuple(rule for rule in new if rule in old)

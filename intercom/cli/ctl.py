@@ -24,6 +24,9 @@ DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
 #: Options that may stand anywhere on the line, and whether they take a value.
 ANYWHERE = {"--json": False, "--ipc-name": True, "--session": True, "--config": True}
 
+#: Verbs whose answer is a picture; the others' is one line, for which loading what draws would take too long.
+DRAWN = frozenset({"list", "pending", "show", "tree", "log"})
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaint is one sentence, or one JSON value if the line asks for JSON."""
@@ -176,6 +179,11 @@ def _run(options: argparse.Namespace) -> int:
         return _complain(options, f"the socket failed: {error.strerror or error}", "ipc", NO_SERVER)
     if options.json:
         print(json.dumps(data))
+        return DONE
+    if verb not in DRAWN:
+        from intercom.cli.ctl_text import done_line
+
+        print(done_line(data))
         return DONE
     from intercom.cli import ctl_draw
 

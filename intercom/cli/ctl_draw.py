@@ -36,12 +36,14 @@ LEVEL_STYLE = {"success": "green", "warning": "yellow", "error": "red"}
 def console() -> Console:
     """The console everything is drawn on: standard output, without rich's own readings of text."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    return Console(markup=False, emoji=False, highlight=False)
+    # Without a terminal there is no edge to break lines at.
+    width = None if sys.stdout.isatty() else 1000
+    return Console(markup=False, emoji=False, highlight=False, width=width)
 
 
 def show(verb: str, data: Any, on: Console | None = None, at: datetime | None = None) -> None:
-    """Draw what the server answered to `verb`."""
-    DRAWN.get(verb, draw_done)(on or console(), data, at or now())
+    """Draw what the server answered to `verb`, one of `DRAWN`; `at` is the instant ages are told at."""
+    DRAWN[verb](on or console(), data, at or now())
 
 
 def now() -> datetime:
@@ -149,16 +151,6 @@ def draw_log(on: Console, data: Any, at: datetime) -> None:
             _text(str(entry.get("summary") or "")),
         )
     on.print(table, soft_wrap=not on.is_terminal)
-
-
-def draw_done(on: Console, data: Any, at: datetime) -> None:
-    if "current_mode" in data:
-        on.print(f"mode: {data['previous_mode']} -> {data['current_mode']}")
-        return
-    subject = data.get("request_id") or data.get("session_id") or ""
-    on.print(_text(f"{data.get('status', 'done')} {one_line(subject)}".rstrip()))
-    if data.get("note"):
-        on.print(_text(data["note"]), soft_wrap=True)
 
 
 DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Any
 
 _KEPT = frozenset("\n\t")
 #: Control, format, surrogate, private and unassigned characters, and the two odd line ends.
@@ -22,6 +23,14 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """`clean`, with line feeds and tabs as spaces."""
     return clean(text.replace("\n", " ").replace("\t", " "))
+
+
+def done_line(data: Any) -> str:
+    """What is said when a verdict or change was carried out, for the reply's data."""
+    if "current_mode" in data:
+        return f"mode: {data['previous_mode']} -> {data['current_mode']}"
+    line = f"{data['status']} {data.get('request_id') or data.get('session_id')}"
+    return one_line(f"{line}: {data['note']}" if data.get("note") else line)
 
 
 def _visible(character: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_board import Act, Board, request_of
-from intercom.cli.ctl_text import clean
+from intercom.cli.ctl_text import clean, done_line
 from intercom.local.places import Places
 from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
@@ -206,7 +206,7 @@ class _Desk:
                 return
         verb, fields = request_of(act, text)
         with self._told():
-            ctl_draw.show(verb, request(self._where, verb, fields), self._console)
+            self._say(done_line(request(self._where, verb, fields)))
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

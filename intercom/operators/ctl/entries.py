@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import Enum
@@ -97,8 +98,10 @@ def how_to_answer(kind: CardKind, request_id: str) -> str:
 def plain(value: Any, depth: int = 0) -> Any:
     """Turn a value of attrs classes, enums, instants and containers into what JSON can hold.
 
-    What JSON has no form for becomes its text, and so does what is nested deeper than a reader could follow.
+    What JSON has no form for becomes its text; what is nested deeper than a reader could follow becomes three dots.
     """
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if value is None or (isinstance(value, bool | int | float) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Enum):
@@ -107,8 +110,10 @@ def plain(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, datetime):
         return to_text(value) if value.tzinfo is not None else value.isoformat()
-    if depth >= _MAX_DEPTH or isinstance(value, PurePath | type | BaseException):
+    if isinstance(value, PurePath | type | BaseException):
         return _words(value)
+    if depth >= _MAX_DEPTH:
+        return "..."
     if attrs.has(type(value)):
         return {field.name: plain(getattr(value, field.name), depth + 1) for field in attrs.fields(type(value))}
     if isinstance(value, Mapping):

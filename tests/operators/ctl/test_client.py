@@ -1,0 +1,165 @@
+"""ctl's end: it asks again when the server dies under it, and the act counts once."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from intercom.local.listen import listen
+from intercom.local.places import Places, places
+from intercom.model.errors import IpcError
+from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
+from intercom.operators.ctl.token import write_token
+from intercom.operators.ctl.wire import CtlRequest, failure, read_request, success
+from tests.operators.desk import StandInDesk, card
+from tests.operators.house import environ, open_house
+from tests.support.trio_case import trio_test
+
+
+async def in_thread(where: Places, command: str, fields: dict[str, Any], **options: Any) -> Any:
+    return await trio.to_thread.run_sync(functools.partial(request, where, command, fields, **options))
+
+
+@trio_test(real_time=True)
+async def test_a_request_brings_its_token_and_returns_the_data(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        assert (await in_thread(house.places, "approve", {"id": "a"}))["status"] == "approved"
+        with pytest.raises(Refusal) as caught:
+            await in_thread(house.places, "approve", {"id": "a"})
+        assert caught.value.code == "already_decided"
+        assert caught.value.details
+
+
+def test_no_server_is_known_at_once(tmp_path: Path) -> None:
+    with pytest.raises(NoServer):
+        request(places(environ=environ(tmp_path)), "list", {})
+
+
+@trio_test(real_time=True)
+async def test_a_socket_nobody_listens_at_is_no_server(tmp_path: Path) -> None:
+    where = places(environ=environ(tmp_path))
+    listener = listen(where.ctl_socket)
+    # Closed without being removed, as a killed server leaves it.
+    await listener._listener.aclose()
+    with pytest.raises(NoServer):
+        await in_thread(where, "list", {}, patience=0.1)
+
+
+class Scripted:
+    """A server that treats each connection as the next step of a script says."""
+
+    def __init__(self, where: Places) -> None:
+        self.where = where
+        self.seen: list[CtlRequest] = []
+
+    async def run(self, *steps: Any, task_status: trio.TaskStatus[None]) -> None:
+        for number, step in enumerate(steps):
+            write_token(self.where.token_file, f"token-{number}")
+            listener = listen(self.where.ctl_socket)
+            if number == 0:
+                task_status.started()
+            stream = await listener.accept()
+            line = await stream.receive_some(65536)
+            self.seen.append(read_request(line.strip()))
+            if step is not None:
+                await stream.send_all(step)
+            await stream.aclose()
+            await listener.aclose()
+
+
+async def scripted(tmp_path: Path, command: str, fields: dict[str, Any], *steps: Any) -> tuple[Any, list[CtlRequest]]:
+    server = Scripted(places(environ=environ(tmp_path)))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run, *steps)
+        try:
+            data = await in_thread(server.where, command, fields)
+        finally:
+            nursery.cancel_scope.cancel()
+    return data, server.seen
+
+
+@trio_test(real_time=True)
+async def test_a_server_that_dies_before_it_answers_is_asked_again_for_the_same_act(tmp_path: Path) -> None:
+    done = success({"status": "approved"})
+    data, seen = await scripted(tmp_path, "approve", {"id": "a"}, None, done[:7], done)
+    assert data == {"status": "approved"}
+    assert len(seen) == 3
+    assert len({each.verdict_id for each in seen}) == 1
+    assert seen[0].verdict_id
+    assert [each.auth_token for each in seen] == ["token-0", "token-1", "token-2"]
+
+
+@trio_test(real_time=True)
+async def test_a_token_of_the_server_before_is_no_refusal(tmp_path: Path) -> None:
+    from intercom.model.errors import Unauthorized
+
+    server = Scripted(places(environ=environ(tmp_path)))
+    wrong = failure(Unauthorized("the token is missing or not this server's"))
+
+    async def stale(task_status: trio.TaskStatus[None]) -> None:
+        write_token(server.where.token_file, "old")
+        listener = listen(server.where.ctl_socket)
+        task_status.started()
+        stream = await listener.accept()
+        await stream.receive_some(65536)
+        # By now the next server's token is there.
+        write_token(server.where.token_file, "new")
+        await stream.send_all(wrong)
+        await listener.aclose()
+        await server.run(success(1), task_status=trio.TASK_STATUS_IGNORED)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(stale)
+        assert await in_thread(server.where, "list", {}) == 1
+
+
+@trio_test(real_time=True)
+async def test_a_nudge_is_sent_once_because_two_would_be_two(tmp_path: Path) -> None:
+    server = Scripted(places(environ=environ(tmp_path)))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run, None)
+        with pytest.raises(Refusal, match="log says whether"):
+            await in_thread(server.where, "nudge", {"id": "a"})
+    assert len(server.seen) == 1
+
+
+@trio_test(real_time=True)
+async def test_an_answer_that_is_none_is_told(tmp_path: Path) -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(IpcError, match="not of this protocol")):
+        await scripted(tmp_path, "list", {}, b"hello\n")
+
+
+@trio_test(real_time=True)
+async def test_a_server_that_stays_away_is_given_up(tmp_path: Path) -> None:
+    server = Scripted(places(environ=environ(tmp_path)))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run, None)
+        with pytest.raises(NoServer):
+            await in_thread(server.where, "list", {}, patience=0.2)
+
+
+@trio_test(real_time=True)
+async def test_a_watch_ends_with_its_server(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        watch = await trio.to_thread.run_sync(Watch, house.places)
+        events = await trio.to_thread.run_sync(watch.read)
+        assert [event["data"]["request_id"] for event in events] == ["a"]
+    with watch, pytest.raises(EOFError):
+        watch.read()
+
+
+def test_the_client_is_of_the_standard_library_alone() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import intercom.operators.ctl.client, intercom.cli.ctl;"
+        "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {name for name in found if name not in sys.stdlib_module_names} == {"intercom"}

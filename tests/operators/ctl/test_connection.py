@@ -1,0 +1,300 @@
+"""One connection, in virtual time: good peers, bad peers, slow peers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from actors import Busy, Down, NotRunning, Refused
+from attrs import frozen
+
+from intercom.local.dial import Peer as Who
+from intercom.model.card import Card
+from intercom.operators.ctl.connection import Door, Limits, serve, turn_away
+from intercom.operators.ctl.watchers import DROPPED, Watchers
+from intercom.operators.ctl.wire import MAX_REQUEST
+from tests.operators.desk import StandInDesk, card
+from tests.operators.house import Peer
+from tests.support.trio_case import trio_test
+
+ME = Who(os.getpid(), os.geteuid())
+
+
+@frozen
+class Line:
+    peer: Peer
+    desk: StandInDesk
+    door: Door
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    *cards: Card, who: Who = ME, queue: int = 4, clients: frozenset[int] = frozenset(), **options: Any
+) -> AsyncIterator[Line]:
+    """A served connection without a socket beneath it, whose buffers hold nothing back."""
+    desk = StandInDesk(*cards)
+    desk.clients = clients
+    door = Door(desk, "the token", Watchers(queue), lambda: cards, os.geteuid(), **options)
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve, theirs, who, door)
+        yield Line(Peer(ours, door.token), desk, door)  # type: ignore[arg-type]
+        await ours.aclose()
+
+
+@trio_test
+async def test_one_connection_carries_several_requests() -> None:
+    async with connected(card("a")) as line:
+        assert (await line.peer.ask("pending"))["data"][0]["request_id"] == "a"
+        assert (await line.peer.ask("approve", id="a"))["data"]["status"] == "approved"
+        assert (await line.peer.ask("pending"))["data"] == []
+
+
+@trio_test
+async def test_requests_sent_in_one_go_are_answered_in_order() -> None:
+    async with connected(card("a")) as line:
+        lines = [json.dumps({"command": verb, "auth_token": "the token"}) for verb in ("version", "pending", "nothing")]
+        await line.peer.stream.send_all("\n\r\n".join([*lines, ""]).encode())
+        replies = [await line.peer.line() for _ in lines]
+        assert [reply and reply["ok"] for reply in replies] == [True, True, False]
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "the toke", "é"])
+@trio_test
+async def test_a_wrong_token_is_refused_and_ends_the_connection(token: str | None) -> None:
+    async with connected(card("a")) as line:
+        line.peer.token = token
+        reply = await line.peer.ask("approve", id="a")
+        assert (reply["ok"], reply["error_code"]) == (False, "unauthorized")
+        assert await line.peer.line() is None
+        assert line.desk.acts == []
+
+
+@trio_test
+async def test_another_user_is_refused_whatever_they_know() -> None:
+    async with connected(card("a"), who=Who(os.getpid(), os.geteuid() + 1)) as line:
+        reply = await line.peer.line()
+        assert reply is not None
+        assert reply["error_code"] == "unauthorized"
+        assert await line.peer.line() is None
+
+
+@trio_test
+async def test_bad_lines_are_refused_and_the_connection_goes_on() -> None:
+    async with connected() as line:
+        for bad in (b"nonsense", b"[]", b'{"command": 1}', b"\xff\xfe", b'{"command":"list","limit":"x"}'):
+            assert (await line.peer.send(bad))["ok"] is False
+        unknown = await line.peer.ask("frobnicate")
+        assert unknown["error_code"] == "invalid_arguments"
+        assert "watch" in unknown["error"]
+        assert (await line.peer.ask("version"))["ok"] is True
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@trio_test
+async def test_a_line_over_the_limit_ends_the_connection(ended: bool) -> None:
+    async with connected() as line:
+        await line.peer.stream.send_all(b"a" * (MAX_REQUEST + 1) + (b"\n" if ended else b""))
+        reply = await line.peer.line()
+        assert reply is not None
+        assert "longer than" in reply["error"]
+        assert await line.peer.line() is None
+
+
+@trio_test
+async def test_a_line_at_the_limit_is_read() -> None:
+    async with connected() as line:
+        head, tail = b'{"command": "version", "auth_token": "the token", "text": "', b'"}'
+        filled = head + b"a" * (MAX_REQUEST - len(head) - len(tail)) + tail
+        assert (await line.peer.send(filled))["ok"] is True
+
+
+@pytest.mark.parametrize("sent", [b"", b'{"command": "vers'])
+@trio_test
+async def test_a_peer_that_sends_no_whole_line_is_dropped_after_its_time(sent: bytes) -> None:
+    async with connected(limits=Limits(request=30)) as line:
+        began = trio.current_time()
+        if sent:
+            await line.peer.stream.send_all(sent)
+        reply = await line.peer.line()
+        assert reply is not None
+        assert "within 30 s" in reply["error"]
+        assert await line.peer.line() is None
+        assert trio.current_time() - began == pytest.approx(30)
+
+
+@trio_test
+async def test_a_peer_that_drips_is_dropped_all_the_same() -> None:
+    async with connected(limits=Limits(request=30)) as line, trio.open_nursery() as nursery:
+
+        async def drip() -> None:
+            with contextlib.suppress(trio.BrokenResourceError):
+                while True:
+                    await line.peer.stream.send_all(b"x")
+                    await trio.sleep(1)
+
+        nursery.start_soon(drip)
+        assert "within 30 s" in ((await line.peer.line()) or {})["error"]
+        nursery.cancel_scope.cancel()
+
+
+@trio_test
+async def test_a_peer_that_does_not_read_its_reply_is_dropped() -> None:
+    desk = StandInDesk()
+    door = Door(desk, "t", Watchers(), tuple, os.geteuid(), Limits(reply=10))
+    # A lock-step stream: a send ends when the other side has read.
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve, theirs, ME, door)
+        await ours.send_all(b'{"command": "version", "auth_token": "t"}\n')
+        began = trio.current_time()
+        await trio.sleep(20)
+        with pytest.raises(trio.BrokenResourceError):
+            await ours.send_all(b"more")
+        assert trio.current_time() - began == pytest.approx(20)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (Busy("full"), "busy"),
+        (Down("session/1", None, begun=True), "unavailable"),
+        (NotRunning("gone"), "unavailable"),
+        (Refused("no more"), "invalid_state"),
+        (ValueError("a fault of ours: /secret/path"), "unavailable"),
+    ],
+)
+@trio_test
+async def test_whatever_happens_at_the_desk_is_told_in_a_sentence(raised: BaseException, code: str) -> None:
+    async with connected() as line:
+        line.desk.crash = raised
+        reply = await line.peer.ask("list")
+        assert (reply["ok"], reply["error_code"]) == (False, code)
+        assert "secret" not in reply["error"]
+        line.desk.crash = None
+        assert (await line.peer.ask("list"))["ok"] is True
+
+
+@trio_test
+async def test_a_desk_that_does_not_answer_is_not_waited_for_for_ever() -> None:
+    async with connected(limits=Limits(work=60)) as line:
+
+        async def never(**_: object) -> Any:
+            await trio.sleep_forever()
+
+        line.desk.sessions = never  # type: ignore[method-assign]
+        assert (await line.peer.ask("list"))["error_code"] == "unavailable"
+
+
+@trio_test
+async def test_a_verdict_from_a_clients_own_process_is_refused_and_recorded() -> None:
+    async with connected(card("a"), clients=frozenset({os.getpid()})) as line:
+        reply = await line.peer.ask("approve", id="a")
+        assert (reply["ok"], reply["error_code"]) == (False, "unauthorized")
+        assert "an agent's own processes may not answer for it" in reply["error"]
+        assert line.desk.acts == []
+        [(summary, data)] = line.desk.events
+        assert "refused approve" in summary
+        assert data["pid"] == os.getpid()
+        assert (await line.peer.ask("pending"))["ok"] is True
+
+
+ACTING = ["approve", "reject", "answer", "resume", "mode", "nudge", "policy-accept"]
+
+
+@pytest.mark.parametrize("verb", ACTING)
+@trio_test
+async def test_no_verb_that_acts_is_open_to_an_agent(verb: str) -> None:
+    async with connected(card("a"), clients=frozenset({os.getpid()})) as line:
+        reply = await line.peer.ask(verb, id="a", mode="local", decision="stop")
+        assert reply["error_code"] == "unauthorized"
+        assert line.desk.acts == []
+
+
+@trio_test
+async def test_an_agents_processes_may_be_trusted() -> None:
+    async with connected(card("a"), clients=frozenset({os.getpid()}), trust_agent_processes=True) as line:
+        assert (await line.peer.ask("approve", id="a"))["ok"] is True
+
+
+@pytest.mark.parametrize("pid", [0, 2**22 + 1])
+@trio_test
+async def test_a_process_that_can_not_be_examined_may_not_act(pid: int) -> None:
+    async with connected(card("a"), who=Who(pid, os.geteuid()), clients=frozenset({1})) as line:
+        assert (await line.peer.ask("approve", id="a"))["error_code"] == "unauthorized"
+
+
+@trio_test
+async def test_a_refusal_stands_also_when_it_can_not_be_recorded() -> None:
+    async with connected(card("a"), clients=frozenset({os.getpid()})) as line:
+
+        async def broken(summary: str, data: dict[str, Any]) -> None:
+            raise OSError("the store is gone")
+
+        line.desk.security_event = broken  # type: ignore[method-assign]
+        assert (await line.peer.ask("approve", id="a"))["error_code"] == "unauthorized"
+
+
+@trio_test
+async def test_one_peer_too_many_is_told_so() -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    await turn_away(theirs, Door(StandInDesk(), "t", Watchers(), tuple, os.geteuid()))
+    reply = await Peer(ours).line()  # type: ignore[arg-type]
+    assert reply is not None
+    assert reply["error_code"] == "busy"
+
+
+@trio_test
+async def test_a_watch_begins_with_the_open_cards_and_goes_on_with_what_comes() -> None:
+    async with connected(card("a")) as line:
+        assert (await line.peer.ask("watch"))["data"] == {"watching": True}
+        assert (await line.peer.line() or {})["data"]["request_id"] == "a"
+        line.door.watchers.publish(card("b"))
+        assert await line.peer.line() == {"event": "card", "data": line_data("b")}
+
+
+def line_data(name: str) -> dict[str, Any]:
+    from intercom.operators.ctl.entries import card_entry
+
+    return card_entry(card(name))
+
+
+@trio_test
+async def test_a_watcher_that_falls_behind_is_dropped_with_a_notice_and_nobody_waits_for_it() -> None:
+    async with connected(queue=4) as line:
+        await line.peer.ask("watch")
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(20):
+            line.door.watchers.publish(card(str(number)))
+        assert len(line.door.watchers) == 0
+        events = []
+        while (event := await line.peer.line()) is not None:
+            events.append(event)
+        assert events[-1] == json.loads(DROPPED)
+        assert len(events) <= 6
+
+
+@trio_test
+async def test_a_watcher_that_goes_is_forgotten() -> None:
+    async with connected() as line:
+        await line.peer.ask("watch")
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(line.door.watchers) == 1
+        await line.peer.stream.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(line.door.watchers) == 0
+
+
+@trio_test
+async def test_a_long_diff_is_left_out_of_a_watch_line() -> None:
+    async with connected() as line:
+        await line.peer.ask("watch")
+        line.door.watchers.publish(card("big", diff="+" * 1_000_000))
+        event = await line.peer.line() or {}
+        assert (event["data"]["diff"], event["data"]["diff_omitted"]) == (None, True)

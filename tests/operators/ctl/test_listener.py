@@ -1,0 +1,232 @@
+"""The local socket itself: who may open it, what crosses it, what a crash of its actor or the router costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from intercom.local.dial import Peer as Who
+from intercom.model.card import CardKind, CardState, Notice
+from intercom.model.errors import ERROR_CODES, IpcError
+from intercom.operators.ctl.connection import Limits
+from intercom.operators.ctl.token import new_token, write_token
+from intercom.operators.ctl.verbs import VERBS
+from intercom.operators.messages import Channel, Subscribe
+from tests.operators.desk import START, StandInDesk, card
+from tests.operators.house import House, Peer, open_house
+from tests.support.trio_case import trio_test
+
+
+def mode_of(path: str) -> int:
+    return stat.S_IMODE(Path(path).stat().st_mode)
+
+
+@trio_test(real_time=True)
+async def test_socket_and_token_are_the_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with open_house(tmp_path) as house:
+            assert mode_of(house.places.ctl_socket) == 0o600
+            assert mode_of(house.places.token_file) == 0o600
+            assert mode_of(house.places.runtime_dir) == 0o700
+            first = house.token
+        async with open_house(tmp_path) as house:
+            assert mode_of(house.places.token_file) == 0o600
+            assert len(house.token) == 64
+            assert house.token != first
+    finally:
+        os.umask(before)
+
+
+@trio_test(real_time=True)
+async def test_the_socket_goes_with_the_server(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        assert Path(house.places.ctl_socket).exists()
+    assert not Path(house.places.ctl_socket).exists()
+
+
+def test_a_token_file_that_is_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    link = tmp_path / "x.token"
+    link.symlink_to(victim)
+    write_token(str(link), new_token())
+    assert victim.read_text() == "precious"
+    assert not link.is_symlink()
+    assert mode_of(str(link)) == 0o600
+
+
+def test_a_token_file_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "x.token").mkdir()
+    with pytest.raises(IpcError, match="can not write the token file"):
+        write_token(str(tmp_path / "x.token"), new_token())
+
+
+@trio_test(real_time=True)
+async def test_another_users_process_is_refused(tmp_path: Path) -> None:
+    async with open_house(tmp_path, peer_of=lambda _: Who(1, os.geteuid() + 1)) as house:
+        reply = await (await house.dial()).line()
+        assert reply is not None
+        assert reply["error_code"] == "unauthorized"
+
+
+@trio_test(real_time=True)
+async def test_a_peer_that_can_not_be_named_is_dropped(tmp_path: Path) -> None:
+    def nobody(_: Any) -> Who:
+        raise OSError("gone")
+
+    async with open_house(tmp_path, peer_of=nobody) as house:
+        assert await (await house.dial()).line() is None
+
+
+@trio_test(real_time=True)
+async def test_one_connection_too_many_is_told_and_a_place_that_frees_is_taken(tmp_path: Path) -> None:
+    async with open_house(tmp_path, limits=Limits(connections=3)) as house:
+        held = [await house.dial() for _ in range(3)]
+        for peer in held:
+            assert (await peer.ask("version"))["ok"] is True
+        refused = await (await house.dial()).line()
+        assert refused is not None
+        assert refused["error_code"] == "busy"
+        await held[0].stream.aclose()
+        while True:
+            try:
+                if (await (await house.dial()).ask("version"))["ok"]:
+                    break
+            except trio.BrokenResourceError:
+                continue
+        assert (await held[1].ask("version"))["ok"] is True
+
+
+@trio_test(real_time=True)
+async def test_bad_peers_are_nobody_elses_business(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        good = await house.dial()
+        silent = await house.dial()
+        assert (await silent.ask("version"))["ok"] is True
+        for sent in (b"\x00\xff" * 5000 + b"\n", b"x" * (2 << 20), b'{"command": "list"', b"\n\n\n"):
+            bad = await house.dial()
+            try:
+                await bad.stream.send_all(sent)
+            except trio.BrokenResourceError:
+                pass
+            await bad.stream.aclose()
+        assert (await good.ask("approve", id="a"))["ok"] is True
+        assert house.system.named("ctl").ref is not None
+
+
+LINES = st.binary(max_size=300) | st.dictionaries(
+    st.sampled_from(
+        ["command", "id", "reason", "instruction", "mode", "session", "decision", "text", "verdict_id", "limit"]
+    ),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.sampled_from([*VERBS, "local", "stop", "a"]),
+)
+
+
+@trio_test(real_time=True)
+async def _throw(tmp_path: Path, lines: list[Any]) -> None:
+    """Every line gets one reply in a sentence, and the server lives."""
+    async with open_house(tmp_path, StandInDesk(card("a"), card("p", CardKind.PROMPT))) as house:
+        before = house.system.named("ctl").ref
+        peer = await house.dial()
+        for line in lines:
+            raw = json.dumps({**line, "auth_token": house.token}).encode() if isinstance(line, dict) else line
+            raw = raw.replace(b"\n", b" ")
+            if not raw.strip():
+                continue
+            reply = await peer.send(raw)
+            if reply["ok"] is False:
+                assert reply["error_code"] in ERROR_CODES
+                assert "Traceback" not in reply["error"]
+            if reply.get("error_code") == "unauthorized" or reply.get("data") == {"watching": True}:
+                await peer.stream.aclose()
+                peer = await house.dial()
+        assert (await (await house.dial()).ask("version"))["ok"] is True
+        assert house.system.named("ctl").ref is before
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(LINES, max_size=20))
+def test_no_line_harms_the_server(tmp_path_factory: pytest.TempPathFactory, lines: list[Any]) -> None:
+    _throw(tmp_path_factory.mktemp("run"), lines)
+
+
+async def events(peer: Peer, count: int) -> list[dict[str, Any]]:
+    return [await peer.line() or {} for _ in range(count)]
+
+
+async def heard(house: House, shown: Any) -> None:
+    """Tell the router, once it has its subscriber."""
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    house.tell(shown)
+
+
+@trio_test(real_time=True)
+async def test_a_watch_shows_cards_and_notices_as_they_come(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("old"))) as house:
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        peer = await house.dial()
+        await peer.ask("watch")
+        assert (await peer.line() or {})["data"]["request_id"] == "old"
+        await heard(house, card("new"))
+        house.tell(Notice("hello", "info", START))
+        house.tell(card("old", state=CardState.APPROVED))
+        got = await events(peer, 3)
+        assert [(each["event"], each["data"].get("request_id"), each["data"].get("text")) for each in got] == [
+            ("card", "new", None),
+            ("notice", None, "hello"),
+            ("card", "old", None),
+        ]
+        assert got[2]["data"]["status"] == "approved"
+
+
+@trio_test(real_time=True)
+async def test_a_watch_outlives_the_router_and_hears_what_closed_meanwhile(tmp_path: Path) -> None:
+    desk = StandInDesk(card("closes"), card("stays"))
+    async with open_house(tmp_path, desk) as house:
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        peer = await house.dial()
+        await peer.ask("watch")
+        await events(peer, 2)
+        # Both at once: the card ends, and the router falls before it hears of it.
+        desk.cards["closes"] = card("closes", state=CardState.EXPIRED)
+        desk.cards["comes"] = card("comes")
+        house.tell(Subscribe(["no name"], Channel.CTL))  # type: ignore[arg-type]
+        got = await events(peer, 2)
+        assert {each["data"]["request_id"]: each["data"]["status"] for each in got} == {
+            "comes": "pending",
+            "closes": "expired",
+        }
+        await heard(house, card("later"))
+        assert (await peer.line() or {})["data"]["request_id"] == "later"
+
+
+@trio_test(real_time=True)
+async def test_after_a_crash_of_the_listener_the_socket_is_there_again(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        peer = await house.dial()
+        assert (await peer.ask("version"))["ok"] is True
+        old = house.system.named("ctl").ref
+        assert old is not None
+        house.system.named("ctl").tell(card(["unhashable"]))  # type: ignore[arg-type]
+        assert await peer.line() is None
+        while house.system.named("ctl").ref in (None, old):
+            await trio.sleep(0.01)
+        while True:
+            try:
+                fresh = await house.dial()
+                break
+            except OSError:
+                await trio.sleep(0.01)
+        assert (await fresh.ask("approve", id="a"))["ok"] is True

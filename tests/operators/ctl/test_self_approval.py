@@ -1,0 +1,102 @@
+"""The agent that tries to approve itself through ctl, from its own shell, with real processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.operators.desk import StandInDesk, card
+from tests.operators.house import House, open_house
+from tests.support.trio_case import trio_test
+
+CTL = f"{sys.executable} -m intercom.cli.ctl --json approve a"
+
+#: A stand-in for an agent's client: it says that it is up, then runs the shell command it is given, and stays.
+CLIENT = """
+import subprocess, sys
+print("up", flush=True)
+command = sys.stdin.readline()
+subprocess.run(command, shell=True)
+sys.stdin.read()
+"""
+
+# What an agent's shell may try -> where the answer goes
+WAYS = {
+    "plainly": "{ctl} > {out}.part; mv {out}.part {out}",
+    "from a shell in a shell": "sh -c 'sh -c \"{ctl} > {out}.part; mv {out}.part {out}\"'",
+    "left behind by a shell that is gone": "(sh -c '{ctl} > {out}.part; mv {out}.part {out}' &)",
+    "with another environment": "env -i $(env | grep -E ^XDG_) sh -c '{ctl} > {out}.part; mv {out}.part {out}'",
+}
+
+
+async def attempt(house: House, tmp_path: Path, command: str) -> dict[str, object]:
+    """Have a connected client's shell run `command`; what ctl printed there."""
+    out = tmp_path / "answer.json"
+    # A session of its own, as every terminal, and every agent's host, has.
+    client = await trio.lowlevel.open_process(
+        [sys.executable, "-c", CLIENT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=house.environ,
+        start_new_session=True,
+    )
+    try:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        await client.stdout.receive_some()
+        house.desk.clients = frozenset({client.pid})
+        await client.stdin.send_all(command.format(ctl=CTL, out=out).encode() + b"\n")
+        while not out.exists():
+            await trio.sleep(0.01)
+        answer = json.loads(out.read_text())
+        assert isinstance(answer, dict)
+        return answer
+    finally:
+        client.kill()
+        await client.wait()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@trio_test(real_time=True)
+async def test_an_agent_can_not_approve_itself(tmp_path: Path, way: str) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        answer = await attempt(house, tmp_path, WAYS[way])
+        assert answer["ok"] is False
+        assert answer["error_code"] == "unauthorized"
+        assert house.desk.acts == []
+        assert len(house.desk.events) == 1
+
+
+@trio_test(real_time=True)
+async def test_a_person_beside_the_agent_approves_as_ever(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        client = await trio.lowlevel.open_process(
+            [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            house.desk.clients = frozenset({client.pid})
+            done = await trio.run_process(CTL.split(), env=house.environ, capture_stdout=True)
+            assert json.loads(done.stdout)["status"] == "approved"
+            assert house.desk.events == []
+        finally:
+            client.kill()
+            await client.wait()
+
+
+@trio_test(real_time=True)
+async def test_a_server_that_trusts_agents_lets_them(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a")), trust_agent_processes=True) as house:
+        answer = await attempt(house, tmp_path, WAYS["plainly"])
+        assert answer["status"] == "approved"
+
+
+@trio_test(real_time=True)
+async def test_an_agent_may_look(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        answer = await attempt(house, tmp_path, WAYS["plainly"].replace("{ctl}", CTL.replace("approve", "show")))
+        assert answer["request_id"] == "a"

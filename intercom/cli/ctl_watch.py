@@ -8,7 +8,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from intercom.cli import ctl_draw
@@ -61,7 +61,7 @@ def _follow(where: Places, show: Callable[[dict[str, Any]], None]) -> int:
     return 0
 
 
-def _events(where: Places) -> Iterator[dict[str, Any] | None]:
+def _events(where: Places) -> Generator[dict[str, Any] | None]:
     """Events for ever, over restarts of the server; None stands for a stream that begins."""
     with Watch(where) as first:
         yield from _read(first)
@@ -70,7 +70,7 @@ def _events(where: Places) -> Iterator[dict[str, Any] | None]:
             yield from _read(line)
 
 
-def _read(line: Watch) -> Iterator[dict[str, Any] | None]:
+def _read(line: Watch) -> Generator[dict[str, Any] | None]:
     yield None
     with contextlib.suppress(EOFError):
         while True:

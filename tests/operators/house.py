@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import trio
-from actors import ChildSpec, System
 from attrs import frozen
 
+from actors import ChildSpec, System
+from actors.events import Event
 from intercom.local.places import Places, places
 from intercom.model.card import Card
 from intercom.model.session import SessionMode
 from intercom.operators.ctl.listener import CtlListener
 from intercom.operators.router import Operators
-
-from .desk import StandInDesk
+from tests.operators.desk import StandInDesk
 
 
 @frozen
@@ -84,7 +84,13 @@ def environ(directory: Path) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def open_house(directory: Path, desk: StandInDesk | None = None, **options: Any) -> AsyncIterator[House]:
+async def open_house(
+    directory: Path,
+    desk: StandInDesk | None = None,
+    *,
+    on_event: Callable[[Event], object] | None = None,
+    **options: Any,
+) -> AsyncIterator[House]:
     """A server at `directory` with this desk; `options` go to the listener."""
     desk = desk or StandInDesk()
     where = places(environ=environ(directory))
@@ -100,5 +106,5 @@ async def open_house(directory: Path, desk: StandInDesk | None = None, **options
         ChildSpec("operators", lambda: Operators(open_cards, mode_of)),
         ChildSpec("ctl", lambda: CtlListener(desk, where.ctl_socket, where.token_file, **options)),
     ]
-    async with System(children) as system:
+    async with System(children, on_event=on_event) as system:
         yield House(system, desk, where)

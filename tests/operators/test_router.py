@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from actors import Actor, ChildSpec, System, ask
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors import Actor, ChildSpec, System, ask
 from intercom.model.card import Card, CardState, Notice
 from intercom.model.session import SessionMode
 from intercom.operators.messages import Channel, Subscribe

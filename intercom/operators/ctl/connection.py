@@ -202,7 +202,7 @@ class _Lines:
                 chunk = await self._stream.receive_some(CHUNK)
                 if not chunk:
                     return None
-                self._buffer.feed(chunk)
+                self._buffer.feed(bytes(chunk))
             return line
         except LineTooLong:
             raise IpcError(f"the request line is longer than {MAX_REQUEST} bytes") from None

@@ -126,7 +126,7 @@ async def _resume(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 async def _mode(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     try:
-        mode = SessionMode(request.mode)
+        mode = SessionMode(request.mode or "")
     except ValueError:
         raise InvalidArguments(f"mode takes one of {', '.join(SessionMode)}") from None
     before, after = await desk.switch_mode(request.session or request.id, mode, caller.name, CHANNEL)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from actors import Busy, Down, NotRunning, Refused
 from attrs import frozen
 
+from actors import Busy, Down, NotRunning, Refused
 from intercom.local.dial import Peer as Who
 from intercom.model.card import Card
 from intercom.operators.ctl.connection import Door, Limits, serve, turn_away

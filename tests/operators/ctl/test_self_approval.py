@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,16 +28,18 @@ sys.stdin.read()
 
 # What an agent's shell may try -> where the answer goes
 WAYS = {
-    "plainly": "{ctl} > {out}.part; mv {out}.part {out}",
-    "from a shell in a shell": "sh -c 'sh -c \"{ctl} > {out}.part; mv {out}.part {out}\"'",
-    "left behind by a shell that is gone": "(sh -c '{ctl} > {out}.part; mv {out}.part {out}' &)",
-    "with another environment": "env -i $(env | grep -E ^XDG_) sh -c '{ctl} > {out}.part; mv {out}.part {out}'",
+    "plainly": "{ctl} > {out}",
+    "from a shell in a shell": "sh -c 'sh -c \"{ctl} > {out}\"'",
+    "left behind by a shell that is gone": "(sh -c '{ctl} > {out}' &)",
+    "with another environment": "env -i $(env | grep -E ^XDG_) sh -c '{ctl} > {out}'",
 }
 
 
 async def attempt(house: House, tmp_path: Path, command: str) -> dict[str, object]:
     """Have a connected client's shell run `command`; what ctl printed there."""
+    # A pipe: reading it waits for whoever writes, however far from here.
     out = tmp_path / "answer.json"
+    os.mkfifo(out)
     # A session of its own, as every terminal, and every agent's host, has.
     client = await trio.lowlevel.open_process(
         [sys.executable, "-c", CLIENT],
@@ -51,9 +54,7 @@ async def attempt(house: House, tmp_path: Path, command: str) -> dict[str, objec
         await client.stdout.receive_some()
         house.desk.clients = frozenset({client.pid})
         await client.stdin.send_all(command.format(ctl=CTL, out=out).encode() + b"\n")
-        while not out.exists():
-            await trio.sleep(0.01)
-        answer = json.loads(out.read_text())
+        answer = json.loads(await trio.Path(out).read_text())
         assert isinstance(answer, dict)
         return answer
     finally:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from intercom.model.card import CardKind
-from intercom.operators.ctl.verbs import DEFAULT_REASON, VERBS
-from tests.operators.desk import StandInDesk, card, session
+from intercom.operators.ctl.verbs import DEFAULT_REASON
+from tests.operators.desk import StandInDesk, card
 from tests.operators.house import open_house
 from tests.support.trio_case import trio_test
 

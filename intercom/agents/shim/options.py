@@ -11,13 +11,15 @@ class Options(NamedTuple):
     """The command line of a shim.
 
     `config` and `workspace` are paths as given, or None; `ipc_name` overrides the configuration's. `server` is the
-    command that serves, to which `serve_command` adds; tests put a stand-in there.
+    command that serves, to which `serve_command` adds, and `shipped` a file of shipped answers other than the
+    package's: tests put stand-ins there.
     """
 
     config: str | None = None
     workspace: str | None = None
     ipc_name: str | None = None
     server: Sequence[str] = (sys.executable, "-P", "-m", "intercom.cli.main", "serve")
+    shipped: str | None = None
 
 
 def serve_command(options: Options, *how: str) -> list[str]:

@@ -151,7 +151,7 @@ def _listen_for_signals() -> tuple[list[int], int]:
 
 def _shipped_for(options: Options) -> shipped.Results:
     try:
-        results = shipped.load()
+        results = shipped.load(options.shipped) if options.shipped else shipped.load()
     except ValueError:
         _say("the shipped answers are damaged; reinstall the package")
         return {}
@@ -168,7 +168,7 @@ def _shipped_for(options: Options) -> shipped.Results:
 
 
 def _say(text: str) -> None:
-    """Tell people something on standard error, unless nobody reads it: a client that lets it fill up must not stop us."""
+    """Tell people something on standard error, unless it is full: a client that never reads it must not stop us."""
     line = f"agent-intercom: {text}\n".encode(errors="replace")
     try:
         poll = select.poll()

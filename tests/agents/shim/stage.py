@@ -35,6 +35,13 @@ class Stage:
         }
         os.mkdir(self.environment["XDG_RUNTIME_DIR"], 0o700)
 
+    def write(self, name: str, text: str = "") -> str:
+        """Put a file on the stage; returns its path."""
+        path = os.path.join(self.root, name)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
     def shim(self, *, server: list[str] = STAND_IN, **options: object) -> list[str]:
         """The command line of a shim."""
         return [sys.executable, str(HERE / "shim_main.py"), json.dumps({"server": server, **options})]
@@ -62,6 +69,7 @@ class Life:
         self.pid = pid
         self.heard: list[dict[str, Any]] = []
         self.stream = stream
+        self.over = trio.Event()
         self._news = trio.Event()
 
     def hear(self, what: dict[str, Any]) -> None:
@@ -114,6 +122,9 @@ class Lives:
                     life.hear(what)
         except trio.BrokenResourceError:
             pass
+        finally:
+            if life is not None:
+                life.over.set()
 
 
 @asynccontextmanager

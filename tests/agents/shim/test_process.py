@@ -1,0 +1,275 @@
+"""The real shim process, with the test as its client and as its server."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import trio
+
+from intercom._version import __version__
+from tests.agents.shim.by_hand import by_hand, shim
+from tests.agents.shim.stage import conducted, stage
+from tests.support.trio_case import trio_test
+
+
+@trio_test(real_time=True)
+async def test_it_introduces_itself_with_everything_the_server_needs() -> None:
+    with stage() as here:
+        text = "ipc_name = 'agent-intercom'\n"
+        config = here.write("own.toml", text)
+        async with by_hand(here) as server, shim(here, config=config, workspace="/somewhere/x") as client:
+            here.write(server.where.token_file, "secret\n")
+            _, hello = await server.accept()
+            assert len(hello.pop("shim")) == 32
+            # The greeting may have been made before or after the token was written.
+            assert hello.pop("token") in ("", "secret")
+            assert hello == {
+                "wire": 1,
+                "version": __version__,
+                "pid": client.process.pid,
+                "client_pid": os.getpid(),
+                "cwd": here.root,
+                "workspace": "/somewhere/x",
+                "config": config,
+                "config_digest": hashlib.sha256(text.encode()).hexdigest(),
+                "delivered": [],
+            }
+
+
+@trio_test(real_time=True)
+async def test_the_token_of_the_running_server_is_shown() -> None:
+    with stage() as here:
+        async with by_hand(here) as server:
+            here.write(server.where.token_file, "secret\n")
+            async with shim(here):
+                assert (await server.accept())[1]["token"] == "secret"
+
+
+@trio_test(real_time=True)
+async def test_a_delivery_is_told_once_written_and_told_again_until_recorded() -> None:
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            one, hello = await server.accept()
+            await client.call(1)
+            name = (await one.hear())["params"]["_meta"]["intercom/call"]
+            assert name == f"{hello['shim']}/1/1/tools/call"
+            await one.say({"jsonrpc": "2.0", "id": 1, "result": {}})
+            assert (await client.hear())["id"] == 1
+            assert await one.hear() == {"intercom": {"delivered": [name]}}
+            await one.close()
+            two, again = await server.accept()
+            assert again["delivered"] == [name]
+            await two.say({"intercom": {"recorded": [name]}})
+            await client.call(2)
+            assert await two.hear() == {"intercom": {"delivered": [name]}}
+            assert (await two.hear())["id"] == 2
+            await two.close()
+            assert (await server.accept())[1]["delivered"] == []
+
+
+@trio_test(real_time=True)
+async def test_after_a_handover_the_call_in_flight_is_asked_at_the_next_server() -> None:
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            old, _ = await server.accept()
+            await client.call(1)
+            asked = await old.hear()
+            await old.say({"intercom": {"handover": {}}})
+            early, _ = await server.accept(welcome=False)
+            await early.say({"intercom": {"handover": {}}})
+            new, _ = await server.accept()
+            assert await new.hear() == asked
+
+
+@trio_test(real_time=True)
+async def test_a_refusal_is_what_calls_are_answered_with_and_the_shim_comes_back_later() -> None:
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            one, _ = await server.accept(welcome=False)
+            await client.call(1)
+            refused = {"code": "config_mismatch", "message": "use one configuration", "retry": False}
+            await one.say({"intercom": {"refused": refused}})
+            told = (await client.hear())["result"]
+            assert told["structuredContent"]["error_code"] == "config_mismatch"
+            two, _ = await server.accept()
+            await client.call(2)
+            assert (await two.hear())["id"] == 2
+
+
+@trio_test(real_time=True)
+async def test_a_refusal_that_may_be_retried_is_not_told_to_the_caller() -> None:
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            await client.call(1)
+            one, _ = await server.accept(welcome=False)
+            await one.say({"intercom": {"refused": {"code": "busy", "message": "m", "retry": True}}})
+            two, _ = await server.accept()
+            assert (await two.hear())["id"] == 1
+
+
+@trio_test(real_time=True)
+async def test_a_server_of_another_wire_is_a_version_mismatch() -> None:
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            await client.call(1)
+            one, _ = await server.accept(welcome=False)
+            await one.say({"intercom": {"welcome": {"wire": 2, "version": "9", "life": "x"}}})
+            assert (await client.hear())["result"]["structuredContent"]["error_code"] == "version_mismatch"
+
+
+@trio_test(real_time=True)
+async def test_a_client_that_does_not_read_stops_nothing_else() -> None:
+    big = "x" * (20 * 1024 * 1024)
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            one, _ = await server.accept()
+            await client.call(1)
+            await client.call(2)
+            assert [(await one.hear())["id"] for _ in range(2)] == [1, 2]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(one.say, {"jsonrpc": "2.0", "id": 1, "result": {"text": big}})
+                nursery.start_soon(client.call, 3)
+                assert (await one.hear())["id"] == 3
+                answer = await client.hear()
+            assert answer["result"]["text"] == big
+
+
+@trio_test(real_time=True)
+async def test_lines_of_many_mebibytes_pass_both_ways() -> None:
+    big = "y" * (24 * 1024 * 1024)
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            one, _ = await server.accept()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lambda: client.call(1, text=big))
+                assert (await one.hear())["params"]["arguments"]["text"] == big
+
+
+@trio_test(real_time=True)
+async def test_it_ends_when_its_client_has_closed_and_nothing_is_in_flight() -> None:
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            one, _ = await server.accept()
+            await client.close()
+            assert await one.hear() is None
+            assert await client.process.wait() == 0
+
+
+@trio_test(real_time=True)
+async def test_answers_on_their_way_still_reach_a_client_that_has_said_all() -> None:
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            one, _ = await server.accept()
+            await client.call(1)
+            await client.close()
+            assert (await one.hear())["id"] == 1
+            await one.say({"jsonrpc": "2.0", "id": 1, "result": {}})
+            assert (await client.hear())["id"] == 1
+            assert "delivered" in (await one.hear())["intercom"]
+            assert await client.process.wait() == 0
+
+
+@trio_test(real_time=True)
+async def test_a_client_that_is_gone_without_a_word_ends_it() -> None:
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            one, _ = await server.accept()
+            assert client.process.stdout is not None
+            await client.process.stdout.aclose()
+            assert await one.hear() is None
+            assert await client.process.wait() == 0
+
+
+@trio_test(real_time=True)
+async def test_sigterm_ends_it_in_good_order() -> None:
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            one, _ = await server.accept()
+            await client.call(1)
+            assert (await one.hear())["id"] == 1
+            client.process.send_signal(signal.SIGTERM)
+            assert await one.hear() is None
+            assert await client.process.wait() == 0
+
+
+@trio_test(real_time=True)
+async def test_a_start_that_fails_is_told_in_the_servers_words() -> None:
+    says = '{"error": {"code": "config", "message": "line 3: ipc_nam is unknown"}}'
+    code = f"import os,sys; os.write(int(sys.argv[sys.argv.index('--ready-fd') + 1]), b'{says}\\n')"
+    with stage() as here:
+        async with shim(here, server=[sys.executable, "-c", code]) as client:
+            await client.call(1)
+            told = (await client.hear())["result"]
+            assert told["isError"] is True
+            assert told["structuredContent"]["error_code"] == "config"
+            assert told["structuredContent"]["error_message"] == "line 3: ipc_nam is unknown"
+
+
+@trio_test(real_time=True)
+async def test_a_server_that_ends_without_a_word_is_given_up_after_a_few_starts() -> None:
+    with stage() as here:
+        async with shim(here, server=["/bin/false"]) as client:
+            await client.call(1)
+            assert (await client.hear())["result"]["structuredContent"]["error_code"] == "unavailable"
+
+
+@trio_test(real_time=True)
+async def test_a_configuration_that_is_no_toml_is_told_through_calls() -> None:
+    with stage() as here:
+        config = here.write("own.toml", "ipc_name = ")
+        async with shim(here, config=config, server=["/bin/false"]) as client:
+            await client.call(1)
+            assert (await client.hear())["result"]["structuredContent"]["error_code"] == "config"
+
+
+@trio_test(real_time=True)
+async def test_once_the_cause_is_mended_the_server_is_started_by_itself() -> None:
+    code = "import os, sys; os.path.exists(sys.argv[1]) and os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
+    stand_in = str(Path(__file__).with_name("stand_in.py"))
+    with stage() as here:
+        async with (
+            conducted(here) as lives,
+            shim(here, server=[sys.executable, "-c", code, os.path.join(here.root, "mended"), stand_in]) as client,
+        ):
+            await client.call(1, question="q")
+            assert (await client.hear())["result"]["isError"] is True
+            here.write("mended")
+            life = await lives.next()
+            await life.until("hello")
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
+            hello["clientInfo"] = {"name": "by hand", "version": "1"}
+            await client.say({"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": hello})
+            assert (await client.hear())["result"]["serverInfo"]["name"] == "stand-in"
+
+
+@trio_test(real_time=True, seconds=90)
+async def test_many_shims_at_once_start_one_server() -> None:
+    with stage() as here:
+        async with conducted(here) as lives, trio.open_nursery() as nursery:
+            done = trio.Event()
+
+            async def one_of_many() -> None:
+                async with shim(here):
+                    await done.wait()
+
+            for _ in range(6):
+                nursery.start_soon(one_of_many)
+            life = await lives.next()
+            assert len({each["hello"]["shim"] for each in await life.until("hello", 6)}) == 6
+            assert len(lives.all) == 1
+            done.set()
+
+
+@trio_test(real_time=True)
+async def test_where_nothing_can_be_written_the_agent_gets_a_server_of_its_own_that_ends_with_it() -> None:
+    with stage() as here:
+        async with conducted(here) as lives:
+            async with shim(here, sandboxed=True) as client:
+                life = await lives.next()
+                assert (await life.until("hello"))[0]["hello"]["token"] == ""
+                client.process.kill()
+            await life.over.wait()  # its end of the socket pair has closed

@@ -1,0 +1,143 @@
+"""Listening and dialling, with real sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import trio
+
+from intercom.local import dial
+from intercom.local.listen import listen
+from intercom.local.peers import peer
+from intercom.model.errors import IpcError
+from tests.support.trio_case import trio_test
+
+
+@pytest.fixture
+def path() -> Iterator[str]:
+    with TemporaryDirectory(prefix="ic-", dir="/tmp") as directory:
+        yield os.path.join(directory, "s", "desk.sock")
+
+
+@trio_test(real_time=True)
+async def test_both_ends_know_each_other(path: str) -> None:
+    listener = listen(path)
+    with dial.connect(path) as client:
+        assert dial.peer_of(client) == (os.getpid(), os.geteuid())
+        stream = await listener.accept()
+        assert peer(stream) == (os.getpid(), os.geteuid())
+        client.sendall(b"hello")
+        assert await stream.receive_some() == b"hello"
+        await stream.aclose()
+    await listener.aclose()
+
+
+@trio_test(real_time=True)
+async def test_the_socket_and_its_directory_are_the_users_alone_and_gone_afterwards(path: str) -> None:
+    before = os.umask(0)
+    try:
+        listener = listen(path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.lstat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.lstat(os.path.dirname(path)).st_mode) == 0o700
+    await listener.aclose()
+    await listener.aclose()
+    assert not os.path.exists(path)
+    with pytest.raises(FileNotFoundError):
+        dial.connect(path)
+    with pytest.raises(trio.ClosedResourceError):
+        await listener.accept()
+
+
+@trio_test(real_time=True)
+async def test_a_dead_servers_socket_is_replaced(path: str) -> None:
+    os.mkdir(os.path.dirname(path), 0o700)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(path)
+    with pytest.raises(ConnectionRefusedError):
+        dial.connect(path)
+    listener = listen(path)
+    dial.connect(path).close()
+    await listener.aclose()
+
+
+@trio_test(real_time=True)
+async def test_a_living_servers_socket_is_left_alone(path: str) -> None:
+    listener = listen(path)
+    with pytest.raises(IpcError, match="another server"):
+        listen(path)
+    dial.connect(path).close()
+    await listener.aclose()
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(path)
+        stranger.listen()
+        with pytest.raises(IpcError, match="another program"):
+            listen(path)
+        dial.connect(path).close()
+
+
+@trio_test(real_time=True)
+async def test_what_is_no_socket_is_neither_removed_nor_connected_to(path: str) -> None:
+    os.mkdir(os.path.dirname(path), 0o700)
+    target = path + ".target"
+    for make in (lambda: os.close(os.open(path, os.O_CREAT)), lambda: os.symlink(target, path)):
+        make()
+        with pytest.raises(IpcError, match="not a socket"):
+            listen(path)
+        with pytest.raises(IpcError, match="no socket"):
+            dial.connect(path)
+        os.unlink(path)
+
+
+@trio_test(real_time=True)
+async def test_a_socket_that_took_the_place_is_not_removed_on_closing(path: str) -> None:
+    listener = listen(path)
+    os.rename(path, path + ".moved")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(path)
+        await listener.aclose()
+        assert os.path.exists(path)
+
+
+@trio_test(real_time=True)
+async def test_peers_of_another_user_are_closed_unheard(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = listen(path)
+    uids = iter([os.geteuid() + 1, os.geteuid()])
+    monkeypatch.setattr("intercom.local.listen.peer_of", lambda sock: dial.Peer(1, next(uids)))
+    with socket.socket(socket.AF_UNIX) as other, socket.socket(socket.AF_UNIX) as own:
+        other.connect(path)
+        own.connect(path)
+        own.sendall(b"own")
+        stream = await listener.accept()
+        assert await stream.receive_some() == b"own"
+        assert other.recv(1) == b""
+        await stream.aclose()
+    await listener.aclose()
+
+
+@trio_test(real_time=True)
+async def test_a_server_of_another_user_is_not_talked_to(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = listen(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(dial, "peer_of", lambda sock: dial.Peer(1, os.geteuid() + 1))
+        with pytest.raises(IpcError, match="runs as uid"):
+            dial.connect(path)
+    uid = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+    with pytest.raises(IpcError, match="belongs to uid"):
+        dial.connect(path)
+    monkeypatch.undo()
+    await listener.aclose()
+
+
+def test_a_path_too_long_for_a_socket_is_said_so(tmp_path: Path) -> None:
+    for reach in (dial.connect, listen):
+        with pytest.raises(IpcError, match="bytes"):
+            reach(str(tmp_path / ("x" * 120)))

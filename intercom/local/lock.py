@@ -15,19 +15,19 @@ from intercom.model.errors import IntercomError
 
 @attrs.frozen
 class Holder:
-    """Who has the lock: process id and version of its server."""
+    """Who has the lock: process id and version of its server; 0 and "" while it is just taking it."""
 
     pid: int
     version: str
 
 
 class DatabaseLocked(IntercomError):
-    """Another server has the database; `holder` says which, as far as it is known."""
+    """Another server has the database; `holder` says which."""
 
     code = "db"
 
-    def __init__(self, message: str, holder: Holder | None) -> None:
-        super().__init__(message, holder_pid=holder.pid if holder else None)
+    def __init__(self, message: str, holder: Holder) -> None:
+        super().__init__(message, holder_pid=holder.pid)
         self.holder = holder
 
 
@@ -68,7 +68,7 @@ def acquire(database: str | os.PathLike[str], *, version: str) -> DatabaseLock:
     except BlockingIOError:
         found = _read(descriptor)
         os.close(descriptor)
-        who = f"server {found.version} (process {found.pid})" if found else "server"
+        who = f"server {found.version} (process {found.pid})" if found.pid else "server"
         raise DatabaseLocked(
             f"another agent-intercom {who} uses {os.fspath(database)}: use that one, stop it, "
             "or give this one another [database] path",
@@ -112,9 +112,9 @@ def _lock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _read(descriptor: int) -> Holder | None:
+def _read(descriptor: int) -> Holder:
     try:
         found = json.loads(os.pread(descriptor, 4096, 0))
         return Holder(int(found["pid"]), str(found["version"]))
     except (ValueError, KeyError, TypeError):
-        return None  # its holder is just writing it
+        return Holder(0, "")

@@ -60,6 +60,6 @@ def test_two_names_of_one_database_share_a_lock(tmp_path: Path) -> None:
 def test_a_holder_that_has_not_written_its_name_yet_is_still_one(tmp_path: Path) -> None:
     with acquire(tmp_path / "db", version="1"):
         (tmp_path / "db.lock").write_text("")
-        assert holder(tmp_path / "db") is None
+        assert holder(tmp_path / "db") == Holder(0, "")
         with pytest.raises(DatabaseLocked, match="another agent-intercom server uses"):
             acquire(tmp_path / "db", version="1")

@@ -117,9 +117,9 @@ def _checked(text: str) -> Mapping[str, Any]:
     if twice is not None:
         raise _Fault(twice[1], f'the key "{twice[0]}" stands twice')
     nested = isinstance(data, dict) and bool({"autoApprove", "notifications"} & data.keys())
-    error = best_match(_validator("nested" if nested else "flat").iter_errors(data))
-    if error is not None:
-        raise _worded(text, error)
+    worst = best_match(_validator("nested" if nested else "flat").iter_errors(data))
+    if worst is not None:
+        raise _worded(text, worst)
     assert isinstance(data, dict)
     return data
 
@@ -145,11 +145,15 @@ def _worded(text: str, error: ValidationError) -> _Fault:
     path: Sequence[str | int] = list(error.absolute_path)
     name = f'"{path[-1]}"' if path and isinstance(path[-1], str) else "this"
     at = locate(text, path)
-    allowed, given = error.validator_value, error.instance
+    # Typed as anything a schema may hold; which it is follows from the rule that failed.
+    allowed: Any = error.validator_value
+    given: Any = error.instance
+    rules: Any = error.schema
+    properties = rules["properties"] if error.validator == "additionalProperties" else ()
     match error.validator:
         case "additionalProperties":
-            unknown = next(key for key in given if key not in error.schema["properties"])
-            known = ", ".join(key for key in error.schema["properties"] if key != "$schema")
+            unknown = next(key for key in given if key not in properties)
+            known = ", ".join(key for key in properties if key != "$schema")
             return _Fault(locate(text, [*path, unknown], key=True), f'no setting is called "{unknown}"; known: {known}')
         case "type":
             return _Fault(at, f"{name} should be of type {allowed}")

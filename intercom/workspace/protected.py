@@ -7,6 +7,7 @@ settings, and the clients' own configuration and standing instructions.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 #: Names of files and directories that are protected wherever they stand, in small letters.
 PROTECTED_NAMES = frozenset(
@@ -33,9 +34,7 @@ def is_protected(path: str) -> bool:
     names = [name.casefold().rstrip(". ") for name in _SEPARATORS.split(path)]
     if any(name in PROTECTED_NAMES for name in names):
         return True
-    return any(
-        name == ".github" and following.startswith(_GITHUB) for name, following in zip(names, names[1:], strict=False)
-    )
+    return any(name == ".github" and following.startswith(_GITHUB) for name, following in pairwise(names))
 
 
 def mentions_protected(word: str) -> bool:

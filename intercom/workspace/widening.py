@@ -17,7 +17,7 @@ def widens(old: WorkspacePolicy, new: WorkspacePolicy) -> tuple[str, ...]:
 
 
 def narrowed(old: WorkspacePolicy, new: WorkspacePolicy) -> WorkspacePolicy:
-    """What both grant: `new` without its ways of granting more than `old`. `widens(old, narrowed(old, new))` is empty."""
+    """What both grant: `new` without the ways in which it grants more, so that `widens(old, it)` is empty."""
     tools = {canonical(name) for name in old.tools}
     return WorkspacePolicy(
         enabled=old.enabled and new.enabled,

@@ -41,8 +41,9 @@ class Client:
         return {**self.leading, "command": command[0], "args": command[1:], **self.extra}
 
 
-def _codex_file(_workspace: Path) -> Path:
-    return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "config.toml"
+def _home_file(variable: str, directory: str, name: str) -> Callable[[Path], Path]:
+    """A file in the client's own directory: where `variable` says, else below the home directory."""
+    return lambda _workspace: Path(os.environ.get(variable) or Path.home() / directory) / name
 
 
 CLIENTS: dict[str, Client] = {
@@ -63,7 +64,7 @@ CLIENTS: dict[str, Client] = {
         Client(
             "codex",
             "Codex",
-            _codex_file,
+            _home_file("CODEX_HOME", ".codex", "config.toml"),
             "toml",
             "mcp_servers",
             # Without `required` a server that is slower than the first turn is missing from it.
@@ -94,7 +95,7 @@ CLIENTS: dict[str, Client] = {
         Client(
             "copilot-cli",
             "Copilot CLI",
-            lambda _workspace: Path.home() / ".copilot" / "mcp-config.json",
+            _home_file("COPILOT_HOME", ".copilot", "mcp-config.json"),
             "json",
             "mcpServers",
             {"tools": ["*"], "timeout": A_DAY_SECONDS * 1000},

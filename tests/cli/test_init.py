@@ -24,7 +24,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     (home / "project").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TMPDIR", "CODEX_HOME", "SLACK_MEMBER_IDS"):
+    for name in (
+        "XDG_CONFIG_HOME",
+        "XDG_STATE_HOME",
+        "XDG_RUNTIME_DIR",
+        "TMPDIR",
+        "CODEX_HOME",
+        "COPILOT_HOME",
+        "SLACK_MEMBER_IDS",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(home / "project")
     return home
@@ -154,6 +162,14 @@ def test_each_client_is_told_its_way(home: Path) -> None:
     copilot = json.loads((home / ".copilot/mcp-config.json").read_text())["mcpServers"]["agent-intercom"]
     assert copilot["tools"] == ["*"]
     assert copilot["type"] == "local"
+
+
+def test_a_client_that_lives_elsewhere_is_found_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(home / "c"))
+    monkeypatch.setenv("COPILOT_HOME", str(home / "g"))
+    assert init_with("--write", "--client", "codex", "--client", "copilot-cli") == 0
+    assert (home / "c/config.toml").exists()
+    assert (home / "g/mcp-config.json").exists()
 
 
 def test_a_configuration_elsewhere_is_passed_on_to_the_client(home: Path) -> None:

@@ -1,0 +1,12 @@
+"""What holds for every test: a run that can be repeated, on a machine that may be busy.
+
+`--hypothesis-profile=explore` looks where nobody has looked before.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")

@@ -1,0 +1,44 @@
+"""What stands in the source tree is in the package too."""
+
+from __future__ import annotations
+
+import configparser
+from fnmatch import fnmatch
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FILES = [
+    file.relative_to(ROOT)
+    for package in ("actors", "intercom")
+    for file in (ROOT / package).rglob("*")
+    if file.is_file() and "__pycache__" not in file.parts
+]
+
+
+def test_every_file_that_is_no_module_is_named_as_package_data() -> None:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    data = {name: globs.split() for name, globs in parser["options.package_data"].items()}
+    left_out = [
+        str(file)
+        for file in FILES
+        if file.suffix != ".py"
+        and not any(fnmatch(file.name, glob) for glob in data.get(".".join(file.parent.parts), ()))
+    ]
+    assert left_out == []
+
+
+def test_every_directory_of_modules_is_a_package() -> None:
+    directories = {file.parent for file in FILES if file.suffix == ".py"}
+    assert [str(each) for each in sorted(directories) if not (ROOT / each / "__init__.py").exists()] == []
+
+
+def test_no_machine_of_ours_is_named() -> None:
+    places = ("/" + "work/", "/" + "opt/iv", "/" + "root/")
+    named = [
+        str(file.relative_to(ROOT))
+        for directory in ("actors", "intercom", "docs", "examples", "changes", ".ci")
+        for file in (ROOT / directory).rglob("*")
+        if file.is_file() and file.suffix != ".pyc" and any(place in file.read_text() for place in places)
+    ]
+    assert named == []

@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 from intercom.local.config_file import load
 from intercom.model.approval import RiskLevel
-from intercom.model.config import (
-    ClientSettings,
-    Config,
-    LogLevel,
-    OnTimeout,
-    TimeoutSettings,
-    client_settings,
-    on_prompt_timeout,
-)
+from intercom.model.config import Config, LogLevel, OnTimeout, TimeoutSettings
 from intercom.model.errors import ConfigError
 from intercom.model.prompt import PromptType
 
@@ -107,7 +99,10 @@ def test_every_kind_of_setting_is_read(tmp_path: Path) -> None:
     assert config.slack.channel_id == "C0123456789"
     assert config.slack.authorized_user_ids == ("U0123456789",)
     assert config.timeouts.approval_seconds == 0.5
-    assert config.timeouts.prompt_by_type == {PromptType.ERROR_RECOVERY: OnTimeout.CONTINUE}
+    assert config.timeouts.prompt_by_type == {
+        PromptType.ERROR_RECOVERY: OnTimeout.CONTINUE,
+        PromptType.RESOURCE_WARNING: OnTimeout.HOLD,
+    }
     assert not config.stall.enabled
     assert config.commands == {"status": "git status"}
     assert config.policy.max_risk_level is RiskLevel.LOW
@@ -241,16 +236,7 @@ def test_a_program_that_makes_its_own_configuration_meets_the_same_checks() -> N
     ],
 )
 def test_what_an_unanswered_question_becomes(timeouts: TimeoutSettings, kind: PromptType, becomes: OnTimeout) -> None:
-    assert on_prompt_timeout(timeouts, kind) is becomes
-
-
-@pytest.mark.parametrize(
-    ("client", "seconds"),
-    [("codex", 1), ("codex-mcp-client", 1), ("Codex-Cloud 2", 2), ("claude-code", None), ("my codex", None)],
-)
-def test_a_client_is_known_by_the_beginning_of_its_name(client: str, seconds: int | None) -> None:
-    config = Config(clients={"codex": ClientSettings(slice_seconds=1), "codex-cloud": ClientSettings(slice_seconds=2)})
-    assert client_settings(config, client).slice_seconds == seconds
+    assert timeouts.prompt_by_type.get(kind, timeouts.prompt_on_timeout) is becomes
 
 
 NAMES = st.sampled_from([each.name for each in attrs.fields(Config)]) | st.text("abc_", min_size=1, max_size=9)

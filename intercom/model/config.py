@@ -73,11 +73,14 @@ def not_empty(_owner: Any, _setting: Any, value: Any) -> None:
             raise ValueError(f"must not be empty{f' for {name}' if name else ''}")
 
 
-def setting(default: Any, doc: str, *checks: Check) -> Any:
+def setting(default: Any, doc: str, *checks: Check, converter: Callable[[Any], Any] | None = None) -> Any:
     """Declare a setting; `default` may be a factory (a class or function)."""
     value = {"factory": default} if callable(default) else {"default": default}
-    return field(**value, validator=list(checks) or None, metadata={"doc": doc})
+    return field(**value, validator=list(checks) or None, converter=converter, metadata={"doc": doc})
 
+
+#: Going on after an error, or past a limit, is what nobody may decide by being away.
+HELD = {PromptType.ERROR_RECOVERY: OnTimeout.HOLD, PromptType.RESOURCE_WARNING: OnTimeout.HOLD}
 
 SECONDS = between(0, LONGEST_SECONDS, above=True)
 SECONDS_OR_NONE = between(0, LONGEST_SECONDS)
@@ -125,6 +128,7 @@ class TimeoutSettings:
         dict,
         "The same for one type of question, in place of `prompt_on_timeout`. "
         "`error_recovery` and `resource_warning` hold unless named here.",
+        converter=lambda given: HELD | given,
     )
     wait_seconds: float = setting(0, "How long an agent stands by for work; 0 is without end.", SECONDS_OR_NONE)
     command_timeout_seconds: float = setting(
@@ -246,19 +250,3 @@ class Config:
         "is for `codex-mcp-client`.",
     )
     logging: LoggingSettings = setting(LoggingSettings, "What is logged, and where.")
-
-
-#: Going on after an error, or past a limit, is what nobody may decide by being away.
-HELD = frozenset({PromptType.ERROR_RECOVERY, PromptType.RESOURCE_WARNING})
-
-
-def on_prompt_timeout(timeouts: TimeoutSettings, prompt_type: PromptType) -> OnTimeout:
-    """What an unanswered question of this type becomes."""
-    otherwise = OnTimeout.HOLD if prompt_type in HELD else timeouts.prompt_on_timeout
-    return timeouts.prompt_by_type.get(prompt_type, otherwise)
-
-
-def client_settings(config: Config, client_name: str) -> ClientSettings:
-    """The settings for a client by the name in its `clientInfo`: of the tables that fit it, the one most like it."""
-    fits = [name for name in config.clients if client_name.lower().startswith(name.lower())]
-    return config.clients[max(fits, key=len)] if fits else ClientSettings()

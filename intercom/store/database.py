@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,15 +53,16 @@ def open_database(
     file = Path(path)
     _make_private(file)
     moved = None
+    aside = _free_name(file, "damaged", now())
     try:
         try:
-            db = _sound(file, busy_seconds)
+            db = _sound(file, busy_seconds, aside)
         except sqlite3.DatabaseError as error:
             if not faults.damaged(error):
                 raise
-            moved = _move_aside(file, now())
+            moved = _move_aside(file, aside)
             _make_private(file)
-            db = _sound(file, busy_seconds)
+            db = _sound(file, busy_seconds, aside)
         try:
             backed_up = _upgrade(db, file, now())
         except BaseException:
@@ -133,8 +135,9 @@ def backup(db: Database, path: str | os.PathLike[str]) -> None:
         raise refused from error
 
 
-def _sound(file: Path, busy_seconds: float) -> Database:
-    """A configured connection to a file whose pages hang together; sqlite3.DatabaseError when they do not."""
+def _sound(file: Path, busy_seconds: float, aside: Path) -> Database:
+    """A configured connection to a file whose pages hang together; sqlite3.DatabaseError when they do not, with a copy
+    of the log kept beside `aside`."""
     db = connect(file, busy_seconds=busy_seconds)
     try:
         mode = db.execute("pragma journal_mode = wal").fetchone()[0]
@@ -147,7 +150,12 @@ def _sound(file: Path, busy_seconds: float) -> Database:
         db.execute("pragma journal_size_limit = 67108864")
         if db.execute("pragma quick_check(1)").fetchone()[0] != "ok":
             raise _damage()
-    except BaseException:
+    except BaseException as error:
+        log = _beside(file, "-wal")
+        if isinstance(error, sqlite3.Error) and faults.damaged(error) and log.exists():
+            # closing the last connection deletes the log, which may hold what the file has lost
+            shutil.copyfile(log, _beside(aside, "-wal"))
+            _beside(aside, "-wal").chmod(0o600)
         db.close()
         raise
     return db
@@ -189,13 +197,11 @@ def _make_private(file: Path) -> None:
         ) from error
 
 
-def _move_aside(file: Path, at: datetime) -> Path:
-    target = _free_name(file, "damaged", at)
+def _move_aside(file: Path, target: Path) -> Path:
     # the log first: left behind, it could be taken for that of the new database
     for suffix in (*_WITH, ""):
-        part = file.with_name(file.name + suffix)
-        if part.exists():
-            part.rename(target.with_name(target.name + suffix))
+        if _beside(file, suffix).exists():
+            _beside(file, suffix).rename(_beside(target, suffix))
     return target
 
 
@@ -207,6 +213,10 @@ def _free_name(file: Path, word: str, at: datetime) -> Path:
         if not any(file.with_name(name + suffix).exists() for suffix in ("", *_WITH)):
             return file.with_name(name)
         number += 1
+
+
+def _beside(file: Path, suffix: str) -> Path:
+    return file.with_name(file.name + suffix)
 
 
 def _reason(error: OSError) -> str:

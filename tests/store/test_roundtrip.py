@@ -224,6 +224,7 @@ def test_a_journal_entry_is_read_back_as_it_was_written() -> None:
                 steps=st.lists(json_object, max_size=3).map(tuple),
                 at=instant,
                 note=maybe,
+                call=maybe,
             )
         )
         def check(value: Entry) -> None:

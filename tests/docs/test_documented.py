@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from intercom.agents import clients
 from intercom.model.errors import ERROR_CODES
 from tests.docs.generated import BEGIN, DOCS, END, PAGES, ROOT, page_with
 
@@ -24,6 +25,14 @@ def test_every_error_code_is_on_its_page_with_its_meaning_and_a_way_out() -> Non
     assert {code: meaning for code, meaning, _ in rows} == ERROR_CODES
     assert [code for code, *_ in rows] == list(ERROR_CODES)
     assert all(len(way_out) > 10 for *_, way_out in rows)
+
+
+def test_every_client_that_is_known_is_on_its_page_with_the_time_it_is_given() -> None:
+    page = (DOCS / "reference/clients.md").read_text()
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| ")]
+    told = {name: row[6].strip() for row in rows for name in re.findall(r"`([^`]+)`", row[2])}
+    known = {name: f"{seconds:g} seconds" if seconds else "no limit" for name, seconds in clients._SLICES.items()}
+    assert told == known
 
 
 def test_every_message_says_what_it_is_for() -> None:

@@ -79,6 +79,8 @@ def _chosen(named: list[str] | None) -> list[str]:
 def _write_config(file: Path, default_workspace_root: Path | None, *, force: bool) -> None:
     if default_workspace_root in (Path("/"), Path.home().resolve()):
         raise ConfigError(f"{default_workspace_root} can not be a workspace: give --workspace a project")
+    if file.is_dir():
+        raise ConfigError(f"{file} is a directory: give --config a file in it")
     text = render(default_workspace_root)
     if file.exists() or file.is_symlink():
         if not force:

@@ -215,10 +215,29 @@ def test_a_file_that_can_not_be_written_is_told_and_nothing_is_left_behind(
     (home / ".codex").write_text("a file where a directory should be")
     assert init_with("--write", "--client", "codex") == 1
     assert "file exists" in capsys.readouterr().err
-    blocked = home / "blocked"
-    blocked.mkdir()
-    assert init_with("--config", blocked, "--force") == 1
-    assert not list(home.glob(".blocked.*"))
+    assert not list(home.glob(".*.toml.*"))
+
+
+def test_a_directory_in_place_of_the_configuration_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init_with("--config", home, "--force") == 1
+    assert "is a directory: give --config a file in it" in capsys.readouterr().err
+
+
+def test_a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert init_with("--write", "--client", "cursor") == 0
+    file = home / ".cursor/mcp.json"
+    file.write_text('{"mine": 1}')
+
+    def full(_handle: int) -> None:
+        raise OSError(28, "No space left on device", "x")
+
+    monkeypatch.setattr(init.os, "fsync", full)
+    assert init_with("--write", "--client", "cursor") == 1
+    assert "no space left on device" in capsys.readouterr().err
+    assert file.read_text() == '{"mine": 1}'
+    assert [each.name for each in file.parent.iterdir() if each not in backups(file)] == ["mcp.json"]
 
 
 def test_a_shared_file_gets_the_bare_name_only_where_the_path_finds_this_program(

@@ -113,18 +113,7 @@ class Actor(_Base):
         Answer it at any time with `set` or `fail`; if this incarnation ends first, the asker gets `Down`. For a message
         that nobody asked, the reply goes nowhere. Raises RuntimeError outside a handler.
         """
-        ref = self._actor_ref
-        reply = ref._current
-        if reply is None:
-            raise RuntimeError("there is no request to take over; call defer() in the handler of an ask")
-        ref._current = None
-        deferred = ref._more().deferred
-        if len(deferred) > 64:
-            # Answered ones stay until somebody looks; looking now and then keeps this linear.
-            for old in [old for old in deferred if old.done]:
-                del deferred[old]
-        deferred[reply] = None
-        return reply
+        return self._actor_ref._defer()
 
     def set_timer(self, key: Hashable, seconds: float, message: Any) -> None:
         """Send `message` to this incarnation in `seconds`; a timer already running under `key` is replaced.

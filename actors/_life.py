@@ -11,18 +11,18 @@ import trio
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
 from trio.lowlevel import current_task
 
-from actors._ref import Due, Life, Ref
+from actors._ref import Begun, Due, Life, Ref
 from actors._reply import Reply
 from actors.events import ActorCrashed, ActorStarted, ActorStopped
 
 __all__ = ["StopAsked", "beside", "live", "seconds_to_end", "serve", "wait_for_background"]
 
-_PYKKA = frozenset({ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop})
+PYKKA = frozenset({ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop})
 
 # What an actor without a supervisor has to stop in.
 LOOSE_SECONDS = 5.0
 
-# How many messages an actor may handle before it lets the others run; a power of two.
+# How many messages an actor may handle before it lets the others run.
 _TURN = 128
 
 
@@ -147,34 +147,46 @@ async def serve(ref: Ref[Any]) -> None:
             await actor._on_system(ref._lane.popleft())
             continue
         if not mailbox:
+            ref._idle = True
             await ref._park()
+            ref._idle = False
             continue
-        item = mailbox.popleft()
-        ref._handled += 1
         if not ref._handled % _TURN:
             await trio.lowlevel.checkpoint()
-        if type(item) is Reply:
-            ref._current = item
+        ref._handled += 1
+        item = mailbox.popleft()
+        kind = type(item)
+        asker: Reply[Any] | None = None
+        if kind is Reply:
+            asker = item
             message = item.message
-        elif type(item) is Due:
+        elif kind is Due:
             if not take_due(ref, item):
                 continue
             message = item.timer.message
+        elif kind is Begun:
+            asker = item.reply
+            message = None
         else:
             message = item
+        ref._current = asker
         try:
-            result = actor._handle_receive(message) if type(message) in _PYKKA else actor.on_receive(message)
+            if kind is Begun:
+                result: Any = item.coroutine
+            elif type(message) in PYKKA:
+                result = actor._handle_receive(message)
+            else:
+                result = actor.on_receive(message)
             if type(result) is CoroutineType:
                 result = await result
         except actor.refusals as refusal:
             ref._current = None
-            if type(item) is Reply and not item.done:
-                item._complete(None, refusal)
+            if asker is not None and not asker.done:
+                asker._complete(None, refusal)
         else:
-            if ref._current is not None:
-                reply = ref._current
+            if asker is not None and ref._current is asker:
                 ref._current = None
-                reply._complete(result, None)
+                asker._complete(result, None)
 
 
 def take_due(ref: Ref[Any], due: Due) -> bool:

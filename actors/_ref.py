@@ -7,6 +7,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Hashable
 from threading import get_ident
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pykka
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from actors._system import System
     from actors._timers import Timer
 
-__all__ = ["Due", "Life", "Ref"]
+__all__ = ["AT_ONCE", "Begun", "Due", "Life", "Ref"]
 
 A = TypeVar("A", bound="Actor")
 
@@ -46,7 +47,7 @@ class Life(enum.IntEnum):
 class Rare:
     """What few actors need, kept apart so that the others do not pay for it."""
 
-    __slots__ = ("abandoned", "background", "crash", "deferred", "monitoring", "monitors", "timers")
+    __slots__ = ("abandoned", "background", "crash", "deferred", "monitoring", "monitors", "taken", "timers")
 
     def __init__(self) -> None:
         self.abandoned = False
@@ -56,6 +57,7 @@ class Rare:
         self.monitors: dict[tuple[Ref[Any], Any], None] = {}
         self.monitoring: dict[tuple[Ref[Any], Any], None] = {}
         self.timers: dict[Hashable, Timer] = {}
+        self.taken: Reply[Any] | None = None
 
 
 class Ref(pykka.ActorRef[Any], Generic[A]):
@@ -69,6 +71,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         "_current",
         "_handled",
         "_home",
+        "_idle",
         "_killed",
         "_lane",
         "_life",
@@ -100,6 +103,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         self._lane: deque[Any] | None = None
         self._task: trio.lowlevel.Task | None = None
         self._parked = False
+        self._idle = False
         self._scope: trio.CancelScope | None = None
         self._current: Reply[Any] | None = None
         self._slot: Slot | None = None
@@ -252,6 +256,21 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             self._parked = False
             reschedule(self._task)  # type: ignore[arg-type]
 
+    def _defer(self) -> Reply[Any]:
+        """Take the reply to the message being handled away from the runtime."""
+        reply = self._current
+        if reply is None:
+            raise RuntimeError("there is no request to take over; call defer() in the handler of an ask")
+        rare = self._more()
+        if reply is AT_ONCE:
+            reply = rare.taken = Reply(None, self)
+        self._current = None
+        if len(rare.deferred) > 64:
+            # Answered ones stay until somebody looks; looking now and then keeps this linear.
+            rare.deferred = {old: None for old in rare.deferred if not old.done}
+        rare.deferred[reply] = None
+        return reply
+
     async def _park(self) -> None:
         """Sleep until `_wake`; spurious wakings are fine, callers look again."""
         self._parked = True
@@ -361,7 +380,11 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             item = mailbox.popleft()
             if type(item) is Reply:
                 item._complete(None, Down(self.label, reason, begun=False))
-            elif not isinstance(item, Due):
+            elif type(item) is Begun:
+                item.coroutine.close()
+                if item.reply is not None:
+                    item.reply._complete(None, Down(self.label, reason, begun=True))
+            elif type(item) is not Due:
                 self._dead_letter(item)
 
     def _more(self) -> Rare:
@@ -392,3 +415,17 @@ class Due:
 
     def __init__(self, timer: Timer) -> None:
         self.timer = timer
+
+
+class Begun:
+    """In a mailbox: a handler that was called at once (see `_ask`) and turned out to be a coroutine."""
+
+    __slots__ = ("coroutine", "reply")
+
+    def __init__(self, coroutine: CoroutineType[Any, Any, Any], reply: Reply[Any] | None) -> None:
+        self.coroutine = coroutine
+        self.reply = reply
+
+
+# Stands for the reply to a request that is handled at once, which needs none unless it is deferred.
+AT_ONCE: Reply[Any] = Reply()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import trio
 
@@ -10,22 +11,33 @@ __all__ = ["StepWatch"]
 
 
 class StepWatch(trio.abc.Instrument):
-    """Reports each step of a task that took more than `limit` seconds on `clock`."""
+    """Reports each step of a task that took more than `limit` seconds on `clock`.
+
+    A handler called within the step of another task (see `_ask`) is reported by itself, and its time is not the task's.
+    """
 
     def __init__(
-        self, limit: float, report: Callable[[trio.lowlevel.Task, float], None], clock: Callable[[], float]
+        self, limit: float, report: Callable[[trio.lowlevel.Task | Any, float], None], clock: Callable[[], float]
     ) -> None:
         self._limit = limit
         self._report = report
-        self._clock = clock
-        self._began = clock()
+        self.clock = clock
+        self.began = clock()
+        self._apart = 0.0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """Note when the step began."""
-        self._began = self._clock()
+        self._apart = 0.0
+        self.began = self.clock()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         """Report the step if it was long."""
-        seconds = self._clock() - self._began
+        seconds = self.clock() - self.began - self._apart
         if seconds > self._limit:
             self._report(task, seconds)
+
+    def handled_within(self, ref: Any, seconds: float) -> None:
+        """Account for a handler that was called within this step."""
+        self._apart += seconds
+        if seconds > self._limit:
+            self._report(ref, seconds)

@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import functools
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -97,9 +98,7 @@ class System:
         self._stuck: list[str] = []
         self._failure: BaseException | None = None
         self._interrupt: KeyboardInterrupt | None = None
-        self._watch: StepWatch | None = None
-        if step_limit is not None:
-            self._watch = StepWatch(step_limit, self._step_too_long, step_clock)
+        self.watch = StepWatch(math.inf if step_limit is None else step_limit, self._step_too_long, step_clock)
 
     # The life of the system
 
@@ -112,8 +111,7 @@ class System:
         current_system.set(self)
         hosts = await self._hosts.__aenter__()
         self._nursery = await hosts.start(self._host)
-        if self._watch is not None:
-            trio.lowlevel.add_instrument(self._watch)
+        trio.lowlevel.add_instrument(self.watch)
         try:
             await self._start_root()
         except BaseException:
@@ -170,8 +168,7 @@ class System:
             self._finished.set()
             await self._hosts.__aexit__(None, None, None)
             current_system.set(self._outside)
-            if self._watch is not None:
-                trio.lowlevel.remove_instrument(self._watch)
+            trio.lowlevel.remove_instrument(self.watch)
 
     async def stop(self) -> StopReport:
         """Stop the tree in order and say how it went; asked again, says it again.
@@ -340,6 +337,10 @@ class System:
             with contextlib.suppress(trio.RunFinishedError):
                 self.token.run_sync_soon(call, *args)
 
-    def _step_too_long(self, task: trio.lowlevel.Task, seconds: float) -> None:
-        actor = next((ref for ref in self.living() if ref._task is task), None)
-        self.emit(StepTooLong(task.name if actor is None else actor.label, seconds))
+    def _step_too_long(self, culprit: trio.lowlevel.Task | Ref[Any], seconds: float) -> None:
+        if isinstance(culprit, Ref):
+            label = culprit.label
+        else:
+            actor = next((ref for ref in self.living() if ref._task is culprit), None)
+            label = culprit.name if actor is None else actor.label
+        self.emit(StepTooLong(label, seconds))

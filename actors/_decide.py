@@ -7,6 +7,7 @@ performs the actions one by one and reports how each start went; a failed start 
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 
 import attrs
 
@@ -153,7 +154,7 @@ def decide(state: State, event: Event, now: float) -> tuple[State, tuple[Action,
 def _fall(state: State, position: int, now: float) -> tuple[State, tuple[Action, ...]]:
     """Count a crash; stop who falls with the child, and start them again, at once or after a wait."""
     child = state.children[position]
-    recent = (*(at for at in state.restarted_at if at > now - state.within), now)
+    recent = (*state.restarted_at[bisect_right(state.restarted_at, now - state.within) :], now)
     if len(recent) > state.max_restarts:
         return attrs.evolve(state, restarted_at=recent), (GiveUp(child.id),)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import attrs
 import trio
 
 from actors import _decide
 from actors._actor import Actor
-from actors._children import Ended, Slot, kill_all, start, stop_in_order, stop_together
+from actors._children import Slot, kill_all, start, stop_in_order, stop_together
 from actors._ref import Ref
-from actors._supervisor import check_limits, perform
+from actors._supervisor import check_limits, event_of, note_started, perform
 from actors.errors import AlreadyStarted, TooManyChildren, UnknownChild
 from actors.messages import StartChild, StopChild
 from actors.spec import Backoff
@@ -67,8 +66,8 @@ class DynamicSupervisor(Actor):
         if failure is not None:
             del self._slots[spec.id]
             raise failure
-        now = trio.current_time()
-        self._children[spec.id] = _decide.Child(spec.id, spec.restart, _decide.Phase.UP, up_at=now)
+        self._children[spec.id] = _decide.Child(spec.id, spec.restart)
+        note_started(self._children, spec.id)
         assert slot.ref is not None
         return slot.ref
 
@@ -80,25 +79,12 @@ class DynamicSupervisor(Actor):
         self._forget(message.id)
 
     async def _on_system(self, item: Any) -> None:
-        event: _decide.Event
-        if isinstance(item, Ended):
-            slot = item.slot
-            if slot.ref is not item.ref:
-                return
-            slot.ref = None
-            event = _decide.Exited(slot.spec.id, crashed=item.reason is not None)
-        else:
-            event = item
-        child = self._children.get(event.id)
-        if child is None:
-            return  # stopped while its restart was timed
-        # One child at a time concerns the rules here, so a decision costs the same however many there are.
-        state = attrs.evolve(self._rules, children=(child,))
-        state = await perform(self.actor_ref, state, event, self._slots)
-        self._rules = attrs.evolve(state, children=())
-        self._children[event.id] = state.children[0]
-        if state.children[0].phase is _decide.Phase.GONE:
-            self._forget(event.id)
+        event = event_of(item)
+        if event is not None:
+            self._rules = await perform(self.actor_ref, self._rules, event, self._children, self._slots)
+            child = self._children.get(event.id)
+            if child is not None and child.phase is _decide.Phase.GONE:
+                self._forget(event.id)
 
     def _forget(self, child_id: str) -> None:
         self._slots.pop(child_id).forget_wait()

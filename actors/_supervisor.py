@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
+import attrs
 import trio
 
 from actors import _decide
@@ -16,7 +17,7 @@ from actors.errors import GaveUp
 from actors.events import ActorRestarted, RestartDelayed, SupervisorGaveUp
 from actors.spec import Backoff, ChildSpec, Strategy
 
-__all__ = ["Overseer", "Supervisor", "check_limits", "perform"]
+__all__ = ["Overseer", "Supervisor", "check_limits", "event_of", "note_started", "perform"]
 
 
 class Overseer(Protocol):
@@ -55,9 +56,8 @@ class Supervisor(Actor):
         self._slots = {spec.id: Slot(spec, self) for spec in children}
         if len(self._slots) != len(children):
             raise ValueError("two children have the same id; give each its own")
-        self._rules = _decide.State(
-            tuple(_decide.Child(spec.id, spec.restart) for spec in children), strategy, max_restarts, within, backoff
-        )
+        self._children = {spec.id: _decide.Child(spec.id, spec.restart) for spec in children}
+        self._rules = _decide.State((), strategy, max_restarts, within, backoff)
 
     async def on_start(self) -> None:
         """Start the children, in order."""
@@ -65,19 +65,12 @@ class Supervisor(Actor):
             failure = await start(self.actor_ref, slot)
             if failure is not None:
                 raise failure
-            self._rules, _ = _decide.decide(self._rules, _decide.Started(slot.spec.id), trio.current_time())
+            note_started(self._children, slot.spec.id)
 
     async def _on_system(self, item: Any) -> None:
-        event: _decide.Event
-        if isinstance(item, Ended):
-            slot = item.slot
-            if slot.ref is not item.ref:
-                return  # stopped by us, or its start failed: known already
-            slot.ref = None
-            event = _decide.Exited(slot.spec.id, crashed=item.reason is not None)
-        else:
-            event = item
-        self._rules = await perform(self.actor_ref, self._rules, event, self._slots)
+        event = event_of(item)
+        if event is not None:
+            self._rules = await perform(self.actor_ref, self._rules, event, self._children, self._slots)
 
     async def _release(self, *, killed: bool) -> None:
         slots = list(reversed(self._slots.values()))
@@ -90,15 +83,52 @@ class Supervisor(Actor):
             await kill_all(self.actor_ref, slots)
 
 
-async def perform(boss: Ref[Any], state: _decide.State, event: _decide.Event, slots: dict[str, Slot]) -> _decide.State:
-    """Decide what an event calls for and do it; returns the state it leads to.
+def event_of(item: Any) -> _decide.Event | None:
+    """What a message of the urgent lane means to the rules; None for the end of a child that is known already."""
+    if not isinstance(item, Ended):
+        due: _decide.Due = item
+        return due
+    if item.slot.ref is not item.ref:
+        return None
+    item.slot.ref = None
+    return _decide.Exited(item.slot.spec.id, crashed=item.reason is not None)
+
+
+def note_started(children: dict[str, _decide.Child], child_id: str) -> None:
+    """Note that a child is up."""
+    alone = _decide.State((children[child_id],))
+    after, _ = _decide.decide(alone, _decide.Started(child_id), trio.current_time())
+    children[child_id] = after.children[0]
+
+
+async def perform(
+    boss: Ref[Any],
+    rules: _decide.State,
+    event: _decide.Event,
+    children: dict[str, _decide.Child],
+    slots: dict[str, Slot],
+) -> _decide.State:
+    """Decide what an event calls for and do it; updates `children` and returns the rules for the next time.
 
     Raises GaveUp when the restart limit is exceeded, StopAsked when the supervisor is asked to stop meanwhile.
     """
-    system = boss._system
-    assert system is not None
-    state, actions = _decide.decide(state, event, trio.current_time())
-    plan = deque(actions)
+    plan: deque[_decide.Action] = deque()
+
+    def decide(event: _decide.Event) -> None:
+        nonlocal rules
+        # Where a child falls alone only it concerns the rules, so a decision costs the same however many there are.
+        alone = rules.strategy is Strategy.ONE_FOR_ONE
+        concerned = (children[event.id],) if alone else tuple(children.values())
+        before = attrs.evolve(rules, children=concerned)
+        after, actions = _decide.decide(before, event, trio.current_time())
+        children.update((child.id, child) for child in after.children)
+        rules = attrs.evolve(after, children=())
+        plan.clear()
+        plan.extend(actions)
+
+    if event.id not in children:
+        return rules  # a dynamic child that was stopped while its restart was timed
+    decide(event)
     while plan:
         action = plan.popleft()
         slot = slots[action.id]
@@ -106,27 +136,31 @@ async def perform(boss: Ref[Any], state: _decide.State, event: _decide.Event, sl
             case _decide.Stop():
                 await stop_in_order(boss, [slot])
             case _decide.Wait(seconds=seconds):
-                backoff = state.backoff
-                assert backoff is not None
-                seconds *= 1 + backoff.jitter * system.rng.uniform(-1, 1)
-                boss._emit(RestartDelayed, slot.spec.registered_name, seconds)
-                due = _decide.Due(action.id)
-                slot.forget_wait()
-                slot.timer = system.timers.add(seconds, lambda _, due=due: boss._put_urgent(due))  # type: ignore[misc]
+                _wait(boss, rules, slot, seconds)
             case _decide.GiveUp():
                 boss._emit(SupervisorGaveUp, boss.label, action.id, slot.reason)
-                raise GaveUp(boss.label, action.id, state.max_restarts, state.within, slot.reason) from slot.reason
+                raise GaveUp(boss.label, action.id, rules.max_restarts, rules.within, slot.reason) from slot.reason
             case _decide.Start():
                 slot.restarts += 1
                 failure = await start(boss, slot)
                 if failure is None:
                     boss._emit(ActorRestarted, slot.spec.registered_name, slot.restarts)
-                    state, _ = _decide.decide(state, _decide.Started(action.id), trio.current_time())
+                    note_started(children, action.id)
                 else:
                     slot.reason = failure.reason
-                    state, actions = _decide.decide(state, _decide.StartFailed(action.id), trio.current_time())
-                    plan = deque(actions)
-    return state
+                    decide(_decide.StartFailed(action.id))
+    return rules
+
+
+def _wait(boss: Ref[Any], rules: _decide.State, slot: Slot, seconds: float) -> None:
+    """Time a restart."""
+    system, backoff = boss._system, rules.backoff
+    assert system is not None
+    assert backoff is not None
+    seconds *= 1 + backoff.jitter * system.rng.uniform(-1, 1)
+    boss._emit(RestartDelayed, slot.spec.registered_name, seconds)
+    slot.forget_wait()
+    slot.timer = system.timers.add(seconds, lambda _: boss._put_urgent(_decide.Due(slot.spec.id)))
 
 
 def check_limits(max_restarts: int, within: float) -> None:

@@ -92,6 +92,7 @@ _life: Lifecycle[ApprovalRequest, ApprovalStatus] = Lifecycle(
 )
 
 get = _life.get
+select = _life.select
 pending = _life.pending
 owed = _life.owed
 due = _life.due

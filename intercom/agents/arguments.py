@@ -59,7 +59,7 @@ def _say(error: ValidationError, kind: type[Any]) -> str:
             return f"{_prefix(where)}{', '.join(missing)}: missing, and it is needed"
         case "additionalProperties":
             known = list(schema_here["properties"])
-            unknown = [name for name in error.instance if name not in known]
+            unknown = [name for name in given if name not in known]
             return "; ".join(
                 f"{_prefix(where)}{name[:60]}: no such argument{_nearest(name, known)}" for name in unknown
             )

@@ -23,6 +23,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from actors import Actor, Busy, ChildSpec, Name, Restart, StartChild, ask
 from intercom._version import __version__
 from intercom.agents.door import Door
+from intercom.agents.lines import Lines
 from intercom.local import peers
 from intercom.local.listen import listen
 from intercom.model.config import Config
@@ -31,8 +32,6 @@ from intercom.model.errors import IntercomError
 log = logging.getLogger("intercom.agents")
 
 WIRE = 1
-#: The longest line either side sends, in bytes: a proposal of a few large files fits.
-LONGEST_LINE = 64 * 2**20
 #: How long a shim may take to say who it is, and to take what it is sent, in seconds.
 HELLO_SECONDS = 10.0
 STALLED_SECONDS = 600.0
@@ -191,32 +190,6 @@ class Link(Actor):
         async with self._sending:
             with trio.fail_after(STALLED_SECONDS):
                 await self._stream.send_all(data)
-
-
-class Lines:
-    """The lines of a stream. `next` gives each without its end, and None at the end of the stream."""
-
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self._stream = stream
-        self._buffer = bytearray()
-        self._searched = 0
-
-    async def next(self) -> bytes | None:
-        """Raises ClosedResourceError for a line longer than any shim sends."""
-        while True:
-            end = self._buffer.find(b"\n", self._searched)
-            if end >= 0:
-                line = bytes(self._buffer[:end])
-                del self._buffer[: end + 1]
-                self._searched = 0
-                return line
-            self._searched = len(self._buffer)
-            if len(self._buffer) > LONGEST_LINE:
-                raise trio.ClosedResourceError("a line is too long")
-            data = await self._stream.receive_some(65536)
-            if not data:
-                return None
-            self._buffer += data
 
 
 def _control(line: bytes, kind: str) -> Any:

@@ -11,13 +11,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
+import trio
 from attrs import frozen
 from sqlite_utils import Database
 
-from actors import Actor, Name, Refused, Reply, ask
+from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
 from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, Notice
 from intercom.model.errors import IntercomError, InvalidState, NotFound
+from intercom.model.policy import PolicyAnswer
 from intercom.model.prompt import ContinuationPrompt, Wait
 from intercom.model.session import Session, SessionStatus
 from intercom.sessions import cards, outcomes
@@ -33,6 +35,8 @@ A = TypeVar("A")
 
 #: How long a session waits for the store before it gives up on a handler: the writer restarts well within it.
 STORE_SECONDS = 30.0
+#: The same for the policy's watcher, without which nothing is granted.
+POLICY_SECONDS = 5.0
 
 
 @frozen
@@ -99,6 +103,14 @@ class SessionActor(Actor):
     async def transact(self, work: Callable[[Database], T]) -> T:
         """Run `work` in one transaction; committed when this returns. Refusals of the store pass through."""
         return await ask(self.context.store, Transact(work), timeout=STORE_SECONDS, retry=True)
+
+    async def judge(self, question: Request[PolicyAnswer]) -> PolicyAnswer:
+        """Ask the workspace's policy. Where its watcher does not answer, nothing is granted."""
+        try:
+            watcher = self.context.watcher(self.row.workspace_root)
+            return await ask(watcher, question, timeout=POLICY_SECONDS, retry=True)
+        except (trio.TooSlowError, Down, NotRunning, Busy):
+            return PolicyAnswer(False, why="the policy could not be read just now; ask again")
 
     def now(self) -> datetime:
         return self.context.now()

@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 
 import trio
+from attrs import evolve
 from sqlite_utils import Database
 
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
-from intercom.model.card import Card, CardKind
+from intercom.model.card import CardState
 from intercom.model.errors import AlreadyConsumed, ApplyStuck, IntercomError, InvalidState, NotFound
 from intercom.sessions import cards
 from intercom.sessions.actor import SessionActor
@@ -119,6 +120,9 @@ async def _carry_through(session: SessionActor, entry: Entry) -> ApplyAnswer:
 async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
     """The agent asks again after a person put the files right: try once more from where it stopped."""
     await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
+    request = await session.transact(partial(approvals.get, id=entry.request_id))
+    assert request is not None, "a journal entry has its request"
+    session.context.operators.tell(evolve(cards.of_stuck(entry, request), state=CardState.CLOSED))
     return entry
 
 
@@ -131,20 +135,7 @@ async def _abandon(session: SessionActor, entry: Entry, why: str) -> None:
 async def _show_stuck(session: SessionActor, entry: Entry, why: str) -> None:
     request = await session.transact(partial(approvals.get, id=entry.request_id))
     assert request is not None, "a journal entry has its request"
-    card = cards.of_request(request, session.row.workspace_root)
-    session.context.operators.tell(
-        Card(
-            id=f"apply-{request.id}",
-            kind=CardKind.APPLY,
-            session_id=session.id,
-            workspace_root=session.row.workspace_root,
-            title=f"Stopped half-way: {request.title}",
-            created_at=session.now(),
-            body=why,
-            files=card.files,
-            note="put the files right, then let the agent call check_diff again",
-        )
-    )
+    session.context.operators.tell(cards.of_stuck(evolve(entry, note=why), request))
 
 
 def _plan(root: Path, request: ApprovalRequest, force: bool) -> patching.Plan:

@@ -7,6 +7,7 @@ from intercom.model.card import Card, CardKind, CardState
 from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStatus
 from intercom.model.stall import StallAlert, StallStatus
 from intercom.sessions.outcomes import Asked, headline
+from intercom.store.journal import Entry
 
 _APPROVAL_STATE = {
     ApprovalStatus.PENDING: CardState.PENDING,
@@ -142,3 +143,23 @@ def of_stall(alert: StallAlert, workspace_root: str, *, note: str | None = None)
 def _span(seconds: int) -> str:
     minutes, rest = divmod(seconds, 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def stuck_id(request_id: str) -> str:
+    """The id of the card that tells of an apply of this request that stopped half-way."""
+    return f"apply-{request_id}"
+
+
+def of_stuck(entry: Entry, request: ApprovalRequest) -> Card:
+    """The card of an apply that stopped half-way."""
+    return Card(
+        id=stuck_id(request.id),
+        kind=CardKind.APPLY,
+        session_id=entry.session_id,
+        workspace_root=entry.workspace_root,
+        title=f"Stopped half-way: {request.title}",
+        created_at=entry.at,
+        body=entry.note,
+        files=request.files,
+        note="put the files right, then let the agent call check_diff again",
+    )

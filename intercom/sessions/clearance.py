@@ -20,7 +20,8 @@ from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import ClearanceAnswer
 from intercom.sessions.messages import Answered, AwaitClearance, Opened, Propose
 from intercom.store import approvals
-from intercom.workspace import patching, policy, proposal
+from intercom.workspace import patching, proposal
+from intercom.workspace.messages import EvaluateFiles
 
 
 async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnswer]:
@@ -33,7 +34,7 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
     plan = await trio.to_thread.run_sync(_plan, session.row.workspace_root, asked.diff, asked.file_path)
     files = plan.changes
     key = proposal_key(session.id, files, asked)
-    rule = _auto_rule(session, files, asked)
+    rule = await _auto_rule(session, files, asked)
     now = session.now()
     request = ApprovalRequest(
         id=session.context.new_id(),
@@ -92,14 +93,12 @@ def _original_hash(files: tuple[FileChange, ...], file_path: str) -> str:
     return files[0].before_hash
 
 
-def _auto_rule(session: SessionActor, files: tuple[FileChange, ...], asked: Propose) -> str | None:
+async def _auto_rule(session: SessionActor, files: tuple[FileChange, ...], asked: Propose) -> str | None:
     config = session.context.config.policy
     if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
         return None
-    in_force = session.context.policy(session.row.workspace_root)
     touched = tuple(path for change in files for path in (change.path, change.old_path) if path is not None)
-    limits = policy.Limits(max_risk_level=config.max_risk_level)
-    return policy.evaluate_files(in_force, touched, asked.risk_level, limits).matched_rule
+    return (await session.judge(EvaluateFiles(touched, asked.risk_level))).matched_rule
 
 
 def _keep(db: Database, session: SessionActor, request: ApprovalRequest) -> tuple[ApprovalRequest, bool]:

@@ -18,8 +18,8 @@ Locks = dict[str, trio.Lock]
 
 @frozen
 class Context:
-    """`now` is wall time; `policy` the policy in force for a workspace root (deny-all where none is known);
-    `present` whether the agent of this key is connected."""
+    """`now` is wall time; `policy` the policy in force for a workspace root (deny-all where none is
+    known), `watcher` the actor that judges by it; `present` whether the agent of this key is connected."""
 
     config: Config
     store: Name
@@ -27,6 +27,7 @@ class Context:
     now: Callable[[], datetime]
     new_id: Callable[[], str]
     policy: Callable[[str], WorkspacePolicy]
+    watcher: Callable[[str], Name]
     present: Callable[[str | None], bool]
     locks: Locks = field(factory=dict)
 

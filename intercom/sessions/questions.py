@@ -9,7 +9,6 @@ from sqlite_utils import Database
 
 from intercom.model.config import OnTimeout
 from intercom.model.errors import InvalidArguments, NotFound
-from intercom.model.policy import WorkspacePolicy
 from intercom.model.prompt import ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
 from intercom.model.session import SessionMode
 from intercom.model.verdict import Decided
@@ -18,7 +17,8 @@ from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import PromptAnswer, StandbyAnswer
 from intercom.sessions.messages import Answered, AskPrompt, AwaitPrompt, AwaitStandby, Opened, StandBy
 from intercom.store import prompts, requests, waits
-from intercom.workspace import policy
+from intercom.workspace.messages import Evaluate
+from intercom.workspace.policy import Query
 
 #: The longest a standby may be told to wait, in seconds; anything longer means "without end" and is said so.
 LONGEST_STANDBY = 7 * 86400
@@ -44,9 +44,8 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
         expires_at=_prompt_deadline(session, asked.prompt_type, now),
         call=asked.call,
     )
-    kept, is_new = await session.transact(
-        partial(_keep_prompt, session=session, prompt=prompt, rule=_auto_rule(session, asked.prompt_type))
-    )
+    rule = await _auto_rule(session, asked.prompt_type)
+    kept, is_new = await session.transact(partial(_keep_prompt, session=session, prompt=prompt, rule=rule))
     if is_new:
         session.watch_expiry(kept)
         if kept.status is WaitStatus.PENDING or session.context.policy(session.row.workspace_root).log_auto_approved:
@@ -107,14 +106,13 @@ def _prompt_deadline(session: SessionActor, kind: PromptType, now: datetime) -> 
     return now + timedelta(seconds=session.context.config.timeouts.prompt_seconds)
 
 
-def _auto_rule(session: SessionActor, kind: PromptType) -> str | None:
+async def _auto_rule(session: SessionActor, kind: PromptType) -> str | None:
     config = session.context.config.policy
     if kind is PromptType.ERROR_RECOVERY:
         return None
     if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
         return None
-    in_force: WorkspacePolicy = session.context.policy(session.row.workspace_root)
-    found = policy.evaluate(in_force, policy.Query("transmit"), policy.Limits(max_risk_level=config.max_risk_level))
+    found = await session.judge(Evaluate(Query("transmit")))
     # A command pattern that happens to fit the word is no rule for the tool.
     return found.matched_rule if (found.matched_rule or "").startswith("tool:") else None
 

@@ -18,8 +18,9 @@ from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import unit
 from intercom.sessions.context import Context
 from intercom.sessions.messages import Admit, Adopt, Agent, AgentCame, AgentLeft, AgentsGone, AgentsHere, Wanted
+from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.presence import Presence
-from intercom.store import audit, journal, requests, sessions
+from intercom.store import audit, journal, policies, requests, sessions
 from intercom.store.messages import Transact
 
 #: Seconds a lost connection may come back within before its agent counts as gone: a shim reconnects in well under one.
@@ -39,7 +40,7 @@ class Gone:
 
 
 class Reception(Actor):
-    """The actor `reception`. `watch_policy` gives the spec of the watcher of a workspace's policy."""
+    """The actor `reception`."""
 
     refusals = (Refused, IntercomError)
 
@@ -49,8 +50,7 @@ class Reception(Actor):
         presence: Presence,
         units: Name,
         watchers: Name,
-        watch_policy: Callable[[str], ChildSpec],
-        connected: Callable[[str, int], None],
+        board: PolicyBoard,
         default_mode: SessionMode,
     ) -> None:
         super().__init__()
@@ -58,21 +58,22 @@ class Reception(Actor):
         self._presence = presence
         self._units = units
         self._watchers = watchers
-        self._watch_policy = watch_policy
-        self._connected = connected
+        self._board = board
         self._default_mode = default_mode
 
     async def on_start(self) -> None:
         """Bring back what a server before this one left: every session that may still be answered or applied."""
         for key in self._presence.leaving:
             self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
-        live, wanted, counts = await self._transact(_left_behind)
+        live, wanted, counts, kept = await self._transact(_left_behind)
+        # Sessions that were alive when the server fell: a policy file changed meanwhile was changed under an agent.
+        self._board.kept.update(kept)
         for session in live:
             if session.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED) or session.id in wanted:
                 await self._run(session)
-            if session.status is not SessionStatus.INTERRUPTED and session.agent_key is not None:
-                if not self._presence.has(session.agent_key):
-                    self.set_timer(Gone(session.agent_key), START_GRACE_SECONDS, Gone(session.agent_key))
+            agent = session.agent_key
+            if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._presence.has(agent):
+                self.set_timer(Gone(agent), START_GRACE_SECONDS, Gone(agent))
         if wanted:
             self._context.operators.tell(
                 Notice(
@@ -149,17 +150,17 @@ class Reception(Actor):
             self.system.named(f"session/{session.id}").tell(AgentLeft())
         root = agent.workspace if agent else session.workspace_root if session else None
         if root is not None:
-            self._connected(root, self._presence.count(root))
+            self._board.connected(root, self._presence.count(root))
 
     def _note(self, agent: Agent) -> None:
         self._presence.here[agent.key] = agent
         self._presence.leaving.discard(agent.key)
         self.cancel_timer(Gone(agent.key))
-        self._connected(agent.workspace, self._presence.count(agent.workspace))
+        self._board.connected(agent.workspace, self._presence.count(agent.workspace))
 
     async def _run(self, session: Session) -> None:
         """The policy first: the session's first proposal is judged by it."""
-        await _ensure(self._watchers, self._watch_policy(session.workspace_root))
+        await _ensure(self._watchers, self._board.watcher(session.workspace_root))
         name = self.system.named(f"session/{session.id}")
         await _ensure(self._units, unit.spec(session.id, self._context, name))
 
@@ -177,9 +178,15 @@ async def _ensure(supervisor: Name, spec: ChildSpec) -> None:
         return
 
 
-def _left_behind(db: Database) -> tuple[tuple[Session, ...], set[str], requests.Counts]:
+LeftBehind = tuple[tuple[Session, ...], set[str], requests.Counts, dict[str, tuple[str, str]]]
+
+
+def _left_behind(db: Database) -> LeftBehind:
     wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in journal.open(db)}
-    return sessions.live(db), wanted, requests.counts(db)
+    live = sessions.live(db)
+    roots = {s.workspace_root for s in live if s.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED)}
+    kept = {root: found for root in roots if (found := policies.get(db, root)) is not None}
+    return live, wanted, requests.counts(db), kept
 
 
 def _find_or_open(db: Database, agent: Agent, id: str, mode: SessionMode, at: datetime) -> Session:

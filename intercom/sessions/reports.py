@@ -10,6 +10,7 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.approval import ApprovalRequest
+from intercom.model.errors import InvalidState
 from intercom.model.prompt import ContinuationPrompt
 from intercom.model.session import ProgressItem, Session, SessionMode
 from intercom.sessions import outcomes
@@ -25,7 +26,9 @@ from intercom.sessions.answers import (
 )
 from intercom.sessions.messages import Answered, Beat, Broadcast, CheckPolicy, Recall, SwitchMode
 from intercom.store import checkpoints, requests, sessions
-from intercom.workspace import paths, policy
+from intercom.workspace import paths
+from intercom.workspace.messages import Evaluate
+from intercom.workspace.policy import Query
 
 
 async def broadcast(session: SessionActor, asked: Broadcast) -> Answered[BroadcastAnswer]:
@@ -66,12 +69,8 @@ async def check_policy(session: SessionActor, asked: CheckPolicy) -> Answered[Ch
     command, args = (
         (f"{asked.tool_name} {asked.args}", ()) if isinstance(asked.args, str) else (asked.tool_name, asked.args)
     )
-    query = policy.Query(command, args or (), path, asked.risk_level, asked.operation)
-    limits = policy.Limits(
-        max_risk_level=config.policy.max_risk_level,
-        allowlist=tuple(config.commands.values()) if config.policy.require_allowlist else None,
-    )
-    found = policy.evaluate(session.context.policy(session.row.workspace_root), query, limits)
+    query = Query(command, args or (), path, asked.risk_level, asked.operation)
+    found = await session.judge(Evaluate(query))
     if found.auto_approved:
         await session.transact(partial(_granted, session=session, asked=asked, rule=found.matched_rule or ""))
     session.touch("auto_check")
@@ -123,7 +122,9 @@ def _progress(db: Database, session: SessionActor, items: tuple[ProgressItem, ..
 def _switch(db: Database, session: SessionActor, asked: SwitchMode) -> ModeAnswer:
     previous = sessions.set_mode(db, session.id, asked.mode, session.now())
     row = sessions.get(db, session.id)
-    assert row is not None and previous is not None, "the session's row outlives its actor"
+    assert row is not None, "the session's row outlives its actor"
+    if previous is None:
+        raise InvalidState("the session has ended; its mode can not be changed")
     session.row = row
     answer = ModeAnswer(previous.value, asked.mode.value)
     session.record(db, asked.by, "mode", f"{previous.value} to {asked.mode.value}", channel=asked.channel)

@@ -1,0 +1,34 @@
+"""Lines of a byte stream, read under Trio."""
+
+from __future__ import annotations
+
+import trio
+
+#: The longest line either side sends, in bytes: a proposal of a few large files fits.
+LONGEST_LINE = 64 * 2**20
+
+
+class Lines:
+    """The lines of a stream. `next` gives each without its end, and None at the end of the stream."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+        self._stream = stream
+        self._buffer = bytearray()
+        self._searched = 0
+
+    async def next(self) -> bytes | None:
+        """Raises ClosedResourceError for a line longer than any shim sends."""
+        while True:
+            end = self._buffer.find(b"\n", self._searched)
+            if end >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                self._searched = 0
+                return line
+            self._searched = len(self._buffer)
+            if len(self._buffer) > LONGEST_LINE:
+                raise trio.ClosedResourceError("a line is too long")
+            data = await self._stream.receive_some(65536)
+            if not data:
+                return None
+            self._buffer += data

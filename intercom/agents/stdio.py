@@ -1,0 +1,75 @@
+"""MCP over this process's own stdin and stdout, for `--in-process`: the server and its one client, no shim between.
+
+The SDK's own stdio transport reads in a worker thread, which can not be cancelled; this one waits on the descriptors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import anyio
+import mcp_types as types
+import trio
+from mcp.server import Server
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from pydantic import ValidationError
+
+from intercom.agents.door import CALL_KEY, Door
+from intercom.agents.lines import Lines
+
+
+async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1) -> None:
+    """Serve until stdin ends. Both descriptors are taken over; what else prints goes to stderr meanwhile."""
+    reading, writing = trio.lowlevel.FdStream(os.dup(stdin)), trio.lowlevel.FdStream(os.dup(stdout))
+    os.dup2(2, stdout)
+    to_server, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+    outbox, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+    names: dict[Any, str] = {}
+
+    async def read(nursery: trio.Nursery) -> None:
+        lines = Lines(reading)
+        count = 0
+        async with to_server:
+            while (line := await lines.next()) is not None:
+                if not line.strip():
+                    continue
+                count += 1
+                try:
+                    message = _named(line, f"{door.key}/{count}", names)
+                except (ValueError, ValidationError) as error:
+                    await to_server.send(error)
+                    continue
+                await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
+        nursery.cancel_scope.cancel()
+
+    async def write(nursery: trio.Nursery) -> None:
+        async with from_server:
+            async for sent in from_server:
+                text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await writing.send_all(text.encode() + b"\n")
+                name = names.pop(getattr(sent.message, "id", None), None)
+                if name is not None and not isinstance(sent.message, types.JSONRPCRequest):
+                    nursery.start_soon(door.delivered, [name])
+
+    door.opened()
+    try:
+        async with reading, writing, trio.open_nursery() as nursery:
+            nursery.start_soon(write, nursery)
+            nursery.start_soon(read, nursery)
+            await server.run(inbox, outbox, server.create_initialization_options())
+            nursery.cancel_scope.cancel()
+    finally:
+        door.closed()
+
+
+def _named(line: bytes, name: str, names: dict[Any, str]) -> types.JSONRPCMessage:
+    """Read a message; a tool call gets a name of our own, over anything its client put there."""
+    said = json.loads(line)
+    if isinstance(said, dict) and said.get("method") == "tools/call" and isinstance(said.get("params"), dict):
+        meta = said["params"].get("_meta")
+        said["params"]["_meta"] = {**(meta if isinstance(meta, dict) else {}), CALL_KEY: name}
+        if isinstance(said.get("id"), str | int):
+            names[said["id"]] = name
+    return types.jsonrpc_message_adapter.validate_python(said, by_name=False)

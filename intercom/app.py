@@ -1,0 +1,173 @@
+"""The whole server: one supervision tree, from the store up to the doors, readable from top to bottom."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field
+
+from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervisor, System
+from intercom._version import __version__
+from intercom.agents import server as mcp_server
+from intercom.agents.links import ShimListener, Surroundings
+from intercom.agents.processes import AgentProcesses
+from intercom.local.places import Places
+from intercom.model.card import Notice
+from intercom.model.config import Config
+from intercom.model.session import SessionMode
+from intercom.operators.ctl.listener import CtlListener
+from intercom.operators.router import Operators
+from intercom.sessions.context import Context
+from intercom.sessions.desk import Desk, mode_of, open_cards
+from intercom.sessions.housekeeping import Housekeeper
+from intercom.sessions.policies import PolicyBoard
+from intercom.sessions.presence import Presence
+from intercom.sessions.reception import Reception
+from intercom.store.database import Opened
+from intercom.store.reader import Reader
+from intercom.store.writer import Writer
+from intercom.workspace.watcher import watcher_name
+
+#: A part that keeps falling is restarted ever more slowly; only one that never recovers takes the server down.
+_BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
+_PATIENCE: dict[str, Any] = {"max_restarts": 60, "within": 60.0, "backoff": _BACKOFF}
+
+
+@define
+class App:
+    """One server, built and not yet running: `async with app.system` runs it.
+
+    `doors` says which sockets it listens on: "ctl" for operators, "shims" for agents. `judge` refuses shims by their
+    hello; `outdated` is asked whether a shim wants a newer server than this.
+    """
+
+    config: Config
+    places: Places
+    database: Path
+    doors: frozenset[str] = frozenset({"ctl", "shims"})
+    judge: Callable[[dict[str, Any]], None] = lambda _hello: None
+    outdated: Callable[[dict[str, Any]], bool] = lambda _hello: False
+    on_event: Callable[[Event], object] | None = None
+    life: str = field(factory=lambda: uuid.uuid4().hex)
+    token: str = field(factory=lambda: secrets.token_hex(32))
+    presence: Presence = field(factory=Presence, init=False)
+    processes: AgentProcesses = field(factory=AgentProcesses, init=False)
+    reader: Reader = field(init=False)
+    system: System = field(init=False)
+    context: Context = field(init=False)
+    board: PolicyBoard = field(init=False)
+    desk: Desk = field(init=False)
+    surroundings: Surroundings = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.reader = Reader(self.database)
+        self.system = System([ChildSpec("server", self._top, shutdown=None)], on_event=self.on_event)
+        store, operators = self.system.named("store"), self.system.named("operators")
+        self.board = PolicyBoard(self.system, store, operators, _now, self.config, self.presence.count)
+        self.context = Context(
+            config=self.config,
+            store=store,
+            operators=operators,
+            now=_now,
+            new_id=lambda: str(uuid.uuid4()),
+            policy=self.board.in_force,
+            watcher=lambda root: self.system.named(watcher_name(Path(root))),
+            present=self.presence.connected,
+        )
+        self.desk = Desk(self.system, self.context, self.reader, self.board, self.processes.pids)
+        self.surroundings = Surroundings(
+            config=self.config,
+            life=self.life,
+            token=self.token,
+            server=mcp_server.build(self.config),
+            judge=self.judge,
+            outdated=self.outdated,
+            came=self.processes.came,
+            left=self.processes.left,
+        )
+
+    def _top(self) -> Actor:
+        return Supervisor(self.tree(), **_PATIENCE)
+
+    def tree(self) -> Sequence[ChildSpec]:
+        """The children of the root, in the order they start; they stop in the reverse order, the doors first.
+
+        Each is known by its name, so one that restarts is found again by all who need it.
+        """
+        context, board, named = self.context, self.board, self.system.named
+        children = [
+            # What everybody's promises rest on: the one writer of the database.
+            ChildSpec("store", lambda: Writer(self.database, on_opened=self._opened), shutdown=10.0),
+            # The people's side hears of cards from here on.
+            ChildSpec("operators", lambda: Operators(self._open_cards, partial(mode_of, self.reader))),
+            # A watcher for each workspace's policy; a unit (session and stall detector) for each agent.
+            ChildSpec("policies", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
+            ChildSpec("sessions", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
+            # Lets agents in, and brings back what an earlier server left.
+            ChildSpec(
+                "reception",
+                lambda: Reception(
+                    context, self.presence, named("sessions"), named("policies"), board, SessionMode.LOCAL
+                ),
+            ),
+            ChildSpec("housekeeping", lambda: Housekeeper(context)),
+        ]
+        if "ctl" in self.doors:
+            children.append(ChildSpec("ctl", self._ctl))
+        # Shims' connections, and the socket they come in by.
+        children.append(ChildSpec("links", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None))
+        if "shims" in self.doors:
+            children.append(
+                ChildSpec("shims", lambda: ShimListener(self.places.mcp_socket, self.surroundings, named("links")))
+            )
+        return children
+
+    def _ctl(self) -> CtlListener:
+        return CtlListener(
+            self.desk,
+            self.places.ctl_socket,
+            self.places.token_file,
+            token=self.token,
+            trust_agent_processes=self.config.ctl.trust_agent_processes,
+        )
+
+    async def _open_cards(self) -> Sequence[Any]:
+        return (*await self.reader.read(open_cards), *self.board.cards())
+
+    def _opened(self, opened: Opened) -> None:
+        """What the store found when it opened; runs in its thread."""
+        if opened.moved_aside is not None:
+            text = (
+                f"the database was damaged; it was moved to {opened.moved_aside} and a new one begun:"
+                " earlier requests have to be asked again"
+            )
+            self.system.named("operators").tell(Notice(text, "error", _now()))
+
+    def is_idle(self) -> bool:
+        """Whether nothing is connected now."""
+        return not self.processes.connected and not self.presence.here
+
+
+def database_path(config: Config, places: Places) -> Path:
+    """Where this configuration keeps its database."""
+    return config.database.path if config.database.path.is_absolute() else Path(places.state_dir) / config.database.path
+
+
+def version_tuple(text: str) -> tuple[int, ...]:
+    """A version as numbers, to be compared; what is no number counts as 0."""
+    return tuple(int(part) if part.isdigit() else 0 for part in text.split("."))
+
+
+def is_newer(theirs: str) -> bool:
+    """Whether this version of the package is newer than ours."""
+    return version_tuple(theirs) > version_tuple(__version__)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,118 @@
+"""agent-intercom: what an MCP client launches (the shim), and the commands around it.
+
+It starts on the standard library alone; what a command needs is loaded when the command runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from intercom._version import __version__
+
+PROGRAM = "agent-intercom"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code (0 done, 1 failed, 2 usage or configuration)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    options = _parser().parse_args(words)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    match options.command:
+        case None if options.in_process:
+            from intercom.cli import serve
+
+            return serve.in_process(options)
+        case None:
+            from intercom.agents.shim.options import Options
+            from intercom.agents.shim.run import main as relay
+
+            return relay(Options(config=options.config, workspace=options.workspace, ipc_name=options.ipc_name))
+        case "serve":
+            from intercom.cli import serve
+
+            return serve.serve(options)
+        case "stop":
+            from intercom.cli import stop
+
+            return stop.run(options)
+        case "init":
+            from pathlib import Path
+
+            from intercom.cli import init
+
+            options.config = None if options.config is None else Path(options.config)
+            options.workspace = None if options.workspace is None else Path(options.workspace)
+            return init.run(options)
+        case "doctor":
+            from intercom.cli import doctor
+
+            return doctor.run(options)
+        case _:
+            from intercom.cli import demo
+
+            return demo.run(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = _common(defaults=True)
+    parser = argparse.ArgumentParser(
+        PROGRAM,
+        description="The switchboard between coding agents and the people responsible for them. Without a command it"
+        " is what an MCP client launches: it speaks MCP on stdin and stdout, and starts the server if none runs.",
+        parents=[common],
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    parser.add_argument("--workspace", metavar="DIR", help="the directory the agent may change (else it is found)")
+    parser.add_argument(
+        "--in-process", action="store_true", help="serve MCP in this process, without a background server"
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    again = _common(defaults=False)
+
+    serve = commands.add_parser("serve", parents=[again], help="run the server in the foreground (systemd, containers)")
+    serve.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
+    serve.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
+    serve.add_argument("--private-fd", type=int, help=argparse.SUPPRESS)
+
+    commands.add_parser("stop", parents=[again], help="stop the background server; what waits is kept")
+
+    init = commands.add_parser(
+        "init", parents=[again], help="write a configuration, and connect your coding agents to Intercom"
+    )
+    init.add_argument("--client", action="append", metavar="NAME", help="only this client (may be given several times)")
+    init.add_argument("--write", action="store_true", help="merge into the client's own files, keeping a backup")
+    init.add_argument("--force", action="store_true", help="replace a configuration that is there (a backup is kept)")
+    init.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to connect")
+
+    commands.add_parser("doctor", parents=[again], help="check the installation, and say what to do about each fault")
+
+    demo = commands.add_parser("demo", parents=[again], help="see an approval from end to end, in this terminal")
+    demo.add_argument("--yes", action="store_true", help="approve everything, ask nothing")
+    return parser
+
+
+def _common(*, defaults: bool) -> argparse.ArgumentParser:
+    """The options that may stand before and after the command; after it, they must not overwrite what stood before."""
+
+    def default(value: str | None) -> object:
+        return value if defaults else argparse.SUPPRESS
+
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--config", metavar="FILE", default=default(None), help="the configuration file")
+    common.add_argument("--ipc-name", metavar="NAME", default=default(None), help="which of several servers of yours")
+    common.add_argument(
+        "--log-format", choices=("text", "json"), default=default("text"), help="how log lines are written"
+    )
+    return common
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""The desk: what every operators' channel, and a program that embeds us, can see and do. Calls, no state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from actors import Info, Request, System, ask
+from intercom._version import __version__
+from intercom.model.approval import ApprovalRequest
+from intercom.model.card import Card, CardKind
+from intercom.model.errors import Ambiguous, InvalidState, NotFound
+from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.model.verdict import Decision, Verdict
+from intercom.sessions import cards
+from intercom.sessions.context import Context
+from intercom.sessions.messages import Decide, End, Instruct, Resume, SwitchMode, Wanted
+from intercom.sessions.policies import PolicyBoard
+from intercom.store import audit, journal, requests, sessions, stalls, waits
+from intercom.store.audit import AuditEntry
+from intercom.store.messages import Transact
+from intercom.store.reader import Reader
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+#: How long an operator's act may take, in seconds; a part that restarts is back well within it.
+ACT_SECONDS = 30.0
+
+
+@frozen
+class Desk:
+    """`clients` gives the pids of connected agents' clients and shims."""
+
+    system: System
+    context: Context
+    reader: Reader
+    board: PolicyBoard
+    clients: Callable[[], frozenset[int]]
+
+    async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
+        """Sessions that are not over, oldest first; all that the database holds with `everything`."""
+        if not everything:
+            return await self.reader.read(sessions.live)
+        return await self.reader.read(_all_sessions)
+
+    async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
+        """What waits for a person, oldest first."""
+        found = await self.reader.read(partial(open_cards, session_id=session_id))
+        proposed = () if session_id is not None else self.board.cards()
+        return tuple(sorted((*found, *proposed), key=lambda card: card.created_at))
+
+    async def card(self, prefix: str) -> Card:
+        """Anything that waits or waited, by id or unique prefix. Raises NotFound and Ambiguous."""
+        proposed = self.board.find(prefix)
+        if proposed is not None:
+            return proposed
+        kind, id = await self._find(prefix)
+        found = await self.reader.read(partial(_card, kind=kind, id=id))
+        assert found is not None, "found a moment ago, and never deleted while its session lives"
+        return found
+
+    async def decide(self, prefix: str, verdict: Verdict) -> Card:
+        """Answer what waits. The first verdict wins: raises AlreadyDecided for a later one, which changes nothing; the
+        same verdict (by its id) given again is answered as the first time."""
+        proposed = self.board.find(prefix)
+        if proposed is not None:
+            return await self.board.decide(proposed, verdict)
+        kind, id = await self._find(prefix)
+        if kind is CardKind.APPLY:
+            raise InvalidState("put the files right, then let the agent call check_diff again; that settles this card")
+        card = await self.reader.read(partial(_card, kind=kind, id=id))
+        assert card is not None
+        return await self._ask_session(card.session_id, Decide(id, verdict))
+
+    async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
+        """Give a waiting agent word to go on; without `session`, to the only one that waits, else raises Ambiguous."""
+        id = await self._session_id(session) if session is not None else await self._only_waiting()
+        given = Verdict(verdict.id, Decision.RESUME, verdict.by, verdict.channel, verdict.at, instruction)
+        return await self._ask_session(id, Resume(given))
+
+    async def switch_mode(
+        self, session: str | None, mode: SessionMode, by: str, channel: str
+    ) -> tuple[SessionMode, SessionMode]:
+        """Change who is notified of a session's cards; without `session`, of the only one there is."""
+        id = await self._session_id(session) if session is not None else await self._only_session()
+        answered = await self._ask_session(id, SwitchMode(f"desk/{self.context.new_id()}", mode, by, channel))
+        return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
+
+    async def nudge(self, prefix: str, text: str | None, by: str, channel: str) -> Card | Session:
+        """Give an agent words that ride on its next result: by a stall alert's id, or a session's."""
+        alerts = await self.reader.read(partial(stalls.with_prefix, prefix=prefix))
+        if len(alerts) == 1:
+            verdict = Verdict(self.context.new_id(), Decision.NUDGE, by, channel, self.context.now(), text)
+            return await self.decide(alerts[0], verdict)
+        words = text or self.context.config.stall.default_nudge_message
+        id = await self._session_id(prefix)
+        return await self._ask_session(id, Instruct(self.context.new_id(), "nudge", words, by, channel))
+
+    async def end(self, session: str, by: str, channel: str, why: str) -> Session:
+        """Terminate a session; what waits in it is interrupted."""
+        return await self._ask_session(await self._session_id(session), End(by, channel, why))
+
+    async def accept_policy(self, prefix_or_path: str | None, by: str, channel: str) -> Card:
+        """Let a policy change that was held back take effect; without a name, the only one there is."""
+        verdict = Verdict(self.context.new_id(), Decision.ACCEPT, by, channel, self.context.now())
+        return await self.board.decide(self.board.named(prefix_or_path), verdict)
+
+    async def audit(self, limit: int, session: str | None = None) -> tuple[AuditEntry, ...]:
+        """The newest entries of the audit trail, oldest first."""
+        id = await self._session_id(session) if session is not None else None
+        return await self.reader.read(partial(audit.recent, limit=limit, session_id=id))
+
+    async def security_event(self, summary: str, data: dict[str, Any]) -> None:
+        """Put on record that somebody tried what they may not."""
+        await ask(
+            self.context.store,
+            Transact(
+                partial(
+                    audit.record,
+                    at=self.context.now(),
+                    kind="security",
+                    session_id=None,
+                    who="intercom",
+                    summary=summary,
+                    data=data,
+                )
+            ),
+            timeout=ACT_SECONDS,
+            retry=True,
+        )
+
+    def tree(self) -> Info:
+        return self.system.inspect()
+
+    def client_pids(self) -> frozenset[int]:
+        return self.clients()
+
+    def version(self) -> dict[str, Any]:
+        return {"version": __version__}
+
+    # --- finding -----------------------------------------------------------------------------------------------------
+
+    async def _ask_session(self, session_id: str, message: Request[R]) -> R:
+        await ask(self.system.named("reception"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
+        return await ask(self.system.named(f"session/{session_id}"), message, timeout=ACT_SECONDS, retry=True)
+
+    async def _find(self, prefix: str) -> tuple[CardKind, str]:
+        found = await self.reader.read(partial(_with_prefix, prefix=prefix))
+        exact = [entry for entry in found if entry[1] == prefix]
+        return _only(exact or list(found), prefix, "request")
+
+    async def _session_id(self, prefix: str) -> str:
+        found = await self.reader.read(partial(sessions.with_prefix, prefix=prefix))
+        return _only([prefix] if prefix in found else list(found), prefix, "session")
+
+    async def _only_session(self) -> str:
+        live = [s for s in await self.reader.read(sessions.live) if s.status is not SessionStatus.INTERRUPTED]
+        return _single([session.id for session in live], "session")
+
+    async def _only_waiting(self) -> str:
+        waiting, live = await self.reader.read(lambda db: (waits.pending(db), sessions.live(db)))
+        paused = [session.id for session in live if session.status is SessionStatus.PAUSED]
+        return _single(sorted({wait.session_id for wait in waiting} | set(paused)), "waiting session")
+
+
+def open_cards(db: Database, session_id: str | None = None) -> tuple[Card, ...]:
+    """The cards of everything that waits, oldest first, as the store knows them."""
+    roots = {session.id: session.workspace_root for session in sessions.live(db)}
+    shown = [
+        cards.of_request(request, roots.get(request.session_id, "")) for request in requests.pending(db, session_id)
+    ]
+    for id, root in roots.items():
+        if session_id in (None, id) and (alert := stalls.active(db, id)) is not None:
+            shown.append(cards.of_stall(alert, root))
+    shown += [
+        cards.of_stuck(entry, request)
+        for entry in journal.open(db)
+        if entry.state is journal.JournalState.STUCK
+        and session_id in (None, entry.session_id)
+        and isinstance(request := requests.find(db, entry.request_id), ApprovalRequest)
+    ]
+    return tuple(sorted(shown, key=lambda card: card.created_at))
+
+
+async def mode_of(reader: Reader, session_id: str) -> SessionMode | None:
+    """The mode of a session, None where there is no such session."""
+    session = await reader.read(partial(sessions.get, id=session_id))
+    return None if session is None else session.mode
+
+
+def _card(db: Database, kind: CardKind, id: str) -> Card | None:
+    if kind is CardKind.STALL:
+        alert = stalls.get(db, id)
+        return None if alert is None else cards.of_stall(alert, _root(db, alert.session_id))
+    if kind is CardKind.APPLY:
+        return next((card for card in open_cards(db) if card.id == id), None)
+    request = requests.find(db, id)
+    return None if request is None else cards.of_request(request, _root(db, request.session_id))
+
+
+def _root(db: Database, session_id: str) -> str:
+    session = sessions.get(db, session_id)
+    return "" if session is None else session.workspace_root
+
+
+def _all_sessions(db: Database) -> tuple[Session, ...]:
+    return tuple(
+        sorted(
+            (session for status in SessionStatus for session in sessions.by_status(db, status)),
+            key=lambda session: session.created_at,
+        )
+    )
+
+
+def _with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
+    stuck = [
+        (CardKind.APPLY, id)
+        for entry in journal.open(db)
+        if (id := cards.stuck_id(entry.request_id)).startswith(prefix)
+    ]
+    alerts = [(CardKind.STALL, id) for id in stalls.with_prefix(db, prefix)]
+    return (*requests.with_prefix(db, prefix), *alerts, *stuck)
+
+
+def _only(found: list[T], prefix: str, what: str) -> T:
+    if not found:
+        code = "request_not_found" if what == "request" else None
+        raise NotFound(f"no {what} has an id that begins with {prefix!r}; see what there is", code=code)
+    if len(found) > 1:
+        shown = ", ".join(str(entry[1] if isinstance(entry, tuple) else entry) for entry in found[:5])
+        raise Ambiguous(f"{prefix!r} fits {len(found)} {what}s ({shown}); give more of the id")
+    return found[0]
+
+
+def _single(ids: list[str], what: str) -> str:
+    if not ids:
+        raise NotFound(f"there is no {what}")
+    if len(ids) > 1:
+        raise Ambiguous(f"there are {len(ids)} {what}s ({', '.join(ids[:8])}); name one with --session")
+    return ids[0]

@@ -1,0 +1,75 @@
+"""Housekeeping: approvals that nobody applied lapse, and what is old enough goes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from sqlite_utils import Database
+
+from actors import Actor, ask
+from intercom.model.card import Card, Notice
+from intercom.model.errors import DatabaseError
+from intercom.sessions import cards
+from intercom.sessions.context import Context
+from intercom.store import approvals, retention, sessions
+from intercom.store.messages import Transact
+
+#: Seconds between two looks for lapsed approvals, and between two purges.
+LAPSE_SECONDS = 60.0
+PURGE_SECONDS = 3600.0
+
+
+class Housekeeper(Actor):
+    """The actor `housekeeping`. The first purge comes an hour after the start, as the reference has it."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__()
+        self._context = context
+
+    def on_start(self) -> None:
+        self.set_timer("lapse", LAPSE_SECONDS, "lapse")
+        self.set_timer("purge", PURGE_SECONDS, "purge")
+
+    async def on_receive(self, message: Any) -> None:
+        try:
+            if message == "lapse":
+                await self._lapse()
+            elif message == "purge":
+                await self._purge()
+        except DatabaseError as failed:
+            # The disk is full, say: there is nothing to be done here, and the next round tries again.
+            self._context.operators.tell(_notice(self._context, f"housekeeping has to wait: {failed}"))
+        self.set_timer(message, LAPSE_SECONDS if message == "lapse" else PURGE_SECONDS, message)
+
+    async def _lapse(self) -> None:
+        now = self._context.now()
+        before = now - timedelta(seconds=self._context.config.timeouts.approved_valid_seconds)
+        for card in await self._ask(partial(_lapse, before=before, at=now)):
+            self._context.operators.tell(card)
+
+    async def _purge(self) -> None:
+        now = self._context.now()
+        cutoff = now - timedelta(days=self._context.config.retention_days)
+        # A little at a time: other writers wait behind this one.
+        while any((await self._ask(partial(retention.purge, cutoff=cutoff, at=now))).values()):
+            continue
+
+    async def _ask(self, work: Any) -> Any:
+        return await ask(self._context.store, Transact(work), timeout=60.0, retry=True)
+
+
+def _lapse(db: Database, before: Any, at: Any) -> list[Card]:
+    shown = []
+    for id in approvals.lapse(db, before, at):
+        request = approvals.get(db, id)
+        session = sessions.get(db, request.session_id) if request is not None else None
+        if request is not None and session is not None:
+            note = "approved, but not applied in time; propose it again"
+            shown.append(cards.of_request(request, session.workspace_root, note=note))
+    return shown
+
+
+def _notice(context: Context, text: str) -> Notice:
+    return Notice(text, "warning", context.now())

@@ -60,7 +60,7 @@ def insert(db: Database, session: Session) -> bool:
 
     Raises InvalidState when its agent has another session that is not terminated.
     """
-    if session.agent_key is not None:
+    if session.agent_key is not None and session.status is not SessionStatus.TERMINATED:
         other = by_agent(db, session.agent_key)
         if other is not None and other.id != session.id:
             raise InvalidState(f"the agent already has session {other.id}; bind or terminate that one")

@@ -1,0 +1,162 @@
+"""Alerts, checkpoints, the apply journal, answered calls, queued words, the audit trail and policies in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from attrs import evolve
+
+from intercom.model.errors import InvalidState
+from intercom.model.stall import STALL_TRANSITIONS, StallStatus
+from intercom.store import approvals, audit, calls, checkpoints, instructions, journal, policies, sessions, stalls
+from intercom.store.database import Database
+from intercom.store.journal import JOURNAL_TRANSITIONS, JournalState
+
+from . import cases
+from .cases import NOW, after
+
+
+@pytest.fixture
+def db() -> Iterator[Database]:
+    with cases.database() as opened:
+        approvals.insert(opened, cases.approval("r1"))
+        approvals.insert(opened, cases.approval("r2"))
+        yield opened
+
+
+@pytest.mark.parametrize("to", StallStatus)
+@pytest.mark.parametrize("now", StallStatus)
+def test_an_alert_moves_only_along_the_table(now: StallStatus, to: StallStatus, db: Database) -> None:
+    stalls.insert(db, cases.alert("t1", status=now))
+    if to not in STALL_TRANSITIONS[now]:
+        with pytest.raises(InvalidState, match=f"a stall alert that is {now} can not become {to}"):
+            stalls.set_status(db, "t1", now, to, 2, "wake up", after(1))
+        return
+    assert stalls.set_status(db, "t1", now, to, 2, "wake up", after(1))
+    assert stalls.get(db, "t1") == cases.alert("t1", status=to, nudge_count=2, nudge_message="wake up")
+    # once more fits only a nudge after a nudge
+    assert stalls.set_status(db, "t1", {now}, to, 3, None, after(2)) == (now == to)
+    kept = stalls.get(db, "t1")
+    assert kept is not None
+    assert kept.nudge_message == "wake up"
+
+
+def test_a_session_has_one_active_alert(db: Database) -> None:
+    assert stalls.active(db, "s1") is None
+    assert stalls.insert(db, cases.alert("t1"))
+    assert not stalls.insert(db, cases.alert("t2"))
+    assert stalls.get(db, "t2") is None
+    assert stalls.active(db, "s1") == cases.alert("t1")
+    sessions.insert(db, cases.session("s2"))
+    assert stalls.insert(db, cases.alert("t3", session_id="s2"))
+    stalls.set_status(db, "t1", StallStatus.PENDING, StallStatus.SELF_RECOVERED, 0, None, after(1))
+    assert stalls.active(db, "s1") is None
+    assert stalls.insert(db, cases.alert("t2"))
+    assert stalls.with_prefix(db, "t") == ("t1", "t2", "t3")
+
+
+def test_checkpoints_are_newest_first(db: Database) -> None:
+    sessions.insert(db, cases.session("s2"))
+    assert checkpoints.last(db, "s1") is None
+    for id, seconds, session_id in (("c1", 1, "s1"), ("c3", 3, "s1"), ("c2", 2, "s1"), ("c4", 4, "s2")):
+        checkpoints.insert(db, cases.checkpoint(id, created_at=after(seconds), session_id=session_id))
+    assert checkpoints.last(db, "s1") == cases.checkpoint("c3", created_at=after(3))
+    assert [kept.id for kept in checkpoints.of(db, "s1")] == ["c3", "c2", "c1"]
+    assert [kept.id for kept in checkpoints.of(db, None)] == ["c4", "c3", "c2", "c1"]
+    assert checkpoints.get(db, "nothing") is None
+
+
+def test_a_request_is_applied_once(db: Database) -> None:
+    assert journal.begin(db, cases.entry("r1"))
+    assert not journal.begin(db, cases.entry("r1", steps=({"path": "other"},)))
+    assert journal.get(db, "r1") == cases.entry("r1")
+    assert journal.get(db, "r2") is None
+
+
+def test_an_abandoned_apply_may_begin_again(db: Database) -> None:
+    journal.begin(db, cases.entry("r1"))
+    journal.advance(db, "r1", JournalState.STAGING, JournalState.ABANDONED, "disk full")
+    again = cases.entry("r1", steps=({"path": "again"},), at=after(9))
+    assert journal.begin(db, again)
+    assert journal.get(db, "r1") == again
+    assert journal.open(db) == (again,)
+
+
+@pytest.mark.parametrize("to", JournalState)
+@pytest.mark.parametrize("now", JournalState)
+def test_an_apply_moves_only_along_the_table(now: JournalState, to: JournalState, db: Database) -> None:
+    journal.begin(db, cases.entry("r1", state=now, note="before"))
+    if to not in JOURNAL_TRANSITIONS[now]:
+        with pytest.raises(InvalidState, match=f"an apply that is {now} can not become {to}"):
+            journal.advance(db, "r1", now, to)
+        return
+    assert journal.advance(db, "r1", now, to, at=after(1))
+    assert not journal.advance(db, "r1", {now}, to, "late")
+    assert journal.get(db, "r1") == cases.entry("r1", state=to, note="before")
+
+
+def test_open_are_the_applies_not_finished(db: Database) -> None:
+    states = (
+        JournalState.COMMITTED,
+        JournalState.DONE,
+        JournalState.STUCK,
+        JournalState.ABANDONED,
+        JournalState.STAGING,
+    )
+    for number, state in enumerate(states):
+        approvals.insert(db, cases.approval(f"x{number}"))
+        journal.begin(db, cases.entry(f"x{number}", state=state, at=after(10 - number)))
+    assert [entry.request_id for entry in journal.open(db)] == ["x4", "x2", "x0"]
+    assert journal.advance(db, "x2", JournalState.STUCK, JournalState.COMMITTED, "operator says go")
+    assert [entry.note for entry in journal.open(db)] == [None, "operator says go", None]
+
+
+def test_a_call_keeps_its_first_answer(db: Database) -> None:
+    assert calls.answer(db, "shim/1") is None
+    assert calls.record(db, "shim/1", "s1", "check_diff", {"status": "applied"}, NOW)
+    assert not calls.record(db, "shim/1", "s1", "check_diff", {"status": "error"}, NOW)
+    assert calls.answer(db, "shim/1") == {"status": "applied"}
+    assert calls.record(db, "shim/2", None, "ping", {}, NOW)
+
+
+def test_words_are_delivered_once_and_in_order(db: Database) -> None:
+    sessions.insert(db, cases.session("s2"))
+    for id, seconds, session_id in (("i2", 2, "s1"), ("i1", 1, "s1"), ("i3", 3, "s2")):
+        assert instructions.add(db, id, session_id, "nudge", f"text of {id}", "ada", after(seconds))
+    assert not instructions.add(db, "i1", "s1", "nudge", "another", "ada", NOW)
+    assert [word.text for word in instructions.queued(db, "s1")] == ["text of i1", "text of i2"]
+    assert instructions.mark_delivered(db, ["i1", "i3"], after(9)) == ("i1", "i3")
+    assert instructions.mark_delivered(db, ["i1", "i2", "nothing"], after(10)) == ("i2",)
+    assert instructions.queued(db, "s1") == ()
+    kept = instructions.get(db, "i1")
+    assert kept is not None
+    assert kept.delivered_at == after(9)
+
+
+def test_the_audit_trail_is_read_from_its_end_or_followed(db: Database) -> None:
+    numbers = [
+        audit.record(db, after(n), "noted", "s1" if n % 2 else None, "ada", f"entry {n}", {"n": n}) for n in range(6)
+    ]
+    assert numbers == sorted(numbers)
+    assert [entry.summary for entry in audit.recent(db, 2)] == ["entry 4", "entry 5"]
+    assert [entry.summary for entry in audit.recent(db, 2, after_id=numbers[1])] == ["entry 2", "entry 3"]
+    assert [entry.summary for entry in audit.recent(db, 9, session_id="s1")] == ["entry 1", "entry 3", "entry 5"]
+    assert audit.recent(db, 9, session_id="s1", after_id=numbers[5]) == ()
+
+
+def test_the_policy_in_force_is_the_last_accepted(db: Database) -> None:
+    assert policies.get(db, "/project") is None
+    policies.put(db, "/project", "sha 1", "{}", "start", NOW)
+    policies.put(db, "/other", "sha 2", "{}", "start", NOW)
+    policies.put(db, "/project", "sha 3", '{"enabled": true}', "ada", after(1))
+    assert policies.get(db, "/project") == ("sha 3", '{"enabled": true}')
+    assert policies.get(db, "/other") == ("sha 2", "{}")
+
+
+def test_writing_twice_changes_nothing(db: Database) -> None:
+    assert not approvals.insert(db, evolve(cases.approval("r1"), title="another", files=()))
+    assert approvals.get(db, "r1") == cases.approval("r1")
+    assert checkpoints.insert(db, cases.checkpoint("c1"))
+    assert not checkpoints.insert(db, cases.checkpoint("c1", label="another"))
+    assert checkpoints.get(db, "c1") == cases.checkpoint("c1")

@@ -21,12 +21,7 @@ class _File:
     encoding: Encoding
     raw: list[bytes]
     text: list[str]
-    crlf: bool
     bare: bool
-
-    @property
-    def ends(self) -> str:
-        return "\r\n" if self.crlf else "\n"
 
 
 def apply(path: str, base: bytes, hunks: Sequence[Hunk]) -> bytes:
@@ -38,10 +33,10 @@ def apply(path: str, base: bytes, hunks: Sequence[Hunk]) -> bytes:
     encoding = encoding_of(base)
     raw = split(base, encoding)
     text = [encoding.decode(line) for line in raw]
-    crlf = sum(line.endswith("\r\n") for line in text)
-    # Evidence that the patch was made without regard to returns: it shows none, while the file has them.
-    bare = crlf > 0 and not any("\r" in line.text for hunk in hunks for line in hunk.lines)
-    file = _File(path, encoding, raw, text, crlf * 2 > len(text), bare)
+    ends = [line.endswith("\r\n") for line in text if line.endswith("\n")]
+    # Where no line can be compared, a patch without returns is taken not to mind them, in a file full of them.
+    bare = bool(ends) and all(ends) and not any("\r" in line.text for hunk in hunks for line in hunk.lines)
+    file = _File(path, encoding, raw, text, bare)
     out: list[bytes] = []
     failures: list[tuple[int, Hunk, str]] = []
     at, drift, hidden = 0, 0, False
@@ -151,7 +146,7 @@ def _ends_near(file: _File, index: int) -> str:
     for near in (index - 1, index):
         if 0 <= near < len(file.text) and file.text[near].endswith("\n"):
             return "\r\n" if file.text[near].endswith("\r\n") else "\n"
-    return file.ends
+    return "\n"
 
 
 def _ended_as(text: str, end: str) -> str:

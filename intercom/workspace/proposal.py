@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TypeVar
 
@@ -84,7 +85,7 @@ def _patches(lines: list[str], file_path: str) -> Iterator[FilePatch]:
     # No line of a hunk begins so, whatever the files contain.
     starts = [i for i, line in enumerate(lines) if line.startswith(_GIT)]
     yield from _unified(lines[: starts[0] if starts else None], 1, file_path, None)
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in pairwise([*starts, len(lines)]):
         block = lines[start:end]
         head = next((i for i, line in enumerate(block) if line.startswith(("@@ ", "-- \n"))), len(block))
         named = read_git(block[:head], start + 1)

@@ -54,11 +54,14 @@ def read_at(parent: int, name: str, rel: str, limit: int = MAX_FILE_BYTES) -> Fi
         if error.errno == errno.ENXIO:
             raise FileError(f"{rel} is not a regular file") from None
         raise FileError(f"{rel} can not be read: {error.strerror}") from None
-    with os.fdopen(fd, "rb") as file:
+    try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise FileError(f"{rel} is not a regular file")
-        data = file.read(limit + 1)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+    finally:
+        os.close(fd)
     if len(data) > limit:
         raise FileError(f"{rel} is larger than {limit} bytes, the most that can be handled")
     return FileBytes(data, stat.S_IMODE(status.st_mode) & 0o777)

@@ -152,6 +152,9 @@ def _run(options: argparse.Namespace) -> int:
 
     try:
         where = _places(options)
+    except IntercomError as error:
+        return _complain(options, error.message, error.error_code, USAGE)
+    try:
         if options.command == "answer" and options.decision == "refine" and not options.text:
             return _complain(options, "refine needs the text the agent should go by", "invalid_arguments", USAGE)
         if options.command == "watch":
@@ -173,8 +176,8 @@ def _run(options: argparse.Namespace) -> int:
     except Refusal as refusal:
         return _complain(options, str(refusal), refusal.code, REFUSED, refusal.details)
     except IntercomError as error:
-        code = USAGE if error.error_code == "config" else REFUSED
-        return _complain(options, error.message, error.error_code, code)
+        # Whoever listens there is not this user's server, or none at all.
+        return _complain(options, error.message, error.error_code, NO_SERVER)
     except OSError as error:
         return _complain(options, f"the socket failed: {error.strerror or error}", "ipc", NO_SERVER)
     if options.json:

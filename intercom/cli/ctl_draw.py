@@ -223,7 +223,7 @@ def diff_style(line: str) -> str:
 
 def _branch(node: Any, at: datetime, make: Callable[[Text], Tree]) -> Tree:
     state, restarts = node["state"], node["restarts"]
-    label = Text(one_line(node["name"]), "bold").append(f"  {one_line(node['class_name'])}", "dim")
+    label = Text().append(one_line(node["name"]), "bold").append(f"  {one_line(node['class_name'])}", "dim")
     label.append(f"  {one_line(state)}", "green" if state == "running" else "yellow")
     if node["started_at"] is not None:
         up = datetime.fromtimestamp(node["started_at"], UTC)

@@ -23,6 +23,9 @@ RETURN = 30.0
 
 _PAUSE = 0.2
 
+#: Seconds in which no key answers a card that took, unasked, the place of the one the person was looking at.
+LOOK = 2.0
+
 #: What is not shown once more of a card that has ended.
 _ENDED: dict[str, Any] = {"diff": None, "diff_omitted": False, "description": None, "detail": None, "files": ()}
 
@@ -37,9 +40,13 @@ def watch(where: Places, *, as_json: bool = False) -> int:
 
 
 def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> int:
-    """Draw the tree again every `every` seconds until interrupted; as JSON, one line each time."""
+    """Draw the tree again every `every` seconds until interrupted; as JSON, one line each time.
+
+    A server that goes away is waited for as `watch` does. Raises NoServer or Refusal.
+    """
+    data = request(where, "tree", {})
+    seen = time.monotonic()
     while True:
-        data = request(where, "tree", {})
         if as_json:
             print(json.dumps(data), flush=True)
         else:
@@ -49,20 +56,27 @@ def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> i
             ctl_draw.show("tree", data)
             sys.stdout.flush()
         time.sleep(every)
+        while True:
+            try:
+                data, seen = request(where, "tree", {}), time.monotonic()
+                break
+            except NoServer:
+                if time.monotonic() - seen >= RETURN:
+                    raise
+            time.sleep(_PAUSE)
 
 
 def _follow(where: Places, show: Callable[[dict[str, Any]], None]) -> int:
     with contextlib.closing(_events(where)) as events:
         for event in events:
-            if event is not None:
-                show(event)
-                if event["event"] == "dropped":
-                    return 1
+            show(event)
+            if event["event"] == "dropped":
+                return 1
     return 0
 
 
-def _events(where: Places) -> Generator[dict[str, Any] | None]:
-    """Events for ever, over restarts of the server; None stands for a stream that begins."""
+def _events(where: Places) -> Generator[dict[str, Any]]:
+    """Events for ever, over restarts of the server."""
     with Watch(where) as first:
         yield from _read(first)
     while True:
@@ -70,22 +84,23 @@ def _events(where: Places) -> Generator[dict[str, Any] | None]:
             yield from _read(line)
 
 
-def _read(line: Watch) -> Generator[dict[str, Any] | None]:
-    yield None
+def _read(line: Watch) -> Generator[dict[str, Any]]:
     with contextlib.suppress(EOFError):
         while True:
             yield from line.read()
 
 
 def _again(where: Places) -> Watch:
+    """A new watch in place of one that ended, within RETURN seconds; raises as `Watch` when there is none by then."""
     deadline = time.monotonic() + RETURN
     while True:
+        time.sleep(_PAUSE)
         try:
             return Watch(where)
-        except NoServer:
+        except (NoServer, Refusal):
+            # A server that is just starting may also not know our token yet, or have too many callers.
             if time.monotonic() >= deadline:
                 raise
-        time.sleep(_PAUSE)
 
 
 def _print_event(event: dict[str, Any]) -> None:
@@ -105,6 +120,8 @@ class _Desk:
         self._where = where
         self._board = Board()
         self._console = ctl_draw.console()
+        self._answered: set[str] = set()
+        self._look_until = 0.0
 
     def run(self) -> int:
         line = Watch(self._where)
@@ -112,8 +129,12 @@ class _Desk:
             with _keys_at_once():
                 self._prompt()
                 while True:
-                    ready, _, _ = select.select([line, sys.stdin], [], [])
-                    if line in ready:
+                    # A key first: a person waits for it, and a flood of cards must not keep them from quitting.
+                    ready, _, _ = select.select([sys.stdin, line], [], [], 0 if line.ready else None)
+                    if sys.stdin in ready:
+                        if not self._pressed():
+                            return 0
+                    else:
                         try:
                             events = line.read()
                         except EOFError:
@@ -121,8 +142,6 @@ class _Desk:
                             continue
                         if self._show(events):
                             return 1
-                    elif not self._pressed():
-                        return 0
         finally:
             line.__exit__()
 
@@ -159,6 +178,8 @@ class _Desk:
             elif not moved and known is not None and known["request_id"] != data["request_id"]:
                 self._console.print(clean(f"+ {data['kind']}: {data['title']}".replace("\n", " ")), soft_wrap=True)
             if moved:
+                if known is not None and known["request_id"] not in self._answered:
+                    self._look_until = time.monotonic() + LOOK
                 self._current()
         self._prompt()
         return False
@@ -185,6 +206,8 @@ class _Desk:
                 self._current()
         elif act.word == "view whole":
             self._view(act)
+        elif time.monotonic() < self._look_until:
+            self._say("another card has just come before you; look, then press again")
         else:
             self._answer(act)
         self._prompt()
@@ -206,7 +229,9 @@ class _Desk:
                 return
         verb, fields = request_of(act, text)
         with self._told():
-            self._say(done_line(request(self._where, verb, fields)))
+            done = request(self._where, verb, fields)
+            self._answered.add(fields["id"])
+            self._say(done_line(done))
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

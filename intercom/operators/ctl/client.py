@@ -105,6 +105,11 @@ class Watch:
     def fileno(self) -> int:
         return self._line.fileno()
 
+    @property
+    def ready(self) -> bool:
+        """Whether there are events that need no waiting, which the `fileno` does not tell of."""
+        return self._line.buffered
+
     def read(self) -> list[dict[str, Any]]:
         """What has come, `{"event": ..., "data": ...}` each, perhaps none. Waits for bytes; EOFError at the end."""
         try:
@@ -148,7 +153,7 @@ class _Line:
 
     def receive(self) -> dict[str, Any]:
         """The next line; raises EOFError at the end, TimeoutError, or IpcError for what is no object."""
-        while b"\n" not in self._parts[-1]:
+        while not self.buffered:
             self._fill()
         line, _, rest = b"".join(self._parts).partition(b"\n")
         self._parts = [rest]
@@ -156,13 +161,17 @@ class _Line:
 
     def receive_some(self) -> list[dict[str, Any]]:
         """The whole lines that are there, after waiting for bytes once if there are none; raises as `receive`."""
-        if b"\n" not in self._parts[-1]:
+        if not self.buffered:
             self._fill()
-        if b"\n" not in self._parts[-1]:
+        if not self.buffered:
             return []
         *lines, rest = b"".join(self._parts).split(b"\n")
         self._parts = [rest]
         return [_object(line) for line in lines]
+
+    @property
+    def buffered(self) -> bool:
+        return b"\n" in self._parts[-1]
 
     def _fill(self) -> None:
         chunk = self._socket.recv(_CHUNK)

@@ -1,0 +1,208 @@
+"""agent-intercom-ctl as a person runs it: real processes, a real socket, exit codes and nothing but JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from intercom.cli.ctl import fields_of, hoist, parser
+from intercom.model.card import CardKind
+from intercom.operators.ctl.verbs import VERBS
+from tests.operators.desk import StandInDesk, card, session
+from tests.operators.house import House, environ, open_house
+from tests.support.trio_case import trio_test
+
+
+async def ctl(house: House, *words: str) -> subprocess.CompletedProcess[bytes]:
+    return await run(house.environ, *words)
+
+
+async def run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "intercom.cli.ctl", *words]
+    done: subprocess.CompletedProcess[bytes] = await trio.run_process(
+        command, env=env, capture_stdout=True, capture_stderr=True, check=False
+    )
+    assert b"Traceback" not in done.stderr
+    return done
+
+
+def desk() -> StandInDesk:
+    return StandInDesk(
+        card("abc-1"),
+        card("abd-2"),
+        card("pro-1", CardKind.PROMPT),
+        card("ala-1", CardKind.STALL),
+        card("pol-1", CardKind.POLICY),
+    )
+
+
+COMMANDS = [
+    ("list", 0),
+    ("list --all", 0),
+    ("pending", 0),
+    ("pending --session s-1", 0),
+    ("show abc", 0),
+    ("approve abc", 0),
+    ("reject abc --reason no", 0),
+    ("answer pro continue", 0),
+    ("answer pro refine do it so", 0),
+    ("resume carry on", 0),
+    ("resume --session s-1", 0),
+    ("mode local", 0),
+    ("nudge ala hey you", 0),
+    ("tree", 0),
+    ("log --limit 3", 0),
+    ("policy accept", 0),
+    ("policy accept pol-1", 0),
+    ("approve ab", 1),
+    ("approve zzz", 1),
+    ("approve pro", 1),
+    ("resume --session nobody", 1),
+    ("answer pro refine", 2),
+    ("answer pro perhaps", 2),
+    ("mode sideways", 2),
+    ("log --limit many", 2),
+    ("approve", 2),
+    ("frobnicate", 2),
+    ("policy", 2),
+    ("--config /nowhere/at/all.toml list", 2),
+    ("--ipc-name ../up list", 2),
+    ("--ipc-name another list", 3),
+]
+
+
+@pytest.mark.parametrize(("line", "code"), COMMANDS)
+@trio_test(real_time=True)
+async def test_json_is_one_value_and_nothing_else_wherever_it_stands(tmp_path: Path, line: str, code: int) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        for words in (["--json", *line.split()], [*line.split(), "--json"]):
+            house.desk.cards = desk().cards
+            done = await ctl(house, *words)
+            assert done.returncode == code
+            assert done.stderr == b""
+            assert done.stdout.count(b"\n") == 1
+            value = json.loads(done.stdout)
+            if code:
+                assert value["ok"] is False
+                assert value["error"]
+                assert value["error_code"]
+
+
+@pytest.mark.parametrize(("line", "code"), COMMANDS)
+@trio_test(real_time=True)
+async def test_people_get_words_and_errors_go_to_stderr(tmp_path: Path, line: str, code: int) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        done = await ctl(house, *line.split())
+        assert done.returncode == code
+        assert bool(done.stdout) is (code == 0)
+        assert bool(done.stderr) is (code != 0)
+        assert b"\x1b" not in done.stdout
+        if code:
+            assert b"agent-intercom-ctl" in done.stderr
+
+
+@trio_test(real_time=True)
+async def test_pending_as_json_is_a_list_with_the_names_of_the_reference(tmp_path: Path) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        entries = json.loads((await ctl(house, "pending", "--json")).stdout)
+        assert [entry["request_id"] for entry in entries] == ["abc-1", "abd-2", "pro-1", "ala-1", "pol-1"]
+        assert {"request_id", "kind", "title", "session_id", "created_at"} <= entries[0].keys()
+        listed = json.loads((await ctl(house, "list", "--json")).stdout)
+        names = {"session_id", "status", "mode", "workspace_root", "last_tool", "updated_at"}
+        assert names <= listed["sessions"][0].keys()
+
+
+@trio_test(real_time=True)
+async def test_an_ambiguous_resume_lists_the_sessions(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(sessions=[session("s-1"), session("s-2")])) as house:
+        done = await ctl(house, "resume", "--json")
+        assert done.returncode == 1
+        value = json.loads(done.stdout)
+        assert value["error_code"] == "ambiguous"
+        assert value["details"] == {"sessions": ["s-1", "s-2"]}
+
+
+@trio_test(real_time=True)
+async def test_without_a_server_it_says_how_to_start_one(tmp_path: Path) -> None:
+    done = await run(environ(tmp_path), "list")
+    assert done.returncode == 3
+    assert b"agent-intercom serve" in done.stderr
+
+
+@trio_test(real_time=True)
+async def test_the_name_of_the_server_comes_from_the_config(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('ipc_name = "mine"\n')
+    done = await run(environ(tmp_path), "--config", str(config), "list")
+    assert done.returncode == 3
+    assert b"mine.sock" in done.stderr
+    (tmp_path / ".config" / "agent-intercom").mkdir(parents=True)
+    config.rename(tmp_path / ".config" / "agent-intercom" / "config.toml")
+    assert b"mine.sock" in (await run(environ(tmp_path), "list")).stderr
+
+
+@trio_test(real_time=True)
+async def test_a_broken_config_is_a_matter_of_usage(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("ipc_name = \n")
+    done = await run(environ(tmp_path), "--config", str(config), "list", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error_code"] == "config"
+
+
+@trio_test(real_time=True)
+async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
+    cards = [card(f"c-{number}", diff="+x\n" * 50) for number in range(300)]
+    async with open_house(tmp_path, StandInDesk(*cards)) as house:
+        line = f"{sys.executable} -m intercom.cli.ctl pending | head -n 1"
+        done = await trio.run_process(line, shell=True, env=house.environ, capture_stdout=True, capture_stderr=True)
+        assert done.stderr == b""
+        assert done.stdout
+
+
+@trio_test(real_time=True)
+async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> None:
+    done = await run(environ(tmp_path), "--help")
+    assert done.returncode == 0
+    for verb in [*(verb for verb in VERBS if verb not in ("policy-accept", "version")), "watch", "policy"]:
+        assert f"\n    {verb} ".encode() in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "hoisted"),
+    [
+        ("pending --json", "--json pending"),
+        ("resume --session s go on", "--session s resume go on"),
+        ("resume --session=s go", "--session=s resume go"),
+        ("answer x refine -- --json", "answer x refine -- --json"),
+        ("list --session", "--session list"),
+        ("approve x --ipc-name n --json --config f", "--ipc-name n --json --config f approve x"),
+    ],
+)
+def test_some_options_may_stand_anywhere(words: str, hoisted: str) -> None:
+    assert hoist(words.split()) == hoisted.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "verb", "fields"),
+    [
+        ("approve r", "approve", {"id": "r"}),
+        ("answer r refine a b", "answer", {"id": "r", "decision": "refine", "text": "a b"}),
+        ("resume do this --session s", "resume", {"session": "s", "instruction": "do this"}),
+        ("resume", "resume", {}),
+        ("list --all", "list", {"everything": True}),
+        ("log --limit 5", "log", {"limit": 5}),
+        ("policy accept", "policy-accept", {}),
+        ("nudge s", "nudge", {"id": "s"}),
+        ("reject r", "reject", {"id": "r"}),
+    ],
+)
+def test_a_line_stands_for_a_request(line: str, verb: str, fields: dict[str, Any]) -> None:
+    assert fields_of(parser().parse_args(hoist(line.split()))) == (verb, fields)
+    assert verb in VERBS

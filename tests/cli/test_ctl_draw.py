@@ -1,0 +1,179 @@
+"""What ctl draws, as text and in colour."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from intercom.cli import ctl_draw
+from intercom.model.approval import ChangeKind, FileChange
+from intercom.model.card import CardKind, CardState
+from intercom.model.verdict import Decided
+from intercom.operators.ctl.entries import card_entry, plain, session_entry
+from tests.operators.desk import START, StandInDesk, card, session
+
+LATER = START + timedelta(minutes=3)
+
+
+def drawn(verb: str, data: Any, *, colour: bool = False, width: int = 1000) -> str:
+    out = io.StringIO()
+    on = Console(
+        file=out,
+        width=width,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+    )
+    ctl_draw.show(verb, data, on, LATER)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_pending_shows_what_a_person_needs_to_answer() -> None:
+    entries = [
+        card_entry(card("3f2a9c1e-7b1d-4c55-9d7a-1a2b3c4d5e6f", title="Retry the upload", body="It gives up at once.")),
+        card_entry(
+            card("9d7a1111-7b1d-4c55-9d7a-1a2b3c4d5e6f", CardKind.PROMPT, title="Go on?", away=True, note="late")
+        ),
+    ]
+    assert drawn("pending", entries) == (
+        " HIGH  Retry the upload\n"
+        "approval · 3f2a9c1e · 3 min ago · expires in 57 min · session s-1 · /home/me/project\n"
+        "It gives up at once.\n"
+        "  write  src/app.py  +1 -1\n"
+        "--- a/src/app.py\n"
+        "+++ b/src/app.py\n"
+        "@@ -1,2 +1,2 @@\n"
+        "-old = 1\n"
+        "+new = 2\n"
+        " same = 3\n"
+        "  agent-intercom-ctl approve 3f2a9c1e\n"
+        "  agent-intercom-ctl reject 3f2a9c1e --reason TEXT\n"
+        "\n"
+        "Go on?\n"
+        "prompt · 9d7a1111 · 3 min ago · session s-1 · /home/me/project\n"
+        "the agent does not wait any more; your answer reaches it when it comes back\n"
+        "late\n"
+        "  agent-intercom-ctl answer 9d7a1111 continue | refine TEXT | stop"
+    )
+
+
+def test_a_decided_card_says_who_and_when_and_offers_no_answer() -> None:
+    decided = Decided("v", "reject", "ana", "slack", START, "not today")
+    text = drawn("show", card_entry(card("a", state=CardState.REJECTED, decided=decided)))
+    assert "rejected by ana (slack) at 2026-11-21 12:00:00: not today" in text
+    assert "expires" not in text
+    assert "agent-intercom-ctl" not in text
+
+
+@pytest.mark.parametrize("kind", CardKind)
+def test_every_kind_of_card_says_how_to_answer_it(kind: CardKind) -> None:
+    assert "  agent-intercom-ctl " in drawn("show", card_entry(card("a", kind)))
+
+
+def test_a_diff_is_in_colour_on_a_terminal_only() -> None:
+    entry = card_entry(card("a"))
+    coloured = drawn("show", entry, colour=True)
+    assert "\x1b[31m-old = 1\x1b[0m" in coloured
+    assert "\x1b[32m+new = 2\x1b[0m" in coloured
+    assert "\x1b[36m@@ -1,2 +1,2 @@\x1b[0m" in coloured
+    assert "\x1b" not in drawn("show", entry)
+
+
+def test_no_word_of_an_agent_reaches_the_terminal_as_a_command() -> None:
+    nasty = "x\x1b[2J\x1b]0;t\x07[bold red]m[/]:smile:\r\u202e"
+    change = FileChange(nasty, ChangeKind.RENAME, "a", "b", old_path=nasty)
+    shown = card_entry(
+        card(
+            "a",
+            title=nasty,
+            body=nasty,
+            detail=nasty,
+            note=nasty,
+            diff=f"+{nasty}\n",
+            files=(change,),
+            workspace_root=nasty,
+        )
+    )
+    rows = [
+        drawn("show", shown),
+        drawn("list", {"sessions": [session_entry(session("s", workspace_root=nasty, last_tool=nasty))]}),
+        drawn("log", {"entries": [{"at": nasty, "kind": nasty, "who": nasty, "session_id": nasty, "summary": nasty}]}),
+        drawn("tree", {"tree": plain(StandInDesk().tree()) | {"name": nasty, "last_crash": nasty}}),
+    ]
+    for text in rows:
+        assert not set(text) & set("\x1b\x07\r\u202e")
+        assert "[bold red]m[/]:smile:" in text
+
+
+def test_pending_cuts_a_long_diff_and_show_does_not() -> None:
+    entry = card_entry(card("a", diff="".join(f"+{number}\n" for number in range(200))))
+    cut = drawn("pending", [entry])
+    assert "+59\n" in cut
+    assert "+60\n" not in cut
+    assert "(140 more lines: agent-intercom-ctl show a)" in cut
+    assert "+199\n" in drawn("show", entry)
+
+
+def test_a_diff_left_out_is_said_to_be() -> None:
+    assert "the diff is long: agent-intercom-ctl show a" in drawn("pending", [card_entry(card("a"), diff=False)])
+
+
+def test_lines_are_not_broken() -> None:
+    assert "+" + "x" * 500 in drawn("show", card_entry(card("a", diff="+" + "x" * 500)), width=80)
+
+
+def test_list_is_a_table() -> None:
+    entry = session_entry(session("3f2a9c1e-7b1d-4c55-9d7a-1a2b3c4d5e6f", last_tool="ping"))
+    assert drawn("list", {"sessions": [entry]}).splitlines() == [
+        "session   status  mode   workspace         last tool  active",
+        "3f2a9c1e  active  local  /home/me/project  ping       3 min",
+    ]
+
+
+def test_the_tree_shows_state_mailbox_restarts_and_last_crash() -> None:
+    assert drawn("tree", {"tree": plain(StandInDesk().tree())}).splitlines() == [
+        "root  Supervisor  running  up 3 min  mailbox 0  handled 0",
+        "└── store  Writer  running  up 3 min  mailbox 1  handled 7  restarts 2  last crash: OSError: disk full",
+    ]
+
+
+def test_the_log_says_who_did_what_and_when() -> None:
+    entry = {
+        "at": "2026-11-21T12:00:00.1+00:00",
+        "kind": "verdict",
+        "who": "me",
+        "session_id": "s",
+        "summary": "approved",
+    }
+    assert drawn("log", {"entries": [entry]}).splitlines()[1].split() == [
+        "2026-11-21", "12:00:00", "verdict", "me", "s", "approved",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("verb", "data", "says"),
+    [("list", {"sessions": []}, "no sessions"), ("pending", [], "nothing waits"), ("log", {"entries": []}, "empty")],
+)
+def test_where_there_is_nothing_it_says_so(verb: str, data: Any, says: str) -> None:
+    assert says in drawn(verb, data)
+
+
+@pytest.mark.parametrize(
+    ("passed", "words"),
+    [
+        (timedelta(seconds=-5), "0 s"),
+        (timedelta(seconds=59), "59 s"),
+        (timedelta(seconds=61), "1 min"),
+        (timedelta(hours=2), "2 h"),
+        (timedelta(hours=2, minutes=5), "2 h 5 min"),
+        (timedelta(days=3, hours=1), "3 d 1 h"),
+    ],
+)
+def test_an_age_is_told_in_its_largest_units(passed: timedelta, words: str) -> None:
+    assert ctl_draw.age(START.isoformat(), START + passed) == words

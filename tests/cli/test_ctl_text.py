@@ -1,0 +1,56 @@
+"""Nothing an agent wrote can act on the terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intercom.cli.ctl_text import clean, done_line, one_line
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("plain text\n\tof two lines", "plain text\n\tof two lines"),
+        ("grün 日本 👍", "grün 日本 👍"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("over\rwrite\x08\x7f", "over\\x0dwrite\\x08\\x7f"),
+        ("\x9b31m", "\\x9b31m"),
+        ("ad\u202emin", "ad<U+202E>min"),
+        ("hid\u200bden\ufeff", "hid<U+200B>den<U+FEFF>"),
+        ("line\u2028end", "line<U+2028>end"),
+        ("\ud800", "<U+D800>"),
+    ],
+)
+def test_what_a_terminal_would_act_on_is_shown_as_its_code(written: str, shown: str) -> None:
+    assert clean(written) == shown
+
+
+@given(st.text(st.characters()))
+def test_nothing_but_line_feeds_and_tabs_is_left_to_act(text: str) -> None:
+    for character in clean(text):
+        assert character in "\n\t" or unicodedata.category(character)[0] != "C"
+    assert not set(one_line(text)) & {"\n", "\t"}
+    clean(text).encode()
+
+
+@given(st.text(st.characters(exclude_categories=["C", "Z"])))
+def test_what_is_visible_stays_as_it_is(text: str) -> None:
+    assert clean(text) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        ({"previous_mode": "local", "current_mode": "hybrid"}, "mode: local -> hybrid"),
+        ({"request_id": "r-1", "session_id": "s", "status": "approved"}, "approved r-1"),
+        ({"session_id": "s-1", "status": "resumed"}, "resumed s-1"),
+        ({"request_id": "a", "status": "nudged", "note": "not\x1b delivered"}, "nudged a: not\\x1b delivered"),
+    ],
+)
+def test_what_was_done_is_one_line(data: dict[str, str], line: str) -> None:
+    assert done_line(data) == line

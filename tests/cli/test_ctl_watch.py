@@ -1,0 +1,262 @@
+"""watch and tree --watch, in a pipe and on a real terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from intercom.model.card import CardKind, CardState, Notice
+from tests.operators.desk import START, StandInDesk, card
+from tests.operators.house import House, open_house
+from tests.support.trio_case import trio_test
+
+COMMAND = [sys.executable, "-m", "intercom.cli.ctl"]
+
+
+class Terminal:
+    """A ctl that runs on a pseudo terminal."""
+
+    def __init__(self, process: trio.Process, descriptor: int) -> None:
+        self.process = process
+        self._descriptor = descriptor
+        self._seen = ""
+
+    async def until(self, text: str) -> str:
+        """What was printed up to and with `text`, from where the last one ended."""
+        while text not in self._seen:
+            await trio.lowlevel.wait_readable(self._descriptor)
+            self._seen += os.read(self._descriptor, 65536).decode(errors="replace")
+        before, _, self._seen = self._seen.partition(text)
+        return before + text
+
+    def type(self, keys: str) -> None:
+        os.write(self._descriptor, keys.encode())
+
+
+@contextlib.asynccontextmanager
+async def terminal(house: House, *words: str) -> AsyncIterator[Terminal]:
+    ours, theirs = pty.openpty()
+    env = {**house.environ, "TERM": "xterm", "COLUMNS": "200"}
+    try:
+        process = await trio.lowlevel.open_process(
+            [*COMMAND, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env
+        )
+        try:
+            yield Terminal(process, ours)
+        finally:
+            process.kill()
+            await process.wait()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+async def lines(process: trio.Process) -> AsyncIterator[str]:
+    assert process.stdout is not None
+    rest = ""
+    async for chunk in process.stdout:
+        rest += chunk.decode()
+        *whole, rest = rest.split("\n")
+        for line in whole:
+            yield line
+
+
+@contextlib.asynccontextmanager
+async def piped(house: House, *words: str) -> AsyncIterator[AsyncIterator[str]]:
+    process = await trio.lowlevel.open_process(
+        [*COMMAND, *words], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=house.environ
+    )
+    try:
+        async with contextlib.aclosing(lines(process)) as found:  # type: ignore[type-var]
+            yield found
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def ready(house: House) -> None:
+    """Until the listener has been told of the open cards."""
+    await trio.testing.wait_all_tasks_blocked(0.01)
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_watch_as_json_is_a_line_an_event(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("old"))) as house:
+        await ready(house)
+        async with piped(house, "watch", "--json") as found:
+            first = json.loads(await anext(found))
+            assert (first["event"], first["data"]["request_id"]) == ("card", "old")
+            house.tell(Notice("hello", "info", START))
+            assert json.loads(await anext(found))["data"]["text"] == "hello"
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_watch_in_a_pipe_prints_cards(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("old"))) as house:
+        await ready(house)
+        async with piped(house, "watch") as found:
+            assert await anext(found) == " HIGH  approval old"
+            while await anext(found) != "  agent-intercom-ctl approve old":
+                pass
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_watch_outlives_its_server(tmp_path: Path) -> None:
+    desk = StandInDesk(card("old"))
+    async with contextlib.AsyncExitStack() as stack:
+        async with open_house(tmp_path, desk) as house:
+            await ready(house)
+            found = await stack.enter_async_context(piped(house, "watch", "--json"))
+            assert json.loads(await anext(found))["data"]["request_id"] == "old"
+        desk.cards["new"] = card("new")
+        async with open_house(tmp_path, desk) as house:
+            seen: set[str] = set()
+            while "new" not in seen:
+                seen.add(json.loads(await anext(found))["data"]["request_id"])
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_a_key_approves(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("one"))) as house:
+        await ready(house)
+        async with terminal(house, "watch") as screen:
+            drawn = await screen.until("[a]pprove [r]eject [v]iew whole [q]uit")
+            assert "approval one" in drawn
+            assert "\x1b[32m+new = 2" in drawn
+            screen.type("a")
+            await screen.until("approved one")
+            assert house.desk.acts == [("decide", "one", "approve", None, house.desk.acts[0][4], "ctl")]
+            house.tell(house.desk.cards["one"])
+            await screen.until("nothing waits; [q]uit")
+            screen.type("q")
+            assert await screen.process.wait() == 0
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("one"), card("two", CardKind.PROMPT))) as house:
+        await ready(house)
+        async with terminal(house, "watch") as screen:
+            await screen.until("2 waiting; [a]pprove")
+            screen.type("r")
+            await screen.until("reject, with what words (may be empty)? ")
+            screen.type("too broad\n")
+            await screen.until("rejected one")
+            house.tell(house.desk.cards["one"])
+            await screen.until("[c]ontinue re[f]ine")
+            screen.type("f")
+            await screen.until("refine, with what words? ")
+            screen.type("\n")
+            await screen.until("refine left undone")
+            screen.type("f")
+            await screen.until("refine, with what words? ")
+            screen.type("do less\n")
+            await screen.until("refined two")
+            assert [act[1:4] for act in house.desk.acts] == [
+                ("one", "reject", "too broad"),
+                ("two", "refine", "do less"),
+            ]
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> None:
+    long = card("one", diff="".join(f"+{number}\n" for number in range(100)))
+    async with open_house(tmp_path, StandInDesk(long, card("two"))) as house:
+        await ready(house)
+        async with terminal(house, "watch") as screen:
+            await screen.until("40 more lines")
+            await screen.until("[q]uit")
+            screen.type("v")
+            await screen.until("+99")
+            screen.type("n")
+            await screen.until("approval two")
+            del house.desk.cards["two"]
+            screen.type("a")
+            await screen.until("no request or alert begins with two")
+            house.tell(Notice("a \x1b[2Jnotice", "warning", START))
+            await screen.until("a \\x1b[2Jnotice")
+            house.tell(card("three"))
+            await screen.until("+ approval: approval three")
+            house.tell(card("two", state=CardState.EXPIRED))
+            await screen.until("expired")
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_a_key_meant_for_a_card_that_has_just_gone_does_not_answer_the_next(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("one"), card("two"))) as house:
+        await ready(house)
+        async with terminal(house, "watch") as screen:
+            await screen.until("2 waiting; [a]pprove")
+            house.tell(card("one", state=CardState.EXPIRED))
+            await screen.until("approval two")
+            await screen.until("[q]uit")
+            screen.type("a")
+            await screen.until("look, then press again")
+            assert house.desk.acts == []
+
+
+@pytest.mark.parametrize("way", ["\x04", "q"])
+@trio_test(real_time=True, seconds=20)
+async def test_the_terminal_is_left_as_it_was(tmp_path: Path, way: str) -> None:
+    import termios
+
+    async with open_house(tmp_path) as house, terminal(house, "watch") as screen:
+        before = termios.tcgetattr(screen._descriptor)
+        await screen.until("nothing waits")
+        assert termios.tcgetattr(screen._descriptor) != before
+        screen.type(way)
+        assert await screen.process.wait() == 0
+        assert termios.tcgetattr(screen._descriptor) == before
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_an_interrupt_ends_it_quietly_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    import termios
+
+    async with open_house(tmp_path) as house, terminal(house, "watch") as screen:
+        before = termios.tcgetattr(screen._descriptor)
+        await screen.until("nothing waits")
+        screen.process.send_signal(signal.SIGINT)
+        assert await screen.process.wait() == 130
+        assert termios.tcgetattr(screen._descriptor) == before
+        assert "Traceback" not in screen._seen
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) -> None:
+    desk = StandInDesk(card("one"))
+    async with contextlib.AsyncExitStack() as stack:
+        async with open_house(tmp_path, desk) as house:
+            await ready(house)
+            screen = await stack.enter_async_context(terminal(house, "watch"))
+            await screen.until("[q]uit")
+        await screen.until("the server went away; waiting for it")
+        async with open_house(tmp_path, desk) as house:
+            await screen.until("the server is back")
+            await screen.until("[a]pprove")
+            screen.type("a")
+            await screen.until("approved one")
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_the_tree_may_be_watched(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        async with terminal(house, "tree", "--watch") as screen:
+            for _ in range(2):
+                await screen.until("\x1b[H\x1b[J")
+                await screen.until("disk full")
+        async with piped(house, "--json", "tree", "--watch") as found:
+            trees: list[Any] = [json.loads(await anext(found)) for _ in range(2)]
+            assert trees[0]["tree"]["name"] == "root"

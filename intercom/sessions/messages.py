@@ -35,6 +35,8 @@ A = TypeVar("A")
 
 @frozen
 class Answered(Generic[A]):
+    """What a tool asked for, and what rides on its result: verdicts that no call was told, words of an operator."""
+
     answer: A
     late_verdicts: tuple[LateVerdict, ...] = ()
     instructions: tuple[Instruction, ...] = ()
@@ -66,12 +68,17 @@ class Propose(Request[Opened[ClearanceAnswer]]):
 
 @frozen
 class AwaitClearance(Request[Answered[ClearanceAnswer]]):
+    """Wait for the verdict on a proposed change. Answered when there is one, however late; refused
+    (`request_not_found`, `invalid_state`) for what is no clearance of this session, or ended with it."""
+
     call: str
     request_id: str
 
 
 @frozen
 class AskPrompt(Request[Opened[PromptAnswer]]):
+    """Put a question before a person. With `request_id`, only re-attach to that question."""
+
     call: str
     prompt_text: str | None = None
     prompt_type: PromptType = PromptType.CONTINUATION
@@ -82,6 +89,8 @@ class AskPrompt(Request[Opened[PromptAnswer]]):
 
 @frozen
 class AwaitPrompt(Request[Answered[PromptAnswer]]):
+    """Wait for the answer to a question, as `AwaitClearance` waits for a verdict."""
+
     call: str
     request_id: str
 
@@ -98,12 +107,18 @@ class StandBy(Request[Opened[StandbyAnswer]]):
 
 @frozen
 class AwaitStandby(Request[Answered[StandbyAnswer]]):
+    """Wait for the word that ends a standby, as `AwaitClearance` waits for a verdict."""
+
     call: str
     request_id: str
 
 
 @frozen
 class Apply(Request[Answered[ApplyAnswer]]):
+    """Write an approved change to disk. Answered with the files written; refused with the errors of check_diff, and
+    then nothing was written (`apply_stuck`: an operator has been told). `force` writes a whole file over a changed
+    one."""
+
     call: str
     request_id: str
     force: bool = False
@@ -111,6 +126,9 @@ class Apply(Request[Answered[ApplyAnswer]]):
 
 @frozen
 class CheckPolicy(Request[Answered[CheckAnswer]]):
+    """Ask whether the policy in force lets the agent do this alone. The answer names the rule that does. `file_path`
+    may be absolute or relative to the workspace; refused (`path_violation`) when it leads outside."""
+
     call: str
     tool_name: str
     file_path: str | None = None
@@ -121,6 +139,8 @@ class CheckPolicy(Request[Answered[CheckAnswer]]):
 
 @frozen
 class Broadcast(Request[Answered[BroadcastAnswer]]):
+    """Tell people one line. The answer says whether a chat channel took it; `level` is as a `Notice` has it."""
+
     call: str
     message: str
     level: str = "info"
@@ -137,6 +157,9 @@ class Recall(Request[Answered[RebootAnswer]]):
 
 @frozen
 class SwitchMode(Request[Answered[ModeAnswer]]):
+    """Change who is notified of the session's cards, never who may answer them. The answer holds the mode before and
+    the mode now; refused (`invalid_state`) once the session has ended."""
+
     call: str
     mode: SessionMode
     by: str
@@ -145,6 +168,9 @@ class SwitchMode(Request[Answered[ModeAnswer]]):
 
 @frozen
 class Beat(Request[Answered[PingAnswer]]):
+    """The agent says that it is alive, and perhaps what it is about. A snapshot replaces the one before and is on disk
+    when this is answered."""
+
     call: str
     status_message: str | None = None
     progress_snapshot: tuple[ProgressItem, ...] | None = None
@@ -187,12 +213,12 @@ class Undeliver:
 
 @frozen
 class AgentCame:
-    pass
+    """The session's agent is connected: its session is active again, and its detector watches."""
 
 
 @frozen
 class AgentLeft:
-    pass
+    """The session's agent is gone and has not come back: the session is interrupted, what waits in it stays open."""
 
 
 # --- asked by operators ----------------------------------------------------------------------------------------------
@@ -235,12 +261,12 @@ class End(Request[Session]):
 
 @frozen
 class Describe(Request[Session]):
-    pass
+    """Say how the session stands. The answer is its row."""
 
 
 @frozen
 class OpenCards(Request[tuple[Card, ...]]):
-    pass
+    """Show everything of this session that waits on every channel once more. The answer is what was shown."""
 
 
 # --- between a session and its stall detector ------------------------------------------------------------------------
@@ -248,7 +274,7 @@ class OpenCards(Request[tuple[Card, ...]]):
 
 @frozen
 class Activity:
-    pass
+    """The agent made a call, or got a result."""
 
 
 @frozen
@@ -262,28 +288,34 @@ class Watch:
 
 @frozen
 class DetectorStarted:
-    pass
+    """The detector runs (again) and rests until it is told, by `Watch`, how things stand."""
 
 
 @frozen
 class Stalled:
+    """The agent has been quiet for so many seconds, longer than it may."""
+
     idle_seconds: int
 
 
 @frozen
 class NudgeDue:
+    """Nobody has seen to the stall: it is time for nudge number `count`."""
+
     count: int
 
 
 @frozen
 class Escalated:
+    """Nudging is over after `count` nudges. `delivered` is False where no road led to the agent."""
+
     count: int
     delivered: bool
 
 
 @frozen
 class Recovered:
-    pass
+    """The agent that was taken for stalled has done something."""
 
 
 # --- asked of the reception ------------------------------------------------------------------------------------------

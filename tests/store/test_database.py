@@ -108,11 +108,18 @@ def damage_pages(path: Path) -> None:
     path.write_bytes(content)
 
 
+def damage_a_leaf(path: Path) -> None:
+    """What opening would not notice: the file's last page, made of nothing."""
+    content = bytearray(path.read_bytes())
+    content[-4096:] = bytes(4096)
+    path.write_bytes(content)
+
+
 def damage_length(path: Path) -> None:
     os.truncate(path, 6000)
 
 
-@pytest.mark.parametrize("damage", [damage_header, damage_pages, damage_length])
+@pytest.mark.parametrize("damage", [damage_header, damage_pages, damage_a_leaf, damage_length])
 def test_a_damaged_file_is_moved_aside_and_a_new_one_begun(damage: object, tmp_path: Path) -> None:
     path = tmp_path / "intercom.db"
     stocked(path)
@@ -144,6 +151,25 @@ def test_a_file_moved_aside_never_takes_anothers_place(tmp_path: Path) -> None:
         opened.db.close()
         moved.append(opened.moved_aside)
     assert [file.read_bytes()[:9] for file in moved if file] == [b"rubbish 0", b"rubbish 1", b"rubbish 2"]
+
+
+def test_a_fault_that_is_not_damage_moves_nothing_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "intercom.db"
+    stocked(path)
+
+    def fail(*_: object) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+        raise error
+
+    monkeypatch.setattr("intercom.store.database.version", fail)
+    with pytest.raises(DatabaseError, match="failed while reading or writing"):
+        open_database(path)
+    monkeypatch.undo()
+    opened = open_database(path)
+    assert opened.moved_aside is None
+    assert sessions.get(opened.db, "s1") is not None
+    opened.db.close()
 
 
 def test_no_permission_on_the_file_is_said(place: Path) -> None:

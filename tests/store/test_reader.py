@@ -84,8 +84,9 @@ async def test_a_read_that_fails_harms_no_other(tmp_path: Path) -> None:
     reader = Reader(path, connections=1)
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
         await reader.read(lambda mine: mine.execute("select * from nowhere"))
+    nothing: dict[str, str] = {}
     with pytest.raises(KeyError):
-        await reader.read(lambda mine: {}["typo"])
+        await reader.read(lambda mine: nothing["typo"])
     assert await reader.read(lambda mine: len(sessions.live(mine))) == 1
     reader.close()
     db.close()

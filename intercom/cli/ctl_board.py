@@ -11,7 +11,8 @@ KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "standby": (("c", "continue", ""), ("f", "refine", "must"), ("s", "stop", "")),
     "stall": (("u", "nudge", "may"), ("s", "stop", ""), ("d", "dismiss", "")),
     "policy": (("a", "accept", ""), ("r", "reject", "may")),
-    "apply": (("d", "dismiss", ""),),
+    # Files must be put right first; the agent's next check_diff settles it.
+    "apply": (),
 }
 
 ALWAYS = (("v", "view whole"), ("n", "next"), ("q", "quit"))

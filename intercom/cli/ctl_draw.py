@@ -102,9 +102,11 @@ def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[T
         yield _state(entry)
     if entry.get("away"):
         yield _text("the agent does not wait any more; your answer reaches it when it comes back", "yellow")
-    for part in ("description", "detail"):
-        if entry.get(part):
-            yield _text(entry[part])
+    if entry.get("description"):
+        yield _text(entry["description"])
+    # A proposal's detail is its path, which the list of files shows with more.
+    if entry.get("detail") and entry["detail"] not in [change["path"] for change in entry.get("files") or ()]:
+        yield _text(entry["detail"])
     if entry.get("note"):
         yield _text(entry["note"], "italic")
     for change in entry.get("files") or ():
@@ -114,7 +116,7 @@ def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[T
 
 
 def answers(entry: Any) -> list[str]:
-    """The commands that answer a card that is open."""
+    """The commands that answer a card that is open; none for a stuck apply, whose note says what to do."""
     name = f"{PROGRAM} {{}} {short(entry['request_id'])}"
     commands = {
         "approval": [name.format("approve"), name.format("reject") + " --reason TEXT"],
@@ -122,7 +124,6 @@ def answers(entry: Any) -> list[str]:
         "standby": [name.format("answer") + " continue | refine TEXT | stop"],
         "stall": [name.format("nudge") + " [TEXT]", name.format("answer") + " stop | dismiss"],
         "policy": [name.format("policy accept"), name.format("reject")],
-        "apply": [name.format("answer") + " dismiss"],
     }
     return commands.get(entry["kind"], []) if entry["status"] == "pending" else []
 

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import select
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from intercom.cli import ctl_draw
-from intercom.cli.ctl_board import Act, Board, request_of
-from intercom.cli.ctl_text import clean, done_line
 from intercom.local.places import Places
-from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
 
 #: Seconds a watch waits for a server that went away to come back.
 RETURN = 30.0
 
 _PAUSE = 0.2
-
-#: Seconds in which no key answers a card that took, unasked, the place of the one the person was looking at.
-LOOK = 2.0
-
-#: What is not shown once more of a card that has ended.
-_ENDED: dict[str, Any] = {"diff": None, "diff_omitted": False, "description": None, "detail": None, "files": ()}
 
 
 def watch(where: Places, *, as_json: bool = False) -> int:
@@ -36,7 +25,9 @@ def watch(where: Places, *, as_json: bool = False) -> int:
         return _follow(where, lambda event: print(json.dumps(event), flush=True))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _follow(where, _print_event)
-    return _Desk(where).run()
+    from intercom.cli.ctl_keys import Keys
+
+    return Keys(where).run()
 
 
 def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> int:
@@ -80,7 +71,7 @@ def _events(where: Places) -> Generator[dict[str, Any]]:
     with Watch(where) as first:
         yield from _read(first)
     while True:
-        with _again(where) as line:
+        with again(where) as line:
             yield from _read(line)
 
 
@@ -90,7 +81,7 @@ def _read(line: Watch) -> Generator[dict[str, Any]]:
             yield from line.read()
 
 
-def _again(where: Places) -> Watch:
+def again(where: Places) -> Watch:
     """A new watch in place of one that ended, within RETURN seconds; raises as `Watch` when there is none by then."""
     deadline = time.monotonic() + RETURN
     while True:
@@ -111,178 +102,3 @@ def _print_event(event: dict[str, Any]) -> None:
     else:
         ctl_draw.draw_notice(on, event["data"])
     sys.stdout.flush()
-
-
-class _Desk:
-    """A person at a terminal: cards scroll by, the line at the bottom says which keys answer the current one."""
-
-    def __init__(self, where: Places) -> None:
-        self._where = where
-        self._board = Board()
-        self._console = ctl_draw.console()
-        self._answered: set[str] = set()
-        self._look_until = 0.0
-
-    def run(self) -> int:
-        line = Watch(self._where)
-        try:
-            with _keys_at_once():
-                self._prompt()
-                while True:
-                    # A key first: a person waits for it, and a flood of cards must not keep them from quitting.
-                    ready, _, _ = select.select([sys.stdin, line], [], [], 0 if line.ready else None)
-                    if sys.stdin in ready:
-                        if not self._pressed():
-                            return 0
-                    else:
-                        try:
-                            events = line.read()
-                        except EOFError:
-                            line = self._reconnect(line)
-                            continue
-                        if self._show(events):
-                            return 1
-        finally:
-            line.__exit__()
-
-    def _reconnect(self, line: Watch) -> Watch:
-        line.__exit__()
-        self._say("the server went away; waiting for it")
-        line = _again(self._where)
-        self._board.restart()
-        self._say("the server is back")
-        return line
-
-    def _show(self, events: list[dict[str, Any]]) -> bool:
-        """Show what came; True when the server ended the watch."""
-        self._wipe()
-        for event in events:
-            data = event["data"]
-            if event["event"] != "card":
-                ctl_draw.draw_notice(self._console, data)
-                if event["event"] == "dropped":
-                    return True
-                continue
-            known = self._board.current
-            moved = self._board.take(data)
-            if data["status"] != "pending":
-                headline = {
-                    **data,
-                    "diff": None,
-                    "diff_omitted": False,
-                    "description": None,
-                    "detail": None,
-                    "files": (),
-                }
-                ctl_draw.draw_card(self._console, headline, ctl_draw.now(), ctl_draw.PENDING_LINES)
-            elif not moved and known is not None and known["request_id"] != data["request_id"]:
-                self._console.print(clean(f"+ {data['kind']}: {data['title']}".replace("\n", " ")), soft_wrap=True)
-            if moved:
-                if known is not None and known["request_id"] not in self._answered:
-                    self._look_until = time.monotonic() + LOOK
-                self._current()
-        self._prompt()
-        return False
-
-    def _current(self) -> None:
-        card = self._board.current
-        if card is not None:
-            self._console.print()
-            ctl_draw.draw_card(self._console, card, ctl_draw.now(), ctl_draw.PENDING_LINES)
-
-    def _pressed(self) -> bool:
-        """Do what the key asks for; False to quit."""
-        key = os.read(sys.stdin.fileno(), 1).decode("ascii", "replace")
-        if key in ("", "\x04"):
-            return False
-        act = self._board.key(key.lower())
-        if act is None:
-            return True
-        self._wipe()
-        if act.word == "quit":
-            return False
-        if act.word == "next":
-            if self._board.next():
-                self._current()
-        elif act.word == "view whole":
-            self._view(act)
-        elif time.monotonic() < self._look_until:
-            self._say("another card has just come before you; look, then press again")
-        else:
-            self._answer(act)
-        self._prompt()
-        return True
-
-    def _view(self, act: Act) -> None:
-        if act.card is None:
-            return
-        with self._told():
-            whole = request(self._where, "show", {"id": act.card["request_id"]})
-            ctl_draw.draw_card(self._console, whole, ctl_draw.now())
-
-    def _answer(self, act: Act) -> None:
-        text: str | None = None
-        if act.wants:
-            text = _ask_words(f"{act.word}, with what words{' (may be empty)' if act.wants == 'may' else ''}? ")
-            if text is None or (act.wants == "must" and not text):
-                self._say(f"{act.word} left undone")
-                return
-        verb, fields = request_of(act, text)
-        with self._told():
-            done = request(self._where, verb, fields)
-            self._answered.add(fields["id"])
-            self._say(done_line(done))
-
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except NoServer:
-            self._say("no server answers just now; try the key again")
-        except (Refusal, IntercomError, OSError) as error:
-            self._say(str(error))
-
-    def _say(self, text: str) -> None:
-        self._wipe()
-        self._console.print(clean(text), soft_wrap=True)
-
-    def _prompt(self) -> None:
-        self._wipe()
-        print(self._board.prompt(), end="", flush=True)
-
-    def _wipe(self) -> None:
-        print("\r\x1b[K", end="", flush=True)
-
-
-def _ask_words(question: str) -> str | None:
-    """A line typed by the person, with the terminal as it usually is; None when they think better of it (^C, ^D)."""
-    import termios
-
-    descriptor = sys.stdin.fileno()
-    raw = termios.tcgetattr(descriptor)
-    usual = termios.tcgetattr(descriptor)
-    usual[3] |= termios.ICANON | termios.ECHO
-    termios.tcsetattr(descriptor, termios.TCSADRAIN, usual)
-    try:
-        return input(question).strip()
-    except (EOFError, KeyboardInterrupt):
-        print()
-        return None
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, raw)
-
-
-@contextlib.contextmanager
-def _keys_at_once() -> Iterator[None]:
-    """Have keys come one by one and unseen; the terminal is put back whatever happens."""
-    import termios
-    import tty
-
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    tty.setcbreak(descriptor)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-        print()

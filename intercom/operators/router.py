@@ -60,6 +60,7 @@ class Operators(Actor):
         self._channels: dict[str, Channel] = {}
         self._open: OrderedDict[str, Card] = OrderedDict()
         self._shown: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._modes: OrderedDict[str, SessionMode | None] = OrderedDict()
 
     async def on_start(self) -> None:
         for card in await self._open_cards():
@@ -78,7 +79,7 @@ class Operators(Actor):
         return None
 
     async def _route_card(self, card: Card) -> None:
-        mode = await self._mode_of(card.session_id)
+        mode = await self._mode(card.session_id)
         told = recipients(card, mode, self._channels, self._shown.get(card.id))
         # A card whose first showing this router did not see stays unknown, so that its end goes to all.
         if card.id in self._shown or card.id not in self._open:
@@ -87,9 +88,29 @@ class Operators(Actor):
         self._tell(told, card)
 
     async def _route_notice(self, notice: Notice) -> None:
-        mode = None if notice.session_id is None else await self._mode_of(notice.session_id)
+        mode = None if notice.session_id is None else await self._mode(notice.session_id)
         told = [name for name, channel in self._channels.items() if mode is None or channel in NOTIFIED[mode]]
         self._tell(told, notice)
+
+    async def _mode(self, session_id: str) -> SessionMode | None:
+        """The session's mode now. If it has changed, whoever is notified from now on is shown what is open."""
+        mode = await self._mode_of(session_id)
+        before = self._modes.get(session_id, mode)
+        self._modes[session_id] = mode
+        while len(self._modes) > self._remembered:
+            self._modes.popitem(last=False)
+        if mode != before:
+            self._show_anew(session_id, mode)
+        return mode
+
+    def _show_anew(self, session_id: str, mode: SessionMode | None) -> None:
+        for card in self._open.values():
+            shown = self._shown.get(card.id)
+            if card.session_id == session_id:
+                new = recipients(card, mode, self._channels, shown) - (shown or frozenset())
+                if shown is not None:
+                    self._shown[card.id] = shown | new
+                self._tell(new, card)
 
     async def _subscribe(self, wish: Subscribe) -> tuple[Card, ...]:
         modes: dict[str, SessionMode | None] = {}

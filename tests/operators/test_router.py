@@ -139,6 +139,25 @@ async def test_a_mode_that_changed_does_not_leave_ghosts() -> None:
 
 
 @trio_test
+async def test_whom_a_new_mode_notifies_is_shown_what_is_open() -> None:
+    stage = Stage(mode=REMOTE)
+    async with System(stage.specs) as system:
+        await subscribe(system, "slack", "ctl")
+        system.named("operators").tell(card("one"))
+        system.named("operators").tell(card("other", session_id="s-2"))
+        await settle()
+        stage.mode = LOCAL
+        # A switch is announced; that is when the router looks.
+        system.named("operators").tell(Notice("mode is local", "info", START, session_id="s-1"))
+        await settle()
+        assert [getattr(each, "id", "notice") for each in stage.told["ctl"]] == ["other", "one", "notice"]
+        assert [each.id for each in stage.told["slack"]] == ["one", "other"]
+        system.named("operators").tell(card("one", state=CardState.APPROVED))
+        await settle()
+        assert [stage.told[name][-1].state for name in ("ctl", "slack")] == [CardState.APPROVED] * 2
+
+
+@trio_test
 async def test_a_notice_goes_where_its_session_notifies_and_one_of_no_session_everywhere() -> None:
     stage = Stage(mode=REMOTE)
     async with System(stage.specs) as system:

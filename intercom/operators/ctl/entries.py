@@ -92,7 +92,7 @@ def how_to_answer(kind: CardKind, request_id: str) -> str:
         case CardKind.POLICY:
             return f"policy accept {request_id} or reject {request_id}"
         case CardKind.APPLY:
-            return f"answer {request_id} dismiss"
+            return "an editor to put the files right: the agent's next check_diff settles it"
 
 
 def plain(value: Any, depth: int = 0) -> Any:

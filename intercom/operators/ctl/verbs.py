@@ -171,7 +171,7 @@ VERBS: dict[str, Verb] = {
     "mode": Verb(_mode, True, "say who is notified of a session's cards"),
     "nudge": Verb(_nudge, True, "prod an agent that has gone quiet"),
     "tree": Verb(_tree, False, "the supervision tree"),
-    "log": Verb(_log, False, "the audit trail, newest first"),
+    "log": Verb(_log, False, "the newest entries of the audit trail, oldest first"),
     "policy-accept": Verb(_policy_accept, True, "accept a policy that grants more"),
     "version": Verb(_version, False, "which server answers"),
 }

@@ -16,7 +16,6 @@ from intercom.model import crash_points
 from intercom.workspace import apply, patching, proposal
 from intercom.workspace.step import Step
 
-
 EVENTS = {"open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.chmod"}
 
 

@@ -1,0 +1,187 @@
+"""Hunks meet files: line ends, encodings, marks, places, and what is said where they do not fit."""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intercom.model.errors import PatchConflict
+from intercom.workspace import hunks, proposal
+
+
+def patched(base: bytes, body: str) -> bytes:
+    (patch,) = proposal.parse(f"--- a/f\n+++ b/f\n{body}", "f").patches
+    return hunks.apply("f", base, patch.hunks)
+
+
+LATIN, BOM = "latin-1", "\ufeff"
+SWAP = "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "body", "result"),
+    [
+        pytest.param(b"a\nb\nc\n", SWAP, b"a\nB\nc\n", id="lf"),
+        pytest.param(b"a\r\nb\r\nc\r\n", SWAP, b"a\r\nB\r\nc\r\n", id="crlf file, lf patch"),
+        pytest.param(
+            b"a\r\nb\r\nc\r\n", SWAP.replace("\n", "\r\n").replace("@@\r", "@@"), b"a\r\nB\r\nc\r\n", id="crlf both"
+        ),
+        pytest.param(
+            b"a\nb\nc\n", SWAP.replace("b\n", "b\r\n").replace("B\n", "B\r\n"), b"a\nB\nc\n", id="lf file, crlf patch"
+        ),
+        pytest.param(b"a\nb\r\nc\n", SWAP, b"a\nB\r\nc\n", id="mixed ends: the replaced line's"),
+        pytest.param(b"a\r\nb\nc\r\n", SWAP, b"a\r\nB\nc\r\n", id="mixed ends: the replaced line's, lf"),
+        pytest.param(
+            b"a\r\nb\r\nc\r\n",
+            "@@ -1,3 +1,3 @@\n a\r\n-b\r\n+B\n c\r\n",
+            b"a\r\nB\nc\r\n",
+            id="an end changed on purpose",
+        ),
+        pytest.param(b"a\r\nb\r\n", "@@ -1,0 +2 @@\n+x\n", b"a\r\nx\r\nb\r\n", id="no context in a crlf file"),
+        pytest.param(b"a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No\n+B\n", b"a\nB\n", id="newline gained at the end"),
+        pytest.param(b"a\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+B\n\\ No\n", b"a\nB", id="newline lost at the end"),
+        pytest.param(b"a\nb", "@@ -1,2 +1,2 @@\n-a\n+A\n b\n\\ No\n", b"A\nb", id="no newline kept"),
+        pytest.param("\ufeffa\nb\n".encode(), "@@ -1,2 +1,2 @@\n-a\n+A\n b\n", "\ufeffA\nb\n".encode(), id="bom kept"),
+        pytest.param(
+            "\ufeffa\nb\n".encode(), "@@ -1,2 +1,3 @@\n+x\n a\n b\n", "\ufeffx\na\nb\n".encode(), id="bom stays first"
+        ),
+        pytest.param(
+            "\ufeffa\nb\n".encode(), "@@ -1,2 +1 @@\n-a\n b\n", "\ufeffb\n".encode(), id="bom stays when line 1 goes"
+        ),
+        pytest.param(
+            "\ufeffa\nb\n".encode(), "@@ -1,2 +1,2 @@\n-\ufeffa\n+a\n b\n", b"a\nb\n", id="bom removed on purpose"
+        ),
+        pytest.param(
+            "\ufeffa\nb\n".encode(), "@@ -1,2 +1,2 @@\n a\n-b\n+B\n", "\ufeffa\nB\n".encode(), id="bom in context"
+        ),
+        pytest.param(
+            "ä\nb\nö\n".encode("latin-1"),
+            "@@ -1,3 +1,3 @@\n ä\n-b\n+ü\n ö\n",
+            "ä\nü\nö\n".encode("latin-1"),
+            id="latin-1",
+        ),
+        pytest.param(
+            "ä\nb\n".encode("latin-1"), "@@ -2 +2 @@\n-b\n+ü\n", "ä\nü\n".encode("latin-1"), id="latin-1, ascii context"
+        ),
+        pytest.param(
+            "“q”\nb\n".encode("cp1252"),
+            "@@ -1,2 +1,2 @@\n “q”\n-b\n+€\n",
+            "“q”\n€\n".encode("cp1252"),
+            id="windows-1252",
+        ),
+        pytest.param(
+            b"\x81\nb\n", "@@ -1,2 +1,2 @@\n \x81\n-b\n+\xe4\n", b"\x81\n\xe4\n", id="bytes windows-1252 has not"
+        ),
+        pytest.param(
+            "é\né\n".encode() + b"\xff\nb\n",
+            "@@ -4 +4 @@\n-b\n+ü\n",
+            "é\né\n".encode() + b"\xff\n" + "ü\n".encode(),
+            id="utf-8 with a stray byte",
+        ),
+        pytest.param("a\nb\nc\n".encode("utf-16"), SWAP, "a\nB\nc\n".encode("utf-16"), id="utf-16"),
+        pytest.param(
+            "\ufeffa\r\nb\r\nc\r\n".encode("utf-16-be"),
+            SWAP,
+            "\ufeffa\r\nB\r\nc\r\n".encode("utf-16-be"),
+            id="utf-16-be, crlf",
+        ),
+        pytest.param("a\nb\nc\n".encode("utf-32"), SWAP, "a\nB\nc\n".encode("utf-32"), id="utf-32"),
+        pytest.param(
+            b"a\x0cb\x85c\x1cd\rx\nb\n",
+            "@@ -1,2 +1,2 @@\n a\x0cb\x85c\x1cd\rx\n-b\n+B\n".replace("\x85", "\u2026"),
+            b"a\x0cb\x85c\x1cd\rx\nB\n",
+            id="odd separators are no line ends",
+        ),
+        pytest.param(b"x\na\nb\nc\n", SWAP, b"x\na\nB\nc\n", id="shifted down"),
+        pytest.param(b"a\nb\nc\n", SWAP.replace("-1,3", "-7,3"), b"a\nB\nc\n", id="shifted up"),
+        pytest.param(
+            b"a\nb\nc\nx\ny\na\nb\nc\n",
+            SWAP.replace("-1,3", "-5,3"),
+            b"a\nb\nc\nx\ny\na\nB\nc\n",
+            id="the nearer of two",
+        ),
+        pytest.param(
+            b"x\na\nb\nc\n" + b"-\n" * 9 + b"a\nb\nc\n",
+            SWAP + "@@ -13,3 +13,3 @@\n a\n-b\n+Z\n c\n",
+            b"x\na\nB\nc\n" + b"-\n" * 9 + b"a\nZ\nc\n",
+            id="a later hunk shifts along",
+        ),
+        pytest.param(b"", "@@ -0,0 +1 @@\n+a\n", b"a\n", id="into an empty file"),
+        pytest.param(b"a\n", "@@ -1 +0,0 @@\n-a\n", b"", id="all removed"),
+    ],
+)
+def test_a_hunk_that_fits(base: bytes, body: str, result: bytes) -> None:
+    assert patched(base, body) == result
+
+
+@pytest.mark.parametrize(
+    ("base", "body", "said"),
+    [
+        (b"a\nX\nc\n", SWAP, r'hunk 1 \(@@ -1,3 \+1,3 @@\): line 2 should be "b", but is "X"'),
+        (b"a\n", SWAP, r'hunk 1 .*line 2 should be "b", but the file ends at line 1'),
+        (b"a\nb\nc", SWAP, r'line 3 should be "c", but is "c" \(without a newline'),
+        (b"a\nb\nc\n", SWAP + "\\ No newline at end of file\n", r'should be "c" \(without a newline'),
+        (b"a\nb\nc\n-\na\nb\nc\n", SWAP.replace("-1,3", "-3,3"), "fits equally well at lines 1 and 5"),
+        (b"a\nb\nc\n", SWAP + SWAP.replace("+B", "+Z"), r"hunk 2 .*earlier hunk|hunk 2 .*but"),
+        (b"a\n", "@@ -9,0 +10 @@\n+x\n", "adds lines after line 9, but the file has 1 lines"),
+        (b"a\nb\nc\n", SWAP.replace("-1,3", f"-{10**15},3").replace(" a", " z"), "the file ends at line 3"),
+        (b"a\nb", "@@ -2,0 +3 @@\n+c\n", "line 2 of f would have no newline"),
+        ("ä\nb\n".encode("latin-1"), "@@ -2 +2 @@\n-b\n+\u4e2d\n", "windows-1252, which can not hold"),
+        (b"\xc3\xa9 " + b"\xff\n", "@@ -1 +1 @@\n-\u00e9 \ufffd\n+x\n", "should be"),
+        (b"a b\n", "@@ -1 +1 @@\n-a  b\n+x\n", "should be"),
+        (b"a \n", "@@ -1 +1 @@\n-a\n+x\n", "should be"),
+    ],
+)
+def test_a_hunk_that_does_not_fit_is_named(base: bytes, body: str, said: str) -> None:
+    with pytest.raises(PatchConflict, match=said):
+        patched(base, body)
+
+
+def test_all_hunks_that_fail_are_named_with_what_programs_want() -> None:
+    body = "".join(f"@@ -{n} +{n} @@\n-gone{n}\n+new\n" for n in range(1, 8))
+    with pytest.raises(PatchConflict, match=r"hunk 1 .*hunk 5 .*and 2 more") as refused:
+        patched(b"x\n" * 10, body)
+    named = refused.value.details["hunks"]
+    assert isinstance(named, tuple)
+    assert [hunk["number"] for hunk in named] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_new_file_takes_only_added_lines() -> None:
+    (patch,) = proposal.parse("--- /dev/null\n+++ b/f\n@@ -0,0 +1,2 @@\n+a\n+é\n\\ No newline\n", "f").patches
+    assert hunks.created("f", patch.hunks) == "a\né".encode()
+    (patch,) = proposal.parse("--- /dev/null\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n", "f").patches
+    with pytest.raises(PatchConflict, match="that is to be new"):
+        hunks.created("f", patch.hunks)
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "c", "", "é", "--- x"]), max_size=30)
+
+
+@settings(deadline=None)
+@given(
+    LINES, LINES, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["utf-8", "latin-1", "utf-16"]), st.integers(1, 4)
+)
+def test_a_patch_made_by_difflib_of_text_fits_the_file_in_any_encoding_and_line_end(
+    old: list[str], new: list[str], end: str, encoding: str, context: int
+) -> None:
+    lines = difflib.unified_diff([f"{x}\n" for x in old], [f"{x}\n" for x in new], "a/f", "b/f", n=context)
+    diff = "".join(lines)
+    if not diff or not old:
+        return
+    # A patch of plain text, as an agent would write it that never saw the file's bytes.
+    base = "".join(x + end for x in old).encode(encoding)
+    # Every letter of a Latin-1 file in the patch is in the file's encoding only if the file has any such letter.
+    if encoding == "latin-1" and not any("é" in x for x in old):
+        return
+    assert patched(base, diff.split("\n", 2)[2]) == (
+        "".join(x + end for x in new).encode(encoding) if new or encoding != "utf-16" else b""
+    )
+
+
+@given(st.binary(max_size=200), st.integers(0, 20))
+def test_lines_a_patch_does_not_touch_stay_byte_for_byte(tail: bytes, blank: int) -> None:
+    base = b"first\n" + b"\n" * blank + tail
+    assert patched(base, "@@ -1 +1 @@\n-first\n+FIRST\n") == b"FIRST\n" + b"\n" * blank + tail

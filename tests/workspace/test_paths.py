@@ -1,0 +1,215 @@
+"""What a client may name, and that no link bends the way to it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from intercom.model.errors import FileError, PathViolation, WorkspaceRefused
+from intercom.workspace import paths, reading
+from intercom.workspace.hashing import digest, file_hash
+
+
+@pytest.mark.parametrize(
+    ("candidate", "path"),
+    [
+        ("a.txt", "a.txt"),
+        ("./a.txt", "a.txt"),
+        ("a//b", "a/b"),
+        ("a/./b/", "a/b"),
+        ("a/../b", "b"),
+        ("a/b/../../c", "c"),
+        ("...", "..."),
+        ("~/x", "~/x"),
+        ("with space/ü.txt", "with space/ü.txt"),
+    ],
+)
+def test_what_stays_inside_is_made_canonical(candidate: str, path: str) -> None:
+    assert paths.lexical(candidate) == path
+
+
+@pytest.mark.parametrize(
+    ("candidate", "said"),
+    [
+        ("", "empty"),
+        (".", "workspace itself"),
+        ("a/..", "workspace itself"),
+        ("..", "outside"),
+        ("../x", "outside"),
+        ("a/../../x", "outside"),
+        ("/etc/passwd", "absolute"),
+        ("C:/x", "absolute"),
+        ("a\0b", r"U\+0000"),
+        ("a\nb", r"U\+000A"),
+        ("a\x7f", r"U\+007F"),
+        ("a\x85", r"U\+0085"),
+        ("a\u202etxt.exe", r"U\+202E"),
+        ("a\ud800", r"U\+D800"),
+        ("a\\..\\b", "backslash"),
+        ("n" * 256, "longer than 255"),
+        ("ü" * 128, "longer than 255"),
+        ("/".join(["d" * 200] * 30), "longer than 4096"),
+    ],
+)
+def test_what_is_refused_is_refused_with_its_reason(tmp_path: Path, candidate: str, said: str) -> None:
+    with pytest.raises(PathViolation, match=said):
+        paths.relative(tmp_path, candidate)
+
+
+def test_an_absolute_path_into_the_workspace_has_no_fast_path(tmp_path: Path) -> None:
+    with pytest.raises(PathViolation, match="absolute"):
+        paths.relative(tmp_path, f"{tmp_path}/../outside")
+
+
+def test_links_inside_are_resolved_and_links_outside_refused(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    (root / "real").mkdir(parents=True)
+    (root / "real" / "f").touch()
+    (root / "dir").symlink_to("real")
+    (root / "file").symlink_to("real/f")
+    (root / "dangling").symlink_to("real/not-yet")
+    (root / "out").symlink_to(tmp_path)
+    (root / "out-file").symlink_to(tmp_path / "secret")
+    (root / "up").symlink_to("real/../..")
+    (root / "loop").symlink_to("loop")
+    (root / "self").symlink_to(".")
+
+    assert paths.relative(root, "dir/f") == "real/f"
+    assert paths.relative(root, "dir/new/deeper") == "real/new/deeper"
+    assert paths.relative(root, "file") == "real/f"
+    assert paths.relative(root, "dangling") == "real/not-yet"
+    assert paths.relative(root, "self/real/f") == "real/f"
+    for outside in ("out", "out/x", "out/new/x", "out-file", "up/x"):
+        with pytest.raises(PathViolation, match="outside the workspace"):
+            paths.relative(root, outside)
+    with pytest.raises(PathViolation, match="circle"):
+        paths.relative(root, "loop/x")
+    with pytest.raises(PathViolation, match="itself"):
+        paths.relative(root, "self")
+    with pytest.raises(PathViolation, match="real/f, a file"):
+        paths.relative(root, "real/f/x")
+
+
+def test_a_workspace_reached_through_a_link_is_the_same_workspace(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "alias").symlink_to("work")
+    assert paths.relative(tmp_path / "alias", "a") == "a"
+    assert paths.check_workspace(tmp_path / "alias") == (tmp_path / "work").resolve()
+
+
+@given(
+    st.text(max_size=60) | st.lists(st.sampled_from(["..", ".", "a", "out", "in", "", "/", "\0", "ü"])).map("/".join)
+)
+@example("out/../../x")
+@example("in/../../x")
+def test_no_path_whatever_leads_outside(tmp_path_factory: pytest.TempPathFactory, candidate: str) -> None:
+    base = tmp_path_factory.getbasetemp() / "paths"
+    root = base / "work"
+    if not root.exists():
+        (root / "a").mkdir(parents=True)
+        (root / "out").symlink_to(base)
+        (root / "in").symlink_to("a")
+    try:
+        path = paths.relative(root, candidate)
+    except PathViolation:
+        return
+    real = Path(os.path.realpath(root / path))
+    assert real.is_relative_to(root.resolve())
+    assert real != root.resolve()
+    assert paths.relative(root, path) == path
+
+
+def test_a_link_swapped_in_after_the_check_is_refused(tmp_path: Path) -> None:
+    root, outside = tmp_path / "work", tmp_path / "outside"
+    (root / "dir" / "deep").mkdir(parents=True)
+    (outside / "deep").mkdir(parents=True)
+    (outside / "deep" / "f").write_text("secret")
+    path = paths.relative(root, "dir/deep/f")
+    (root / "dir").rename(root / "moved")
+    (root / "dir").symlink_to(outside)
+
+    with pytest.raises(PathViolation, match="dir is a symbolic link"):
+        paths.open_parent(root, path, create=True)
+    with pytest.raises(PathViolation):
+        reading.read(root, path)
+    assert sorted(os.listdir(outside / "deep")) == ["f"]
+
+
+def test_the_last_name_is_not_followed_either(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (root / "f").symlink_to(tmp_path / "secret")
+    with pytest.raises(PathViolation, match="f is a symbolic link"):
+        reading.read(root, "f")
+
+
+def test_directories_are_made_with_their_parents_mode_whatever_the_umask(tmp_path: Path) -> None:
+    tmp_path.chmod(0o775)
+    before = os.umask(0o077)
+    try:
+        os.close(paths.open_parent(tmp_path, "a/b/c.txt", create=True))
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o775, 0o775]
+    assert not (tmp_path / "a/b/c.txt").exists()
+
+
+def test_a_missing_directory_is_told_apart_from_a_refused_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        paths.open_parent(tmp_path, "a/b", create=False)
+    (tmp_path / "f").touch()
+    with pytest.raises(PathViolation, match="no directory"):
+        paths.open_parent(tmp_path, "f/x", create=True)
+    with pytest.raises(FileError, match="can not be opened"):
+        paths.open_parent(tmp_path / "gone", "x", create=False)
+
+
+def test_nothing_leaks_a_descriptor(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    for candidate in ("f", "a/b", "f/x"):
+        try:
+            reading.read(tmp_path, candidate)
+        except PathViolation:
+            pass
+    if before is not None:
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_only_regular_files_of_bearable_size_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "f").write_bytes(b"12345")
+    for name in ("pipe", "dir"):
+        with pytest.raises(FileError, match="not a regular file"):
+            reading.read(tmp_path, name)
+    with pytest.raises(FileError, match="larger than 4 bytes"):
+        reading.read(tmp_path, "f", limit=4)
+    assert reading.read(tmp_path, "f", limit=5) == reading.FileBytes(b"12345", (tmp_path / "f").stat().st_mode & 0o777)
+
+
+def test_a_hash_is_that_of_the_bytes_or_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    assert file_hash(tmp_path, "f") == digest(b"abc")
+    assert digest(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert file_hash(tmp_path, "none/such") == "new_file"
+
+
+def test_what_is_far_more_than_a_workspace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "users" / "me"
+    (home / "project").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    for refused in ("/", home, home.parent, home / "project" / "..", "~"):
+        with pytest.raises(WorkspaceRefused):
+            paths.check_workspace(refused)
+    assert paths.check_workspace("~/project") == (home / "project").resolve()
+    (tmp_path / "f").touch()
+    with pytest.raises(WorkspaceRefused, match="not a directory"):
+        paths.check_workspace(tmp_path / "f")
+    with pytest.raises(WorkspaceRefused, match="does not exist"):
+        paths.check_workspace(tmp_path / "none")

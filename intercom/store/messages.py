@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from attrs import frozen
-from sqlite_utils import Database
+
+# What `work` gets. Whoever writes work for the store names the type by this module, and no library.
+from sqlite_utils import Database as Database
 
 from actors import Request
 

@@ -23,9 +23,11 @@ _OF_A_SESSION = (
 )
 
 
-def purge(db: Database, cutoff: datetime, at: datetime, limit: int = 200) -> dict[str, int]:
+def purge(
+    db: Database, cutoff: datetime, at: datetime, limit: int = 200, checkpoints_before: datetime | None = None
+) -> dict[str, int]:
     """Delete sessions terminated before `cutoff` with all that is theirs, and audit entries and answered calls from
-    before it.
+    before it; and checkpoints of any session from before `checkpoints_before`, when given.
 
     At most `limit` sessions (oldest first) and a hundred times as many of the others in one call, so that no one waits
     long behind it: call again while a count is at its limit. A session with an apply not finished stays. Returns how
@@ -44,11 +46,14 @@ def purge(db: Database, cutoff: datetime, at: datetime, limit: int = 200) -> dic
         table: rows.affected(db, f"delete from {table} where {where.format(old=old)}", ids)
         for table, where in _OF_A_SESSION
     }
-    for table, key, age in (("answered_call", "name", "created_at"), ("audit", "id", "at")):
-        gone[table] = rows.affected(
+    by_age = [("answered_call", "name", "created_at", cutoff), ("audit", "id", "at", cutoff)]
+    if checkpoints_before is not None:
+        by_age.append(("checkpoint", "id", "created_at", checkpoints_before))
+    for table, key, age, before in by_age:
+        gone[table] = gone.get(table, 0) + rows.affected(
             db,
             f"delete from {table} where {key} in (select {key} from {table} where {age} < ? order by {age} limit ?)",
-            (text, limit * 100),
+            (clock.to_text(before), limit * 100),
         )
     if any(gone.values()):
         summary = f"purged {gone['session']} sessions ended before {text}"

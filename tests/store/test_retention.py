@@ -103,6 +103,15 @@ def test_records_go_by_age() -> None:
         assert policies.get(db, "/project") is not None
 
 
+def test_checkpoints_may_go_before_their_session() -> None:
+    with cases.database() as db:
+        for id, seconds in (("old", -1), ("new", 0)):
+            checkpoints.insert(db, cases.checkpoint(id, created_at=after(seconds)))
+        assert retention.purge(db, after(-99), NOW)["checkpoint"] == 0
+        assert retention.purge(db, after(-99), NOW, checkpoints_before=NOW)["checkpoint"] == 1
+        assert [kept.id for kept in checkpoints.of(db)] == ["new"]
+
+
 def test_one_call_does_a_bounded_part() -> None:
     with cases.database() as db:
         for number in range(5):

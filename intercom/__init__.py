@@ -1,1 +1,22 @@
-"""Intercom: the switchboard between coding agents and the people responsible for them."""
+"""Intercom: the switchboard between coding agents and the people responsible for them.
+
+A program that embeds it uses `intercom.open` (Trio) or `intercom.start` (synchronous); see docs/how-to/embed.md.
+Importing the package loads nothing: the shim and ctl start on the standard library alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from intercom.embedding import Switchboard, SyncSwitchboard, open, start
+
+__all__ = ["Switchboard", "SyncSwitchboard", "open", "start"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from intercom import embedding
+
+    return getattr(embedding, name)

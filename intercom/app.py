@@ -15,6 +15,7 @@ from attrs import define, field
 from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervisor, System
 from intercom._version import __version__
 from intercom.agents import server as mcp_server
+from intercom.agents.door import Door
 from intercom.agents.links import ShimListener, Surroundings
 from intercom.agents.processes import AgentProcesses
 from intercom.local.places import Places
@@ -58,6 +59,7 @@ class App:
     token: str = field(factory=lambda: secrets.token_hex(32))
     presence: Presence = field(factory=Presence, init=False)
     processes: AgentProcesses = field(factory=AgentProcesses, init=False)
+    embedded_doors: dict[str, Door] = field(factory=dict, init=False)
     reader: Reader = field(init=False)
     system: System = field(init=False)
     context: Context = field(init=False)

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import trio
 from attrs import frozen
-from sqlite_utils import Database
 
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
 from intercom.model.approval import ApprovalRequest
@@ -28,7 +27,7 @@ from intercom.sessions.context import Context
 from intercom.sessions.messages import Answered, Delivery, Watch, recorded_kind
 from intercom.sessions.outcomes import Asked
 from intercom.store import audit, calls, instructions, requests, sessions
-from intercom.store.messages import Touch, Transact
+from intercom.store.messages import Database, Touch, Transact
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -37,6 +36,8 @@ A = TypeVar("A")
 STORE_SECONDS = 30.0
 #: The same for the policy's watcher, without which nothing is granted.
 POLICY_SECONDS = 5.0
+#: How long a new request waits for its call before it is shown without.
+SHOW_SECONDS = 1.0
 
 
 @frozen
@@ -52,6 +53,13 @@ Recover = Callable[["SessionActor"], Awaitable[None]]
 @frozen
 class Expire:
     """A timer: this request has run out of time."""
+
+    request_id: str
+
+
+@frozen
+class Show:
+    """A timer: a new request whose call has not come to wait for it is shown all the same."""
 
     request_id: str
 
@@ -141,6 +149,11 @@ class SessionActor(Actor):
         self.context.operators.tell(card)
         return card
 
+    def show_soon(self, request: Asked) -> None:
+        """Show a new request once its call waits for it, so that the fastest tap finds the waiter; or after a moment,
+        should the call have been lost on the way."""
+        self.set_timer(Show(request.id), SHOW_SECONDS, Show(request.id))
+
     def notify(self, text: str, level: str = "info", thread: str | None = None) -> None:
         """Tell people one line."""
         self.context.operators.tell(Notice(text, level, self.now(), self.id, thread))
@@ -186,6 +199,7 @@ class SessionActor(Actor):
         entries = self.waiters.setdefault(request.id, [])
         came_back = not entries
         entries.append(Waiter(call, self.defer()))
+        self.cancel_timer(Show(request.id))
         self.brief_detector()
         if came_back:
             self.show(request)
@@ -203,6 +217,7 @@ class SessionActor(Actor):
     def settle(self, request: Asked) -> Card:
         """A verdict (or the end of time) is on record: answer who waits, show it, keep it until it is delivered."""
         self.cancel_timer(Expire(request.id))
+        self.cancel_timer(Show(request.id))
         entries = self.waiters.pop(request.id, [])
         if entries:
             self.brief_detector()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from sqlite_utils import Database
-
 from intercom.model.card import Card
 from intercom.model.errors import AlreadyDecided, InvalidArguments
 from intercom.model.stall import StallAlert, StallStatus
@@ -16,6 +14,7 @@ from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import Instruction
 from intercom.sessions.messages import Activity, Escalated, NudgeDue, Recovered, Stalled
 from intercom.store import instructions, sessions, stalls
+from intercom.store.messages import Database
 
 _OPEN = frozenset({StallStatus.PENDING, StallStatus.NUDGED, StallStatus.ESCALATED})
 _QUEUED = "rides on the agent's next call"

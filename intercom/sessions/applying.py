@@ -12,7 +12,6 @@ from pathlib import Path
 
 import trio
 from attrs import evolve
-from sqlite_utils import Database
 
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.card import CardState
@@ -23,6 +22,7 @@ from intercom.sessions.answers import ApplyAnswer, FileWritten
 from intercom.sessions.messages import Answered, Apply
 from intercom.store import approvals, journal, requests
 from intercom.store.journal import Entry, JournalState
+from intercom.store.messages import Database
 from intercom.workspace import apply as files
 from intercom.workspace import patching, proposal
 from intercom.workspace.step import Step

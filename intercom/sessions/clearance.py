@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from sqlite_utils import Database
 
 from intercom.model.approval import ApprovalRequest, ApprovalStatus, FileChange
 from intercom.model.errors import InvalidArguments, NotFound
@@ -20,6 +19,7 @@ from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import ClearanceAnswer
 from intercom.sessions.messages import Answered, AwaitClearance, Opened, Propose
 from intercom.store import approvals
+from intercom.store.messages import Database
 from intercom.workspace import patching, proposal
 from intercom.workspace.messages import EvaluateFiles
 
@@ -57,7 +57,9 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
     if is_new:
         # On record before it is shown: a crash in between shows it after the restart, never loses it.
         session.watch_expiry(kept)
-        if kept.auto_rule is None or session.context.policy(session.row.workspace_root).log_auto_approved:
+        if kept.auto_rule is None:
+            session.show_soon(kept)
+        elif session.context.policy(session.row.workspace_root).log_auto_approved:
             session.show(kept)
     return _opened(session, kept, asked.call)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from sqlite_utils import Database
-
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.card import Card
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
@@ -20,6 +18,7 @@ from intercom.sessions.messages import Decide, Describe, End, Instruct, OpenCard
 from intercom.sessions.outcomes import Asked
 from intercom.sessions.questions import on_timeout
 from intercom.store import approvals, instructions, prompts, requests, sessions, stalls, waits
+from intercom.store.messages import Database
 
 _APPROVAL = {Decision.APPROVE: ApprovalStatus.APPROVED, Decision.REJECT: ApprovalStatus.REJECTED}
 _PROMPT = {Decision.CONTINUE, Decision.REFINE, Decision.STOP}

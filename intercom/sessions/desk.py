@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from attrs import frozen
-from sqlite_utils import Database
 
 from actors import Info, Request, System, ask
 from intercom._version import __version__
@@ -22,7 +21,7 @@ from intercom.sessions.messages import Decide, End, Instruct, Resume, SwitchMode
 from intercom.sessions.policies import PolicyBoard
 from intercom.store import audit, journal, requests, sessions, stalls, waits
 from intercom.store.audit import AuditEntry
-from intercom.store.messages import Transact
+from intercom.store.messages import Database, Transact
 from intercom.store.reader import Reader
 
 R = TypeVar("R")

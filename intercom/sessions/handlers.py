@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intercom.model.session import SessionStatus
 from intercom.sessions import alerts, applying, clearance, decisions, messages, questions, reports
-from intercom.sessions.actor import Expire, Handlers, SessionActor
+from intercom.sessions.actor import Expire, Handlers, SessionActor, Show
 from intercom.sessions.context import Context
 
 
@@ -50,6 +50,12 @@ async def _brief(session: SessionActor, _started: messages.DetectorStarted) -> N
     session.brief_detector()
 
 
+async def _show(session: SessionActor, due: Show) -> None:
+    request = await session.find(due.request_id)
+    if not session.is_settled(request):
+        session.show(request)
+
+
 HANDLERS: Handlers = {
     messages.Propose: clearance.propose,
     messages.AwaitClearance: clearance.await_clearance,
@@ -80,4 +86,5 @@ HANDLERS: Handlers = {
     messages.Escalated: alerts.escalated,
     messages.Recovered: alerts.recovered,
     Expire: decisions.expire,
+    Show: _show,
 }

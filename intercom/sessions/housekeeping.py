@@ -6,15 +6,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from sqlite_utils import Database
-
 from actors import Actor, ask
 from intercom.model.card import Card, Notice
 from intercom.model.errors import DatabaseError
 from intercom.sessions import cards
 from intercom.sessions.context import Context
 from intercom.store import approvals, retention, sessions
-from intercom.store.messages import Transact
+from intercom.store.messages import Database, Transact
 
 #: Seconds between two looks for lapsed approvals, and between two purges.
 LAPSE_SECONDS = 60.0

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from attrs import define, evolve, field
-from sqlite_utils import Database
 
 from actors import ChildSpec, Name, System, ask
 from intercom.model.card import Card, CardKind, CardState, Notice
@@ -21,7 +20,7 @@ from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, N
 from intercom.model.policy import DENY_ALL, WorkspacePolicy
 from intercom.model.verdict import Decided, Decision, Verdict
 from intercom.store import audit, policies
-from intercom.store.messages import Transact
+from intercom.store.messages import Database, Transact
 from intercom.workspace.messages import Accept, AgentsConnected
 from intercom.workspace.policy import Limits
 from intercom.workspace.policy_state import PolicyState
@@ -95,7 +94,7 @@ class PolicyBoard:
         return (exact or found)[0] if len(exact or found) == 1 else None
 
     def named(self, prefix_or_path: str | None) -> Card:
-        """The waiting change of this id, prefix or workspace; without a name the only one. Raises NotFound, Ambiguous."""
+        """The waiting change of this id, prefix or workspace, or the only one; raises NotFound or Ambiguous."""
         waiting = self.cards()
         if prefix_or_path is not None:
             waiting = tuple(

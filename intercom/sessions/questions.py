@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlite_utils import Database
-
 from intercom.model.config import OnTimeout
 from intercom.model.errors import InvalidArguments, NotFound
 from intercom.model.prompt import ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
@@ -17,6 +15,7 @@ from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import PromptAnswer, StandbyAnswer
 from intercom.sessions.messages import Answered, AskPrompt, AwaitPrompt, AwaitStandby, Opened, StandBy
 from intercom.store import prompts, requests, waits
+from intercom.store.messages import Database
 from intercom.workspace.messages import Evaluate
 from intercom.workspace.policy import Query
 
@@ -48,7 +47,9 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
     kept, is_new = await session.transact(partial(_keep_prompt, session=session, prompt=prompt, rule=rule))
     if is_new:
         session.watch_expiry(kept)
-        if kept.status is WaitStatus.PENDING or session.context.policy(session.row.workspace_root).log_auto_approved:
+        if kept.status is WaitStatus.PENDING:
+            session.show_soon(kept)
+        elif session.context.policy(session.row.workspace_root).log_auto_approved:
             session.show(kept)
     return _opened_prompt(session, kept, asked.call)
 
@@ -81,7 +82,7 @@ async def stand_by(session: SessionActor, asked: StandBy) -> Opened[StandbyAnswe
     kept, is_new = await session.transact(partial(_keep_wait, session=session, wait=wait))
     if is_new:
         session.watch_expiry(kept)
-        session.show(kept)
+        session.show_soon(kept)
     return _opened_wait(session, kept, asked.call)
 
 

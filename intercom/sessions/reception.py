@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from attrs import frozen
-from sqlite_utils import Database
 
 from actors import Actor, AlreadyStarted, ChildSpec, Name, Refused, StartChild, ask
 from intercom.model.card import Notice
@@ -21,7 +20,7 @@ from intercom.sessions.messages import Admit, Adopt, Agent, AgentCame, AgentLeft
 from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.presence import Presence
 from intercom.store import audit, journal, policies, requests, sessions
-from intercom.store.messages import Transact
+from intercom.store.messages import Database, Transact
 
 #: Seconds a lost connection may come back within before its agent counts as gone: a shim reconnects in well under one.
 GRACE_SECONDS = 5.0

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.approval import ApprovalRequest
@@ -26,6 +25,7 @@ from intercom.sessions.answers import (
 )
 from intercom.sessions.messages import Answered, Beat, Broadcast, CheckPolicy, Recall, SwitchMode
 from intercom.store import checkpoints, requests, sessions
+from intercom.store.messages import Database
 from intercom.workspace import paths
 from intercom.workspace.messages import Evaluate
 from intercom.workspace.policy import Query

@@ -27,7 +27,7 @@ class Rules:
 
 @frozen
 class StallState:
-    """`due` is when the next step falls, None while resting or escalated; `road` says whether words can reach the agent."""
+    """`due` is when the next step falls, None while resting or escalated; `road` whether words can reach the agent."""
 
     since: float
     due: float | None

@@ -1,0 +1,163 @@
+"""An agent inside this program: the nine tools as typed calls."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from attrs import frozen
+
+from actors import Request
+from intercom.agents.call import Call
+from intercom.agents.door import Caller, Door
+from intercom.agents.tools import BY_NAME, inputs
+from intercom.app import App
+from intercom.model.approval import RiskLevel
+from intercom.model.prompt import PromptType
+from intercom.model.session import ProgressItem, SessionMode
+from intercom.sessions import messages
+from intercom.sessions.answers import (
+    ApplyAnswer,
+    BroadcastAnswer,
+    CheckAnswer,
+    ClearanceAnswer,
+    ModeAnswer,
+    PingAnswer,
+    PromptAnswer,
+    RebootAnswer,
+    StandbyAnswer,
+)
+from intercom.sessions.messages import Answered, Opened
+
+A = TypeVar("A")
+
+
+@frozen
+class EmbeddedAgent:
+    """Calls of one `name` in one `workspace` share a session. Each returns `Answered`: the `answer`, and what rides on
+    it (`late_verdicts`, `instructions`). The waiting calls wait without limit; cancel them to stop waiting, and the
+    request stays open. All raise `IntercomError` kinds, as documented for the tools.
+    """
+
+    app: App
+    name: str
+    workspace: str | None
+
+    async def check_clearance(
+        self,
+        title: str | None = None,
+        diff: str | None = None,
+        file_path: str | None = None,
+        *,
+        description: str | None = None,
+        risk_level: RiskLevel = RiskLevel.LOW,
+        request_id: str | None = None,
+    ) -> Answered[ClearanceAnswer]:
+        """Ask a person for clearance, and wait for the verdict."""
+        call = await self._open("check_clearance")
+        asked = messages.Propose(call.name, title, diff, file_path, description, risk_level, request_id)
+        return await self._wait(call, await call.ask(asked), messages.AwaitClearance)
+
+    async def check_diff(self, request_id: str, *, force: bool = False) -> Answered[ApplyAnswer]:
+        """Write an approved change."""
+        call = await self._open("check_diff")
+        return await self._done(call, await call.ask(messages.Apply(call.name, request_id, force)))
+
+    async def auto_check(
+        self,
+        tool_name: str,
+        *,
+        file_path: str | None = None,
+        risk_level: RiskLevel = RiskLevel.LOW,
+        operation: inputs.Operation = inputs.Operation.WRITE,
+        args: str | tuple[str, ...] | None = None,
+    ) -> Answered[CheckAnswer]:
+        """Ask the workspace's policy."""
+        call = await self._open("auto_check")
+        asked = messages.CheckPolicy(call.name, tool_name, file_path, risk_level, operation.value, args)
+        return await self._done(call, await call.ask(asked))
+
+    async def transmit(
+        self,
+        prompt_text: str | None = None,
+        *,
+        prompt_type: PromptType = PromptType.CONTINUATION,
+        elapsed_seconds: int | None = None,
+        actions_taken: int | None = None,
+        request_id: str | None = None,
+    ) -> Answered[PromptAnswer]:
+        """Ask the operator how to go on, and wait for the answer."""
+        call = await self._open("transmit")
+        asked = messages.AskPrompt(call.name, prompt_text, prompt_type, elapsed_seconds, actions_taken, request_id)
+        return await self._wait(call, await call.ask(asked), messages.AwaitPrompt)
+
+    async def standby(
+        self,
+        message: str = "Agent is idle and awaiting instructions.",
+        *,
+        timeout_seconds: int = 0,
+        request_id: str | None = None,
+    ) -> Answered[StandbyAnswer]:
+        """Wait for work; `timeout_seconds` 0 takes the configured time."""
+        call = await self._open("standby")
+        asked = messages.StandBy(call.name, message, timeout_seconds, request_id)
+        return await self._wait(call, await call.ask(asked), messages.AwaitStandby)
+
+    async def broadcast(
+        self, message: str, *, level: inputs.Level = inputs.Level.INFO, thread_ts: str | None = None
+    ) -> Answered[BroadcastAnswer]:
+        """Tell the operator one line."""
+        call = await self._open("broadcast")
+        return await self._done(call, await call.ask(messages.Broadcast(call.name, message, level.value, thread_ts)))
+
+    async def reboot(self, session_id: str | None = None) -> Answered[RebootAnswer]:
+        """Take up what was left behind in this workspace."""
+        call = await self._open("reboot", inputs.Reboot(session_id))
+        return await self._done(call, await call.ask(messages.Recall(call.name, call.adopted)))
+
+    async def switch_freq(self, mode: SessionMode) -> Answered[ModeAnswer]:
+        """Change who is notified."""
+        call = await self._open("switch_freq")
+        return await self._done(call, await call.ask(messages.SwitchMode(call.name, mode, self.name, "embed")))
+
+    async def ping(
+        self, status_message: str | None = None, *, progress_snapshot: Iterable[ProgressItem] | None = None
+    ) -> Answered[PingAnswer]:
+        """Say that the agent is alive."""
+        call = await self._open("ping")
+        items = None if progress_snapshot is None else tuple(progress_snapshot)
+        return await self._done(call, await call.ask(messages.Beat(call.name, status_message, items)))
+
+    async def _open(self, tool: str, given: Any = None) -> Call:
+        door = self._door()
+        return await door.open_call(BY_NAME[tool], given, _caller(self.name, door.key))
+
+    async def _wait(self, call: Call, opened: Opened[A], awaiting: type[Any]) -> Answered[A]:
+        if opened.answered is not None:
+            return await self._done(call, opened.answered, opened.request_id)
+        question: Request[Answered[A]] = awaiting(call.name, opened.request_id)
+        answered = await call.wait(question, opened.request_id)
+        assert answered is not None, "an embedded agent's patience has no end"
+        return await self._done(call, answered, opened.request_id)
+
+    async def _done(self, call: Call, answered: Answered[A], own: str | None = None) -> Answered[A]:
+        """The program has its answer by being returned it: that is what delivered means here."""
+        call.finish(answered, own)
+        door = self._door()
+        door.close_call(call)
+        await door.delivered([call.name])
+        return answered
+
+    def _door(self) -> Door:
+        key = f"embed:{self.name}:{self.workspace or ''}"
+        return self.app.embedded_doors.setdefault(
+            key, Door(self.app.system, self.app.config, key, self.workspace, None)
+        )
+
+
+def _caller(name: str, key: str) -> Caller:
+    async def no_roots() -> list[str]:
+        return []
+
+    return Caller(f"agent-intercom/{name}", None, f"{key}/{uuid.uuid4()}", no_roots, None)

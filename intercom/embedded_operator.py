@@ -1,0 +1,113 @@
+"""A person who answers through this program: what ctl can do, as typed calls."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from attrs import frozen
+
+from actors import Actor, Info, ask
+from intercom.app import App
+from intercom.model.card import Card, Notice
+from intercom.model.session import Session, SessionMode
+from intercom.model.verdict import Decision, Verdict
+from intercom.operators.messages import Channel, Subscribe
+from intercom.store.audit import AuditEntry
+
+CHANNEL = "embed"
+
+
+@frozen
+class EmbeddedOperator:
+    """`name` is who answered, on every card. Ids may be unique prefixes. All raise `IntercomError` kinds: NotFound,
+    Ambiguous, AlreadyDecided for a verdict that came second, and so on."""
+
+    app: App
+    name: str
+
+    async def pending(self) -> tuple[Card, ...]:
+        """What waits for a person, oldest first."""
+        return await self.app.desk.pending()
+
+    async def show(self, id: str) -> Card:
+        return await self.app.desk.card(id)
+
+    async def approve(self, id: str) -> Card:
+        return await self.answer(id, Decision.APPROVE)
+
+    async def reject(self, id: str, reason: str | None = None) -> Card:
+        return await self.answer(id, Decision.REJECT, reason)
+
+    async def answer(self, id: str, decision: Decision, text: str | None = None) -> Card:
+        """Give a verdict; returns the card as it stands after."""
+        return await self.app.desk.decide(id, self._verdict(decision, text))
+
+    async def resume(self, instruction: str | None = None, *, session: str | None = None) -> Session:
+        """Give a waiting agent word to go on."""
+        return await self.app.desk.resume(session, instruction, self._verdict(Decision.RESUME, instruction))
+
+    async def mode(self, mode: SessionMode, *, session: str | None = None) -> tuple[SessionMode, SessionMode]:
+        """Change who is notified; returns the mode before and after."""
+        return await self.app.desk.switch_mode(session, mode, self.name, CHANNEL)
+
+    async def nudge(self, id: str, text: str | None = None) -> Card | Session:
+        return await self.app.desk.nudge(id, text, self.name, CHANNEL)
+
+    async def end(self, session: str, why: str = "ended by the program") -> Session:
+        """Terminate a session; what waits in it is interrupted."""
+        return await self.app.desk.end(session, self.name, CHANNEL, why)
+
+    async def accept_policy(self, id_or_path: str | None = None) -> Card:
+        return await self.app.desk.accept_policy(id_or_path, self.name, CHANNEL)
+
+    async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
+        return await self.app.desk.sessions(everything=everything)
+
+    async def log(self, limit: int = 50, *, session: str | None = None) -> tuple[AuditEntry, ...]:
+        return await self.app.desk.audit(limit, session)
+
+    async def tree(self) -> Info:
+        """The supervision tree as it is now."""
+        return self.app.desk.tree()
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[trio.MemoryReceiveChannel[Card | Notice]]:
+        """Cards and notices as they come, the open ones first. A reader that falls far behind loses the newest."""
+        sender, receiver = trio.open_memory_channel[Card | Notice](1000)
+        name = f"watch/{uuid.uuid4()}"
+        feed = self.app.system.adopt(_Feed(sender), name)
+        try:
+            operators = self.app.system.named("operators")
+            for card in await ask(operators, Subscribe(name, Channel.EMBED), timeout=10.0, retry=True):
+                _offer(sender, card)
+            yield receiver
+        finally:
+            feed.stop(block=False)
+
+    def _verdict(self, decision: Decision, text: str | None) -> Verdict:
+        return Verdict(str(uuid.uuid4()), decision, self.name, CHANNEL, self.app.context.now(), text)
+
+
+class _Feed(Actor):
+    def __init__(self, sender: trio.MemorySendChannel[Card | Notice]) -> None:
+        super().__init__()
+        self._sender = sender
+
+    def on_receive(self, message: Any) -> None:
+        if isinstance(message, Card | Notice):
+            _offer(self._sender, message)
+
+    def on_stop(self) -> None:
+        self._sender.close()
+
+
+def _offer(sender: trio.MemorySendChannel[Card | Notice], item: Card | Notice) -> None:
+    try:
+        sender.send_nowait(item)
+    except (trio.WouldBlock, trio.BrokenResourceError):
+        # Nobody reads; what is open can be asked for again.
+        return

@@ -1,0 +1,135 @@
+"""Intercom inside another program: the same server, with typed calls for what agents and operators do.
+
+In Trio:
+
+    async with intercom.open(workspace="/srv/project") as switchboard:
+        agent = switchboard.agent("release-bot")
+        answer = await agent.check_clearance("Bump the version", "1.2.3\\n", "VERSION")
+
+and from synchronous code the same objects, each call through `run`:
+
+    with intercom.start(workspace="/srv/project") as switchboard:
+        agent = switchboard.agent("release-bot")
+        answer = switchboard.run(agent.ping, "starting")
+
+People answer from `agent-intercom-ctl` as ever, or the program itself does through `switchboard.operator("ann")`.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import trio
+from attrs import evolve, field, frozen
+
+from intercom._version import __version__
+from intercom.app import App, database_path
+from intercom.embedded_agent import EmbeddedAgent
+from intercom.embedded_operator import EmbeddedOperator
+from intercom.local import config_file, lock
+from intercom.local.places import places, private_directory
+from intercom.model.config import Config
+from intercom.sessions.desk import Desk
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@frozen
+class Switchboard:
+    """A running server. `desk` is what operators' channels use; `agent` and `operator` are easier to handle."""
+
+    app: App = field(repr=False)
+    workspace: str | None = None
+
+    @property
+    def desk(self) -> Desk:
+        return self.app.desk
+
+    def agent(self, name: str, workspace: str | None = None) -> EmbeddedAgent:
+        """An agent of this name; calls of one name and workspace share a session, also after a restart."""
+        return EmbeddedAgent(self.app, name, workspace or self.workspace)
+
+    def operator(self, name: str) -> EmbeddedOperator:
+        """A person of this name, who answers through this program."""
+        return EmbeddedOperator(self.app, name)
+
+
+@frozen
+class SyncSwitchboard(Switchboard):
+    """The same for a program without an event loop."""
+
+    token: trio.lowlevel.TrioToken = field(kw_only=True, repr=False)
+
+    def run(self, call: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do one call of an agent, an operator or the desk, and wait for it. Raises what it raises; any thread may."""
+        return trio.from_thread.run(partial(call, *args, **kwargs), trio_token=self.token)
+
+
+@asynccontextmanager
+async def open(
+    config: Config | Path | str | None = None, *, workspace: str | None = None, ctl: bool = True
+) -> AsyncIterator[Switchboard]:
+    """Run Intercom in this Trio program for as long as the `async with` lasts.
+
+    `config` is a configuration, or the path of one; left out, the defaults (not the user's own file). `workspace` is
+    the default for agents. With `ctl`, people can answer from agent-intercom-ctl. Leaving keeps what waits pending.
+
+    Raises ConfigError for a configuration that is not usable, and DatabaseError when another server has the database.
+    """
+    settled = config_file.load(Path(config)) if isinstance(config, Path | str) else config or Config()
+    where = places(settled.ipc_name)
+    database = database_path(settled, where)
+    if not database.parent.is_dir():
+        private_directory(str(database.parent))
+    with lock.acquire(database, version=__version__):
+        app = App(evolve(settled), where, database, frozenset({"ctl"}) if ctl else frozenset())
+        async with app.system:
+            yield Switchboard(app, workspace)
+
+
+@contextmanager
+def start(
+    config: Config | Path | str | None = None, *, workspace: str | None = None, ctl: bool = True
+) -> Iterator[SyncSwitchboard]:
+    """Run Intercom in a thread of its own for as long as the `with` lasts; otherwise as `open`."""
+    opened: queue.SimpleQueue[SyncSwitchboard | BaseException] = queue.SimpleQueue()
+    done = trio.Event()
+
+    async def main() -> None:
+        async with open(config, workspace=workspace, ctl=ctl) as switchboard:
+            token = trio.lowlevel.current_trio_token()
+            opened.put(SyncSwitchboard(switchboard.app, workspace, token=token))
+            await done.wait()
+
+    def work() -> None:
+        try:
+            trio.run(main)
+        except BaseException as failed:
+            opened.put(failed)
+
+    thread = threading.Thread(target=work, name="intercom")
+    thread.start()
+    switchboard = opened.get()
+    if isinstance(switchboard, BaseException):
+        thread.join()
+        raise switchboard
+    try:
+        yield switchboard
+    finally:
+        try:
+            switchboard.token.run_sync_soon(done.set)
+        except trio.RunFinishedError:
+            # It went down by itself; what that was is raised below.
+            pass
+        thread.join()
+        if not opened.empty():
+            failed = opened.get()
+            if isinstance(failed, BaseException):
+                raise failed

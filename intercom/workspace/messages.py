@@ -41,8 +41,12 @@ class Accept(Request[PolicyState]):
 
 
 @frozen
-class AgentsConnected:
-    """So many agents are connected to this workspace now."""
+class AgentsConnected(Request[None]):
+    """So many agents are connected to this workspace now.
+
+    Ask it before the first call of an agent that connects is served: once it is answered, no change that the agent
+    makes can pass for one that was there before. When one leaves, telling is enough.
+    """
 
     count: int
 

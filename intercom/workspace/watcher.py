@@ -128,7 +128,8 @@ class PolicyWatcher(Actor):
 
 def _read_if_changed(root: Path, known: Signature | None) -> tuple[Signature, Loaded] | None:
     # Looked at before the file is read: a change in between is seen the next time.
-    signature = tuple(_status(root / name) for name in _FILES)
+    there = _status(root)
+    signature = (there and there[:2], *(_status(root / name) for name in _FILES))
     return None if signature == known else (signature, policy_file.load(root))
 
 

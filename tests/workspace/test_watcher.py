@@ -1,0 +1,208 @@
+"""The policy watcher: against real files, in real time; never waiting longer than for what it waits for."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from attrs import field, frozen
+
+from actors import ChildSpec, Name, System, ask
+from intercom.model.approval import RiskLevel
+from intercom.model.errors import NotFound
+from intercom.model.policy import DENY_ALL
+from intercom.workspace import watcher
+from intercom.workspace.messages import Accept, AgentsConnected, Current, Evaluate, EvaluateFiles, FileTouched
+from intercom.workspace.policy import Limits, Query
+from intercom.workspace.policy_state import PolicyState
+from intercom.workspace.watcher import PolicyWatcher, watcher_name
+from tests.support.trio_case import trio_test
+
+PING = '{"enabled": true, "tools": ["ping"]}'
+BOTH = '{"enabled": true, "tools": ["ping", "broadcast"]}'
+
+
+@frozen
+class Watched:
+    root: Path
+    name: Name
+    seen: list[PolicyState]
+    arrived: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot)
+
+    def write(self, text: str, directory: str = ".intercom") -> None:
+        """As a careful editor does: a new file renamed into place."""
+        (self.root / directory).mkdir(exist_ok=True)
+        new = self.root / directory / "settings.json.new"
+        new.write_text(text)
+        new.replace(self.root / directory / "settings.json")
+
+    async def next(self, count: int) -> PolicyState:
+        """The state number `count`, once the watcher has told it by itself."""
+        while len(self.seen) < count:
+            await self.arrived.park()
+        return self.seen[count - 1]
+
+    async def passes(self, tool: str) -> bool:
+        return (await ask(self.name, Evaluate(Query(tool)))).auto_approved
+
+
+@asynccontextmanager
+async def watching(root: Path, **options: Any) -> AsyncIterator[Watched]:
+    seen: list[PolicyState] = []
+    arrived = trio.lowlevel.ParkingLot()
+
+    def told(state: PolicyState) -> None:
+        seen.append(state)
+        arrived.unpark_all()
+
+    name = watcher_name(root)
+    async with System(ChildSpec(name, lambda: PolicyWatcher(root, told, **options))) as system:
+        yield Watched(root, system.named(name), seen, arrived)
+
+
+@trio_test(real_time=True)
+async def test_a_policy_is_followed_from_before_its_directory_exists(tmp_path: Path) -> None:
+    async with watching(tmp_path) as watched:
+        assert (await watched.next(1)).policy == DENY_ALL
+        watched.write(PING)
+        assert (await watched.next(2)).policy.tools == ("ping",)
+        watched.write(BOTH)
+        assert (await watched.next(3)).policy.tools == ("ping", "broadcast")
+        shutil.rmtree(tmp_path / ".intercom")
+        assert (await watched.next(4)).policy == DENY_ALL
+        watched.write(PING)
+        assert (await watched.next(5)).policy.tools == ("ping",)
+        (tmp_path / ".intercom").rename(tmp_path / "elsewhere")
+        assert (await watched.next(6)).policy == DENY_ALL
+        watched.write('{"autoApprove": {"enabled": true, "tools": ["heartbeat"]}}', ".monocoque")
+        state = await watched.next(7)
+        assert (state.policy.tools, state.source) == (("heartbeat",), ".monocoque/settings.json")
+
+
+@trio_test(real_time=True)
+async def test_a_change_counts_from_the_next_question_on_noticed_or_not(tmp_path: Path) -> None:
+    async with watching(tmp_path) as watched:
+        assert not await watched.passes("ping")
+        watched.write(PING)
+        assert await watched.passes("ping")
+        watched.write("{")
+        assert not await watched.passes("ping")
+        assert "not JSON" in ((await ask(watched.name, Current())).fault or "")
+
+
+@trio_test(real_time=True)
+async def test_a_widening_under_a_live_agent_waits_for_a_person(tmp_path: Path) -> None:
+    async with watching(tmp_path) as watched:
+        watched.write(PING)
+        await ask(watched.name, Current())
+        await ask(watched.name, AgentsConnected(1))
+        watched.write(BOTH)
+        assert not await watched.passes("broadcast")
+        assert await watched.passes("ping")
+        held = watched.seen[-1]
+        assert held.proposed is not None
+        assert held.proposed.ways == ('tool added: "broadcast"',)
+
+        watched.name.tell(AgentsConnected(0))
+        assert not await watched.passes("broadcast")
+        with pytest.raises(NotFound):
+            await ask(watched.name, Accept("0" * 64, "pat"))
+        state = await ask(watched.name, Accept(held.proposed.sha256, "pat"))
+        assert state == watched.seen[-1]
+        assert (state.proposed, state.in_force.text) == (None, BOTH)
+        assert await watched.passes("broadcast")
+
+
+@trio_test(real_time=True)
+async def test_a_change_in_the_instant_an_agent_goes_counts_as_its_own(tmp_path: Path) -> None:
+    async with watching(tmp_path, agents=1) as watched:
+        watched.write(PING)
+        watched.name.tell(AgentsConnected(0))
+        assert not await watched.passes("ping")
+
+
+@trio_test(real_time=True)
+async def test_trusted_changes_are_in_force_at_once(tmp_path: Path) -> None:
+    async with watching(tmp_path, agents=1, trust_changes=True, in_force=("0" * 64, "{}")) as watched:
+        watched.write(PING)
+        assert await watched.passes("ping")
+
+
+@trio_test(real_time=True)
+async def test_what_was_in_force_before_a_restart_holds(tmp_path: Path) -> None:
+    (tmp_path / ".intercom").mkdir()
+    (tmp_path / ".intercom" / "settings.json").write_text(BOTH)
+    async with watching(tmp_path, in_force=("0" * 64, PING)) as watched:
+        assert await watched.passes("ping")
+        assert not await watched.passes("broadcast")
+        assert watched.seen[0].proposed is not None
+    async with watching(tmp_path) as watched:
+        assert await watched.passes("broadcast")
+
+
+@trio_test(real_time=True)
+async def test_it_answers_for_proposals_and_within_the_servers_limits(tmp_path: Path) -> None:
+    (tmp_path / ".intercom").mkdir()
+    (tmp_path / ".intercom" / "settings.json").write_text(
+        '{"enabled": true, "risk_level_threshold": "high", "file_patterns": {"write": ["docs/**"]}}'
+    )
+    async with watching(tmp_path, limits=Limits(max_risk_level=RiskLevel.LOW)) as watched:
+        for paths, risk, granted in (
+            (("docs/a",), RiskLevel.LOW, True),
+            (("docs/a", "b"), RiskLevel.LOW, False),
+            (("docs/a",), RiskLevel.HIGH, False),
+        ):
+            assert (await ask(watched.name, EvaluateFiles(paths, risk))).auto_approved is granted
+
+
+@trio_test(real_time=True)
+async def test_it_is_told_only_of_changes_and_only_once(tmp_path: Path) -> None:
+    async with watching(tmp_path) as watched:
+        watched.write(PING)
+        await ask(watched.name, Current())
+        for _ in range(3):
+            watched.name.tell(FileTouched())
+        watched.write(PING)
+        await ask(watched.name, Current())
+        assert len(watched.seen) == 2
+
+
+@trio_test(real_time=True)
+async def test_it_stops_at_once_although_a_thread_watches(tmp_path: Path) -> None:
+    async with watching(tmp_path) as watched:
+        watched.write(PING)
+        await watched.next(2)
+        began = time.monotonic()
+    assert time.monotonic() - began < 2
+
+
+@trio_test(real_time=True)
+async def test_where_notices_can_not_be_had_the_file_is_looked_at_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no more watches")
+
+    monkeypatch.setattr(watcher, "awatch", refuse)
+    monkeypatch.setattr(watcher, "POLL_SECONDS", 0.01)
+    async with watching(tmp_path) as watched:
+        watched.write(PING)
+        assert (await watched.next(2)).policy.tools == ("ping",)
+
+
+@trio_test(real_time=True)
+async def test_a_workspace_that_goes_away_takes_its_policy_with_it_and_says_so(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    async with watching(root) as watched:
+        watched.write(PING)
+        assert await watched.passes("ping")
+        shutil.rmtree(root)
+        assert not await watched.passes("ping")
+        assert "can not be opened" in ((await ask(watched.name, Current())).fault or "")

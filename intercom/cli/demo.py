@@ -1,0 +1,213 @@
+"""`agent-intercom demo`: the main job from end to end, in one terminal, with the server killed on the way."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import signal
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from attrs import define
+
+from intercom.cli.ctl_draw import short
+from intercom.cli.demo_agent import FILE, NAME
+from intercom.cli.demo_house import Agent, DemoFailed, House, agent, house, until
+from intercom.cli.demo_page import NobodyThere, Page
+from intercom.model.errors import IntercomError
+from intercom.operators.ctl.client import NoServer, Refusal, request
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play the demo. Returns 0 when it went through, whatever was answered; 1 when something failed, 2 for options that
+    have no place here, 130 when interrupted. Whichever way it ends, nothing of it is left running."""
+    if options.config is not None:
+        print("agent-intercom: the demo has a configuration of its own: leave --config out", file=sys.stderr)
+        return 2
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, _leave)
+    page = Page()
+    try:
+        with house(options.ipc_name) as at:
+            try:
+                with agent(at) as asking:
+                    _Demo(page, at, asking, alone=options.yes).play()
+            except DemoFailed:
+                _show_log(at)
+                raise
+        return 0
+    except KeyboardInterrupt:
+        page.gap()
+        page.say("Stopped. Nothing of it is left running.")
+        return 130
+    except (DemoFailed, NoServer, Refusal, IntercomError, OSError) as failed:
+        print(f"agent-intercom: the demo failed: {failed}; agent-intercom doctor may know why", file=sys.stderr)
+        return 1
+
+
+@define
+class _Demo:
+    page: Page
+    at: House
+    agent: Agent
+    alone: bool
+
+    def play(self) -> None:
+        self.page.head("Intercom: an agent asks, you answer, and what you approved is what is written.")
+        self.page.say("Everything here is temporary, and apart from any Intercom of yours.", "dim")
+        self._arrives()
+        self.page.step("It asks to add a file")
+        entry = self._card()
+        self.page.say(f"Elsewhere you would type: agent-intercom-ctl approve {short(entry['request_id'])}", "dim")
+        self._decide(entry)
+        self.page.step("It asks again, and the server is killed while you think")
+        entry = self._card()
+        self._kill(entry)
+        self._decide(entry, killed=True)
+        self.agent.hear("finished")
+        self._record()
+        self._what_is_left()
+
+    def _arrives(self) -> None:
+        self.page.step("An agent starts")
+        self.page.say(f"{NAME}, process {self.agent.process.pid}: a scripted MCP client.")
+        self.page.say("It starts agent-intercom over stdio, as Claude Code or Codex would.")
+        told = self.agent.hear("connected")
+        server = self.at.server_other_than(None)
+        self.page.say(f"No server ran yet, so one was started in the background: process {server}.")
+        self.page.say(f"The agent was offered {len(told['tools'])} tools, {told['seconds']:.1f} s after its start.")
+
+    def _card(self) -> Any:
+        """Wait for what the agent asks, and show it."""
+        self.agent.hear("asks")
+        entry = until(lambda: next(iter(self._pending()), None), "no request came")
+        self.page.say("Its call waits for you. Nothing is written before you say so.")
+        self.page.card(entry)
+        return entry
+
+    def _kill(self, entry: Any) -> None:
+        before = self.at.server()
+        if before is None:
+            raise DemoFailed("the server is gone")
+        began = time.monotonic()
+        os.kill(before, signal.SIGKILL)
+        self.page.say(f"kill -9 {before}: the server is gone, in the middle of the agent's call.", "red")
+        after = self.at.server_other_than(before)
+        self._same(entry)
+        seconds = time.monotonic() - began
+        self.page.say(f"process {after}: the agent's side started it anew, within {seconds:.1f} s.", "green")
+        self.page.say("The request is still there, and the agent's call still waits. It noticed nothing.")
+        self.page.gap()
+
+    def _same(self, entry: Any) -> None:
+        def still_open() -> bool | None:
+            return [each["request_id"] for each in self._pending()] == [entry["request_id"]] or None
+
+        until(still_open, "the request did not come back")
+
+    def _pending(self) -> list[Any]:
+        """What waits; nothing where no server listens yet."""
+        try:
+            return list(request(self.at.where, "pending", {}))
+        except NoServer:
+            return []
+
+    def _decide(self, entry: Any, *, killed: bool = False) -> None:
+        id = entry["request_id"]
+        try:
+            self._answer(entry)
+        except Refusal as refusal:
+            # It lapsed while nobody looked; the agent is told so, and goes on.
+            self.page.say(f"{refusal}.", "yellow")
+        told = self.agent.hear("answered")
+        answer = told["answer"]
+        call = "The call it made to the first server" if killed else "The agent's call"
+        self.page.say(f"{call} returned after {told['seconds']:.1f} s, with status {answer['status']}.")
+        if answer["status"] != "approved":
+            if answer.get("reason"):
+                self.page.say(f"It was told why: {answer['reason']}")
+            self.page.say("So it wrote nothing.")
+            return
+        self.agent.hear("applied")
+        file = self.at.workspace / FILE
+        whole = request(self.at.where, "show", {"id": id})
+        self.page.say(f"It had the server apply the change: {file.stat().st_size} bytes, sha256 {_hash(file)}.")
+        self.page.say(f"The request is {whole['status']}.")
+
+    def _answer(self, entry: Any) -> None:
+        id = entry["request_id"]
+        if self._approves(entry):
+            request(self.at.where, "approve", {"id": id})
+            self.page.say("Approved." if not self.alone else "Approved, as nobody was to be asked.", "green")
+            return
+        reason = self.page.ask("why not? (the agent is told; may be empty)")
+        request(self.at.where, "reject", {"id": id, **({"reason": reason} if reason else {})})
+        self.page.say("Rejected.", "red")
+
+    def _approves(self, entry: Any) -> bool:
+        while not self.alone:
+            try:
+                word = self.page.ask("approve? [y]es, [n]o, [d]etails:").lower()
+            except NobodyThere:
+                self.page.say("Nobody is there to answer, so the demo goes on as with --yes.", "yellow")
+                self.alone = True
+                break
+            if word in ("y", "yes"):
+                return True
+            if word in ("n", "no"):
+                return False
+            if word in ("d", "details"):
+                self.page.card(request(self.at.where, "show", {"id": entry["request_id"]}), whole=True)
+            else:
+                self.page.say("y approves, n rejects, d shows the request whole, ^C ends the demo.", "dim")
+        return True
+
+    def _record(self) -> None:
+        self.page.step("All of it is on record")
+        for each in request(self.at.where, "log", {"limit": 50})["entries"]:
+            at = datetime.fromisoformat(each["at"]).astimezone()
+            self.page.fact(f"{at:%H:%M:%S}", f"{each['who'] or '-':<12}  {each['kind']:<18}  {each['summary']}")
+
+    def _what_is_left(self) -> None:
+        self.page.step("What is left")
+        file = self.at.workspace / FILE
+        if file.exists():
+            self.page.fact("file", str(file))
+        else:
+            self.page.say("No file, since you approved none.")
+        self.page.say("The server and everything else of the demo goes now.")
+        self.page.gap()
+        self.page.head("Next, in a project of yours")
+        here = _called()
+        self.page.command(f"{here} init --write --client claude-code", "connect your agent (or codex, cursor, vscode, copilot-cli)")
+        self.page.command(f"{here}-ctl watch", "see what it asks, and answer with a key")
+        self.page.command(f"{here} doctor", "should something not work")
+
+
+def _hash(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+
+
+def _called() -> str:
+    """How the user can call agent-intercom: by its name if the shell finds it, else by its path."""
+    ours = Path(sys.executable).parent / "agent-intercom"
+    found = shutil.which("agent-intercom")
+    if not ours.exists() or (found and os.path.realpath(found) == os.path.realpath(ours)):
+        return "agent-intercom"
+    near = os.path.relpath(ours)
+    return near if len(near) < len(str(ours)) else str(ours)
+
+
+def _show_log(at: House) -> None:
+    for file in (at.log, Path(at.where.log_file)):
+        if file.exists() and (tail := file.read_text(errors="backslashreplace").splitlines()[-8:]):
+            print(f"the last lines of {file.name}:", *tail, sep="\n  ", file=sys.stderr)
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)

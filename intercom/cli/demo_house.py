@@ -1,0 +1,201 @@
+"""Where the demo plays: directories, a server and an agent of its own, apart from any Intercom the user has."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+from attrs import define, frozen
+
+from intercom.local import lock
+from intercom.local.places import Places, places
+from intercom.model.errors import IpcError
+
+T = TypeVar("T")
+
+#: Seconds for what takes a moment: a start, an answer on its way. A person's thinking is not among it.
+PATIENCE = 60.0
+
+#: Seconds a process has to end by itself before it is ended.
+GRACE = 5.0
+
+_PAUSE = 0.05
+
+
+class DemoFailed(Exception):
+    """Something did not come about; says what."""
+
+
+@frozen
+class House:
+    """`workspace` is what the agent may change, and stays afterwards; `private` holds the rest, and goes."""
+
+    workspace: Path
+    private: Path
+    where: Places
+    environ: Mapping[str, str]
+
+    @property
+    def log(self) -> Path:
+        """What the agent and its shim say on stderr."""
+        return self.private / "agent.log"
+
+    def server(self) -> int | None:
+        """The process of the server that runs now."""
+        holder = lock.holder(self.where.database)
+        return holder.pid if holder is not None and holder.pid else None
+
+    def server_other_than(self, before: int | None) -> int:
+        """Wait for a server that is not process `before`; raises DemoFailed when none comes."""
+        return until(lambda: pid if (pid := self.server()) != before else None, "no server came up")
+
+
+@define
+class Agent:
+    """The agent's process, and what it tells."""
+
+    process: subprocess.Popen[bytes]
+    _said: bytes = b""
+
+    def hear(self, event: str) -> dict[str, Any]:
+        """Wait for the agent to tell of `event`, which must be the next; raises DemoFailed for any other, or none."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + PATIENCE
+        while b"\n" not in self._said:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise DemoFailed(f"the agent said nothing for {PATIENCE:.0f} s, where it should have {event}")
+            chunk = os.read(self.process.stdout.fileno(), 65536)
+            if not chunk:
+                raise DemoFailed("the agent ended without a word")
+            self._said += chunk
+        line, _, self._said = self._said.partition(b"\n")
+        told: dict[str, Any] = json.loads(line)
+        if told["event"] == "failed":
+            raise DemoFailed(f"the agent failed: {told['message']}")
+        if told["event"] != event:
+            raise DemoFailed(f"the agent {told['event']}, where it should have {event}")
+        return told
+
+
+def until(look: Callable[[], T | None], otherwise: str) -> T:
+    """Look again and again until there is something; raises DemoFailed with `otherwise` after a while."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := look()) is None:
+        if time.monotonic() >= deadline:
+            raise DemoFailed(f"{otherwise} within {PATIENCE:.0f} s")
+        time.sleep(_PAUSE)
+    return found
+
+
+@contextlib.contextmanager
+def house(wish: str | None) -> Iterator[House]:
+    """A house to play in. At the end everything that runs in it is ended, and all but the workspace removed; an empty
+    workspace goes too. `wish` begins the name that tells its processes from all others."""
+    name = f"{wish or 'demo'}-{secrets.token_hex(4)}"
+    workspace = Path(tempfile.mkdtemp(prefix="intercom-demo-")).resolve()
+    private = _private()
+    try:
+        try:
+            where = places(name, _environment(private))
+        except IpcError:
+            # The usual place for what is temporary is too deep for a socket.
+            shutil.rmtree(private)
+            private = _private("/tmp")
+            where = places(name, _environment(private))
+        yield House(workspace, private, where, _environment(private))
+    finally:
+        with _undisturbed():
+            _end_all(name)
+            shutil.rmtree(private, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                workspace.rmdir()
+
+
+@contextlib.contextmanager
+def agent(at: House) -> Iterator[Agent]:
+    """The agent, at work until the end of the block. It leads a session of its own, so that a key typed here does not
+    reach it, and so that what is typed here is not taken for its doing."""
+    command = [sys.executable, "-P", "-m", "intercom.cli.demo_agent", str(at.workspace), at.where.ipc_name]
+    with at.log.open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=at.environ,
+            cwd=at.workspace,
+            start_new_session=True,
+        )
+    try:
+        yield Agent(process)
+    finally:
+        with _undisturbed():
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _private(within: str | None = None) -> Path:
+    made = Path(tempfile.mkdtemp(prefix="icd-", dir=within)).resolve()
+    for directory in ("run", "config", "state"):
+        (made / directory).mkdir(mode=0o700)
+    return made
+
+
+def _environment(private: Path) -> dict[str, str]:
+    """Ours, without what would reach the user's own Intercom or Slack."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLACK_", "INTERCOM_"))}
+    return {
+        **kept,
+        "XDG_RUNTIME_DIR": str(private / "run"),
+        "XDG_CONFIG_HOME": str(private / "config"),
+        "XDG_STATE_HOME": str(private / "state"),
+    }
+
+
+def _end_all(name: str) -> None:
+    """End what is still there of this house: by the name on its command line, which nothing else has."""
+    deadline = time.monotonic() + GRACE
+    while running := _running(name):
+        late = time.monotonic() >= deadline
+        for process in running:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL if late else signal.SIGTERM)
+        psutil.wait_procs(running, timeout=GRACE)
+
+
+def _running(name: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if name in (process.info["cmdline"] or ()) and process.pid != os.getpid():
+            found.append(process)
+    return found
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A second ^C must not leave half of it behind."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -29,9 +29,11 @@ LINE_LIMIT = 64 * MEBIBYTE
 _GREETING_SECONDS = 15.0
 _START_SECONDS = 60.0
 _LOOK_SECONDS = 0.05  # between looks for a server that another shim is starting
-_SHORT_LIFE_SECONDS = 2.0
-_CRASH_LOOP_SECONDS = 60.0
-_CRASH_LOOP_LIVES = 10
+_SHORT_LIFE_SECONDS = 1.0
+_CRASH_LOOP_SECONDS = 120.0
+_CRASH_LOOP_LIVES = 20
+_HELD_SECONDS = 15.0  # how long another server may hold the database and not answer
+_LONGEST_PAUSE = 2.0
 _SILENT_STARTS = 5
 _RETRY_SECONDS = 2.0  # after a failure, before a call may cause another try
 
@@ -124,11 +126,13 @@ class Link:
         if self._out is not None:
             self._out.put(line)
 
-    def reconnect(self) -> None:
-        """Leave the server there is, or stop waiting, and look for one now."""
-        if self._socket is not None:
-            self._lost()
-        elif self._start is None:
+    def leave(self) -> None:
+        """Leave the server there is and look for another."""
+        self._lost()
+
+    def retry(self) -> None:
+        """Look for a server now rather than later, unless one is being greeted or started."""
+        if self._socket is None and self._start is None:
             self.due = 0.0
 
     def close(self, seconds: float) -> None:
@@ -212,7 +216,7 @@ class Link:
             self._end_start()
             if not_ready.sandboxed:
                 self._serve_alone("its state")
-            elif not_ready.again:
+            elif not_ready.again and time.monotonic() - self._trying_since < _HELD_SECONDS:
                 self._again()
             else:
                 self._fail(not_ready.failure)
@@ -306,7 +310,7 @@ class Link:
             self._fail(Failure("unavailable", "the server keeps ending right after its start: see its log"))
         else:
             # The first try is made at once; then 50 ms, and twice as long each time.
-            self.due = now if self._tries <= 2 else now + min(5.0, 0.025 * 2 ** (self._tries - 2))
+            self.due = now if self._tries <= 2 else now + min(_LONGEST_PAUSE, 0.025 * 2 ** (self._tries - 2))
 
     def _fail(self, failure: Failure) -> None:
         now = time.monotonic()

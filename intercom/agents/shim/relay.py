@@ -34,8 +34,12 @@ class ToServer(NamedTuple):
     line: bytes
 
 
-class Reconnect(NamedTuple):
-    """Leave this server, if any, and find or start one now."""
+class Leave(NamedTuple):
+    """Leave this server, which steps down, and find or start another."""
+
+
+class Retry(NamedTuple):
+    """Find or start a server now, unless that is under way: a call waits for it."""
 
 
 class Note(NamedTuple):
@@ -44,7 +48,7 @@ class Note(NamedTuple):
     text: str
 
 
-Effect = ToClient | ToServer | Reconnect | Note
+Effect = ToClient | ToServer | Leave | Retry | Note
 
 
 class InFlight(NamedTuple):
@@ -204,7 +208,7 @@ class Relay:
             return [ToServer(line)]
         if self._failure is not None:
             self._failure = None
-            return [Reconnect()]
+            return [Retry()]
         return []
 
     def _name(self, message: dict[str, Any], key: str) -> str:
@@ -248,7 +252,7 @@ class Relay:
         if not isinstance(word, dict):
             return [Note("the server sent a control line without words")]
         if "handover" in word:
-            return [Reconnect()]
+            return [Leave()]
         recorded = word.get("recorded")
         if isinstance(recorded, list):
             for call in recorded:

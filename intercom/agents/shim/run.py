@@ -12,7 +12,7 @@ from intercom.agents.shim import shipped
 from intercom.agents.shim.link import LINE_LIMIT, Link
 from intercom.agents.shim.options import Options
 from intercom.agents.shim.pipes import Outlet, read
-from intercom.agents.shim.relay import Effect, Note, Reconnect, Relay, ToClient, ToServer
+from intercom.agents.shim.relay import Effect, Leave, Note, Relay, Retry, ToClient, ToServer
 from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong
 from intercom.local.places import peek, places
 from intercom.model.errors import IntercomError
@@ -121,8 +121,10 @@ class _Shim:
                 self._client.put(effect.line, effect.call)
             elif isinstance(effect, ToServer):
                 self._link.send(effect.line)
-            elif isinstance(effect, Reconnect):
-                self._link.reconnect()
+            elif isinstance(effect, Leave):
+                self._link.leave()
+            elif isinstance(effect, Retry):
+                self._link.retry()
             elif isinstance(effect, Note):
                 _say(effect.text)
 

@@ -30,7 +30,10 @@ class Hand:
     async def hear(self) -> Any:
         """The next line; None at the end."""
         while (end := self._rest.find(b"\n")) < 0:
-            data = await self._into.receive_some()
+            try:
+                data = await self._into.receive_some()
+            except trio.BrokenResourceError:
+                data = b""  # it left without reading all that was said to it
             if not data:
                 return None
             self._rest += data
@@ -41,6 +44,12 @@ class Hand:
     async def call(self, request_id: Any, **arguments: Any) -> None:
         params = {"name": "ask", "arguments": arguments}
         await self.say({"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params})
+
+    async def shake_hands(self) -> str:
+        """Begin as a client of the handshake era; returns the server's name."""
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "hand", "version": "1"}}
+        await self.say({"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": params})
+        return str((await self.hear())["result"]["serverInfo"]["name"])
 
     async def close(self) -> None:
         """Say that nothing more will be said."""

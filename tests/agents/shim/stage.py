@@ -44,7 +44,11 @@ class Stage:
 
     def shim(self, *, server: list[str] = STAND_IN, **options: object) -> list[str]:
         """The command line of a shim."""
-        return [sys.executable, str(HERE / "shim_main.py"), json.dumps({"server": server, **options})]
+        return [
+            sys.executable,
+            str(HERE / "shim_main.py"),
+            json.dumps({"server": server, "shipped": os.path.join(self.root, "none"), **options}),
+        ]
 
     def parameters(self, **options: Any) -> StdioServerParameters:
         """The same, as the SDK's client wants it."""
@@ -101,10 +105,15 @@ class Lives:
     def __init__(self) -> None:
         self.all: list[Life] = []
         self._send, self._receive = trio.open_memory_channel[Life](100)
+        self._send_loser, self._losers = trio.open_memory_channel[Life](100)
 
     async def next(self) -> Life:
         """Wait for the next server that is up."""
         return await self._receive.receive()
+
+    async def next_loser(self) -> Life:
+        """Wait for the next server that finds the database locked."""
+        return await self._losers.receive()
 
     async def follow(self, stream: trio.SocketStream) -> None:
         life: Life | None = None
@@ -117,8 +126,7 @@ class Lives:
                     if life is None:
                         life = Life(what["pid"], stream)
                         self.all.append(life)
-                        if "lost" not in what:
-                            await self._send.send(life)
+                        await (self._send_loser if "lost" in what else self._send).send(life)
                     life.hear(what)
         except trio.BrokenResourceError:
             pass

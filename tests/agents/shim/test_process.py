@@ -11,6 +11,8 @@ from pathlib import Path
 import trio
 
 from intercom._version import __version__
+from intercom.local.lock import acquire
+from intercom.local.places import places, private_directory
 from tests.agents.shim.by_hand import by_hand, shim
 from tests.agents.shim.stage import conducted, stage
 from tests.support.trio_case import trio_test
@@ -240,10 +242,7 @@ async def test_once_the_cause_is_mended_the_server_is_started_by_itself() -> Non
             here.write("mended")
             life = await lives.next()
             await life.until("hello")
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
-            hello["clientInfo"] = {"name": "by hand", "version": "1"}
-            await client.say({"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": hello})
-            assert (await client.hear())["result"]["serverInfo"]["name"] == "stand-in"
+            assert await client.shake_hands() == "stand-in"
 
 
 @trio_test(real_time=True, seconds=90)
@@ -273,3 +272,17 @@ async def test_where_nothing_can_be_written_the_agent_gets_a_server_of_its_own_t
                 assert (await life.until("hello"))[0]["hello"]["token"] == ""
                 client.process.kill()
             await life.over.wait()  # its end of the socket pair has closed
+
+
+@trio_test(real_time=True)
+async def test_while_another_server_lets_go_of_the_database_the_shim_keeps_trying() -> None:
+    with stage() as here:
+        async with conducted(here) as lives:
+            where = places(environ=here.environment)
+            private_directory(where.state_dir)
+            lock = acquire(f"{where.state_dir}/db", version="old")
+            async with shim(here) as client:
+                await lives.next_loser()
+                lock.release()
+                await lives.next()
+                assert await client.shake_hands() == "stand-in"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from intercom.agents.shim.relay import Effect, Note, Reconnect, Relay, ToClient, ToServer
+from intercom.agents.shim.relay import Effect, Leave, Note, Relay, Retry, ToClient, ToServer
 from intercom.agents.shim.replies import Failure
 
 MODERN = {
@@ -324,7 +324,7 @@ def test_some_time_after_a_failure_a_call_causes_another_try_and_waits_for_it() 
     one = relay(up=False)
     one.server_failed(Failure("config", "wrong"))
     one.retry_allowed()
-    assert one.client_line(call(1)) == [Reconnect()]
+    assert one.client_line(call(1)) == [Retry()]
     assert one.client_line(call(2)) == [], "one try at a time"
     assert [each["id"] for each in to_client(one.server_failed(Failure("config", "still")))] == [1, 2]
     one.retry_allowed()
@@ -344,7 +344,7 @@ def test_a_delivery_is_told_until_it_is_recorded() -> None:
 
 
 def test_a_handover_makes_the_shim_leave() -> None:
-    assert relay().server_line(b'{"intercom":{"handover":{}}}') == [Reconnect()]
+    assert relay().server_line(b'{"intercom":{"handover":{}}}') == [Leave()]
 
 
 @pytest.mark.parametrize("sent", [b"{", b"[]", b'{"intercom":1}'])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -140,8 +141,7 @@ def _sound(file: Path, busy_seconds: float, aside: Path) -> Database:
     of the log kept beside `aside`."""
     db = connect(file, busy_seconds=busy_seconds)
     try:
-        mode = db.execute("pragma journal_mode = wal").fetchone()[0]
-        if mode != "wal":
+        if _write_ahead(db, busy_seconds) != "wal":
             raise DatabaseError(
                 f"the file system of {file} does not support write-ahead logs; set [database] path elsewhere"
             )
@@ -159,6 +159,19 @@ def _sound(file: Path, busy_seconds: float, aside: Path) -> Database:
         db.close()
         raise
     return db
+
+
+def _write_ahead(db: Database, busy_seconds: float) -> str:
+    """Switch to a write-ahead log; the journal mode there is then."""
+    until = time.monotonic() + busy_seconds
+    while True:
+        try:
+            return str(db.execute("pragma journal_mode = wal").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait for others here, as it does everywhere else
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+            time.sleep(0.01)
 
 
 def _damage() -> sqlite3.DatabaseError:

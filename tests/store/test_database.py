@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -231,6 +232,28 @@ def test_a_file_locked_by_another_program_is_said(fresh: bool, tmp_path: Path) -
     opened = open_database(path)
     assert opened.moved_aside is None
     opened.db.close()
+
+
+def test_several_may_open_a_new_database_at_once(tmp_path: Path) -> None:
+    found: list[object] = []
+    together = threading.Barrier(4)
+
+    def enter(path: Path) -> None:
+        together.wait()
+        try:
+            opened = open_database(path)
+            found.append(opened.moved_aside)
+            opened.db.close()
+        except DatabaseError as refused:
+            found.append(refused)
+
+    for number in range(10):
+        threads = [threading.Thread(target=enter, args=(tmp_path / f"{number}.db",)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [None] * 40
 
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:

@@ -123,12 +123,16 @@ async def stop_together(boss: Ref[Any], slots: Iterable[Slot], alive: Callable[[
         if slot.ref is not None:
             slot.ref._request_stop()
             waves.setdefault(seconds_to_end(slot.ref), []).append(slot.ref)
-    stuck = 0
-    for seconds in sorted(waves):
+    stuck: list[Ref[Any]] = []
+
+    def over() -> bool:
         # Counting is what keeps this linear: looking through all at each ending would not be.
-        await _ended_within(boss._park, begun + seconds - trio.current_time(), lambda stuck=stuck: alive() <= stuck)  # type: ignore[misc]
+        return alive() <= sum(not ref._over for ref in stuck)
+
+    for seconds in sorted(waves):
+        await _ended_within(boss._park, begun + seconds - trio.current_time(), over)
         await _cancel(waves[seconds], boss._park)
-        stuck += sum(not ref._over for ref in waves[seconds])
+        stuck.extend(ref for ref in waves[seconds] if not ref._over)
 
 
 async def kill_all(boss: Ref[Any], slots: Iterable[Slot]) -> None:

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from actors import ChildSpec, Down, Letter, Refused, Request, Restart, System, ThreadActor, ask, tell
+from actors.testing import no_leaks, start_probe
+from tests.actors.puppets import Do, Get, ThreadPuppet, crash
+from tests.support.trio_case import trio_test
+
+
+class Batching(ThreadPuppet):
+    batch_size = 4
+
+
+def stop_waiting(gate: threading.Event) -> Do:
+    return Do(lambda _: gate.wait(30))
+
+
+@trio_test(real_time=True)
+async def test_a_thread_actor_runs_all_its_hooks_and_handlers_in_one_thread_of_its_own() -> None:
+    threads: set[int] = set()
+
+    def note(_: Any) -> int:
+        threads.add(threading.get_ident())
+        return 1
+
+    def make() -> ThreadPuppet:
+        return ThreadPuppet(start=note, stop=note, failure=note)
+
+    async with no_leaks(), System([ChildSpec("a", make)]) as system:
+        name = system.named("a")
+        assert await ask(name, Do(note)) == 1
+        tell(name, Do(note))
+        await ask(name, Do(lambda me: me.set_timer("t", 0, Do(note))))
+        await ask(name, Do(lambda me: (me.monitor(name), me.demonitor(name), me.cancel_timer("none"))))
+        with pytest.raises(Down, match="loop"):
+            await ask(name, Do(lambda me: me.spawn(trio.sleep, 1)))
+        await ask(name, Get(), retry=True)
+
+        def stop(me: Any) -> None:
+            me.stop()
+
+        await ask(name, Do(stop))
+        await ask(name, Get(), retry=True)
+    assert threading.get_ident() not in threads
+    assert len(threads) <= 3  # one for each incarnation
+
+
+@trio_test(real_time=True)
+async def test_a_batch_takes_what_waits_up_to_its_size() -> None:
+    sizes: list[int] = []
+    gate = threading.Event()
+
+    class Counting(Batching):
+        def receive_batch(self, letters: Sequence[Letter]) -> None:
+            sizes.append(len(letters))
+            super().receive_batch(letters)
+
+    async with System([ChildSpec("a", Counting)]) as system:
+        name = system.named("a")
+        tell(name, stop_waiting(gate))
+        await trio.testing.wait_all_tasks_blocked()
+        await trio.to_thread.run_sync(gate.set) if sizes == [99] else None
+        replies = [name.ask(Get(), block=False) for _ in range(9)]
+        gate.set()
+        assert [await reply for reply in replies] == list(range(1, 10))
+    assert sizes == [1, 4, 4, 1]
+
+
+class Work(Request[Any]):
+    pass
+
+
+class Batch(ThreadActor):
+    """Hands its letters to a function of the test."""
+
+    batch_size = 10
+
+    def __init__(self, work: Any) -> None:
+        self.work = work
+
+    def receive_batch(self, letters: Sequence[Letter]) -> None:
+        self.work(letters)
+
+
+async def batch_of(count: int, work: Any, *, task: bool = True) -> tuple[list[Any], System]:
+    """Hand a batch to `work` and collect what each asker got."""
+
+    def make() -> Batch:
+        actor = Batch(work)
+        actor.run_as_task = task
+        return actor
+
+    results: list[Any] = []
+    async with System([ChildSpec("a", make, restart=Restart.TEMPORARY)]) as system:
+        replies = [system.named("a").ask(Work(), block=False) for _ in range(count)]
+        for reply in replies:
+            try:
+                results.append(await reply)
+            except Exception as exc:
+                results.append(exc)
+    return results, system
+
+
+@trio_test
+async def test_the_answers_of_a_batch_go_out_together_when_it_returns() -> None:
+    log: list[Any] = []
+
+    def work(letters: Sequence[Letter]) -> None:
+        for n, letter in enumerate(letters):
+            letter.reply(n)
+            with pytest.raises(RuntimeError, match="answered already"):
+                letter.reply(n)
+            log.append([other._reply.done for other in letters if other._reply is not None])
+
+    results, _ = await batch_of(3, work)
+    assert results == [0, 1, 2]
+    assert log == [[False] * 3] * 3
+
+    def refuse(letters: Sequence[Letter]) -> None:
+        letters[0].refuse(Refused("no"))
+        letters[1].fail(KeyError("its own fault"))
+
+    results, _ = await batch_of(2, refuse)
+    assert isinstance(results[0], Refused)
+    assert isinstance(results[1], KeyError)
+
+
+@trio_test
+async def test_a_letter_left_unanswered_gets_down() -> None:
+    lives: list[int] = []
+
+    def work(letters: Sequence[Letter]) -> None:
+        lives.append(len(letters))
+        assert all(letter.asked for letter in letters)
+        letters[0].reply("kept")
+
+    results, _ = await batch_of(2, work)
+    assert results[0] == "kept"
+    assert isinstance(results[1], Down)
+    assert "without an answer" in str(results[1])
+    assert lives == [2]
+
+
+@trio_test
+async def test_a_batch_that_raises_keeps_the_answers_it_gave_and_crashes_the_actor() -> None:
+    def work(letters: Sequence[Letter]) -> None:
+        letters[0].reply("kept")
+        raise KeyError("half way")
+
+    results, _ = await batch_of(3, work)
+    assert results[0] == "kept"
+    assert [(result.begun, type(result.reason)) for result in results[1:]] == [(True, KeyError)] * 2
+
+    # The default batch knows which of its letters it had come to.
+    class AsTask(Batching):
+        run_as_task = True
+
+    def refuse(_: Any) -> None:
+        raise Refused("no")
+
+    async with System([ChildSpec("a", AsTask)]) as system:
+        name = system.named("a")
+        messages = [Get(), Do(refuse), Do(lambda me: me.defer().set("late")), crash()]
+        first, refused, deferred, fallen, after = [name.ask(message, block=False) for message in [*messages, Get()]]
+        assert await first == 1
+        with pytest.raises(Refused):
+            await refused
+        assert await deferred == "late"
+        with pytest.raises(Down) as down:
+            await fallen
+        assert down.value.begun
+        with pytest.raises(Down) as down:
+            await after
+        assert not down.value.begun
+        tell(name, crash())
+        replies = [name.ask(Get(), block=False) for _ in range(2)]
+        for reply in replies:
+            with pytest.raises(Down) as down:
+                await reply
+            assert not down.value.begun
+
+
+@trio_test(real_time=True)
+async def test_a_thread_that_does_not_return_is_abandoned_and_reported_as_stuck() -> None:
+    gate = threading.Event()
+    held: list[threading.Thread] = []
+
+    def hold(_: Any) -> None:
+        held.append(threading.current_thread())
+        gate.wait(30)
+
+    async with System([ChildSpec("a", ThreadPuppet, shutdown=0.0)]) as system:
+        waiting = system.named("a").ask(Do(hold), block=False)
+        while not held:
+            await trio.lowlevel.checkpoint()
+        report = await system.stop()
+        with pytest.raises(Down):
+            await waiting
+    assert report.stuck == ("a",)
+    gate.set()
+    held[0].join(30)
+    assert not held[0].is_alive()
+
+
+@trio_test
+async def test_a_thread_actor_can_run_as_a_task() -> None:
+    class AsTask(ThreadPuppet):
+        run_as_task = True
+
+    async def wrong(_: Any) -> None: ...
+
+    async with System([ChildSpec("a", AsTask)]) as system:
+        probe = start_probe(system)
+        ident = threading.get_ident()
+        name = system.named("a")
+        assert await ask(name, Do(lambda _: threading.get_ident())) == ident
+        message = Do(lambda _: probe.actor_ref.tell("ticked"))
+        await ask(name, Do(lambda me: me.set_timer("t", 3600, message)))
+        assert await probe.expect(str, timeout=3601) == "ticked"
+        await ask(name, Do(lambda me: me.set_timer("old", 1, "never")))
+        tell(name, Do(lambda me: me.set_timer("old", 1, "new")))
+        tell(name, Do(lambda me: me.cancel_timer("old")))
+        await trio.sleep(5)
+        assert await ask(name, Do(lambda me: me.kept)) == []
+
+    def stale(me: Any) -> None:
+        me.set_timer("old", 0, "never")
+
+    async with System([ChildSpec("a", AsTask)]) as system:
+        name = system.named("a")
+        await ask(name, Do(stale))
+        await trio.testing.wait_all_tasks_blocked()
+        assert await ask(name, Do(lambda me: me.kept)) in ([], ["never"])
+
+    with pytest.raises(Exception, match="plain def"):
+        async with System([ChildSpec("a", lambda: AsTask(start=wrong))]):
+            raise AssertionError("it did not start")

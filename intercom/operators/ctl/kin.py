@@ -6,25 +6,60 @@ does. What a process that hides on purpose can still do is told in the security 
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Collection
+from collections.abc import Sequence
+
+import psutil
 
 from intercom.local.peers import descends_from
 
+#: Programs that only start another. A shim started through one has the launcher for a parent, not the agent's host.
+LAUNCHERS = frozenset(
+    {"bunx", "direnv", "env", "hatch", "mise", "nix", "npm", "npx", "pipx", "pnpm", "poetry", "uv", "uvx"}
+)
+_SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"})
 
-def is_agents_own(pid: int, clients: Collection[int]) -> bool:
+
+def is_agents_own(pid: int, clients: frozenset[int]) -> bool:
     """Say whether process `pid` belongs to one of the agents whose client and shim processes are `clients`.
 
-    It does when it descends from one, when it can not be examined, or when it was left behind (its parent has exited)
-    in a session of the terminal's sense that one of them leads or started: a command put in the background by a shell
-    that is gone is still the agent's.
+    It does when it descends from one (or from what launched it by way of a launcher), when it can not be examined, or
+    when it was left behind (its parent has exited) in a session of the terminal's sense that one of them leads or
+    started: a command put in the background by a shell that is gone is still the agent's.
     """
     if not clients:
         return False
-    return descends_from(pid, clients) or _left_behind_by(pid, clients)
+    hosts = with_hosts(clients)
+    return descends_from(pid, hosts) or _left_behind_by(pid, hosts)
 
 
-def _left_behind_by(pid: int, clients: Collection[int]) -> bool:
+@functools.lru_cache(maxsize=8)
+def with_hosts(clients: frozenset[int]) -> frozenset[int]:
+    """`clients`, and for each that is a mere launcher the process above it, up to the first that is none."""
+    hosts = set(clients)
+    for pid in clients:
+        try:
+            process = psutil.Process(pid)
+            while is_launcher(process.cmdline()) and (parent := process.parent()) is not None and parent.pid > 1:
+                hosts.add(parent.pid)
+                process = parent
+        except psutil.Error:
+            continue
+    return frozenset(hosts)
+
+
+def is_launcher(command: Sequence[str]) -> bool:
+    """Whether a command line is one that starts another program and waits for it: `uvx tool`, `sh -c tool`."""
+    # Some programs write their whole line into the first word.
+    words = command[0].split() + list(command[1:]) if command else []
+    names = [os.path.basename(word).removesuffix(".js").removesuffix("-cli") for word in words[:2]]
+    if LAUNCHERS.intersection(names):
+        return True
+    return len(words) > 1 and names[0] in _SHELLS and words[1][:1] == "-" and words[1].endswith("c")
+
+
+def _left_behind_by(pid: int, hosts: frozenset[int]) -> bool:
     try:
         leader = os.getsid(pid)
     except OSError:
@@ -32,8 +67,8 @@ def _left_behind_by(pid: int, clients: Collection[int]) -> bool:
     # A living leader above the process in its line was looked at already; one beside it was not.
     if leader in (0, pid) or descends_from(pid, (leader,)):
         return False
-    sessions = {_session(client) for client in clients}
-    return leader in sessions or (_alive(leader) and descends_from(leader, clients))
+    sessions = {_session(host) for host in hosts}
+    return leader in sessions or (psutil.pid_exists(leader) and descends_from(leader, hosts))
 
 
 def _session(pid: int) -> int | None:
@@ -41,13 +76,3 @@ def _session(pid: int) -> int | None:
         return os.getsid(pid)
     except OSError:
         return None
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -3,6 +3,7 @@ reached them."""
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -32,6 +33,8 @@ from intercom.sessions.messages import (
 CALL_KEY = "intercom/call"
 #: How long a record of what reached the client may take; it is asked again after a restart, so nothing is lost by it.
 _RECORD_SECONDS = 60.0
+#: How exactly stall detectors are told of activity, in seconds.
+_HEARD_SECONDS = 0.1
 
 
 @frozen
@@ -60,6 +63,7 @@ class Door:
     cwd: str | None
     _sessions: dict[str, str] = field(factory=dict, init=False)
     _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
+    _told: dict[str, float] = field(factory=dict, init=False)
     _admission: trio.Lock = field(factory=trio.Lock, init=False)
 
     async def open_call(self, tool: Tool, given: Any, caller: Caller) -> Call:
@@ -74,7 +78,7 @@ class Door:
             session_id = await self._adopt(caller, given.session_id)
             adopted = session_id != before
         session = self.system.named(f"session/{session_id}")
-        self.system.named(f"stall/{session_id}").tell(Activity())
+        self._heard(session_id)
         return Call(
             name=caller.call_name or f"{self.key}/{uuid.uuid4()}",
             tool=tool.name,
@@ -87,9 +91,20 @@ class Door:
 
     def close_call(self, call: Call) -> None:
         """The call's result is on its way (or the call is over): note the activity and what the result carries."""
-        self.system.named(f"stall/{call.session_id}").tell(Activity())
+        self._heard(call.session_id)
         if call.delivery is not None:
             self._sent[call.name] = (call.session_id, call.delivery)
+
+    def wants_receipt(self, name: str) -> bool:
+        """Whether it matters to know that this call's result was written to the client."""
+        return name in self._sent
+
+    def _heard(self, session_id: str) -> None:
+        """Tell the stall detector, unless it was told a moment ago: it counts in seconds, and calls come in bursts."""
+        now = trio.current_time()
+        if now - self._told.get(session_id, -math.inf) >= _HEARD_SECONDS:
+            self._told[session_id] = now
+            self.system.named(f"stall/{session_id}").tell(Activity())
 
     async def delivered(self, calls: list[str]) -> None:
         """These calls' results were written to the client; on record when this returns."""

@@ -22,7 +22,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 from actors import Actor, Busy, ChildSpec, Name, Restart, StartChild, ask
 from intercom._version import __version__
-from intercom.agents.door import Door
+from intercom.agents.door import CALL_KEY, Door
 from intercom.agents.lines import Lines
 from intercom.local import peers
 from intercom.local.listen import listen
@@ -149,6 +149,7 @@ class Link(Actor):
 
     async def _mcp(self, door: Door, lines: Lines) -> None:
         """Carry messages between the shim and the SDK's server until either ends."""
+        names: dict[Any, str] = {}
         to_server, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](64)
         outbox, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
@@ -160,14 +161,25 @@ class Link(Actor):
                         nursery.start_soon(self._delivered, door, [str(name) for name in told])
                         continue
                     message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    if isinstance(message, types.JSONRPCRequest) and (name := call_name(message)) is not None:
+                        names[message.id] = name
+                    elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+                        # A call that is cancelled is not answered.
+                        names.pop((message.params or {}).get("requestId"), None)
                     await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
             nursery.cancel_scope.cancel()
 
         async def write() -> None:
             async with from_server:
                 async for sent in from_server:
-                    text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    await self._send_bytes(text.encode() + b"\n")
+                    data = sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                    name = None
+                    if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
+                        name = names.pop(sent.message.id, None)
+                    if name is not None and door.wants_receipt(name):
+                        # Ahead of the answer, so that the shim knows to say when it has passed it on.
+                        data = json.dumps({"intercom": {"receipt": name}}).encode() + b"\n" + data
+                    await self._send_bytes(data)
 
         server = self._at.server
         async with trio.open_nursery() as nursery:
@@ -190,6 +202,13 @@ class Link(Actor):
         async with self._sending:
             with trio.fail_after(STALLED_SECONDS):
                 await self._stream.send_all(data)
+
+
+def call_name(request: types.JSONRPCRequest) -> str | None:
+    """The name the shim gave a tool call; None for anything else."""
+    meta = (request.params or {}).get("_meta") if request.method == "tools/call" else None
+    name = meta.get(CALL_KEY) if isinstance(meta, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _control(line: bytes, kind: str) -> Any:

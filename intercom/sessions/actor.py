@@ -38,6 +38,8 @@ STORE_SECONDS = 30.0
 POLICY_SECONDS = 5.0
 #: How long a new request waits for its call before it is shown without.
 SHOW_SECONDS = 1.0
+#: How long an activity may go unwritten: it says when the agent was heard of, and no promise hangs on it.
+TOUCH_SECONDS = 0.5
 
 
 @frozen
@@ -64,6 +66,11 @@ class Show:
     request_id: str
 
 
+@frozen
+class WriteTouch:
+    """A timer: the last activity goes to the store."""
+
+
 class SessionActor(Actor):
     """The actor `session/<id>`. Answers everything in `intercom.sessions.messages` that names a session."""
 
@@ -81,6 +88,7 @@ class SessionActor(Actor):
         self.words: dict[str, Instruction] = {}
         self.riding: dict[str, Delivery] = {}
         self.agent_here = False
+        self._touched: Touch | None = None
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -131,8 +139,16 @@ class SessionActor(Actor):
         return request
 
     def touch(self, tool: str) -> None:
-        """Note the activity; nothing waits for it to reach the disk."""
-        self.context.store.tell(Touch(self.id, self.now(), tool))
+        """Note the activity. Nothing waits for it to reach the disk, and of many in a second the last is enough."""
+        if self._touched is None:
+            self.set_timer(WriteTouch(), TOUCH_SECONDS, WriteTouch())
+        self._touched = Touch(self.id, self.now(), tool)
+
+    def write_touch(self) -> None:
+        """Hand the last activity to the store."""
+        if self._touched is not None:
+            self.context.store.tell(self._touched)
+            self._touched = None
 
     def record(self, db: Database, who: str, kind: str, summary: str, **data: object) -> None:
         """Write an audit line, in the caller's transaction."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intercom.model.session import SessionStatus
 from intercom.sessions import alerts, applying, clearance, decisions, messages, questions, reports
-from intercom.sessions.actor import Expire, Handlers, SessionActor, Show
+from intercom.sessions.actor import Expire, Handlers, SessionActor, Show, WriteTouch
 from intercom.sessions.context import Context
 
 
@@ -56,6 +56,10 @@ async def _show(session: SessionActor, due: Show) -> None:
         session.show(request)
 
 
+async def _write_touch(session: SessionActor, _due: WriteTouch) -> None:
+    session.write_touch()
+
+
 HANDLERS: Handlers = {
     messages.Propose: clearance.propose,
     messages.AwaitClearance: clearance.await_clearance,
@@ -87,4 +91,5 @@ HANDLERS: Handlers = {
     messages.Recovered: alerts.recovered,
     Expire: decisions.expire,
     Show: _show,
+    WriteTouch: _write_touch,
 }

@@ -184,7 +184,8 @@ class _Demo:
         self.page.gap()
         self.page.head("Next, in a project of yours")
         here = _called()
-        self.page.command(f"{here} init --write --client claude-code", "connect your agent (or codex, cursor, vscode, copilot-cli)")
+        connect = f"{here} init --write --client claude-code"
+        self.page.command(connect, "connect your agent (or codex, cursor, vscode, copilot-cli)")
         self.page.command(f"{here}-ctl watch", "see what it asks, and answer with a key")
         self.page.command(f"{here} doctor", "should something not work")
 

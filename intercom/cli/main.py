@@ -92,7 +92,11 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--force", action="store_true", help="replace a configuration that is there (a backup is kept)")
     init.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to connect")
 
-    commands.add_parser("doctor", parents=[again], help="check the installation, and say what to do about each fault")
+    doctor = commands.add_parser(
+        "doctor", parents=[again], help="check the installation, and say what to do about each fault"
+    )
+    doctor.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
+    doctor.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to look at")
 
     demo = commands.add_parser("demo", parents=[again], help="see an approval from end to end, in this terminal")
     demo.add_argument("--yes", action="store_true", help="approve everything, ask nothing")

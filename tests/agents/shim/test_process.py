@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import sys
@@ -286,3 +287,19 @@ async def test_while_another_server_lets_go_of_the_database_the_shim_keeps_tryin
                 lock.release()
                 await lives.next()
                 assert await client.shake_hands() == "stand-in"
+
+
+@trio_test(real_time=True)
+async def test_a_list_that_a_dying_server_owes_is_answered_from_what_is_shipped() -> None:
+    with stage() as here:
+        results = {"initialize": {"serverInfo": {"name": "shipped", "version": "1"}}, "tools/list": {"tools": []}}
+        shipped = here.write("shipped.json", json.dumps({"2025-11-25": results}))
+        async with shim(here, shipped=shipped, server=["/bin/false"]) as client:
+            assert await client.shake_hands() == "shipped"
+            async with by_hand(here) as server:
+                one, _ = await server.accept()
+                assert (await one.hear())["method"] == "initialize"
+                await client.say({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+                assert (await one.hear())["method"] == "tools/list"
+                await one.close()
+                assert (await client.hear())["result"] == {"tools": []}

@@ -24,7 +24,7 @@ from intercom.local.places import Places, places
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, WorkspaceRefused
 from intercom.operators.ctl.client import NoServer, Refusal, request
-from intercom.store.examination import examine as examine_database
+from intercom.store import health
 from intercom.workspace import policy_file
 
 #: Bytes that must be free where the database stands.
@@ -158,19 +158,18 @@ def _directory(subject: str, path: str) -> Finding:
 
 
 def _database(path: Path) -> Finding:
-    if not path.exists():
+    found = health.examine(path)
+    if found.fault is not None:
+        return Finding("database", State.FAULT, found.fault)
+    if not found.exists:
         return Finding("database", State.OK, f"{path} will be made when it is needed")
-    try:
-        found = examine_database(path)
-    except IntercomError as fault:
-        return Finding("database", State.FAULT, str(fault))
-    except OSError as error:
-        return Finding("database", State.FAULT, f"{path} can not be read: {(error.strerror or '').lower()}")
-    text = f"{path}, {found.size / 1024:.0f} KiB, schema {found.schema}, sound"
-    if found.schema < found.latest:
+    text = f"{path}, {found.size / 1024:.0f} KiB, schema {found.version}, sound"
+    if (found.version or 0) < found.latest:
         text += f"; the next server brings it to schema {found.latest}, and keeps a copy"
+    else:
+        text += f"; {found.requests} waiting in {found.sessions} sessions"
     if path.stat().st_mode & 0o077:
-        return Finding("database", State.WARN, f"{text}, readable by other users", f"chmod 600 {path}")
+        return Finding("database", State.WARN, f"{text}; readable by other users", f"chmod 600 {path}")
     return Finding("database", State.OK, text)
 
 

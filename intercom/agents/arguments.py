@@ -31,13 +31,27 @@ def read(kind: type[T], given: Mapping[str, Any] | None) -> T:
 
     A null stands for an absent argument, as some clients fill in every optional field.
     """
-    arguments = {name: value for name, value in (given or {}).items() if value is not None}
+    arguments = _present(given or {})
     validator = _validator(kind)
     if not validator.is_valid(arguments):
         faults = sorted({_say(error, kind) for error in validator.iter_errors(arguments)})
         raise InvalidArguments("; ".join(faults))
-    return cattrs.structure(arguments, kind)
+    return _CONVERTER.structure(arguments, kind)
 
+
+def _present(given: Any) -> Any:
+    if isinstance(given, Mapping):
+        return {name: _present(value) for name, value in given.items() if value is not None}
+    return [_present(each) for each in given] if isinstance(given, list) else given
+
+
+def _text_or_texts(given: Any, _kind: Any) -> str | tuple[str, ...] | None:
+    """What the schema let pass needs no more than a tuple's shape."""
+    return tuple(given) if isinstance(given, list) else given
+
+
+_CONVERTER = cattrs.Converter()
+_CONVERTER.register_structure_hook(str | tuple[str, ...] | None, _text_or_texts)
 
 _VALIDATORS: dict[type[Any], Draft202012Validator] = {}
 

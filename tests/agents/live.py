@@ -1,0 +1,278 @@
+"""Real agents at a real server: the SDK's client, a real shim over stdio, the server in the background, and a person at
+the local socket."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import trio
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+
+from intercom.local import lock
+from intercom.local.places import Places, places
+from tests.operators.house import Peer
+from tests.support.trio_case import trio_test
+
+COMMAND = [sys.executable, "-m", "intercom.cli.main"]
+CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
+
+#: The person at the socket is a process of the test's, and so is the agents' client.
+TRUSTING = "[ctl]\ntrust_agent_processes = true\n"
+ERAS = ("auto", "legacy")
+
+
+def live(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
+    """A test with real processes. What fails in it is told as itself, not as the groups it came in."""
+
+    @functools.wraps(test)
+    async def plainly(*args: Any, **kwargs: Any) -> None:
+        try:
+            await test(*args, **kwargs)
+        except BaseExceptionGroup as group:
+            only: BaseException = group
+            while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
+                only = only.exceptions[0]
+            raise only from None
+
+    return trio_test(plainly, real_time=True, seconds=60)
+
+
+class Home:
+    """One user's directories, and the server that lives in them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.environ = {
+            "HOME": str(root),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "XDG_RUNTIME_DIR": str(root / "run"),
+            "XDG_STATE_HOME": str(root / "state"),
+            "XDG_CONFIG_HOME": str(root / "config"),
+        }
+        (root / "run").mkdir(mode=0o700)
+        self._workspaces = 0
+
+    @property
+    def places(self) -> Places:
+        return places(environ=self.environ)
+
+    def configure(self, text: str) -> Path:
+        """Write the user's configuration file."""
+        file = Path(self.places.config_file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def workspace(self) -> Path:
+        """A directory of its own for one agent."""
+        self._workspaces += 1
+        made = self.root / f"ws{self._workspaces}"
+        made.mkdir()
+        return made
+
+    def server(self) -> int | None:
+        """The pid of the server that runs, if one does."""
+        holder = lock.holder(Path(self.places.database))
+        return None if holder is None else holder.pid
+
+    def kill(self) -> None:
+        """End the server as a power failure would."""
+        pid = self.server()
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    @contextmanager
+    def serving(self, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A server in the foreground, ready when this is entered and stopped when it is left."""
+        hear, tell = os.pipe()
+        process = subprocess.Popen(
+            [*COMMAND, "serve", "--ready-fd", str(tell)],
+            env=self.environ | environ,
+            pass_fds=[tell],
+            stderr=(self.root / "server.log").open("ab"),
+        )
+        os.close(tell)
+        try:
+            with os.fdopen(hear) as news:
+                said = json.loads(news.readline() or "{}")
+            assert said == {"ready": True}, f"{said}, {(self.root / 'server.log').read_text()}"
+            yield process
+        finally:
+            process.terminate()
+            process.wait(20)
+
+    def command(self, *arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Run agent-intercom once."""
+        return subprocess.run(
+            [*COMMAND, *arguments], env=environ or self.environ, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def parameters(self, *arguments: str, cwd: Path | None = None, **environ: str) -> StdioServerParameters:
+        """How a client launches its shim."""
+        command, *first = COMMAND
+        return StdioServerParameters(
+            command=command, args=[*first, *arguments], env=self.environ | environ, cwd=cwd or self.root
+        )
+
+    @asynccontextmanager
+    async def agent(
+        self, workspace: Path | None, *arguments: str, mode: str = "auto", name: str = "claude-code", **options: Any
+    ) -> AsyncIterator[Client]:
+        """A connected client with a shim of its own; without a workspace, none is named to the shim."""
+        named = ("--workspace", str(workspace)) if workspace is not None else ()
+        cwd = options.pop("cwd", None)
+        client = Client(
+            self.parameters(*named, *arguments, cwd=cwd),
+            mode=mode,
+            client_info=types.Implementation(name=name, version="1"),
+            **options,
+        )
+        async with client:
+            yield client
+
+    @asynccontextmanager
+    async def person(self, workspace: Path | None = None) -> AsyncIterator[Person]:
+        """Somebody at the local socket, who sees the cards of this workspace, or all."""
+        token = Path(self.places.token_file).read_text().strip()
+        async with trio.open_nursery() as nursery:
+            watch = Peer(await trio.open_unix_socket(self.places.ctl_socket), token)
+            assert (await watch.ask("watch"))["ok"]
+            person = Person(self.places, watch, None if workspace is None else str(workspace))
+            nursery.start_soon(person.follow)
+            yield person
+            nursery.cancel_scope.cancel()
+
+
+class Person:
+    """Sees what comes, and answers."""
+
+    def __init__(self, where: Places, watch: Peer, workspace: str | None) -> None:
+        self.cards: list[dict[str, Any]] = []
+        self.notices: list[dict[str, Any]] = []
+        self._where = where
+        self._watch = watch
+        self._workspace = workspace
+        self._news = trio.Event()
+
+    async def follow(self) -> None:
+        async with self._watch.stream:
+            while (event := await self._watch.line()) is not None:
+                data = event["data"]
+                if event["event"] == "notice":
+                    self.notices.append(data)
+                elif self._workspace in (None, data["workspace_root"]):
+                    self.cards.append(data)
+                self._news.set()
+                self._news = trio.Event()
+
+    async def card(self, fits: Callable[[dict[str, Any]], bool] | None = None, **wanted: Any) -> dict[str, Any]:
+        """The first card that was shown with these fields, waited for if none was."""
+        return await self._first(self.cards, fits, wanted)
+
+    async def notice(self, fits: Callable[[dict[str, Any]], bool] | None = None, **wanted: Any) -> dict[str, Any]:
+        return await self._first(self.notices, fits, wanted)
+
+    async def _first(
+        self, shown: list[dict[str, Any]], fits: Callable[[dict[str, Any]], bool] | None, wanted: dict[str, Any]
+    ) -> dict[str, Any]:
+        seen = 0
+        while True:
+            for each in shown[seen:]:
+                if all(each[key] == value for key, value in wanted.items()) and (fits is None or fits(each)):
+                    return each
+            seen = len(shown)
+            await self._news.wait()
+
+    def latest(self, request_id: str) -> dict[str, Any]:
+        """The card of this request as it was shown last."""
+        return [card for card in self.cards if card["request_id"] == request_id][-1]
+
+    async def say(self, command: str, **fields: Any) -> dict[str, Any]:
+        """Ask the server for something; the whole reply."""
+        token = Path(self._where.token_file).read_text().strip()
+        async with await trio.open_unix_socket(self._where.ctl_socket) as stream:
+            return await Peer(stream, token).ask(command, **fields)
+
+    async def do(self, command: str, **fields: Any) -> Any:
+        """The same for what must succeed; its data."""
+        reply = await self.say(command, **fields)
+        assert reply["ok"], reply
+        return reply["data"]
+
+
+@contextmanager
+def home(config: str = TRUSTING) -> Iterator[Home]:
+    """A user's directories with short names, since sockets live there; what runs in them ends with this."""
+    root = Path(tempfile.mkdtemp(prefix="live-", dir="/tmp"))
+    made = Home(root)
+    try:
+        if config:
+            made.configure(config)
+        yield made
+    finally:
+        pid = made.server()
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+async def call(client: Client, tool: str, /, **arguments: Any) -> dict[str, Any]:
+    """Call a tool; its structured content, which its text must repeat."""
+    result = await client.call_tool(tool, arguments)
+    return content(result)
+
+
+def content(result: types.CallToolResult) -> dict[str, Any]:
+    """What a result says, once as text and once as structure."""
+    (text,) = result.content
+    assert isinstance(text, types.TextContent)
+    found: dict[str, Any] = json.loads(text.text)
+    assert result.structured_content == found
+    assert result.is_error is (found.get("status") == "error")
+    return found
+
+
+class Later:
+    """A call on its way: `await later()` gives its answer."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self._done = trio.Event()
+        self._answer: dict[str, Any] | None = None
+
+    async def run(self, client: Client, tool: str, options: dict[str, Any], arguments: dict[str, Any]) -> None:
+        with self.scope:
+            self._answer = content(await client.call_tool(tool, arguments, **options))
+        self._done.set()
+
+    @property
+    def done(self) -> bool:
+        return self._done.is_set()
+
+    async def __call__(self) -> dict[str, Any]:
+        await self._done.wait()
+        assert self._answer is not None, "the call was cancelled"
+        return self._answer
+
+
+def begin(
+    nursery: trio.Nursery, client: Client, tool: str, /, options: dict[str, Any] | None = None, **arguments: Any
+) -> Later:
+    """Make a call and go on."""
+    later = Later()
+    nursery.start_soon(later.run, client, tool, options or {}, arguments)
+    return later

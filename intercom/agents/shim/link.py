@@ -126,6 +126,14 @@ class Link:
         if self._out is not None:
             self._out.put(line)
 
+    def flush(self) -> None:
+        """Let leave what there is room for."""
+        if self._out is not None and self._out.waiting:
+            try:
+                self._out.write()
+            except OSError:
+                self._lost()
+
     def leave(self) -> None:
         """Leave the server there is and look for another."""
         self._lost()

@@ -68,6 +68,13 @@ class Outlet:
             self._socket.close()
 
 
+def has_room(descriptor: int) -> bool:
+    """Whether the descriptor can be written to now."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return any(events & select.POLLOUT for _, events in poll.poll(0))
+
+
 def read(descriptor: int) -> bytes | None:
     """Read what a descriptor that polled readable holds: b"" at its end, None when there was nothing after all."""
     try:

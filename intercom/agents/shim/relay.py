@@ -69,6 +69,8 @@ class Relay:
         self.in_flight: dict[str, InFlight] = {}
         #: Calls whose answers were written and which no server has recorded yet, oldest first.
         self.undelivered: dict[str, None] = {}
+        #: Calls that the server wants to hear about when their answers are written.
+        self._receipts: set[str] = set()
         self._shim = shim
         self._results = results
         self._up = False
@@ -137,6 +139,7 @@ class Relay:
         if not self._up:
             return []
         self._up = False
+        self._receipts.clear()
         self._progress.new_life()
         effects: list[Effect] = [_cancelled(key) for key in self._asks.new_life()]
         for key, each in list(self.in_flight.items()):
@@ -253,6 +256,9 @@ class Relay:
             return [Note("the server sent a control line without words")]
         if "handover" in word:
             return [Leave()]
+        receipt = word.get("receipt")
+        if isinstance(receipt, str):
+            self._receipts.add(receipt)
         recorded = word.get("recorded")
         if isinstance(recorded, list):
             for call in recorded:
@@ -284,7 +290,9 @@ class Relay:
         if "error" not in message:
             self._greeting.learn(done.method, done.params)
             self._modern = self._modern and not self._greeting.given
-        return [ToClient(line + b"\n", done.call)]
+        wanted = done.call is not None and done.call in self._receipts
+        self._receipts.discard(done.call or "")
+        return [ToClient(line + b"\n", done.call if wanted else None)]
 
     def _server_progress(self, message: dict[str, Any]) -> list[Effect]:
         params: Any = message.get("params")

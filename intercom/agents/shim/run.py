@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from intercom.agents.shim import shipped
 from intercom.agents.shim.link import LINE_LIMIT, Link
 from intercom.agents.shim.options import Options
-from intercom.agents.shim.pipes import Outlet, read
+from intercom.agents.shim.pipes import Outlet, has_room, read
 from intercom.agents.shim.relay import Effect, Leave, Note, Relay, Retry, ToClient, ToServer
 from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong
 from intercom.local.places import peek, places
@@ -79,6 +79,13 @@ class _Shim:
                 os.read(self._wake, 4096)
             else:
                 self._link.on_ready(descriptor, events)
+        self._flush()
+
+    def _flush(self) -> None:
+        """Let leave at once what there is room for: another turn of the loop costs a call as much as its errand."""
+        self._link.flush()
+        if self._client.waiting and has_room(self._client.descriptor):
+            self._write_client(select.POLLOUT)
 
     def _milliseconds(self) -> float | None:
         due = self._link.due

@@ -105,11 +105,22 @@ def test_a_cancelled_call_is_not_asked_again_and_its_late_answer_goes_nowhere() 
     assert one.server_up() == []
 
 
+def test_the_call_is_named_to_whoever_writes_its_answer_when_the_server_wants_a_receipt() -> None:
+    one = relay()
+    one.client_line(call(1))
+    one.client_line(call(2))
+    assert one.server_line(b'{"intercom": {"receipt": "shim/2/2/tools/call"}}') == []
+    assert one.server_line(b'{"id": 1, "result": {}}') == [ToClient(b'{"id": 1, "result": {}}\n')]
+    assert one.server_line(b'{"id": 2, "result": {}}') == [
+        ToClient(b'{"id": 2, "result": {}}\n', "shim/2/2/tools/call")
+    ]
+
+
 def test_an_answer_reaches_the_client_once_and_as_it_was_written() -> None:
     one = relay()
     one.client_line(call(1))
     answer = b'{"jsonrpc": "2.0",  "id": 1, "result": {"a": 1.0}}'
-    assert one.server_line(answer) == [ToClient(answer + b"\n", "shim/1/1/tools/call")]
+    assert one.server_line(answer) == [ToClient(answer + b"\n")]
     assert one.server_line(answer) == []
 
 

@@ -7,6 +7,7 @@ CRLF, and what it adds takes the file's ends) and a byte order mark that the pat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from attrs import frozen
 
@@ -100,13 +101,13 @@ def _without_return(line: str) -> str:
 
 def _mismatch(file: _File, source: Sequence[HunkLine], stated: int, least: int) -> str:
     begin = max(stated, least)
-    for i, line in enumerate(source):
-        index = begin + i
-        if index >= len(file.text):
-            return f"line {index + 1} should be {_quoted(line.text)}, but the file ends at line {len(file.text)}"
-        if not _same(file, line, index):
-            return f"line {index + 1} should be {_quoted(line.text)}, but is {_quoted(file.text[index])}"
-    return "an earlier hunk has already changed the lines it expects"
+    index, line = next(
+        (begin + i, line)
+        for i, line in enumerate(source)
+        if begin + i >= len(file.text) or not _same(file, line, begin + i)
+    )
+    there = f"is {_quoted(file.text[index])}" if index < len(file.text) else f"the file ends at line {len(file.text)}"
+    return f"line {index + 1} should be {_quoted(line.text)}, but {there}"
 
 
 def _quoted(line: str) -> str:
@@ -142,11 +143,10 @@ def _hides_mark(file: _File, hunk: Hunk, place: int) -> bool:
 
 
 def _ends_near(file: _File, index: int) -> str:
-    """The line end of the line before, or else after, the place where a line is added."""
-    for near in (index - 1, index):
-        if 0 <= near < len(file.text) and file.text[near].endswith("\n"):
-            return "\r\n" if file.text[near].endswith("\r\n") else "\n"
-    return "\n"
+    """The line end of the nearest line before the place where a line is added, or else after it."""
+    near = chain(range(index - 1, -1, -1), range(index, len(file.text)))
+    ended = next(file.text[i] for i in near if file.text[i].endswith("\n"))
+    return "\r\n" if ended.endswith("\r\n") else "\n"
 
 
 def _ended_as(text: str, end: str) -> str:

@@ -43,6 +43,16 @@ class Plan:
     def changes(self) -> tuple[FileChange, ...]:
         return tuple(file.change for file in self.files)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that changes, canonical, both ends of a rename: what the policy judges."""
+        return tuple(path for change in self.changes for path in (change.old_path, change.path) if path is not None)
+
+    @property
+    def bases(self) -> dict[str, str]:
+        """The hash of each file that the plan starts from, by path: what a later `plan` takes as `expected`."""
+        return {_based_on(file.change): file.before for file in self.files}
+
 
 def plan(root: Path, proposal: Proposal, force: bool = False, expected: Mapping[str, str] | None = None) -> Plan:
     """Work out what `proposal` does to the workspace `root` as it is now; nothing is written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Literal
 
@@ -132,4 +133,9 @@ def _file_rule(policy: WorkspacePolicy, path: str, operation: Operation) -> str 
 def _matches(path: str, pattern: str) -> bool:
     if pattern.count("**") > MAX_GLOBSTARS or path.count("/") >= MAX_DEPTH:
         return False
-    return bool(glob.globmatch(path, pattern.removeprefix("./"), flags=_FLAGS))
+    return _compiled(pattern).match(path)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> glob.WcMatcher[str]:
+    return glob.compile(pattern.removeprefix("./"), flags=_FLAGS)

@@ -106,13 +106,13 @@ def _unified(lines: list[str], at: int, file_path: str, first: Named | None) -> 
         files = PatchSet(counted)
     except (UnidiffParseError, ValueError) as error:
         raise DiffError(f"the patch can not be read near line {at + counted.taken - 1}: {_said(error)}") from None
+    if not all(hunk for file in files for hunk in file):
+        raise DiffError(f"a hunk near line {at + counted.taken - 1} of the patch is empty")
     _check_all_read(lines, at, files)
     for i, file in enumerate(files):
         where = at + (file.diff_line_no or 1) - 1
         gone = says_gone(file.target_timestamp)
         named = first if first and i == 0 else read_plain(file.source_file, file.target_file, where, file_path, gone)
-        if not file and not (first and i == 0):
-            raise DiffError(f"the file named near line {where} of the patch has no hunks")
         hunks = tuple(_hunk(hunk, lines, where) for hunk in file)
         yield FilePatch(named.path, named.kind, hunks, named.old_path, named.executable)
 

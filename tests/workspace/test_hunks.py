@@ -109,6 +109,18 @@ SWAP = "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
             b"x\na\nB\nc\n" + b"-\n" * 9 + b"a\nZ\nc\n",
             id="a later hunk shifts along",
         ),
+        pytest.param(
+            b"a\r\nz",
+            "@@ -1,2 +1,2 @@\n a\n-z\n\\ No\n+x\n",
+            b"a\r\nx\r\n",
+            id="a last line without end in a crlf file",
+        ),
+        pytest.param(
+            b"a\r\nz\r\n", "@@ -1,2 +1,2 @@\n a\n-z\n+x\n\\ No\n", b"a\r\nx", id="newline lost in a crlf file, lf patch"
+        ),
+        pytest.param(
+            b"\xff\xfex\n\xe9\nbb\n", "@@ -3 +3 @@\n-bb\n+\xe9\n", b"\xff\xfex\n\xe9\n\xe9\n", id="no utf-16 after all"
+        ),
         pytest.param(b"", "@@ -0,0 +1 @@\n+a\n", b"a\n", id="into an empty file"),
         pytest.param(b"a\n", "@@ -1 +0,0 @@\n-a\n", b"", id="all removed"),
     ],

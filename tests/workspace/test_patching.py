@@ -12,6 +12,7 @@ from intercom.workspace import patching, proposal
 from intercom.workspace.hashing import digest
 from intercom.workspace.patching import Plan
 
+CREATE = "--- /dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+g\n"
 EDIT = "--- a/f\n+++ b/f\n@@ -1 +1,2 @@\n-a\n+b\n+c\n"
 
 
@@ -137,3 +138,16 @@ def test_what_is_no_regular_file_is_no_base(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     with pytest.raises(FileError, match="not a regular file"):
         planned(tmp_path, "whole")
+
+
+def test_a_plan_names_its_paths_and_the_bases_a_later_one_expects(tmp_path: Path) -> None:
+    for name in ("f", "old"):
+        (tmp_path / name).write_bytes(b"a\n")
+    diff = EDIT + CREATE + "diff --git a/old b/new\nsimilarity index 100%\nrename from old\nrename to new\n"
+    plan = planned(tmp_path, diff)
+    assert plan.paths == ("f", "g", "old", "new")
+    assert plan.bases == {"f": digest(b"a\n"), "old": digest(b"a\n"), "g": "new_file"}
+    assert planned(tmp_path, diff, **plan.bases).diverged == ()
+    (tmp_path / "old").write_bytes(b"b\n")
+    with pytest.raises(PatchConflict, match="old changed since"):
+        planned(tmp_path, diff, **plan.bases)

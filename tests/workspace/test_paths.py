@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -191,6 +193,39 @@ def test_only_regular_files_of_bearable_size_are_read(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="larger than 4 bytes"):
         reading.read(tmp_path, "f", limit=4)
     assert reading.read(tmp_path, "f", limit=5) == reading.FileBytes(b"12345", (tmp_path / "f").stat().st_mode & 0o777)
+
+
+def test_a_socket_and_what_may_not_be_read_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        monkeypatch.chdir(tmp_path)  # socket names must be short
+        listening.bind("s")
+        with pytest.raises(FileError, match="s is not a regular file"):
+            reading.read(tmp_path, "s")
+    (tmp_path / "d").mkdir()
+    real_open = os.open
+
+    def refuse(path: str, *args: Any, **kwargs: Any) -> int:
+        if path in ("f", "d"):
+            raise PermissionError(13, "Permission denied")
+        return real_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(FileError, match="f can not be read: Permission denied"):
+        reading.read(tmp_path, "f")
+    with pytest.raises(FileError, match="the directory d can not be opened: Permission denied"):
+        reading.read(tmp_path, "d/f")
+
+
+def test_a_directory_that_another_makes_first_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_mkdir = os.mkdir
+
+    def late(*args: Any, **kwargs: Any) -> None:
+        real_mkdir(*args, **kwargs)
+        real_mkdir(*args, **kwargs)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    os.close(paths.open_parent(tmp_path, "a/b", create=True))
+    assert (tmp_path / "a").is_dir()
 
 
 def test_a_hash_is_that_of_the_bytes_or_of_nothing(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def writing(*patterns: str) -> WorkspacePolicy:
         ("cargo test *", "cargo test 'open", (), False),
         ("cargo test *", "X=1 cargo test", (), False),
         ("cargo test; rm", "cargo test; rm", (), False),
+        ("cargo (test)", "cargo test", (), False),
         ("git *", "git config --file .git/config x", (), False),
         ("cp *", "cp evil .git/hooks/pre-commit", (), False),
         ("tee *", "tee --output=.claude/settings.json", (), False),

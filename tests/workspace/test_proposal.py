@@ -131,6 +131,7 @@ def test_a_patch_whose_last_newline_was_lost_is_read_with_it() -> None:
         ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n--- more\n", "line 6 .*in no hunk"),
         ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n context\n", "line 6 .*in no hunk"),
         ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n-- \n+hidden\n", "line 6 .*in no hunk"),
+        ("--- a/f\n+++ b/f\n@@ -1,0 +1,0 @@\n", "hunk near line 3 of the patch is empty"),
         ("--- a/f\n+++ b/f\n@@ ... @@\n-old\n+new\n", "in no hunk|no hunks"),
         ("--- a/f\n+++ b/f\n@@ -1 +1 @@\nold\n", "line 4"),
         (f"--- a/f\n+++ b/f\n@@ -{'9' * 5000} +1 @@\n-old\n+new\n", "can not be read"),
@@ -166,6 +167,12 @@ def test_what_can_not_be_read_is_refused_with_the_line_or_the_reason(diff: str, 
     with pytest.raises((DiffError, PathViolation), match=said) as refused:
         proposal.parse(diff, "f")
     assert not refused.value.message.endswith(".")
+
+
+def test_a_patch_of_more_files_than_a_person_would_read_is_refused() -> None:
+    diff = "".join(f"--- a/{n}\n+++ b/{n}\n{HUNK}" for n in range(proposal.MAX_FILES + 1))
+    with pytest.raises(DiffError, match="changes 501 files; the most is 500"):
+        proposal.parse(diff, "1")
 
 
 @pytest.mark.parametrize("name", ["../f", "/etc/passwd", "a/../../f", "f\0", "a\\f"])

@@ -46,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0 when it was done, 1 when the server refused it, 2 for wrong usage, 3 for no server."""
     words = hoist(sys.argv[1:] if argv is None else argv)
     Parser.json = "--json" in words[: words.index("--") if "--" in words else None]
+    # Whatever the terminal's encoding lacks is shown as its code rather than being an error.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     options = parser().parse_args(words)
     try:
         code = _run(options)
@@ -213,7 +216,6 @@ def _complain(options: argparse.Namespace, sentence: str, code: str, exit_code: 
         return exit_code
     from intercom.cli.ctl_text import clean
 
-    sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     print(f"{PROGRAM}: {clean(sentence)}", file=sys.stderr)
     return exit_code
 

@@ -35,7 +35,6 @@ LEVEL_STYLE = {"success": "green", "warning": "yellow", "error": "red"}
 
 def console() -> Console:
     """The console everything is drawn on: standard output, without rich's own readings of text."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     # Without a terminal there is no edge to break lines at.
     width = None if sys.stdout.isatty() else 1000
     return Console(markup=False, emoji=False, highlight=False, width=width)
@@ -78,10 +77,12 @@ def draw_pending(on: Console, data: Any, at: datetime) -> None:
         draw_card(on, entry, at, lines=PENDING_LINES)
 
 
-def draw_card(on: Console, entry: Any, at: datetime, lines: int | None = None) -> None:
-    """One card: badge and title, where it comes from, what it says, its diff (`lines` at most), how to answer."""
+def draw_card(on: Console, entry: Any, at: datetime, lines: int | None = None, *, hints: bool = True) -> None:
+    """One card: badge and title, where it comes from, what it says, its diff (`lines` at most), how to answer it."""
     for line in card_lines(entry, at, lines):
         on.print(line, soft_wrap=True)
+    for hint in answers(entry) if hints else ():
+        on.print(_text(f"  {hint}", "cyan"), soft_wrap=True)
 
 
 def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[Text]:
@@ -112,7 +113,6 @@ def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[T
     for change in entry.get("files") or ():
         yield _change(change)
     yield from _diff(entry, lines)
-    yield from (_text(f"  {line}", "cyan") for line in answers(entry))
 
 
 def answers(entry: Any) -> list[str]:

@@ -102,7 +102,7 @@ class Keys:
         card = self._board.current
         if card is not None:
             self._console.print()
-            ctl_draw.draw_card(self._console, card, ctl_draw.now(), ctl_draw.PENDING_LINES)
+            ctl_draw.draw_card(self._console, card, ctl_draw.now(), ctl_draw.PENDING_LINES, hints=False)
 
     def _pressed(self) -> bool:
         """Do what the key asks for; False to quit."""
@@ -132,7 +132,7 @@ class Keys:
             return
         with self._told():
             whole = request(self._where, "show", {"id": act.card["request_id"]})
-            ctl_draw.draw_card(self._console, whole, ctl_draw.now())
+            ctl_draw.draw_card(self._console, whole, ctl_draw.now(), hints=False)
 
     def _answer(self, act: Act) -> None:
         text: str | None = None

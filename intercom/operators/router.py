@@ -47,7 +47,8 @@ class Operators(Actor):
     """Registered as `operators`.
 
     `open_cards` reads what waits, oldest first; `mode_of` a session's mode, None where there is no such session. Both
-    only read the store. `remembered` bounds the cards kept in memory.
+    only read the store. A session that changes its mode tells a notice afterwards. `remembered` bounds the cards kept in
+    memory.
     """
 
     mailbox_size = 10_000
@@ -60,7 +61,7 @@ class Operators(Actor):
         self._channels: dict[str, Channel] = {}
         self._open: OrderedDict[str, Card] = OrderedDict()
         self._shown: OrderedDict[str, frozenset[str]] = OrderedDict()
-        self._modes: OrderedDict[str, SessionMode | None] = OrderedDict()
+        self._modes: OrderedDict[str, SessionMode] = OrderedDict()
 
     async def on_start(self) -> None:
         for card in await self._open_cards():
@@ -88,17 +89,23 @@ class Operators(Actor):
         self._tell(told, card)
 
     async def _route_notice(self, notice: Notice) -> None:
-        mode = None if notice.session_id is None else await self._mode(notice.session_id)
+        mode = None if notice.session_id is None else await self._mode(notice.session_id, afresh=True)
         told = [name for name, channel in self._channels.items() if mode is None or channel in NOTIFIED[mode]]
         self._tell(told, notice)
 
-    async def _mode(self, session_id: str) -> SessionMode | None:
-        """The session's mode now. If it has changed, whoever is notified from now on is shown what is open."""
+    async def _mode(self, session_id: str, *, afresh: bool = False) -> SessionMode | None:
+        """The session's mode. If it has changed, whoever is notified from now on is shown what is open.
+
+        It is read once and then `afresh` with each notice of the session, because a change of mode is announced by one.
+        """
+        if not afresh and session_id in self._modes:
+            return self._modes[session_id]
         mode = await self._mode_of(session_id)
         before = self._modes.get(session_id, mode)
-        self._modes[session_id] = mode
-        while len(self._modes) > self._remembered:
-            self._modes.popitem(last=False)
+        if mode is not None:
+            self._modes[session_id] = mode
+            while len(self._modes) > self._remembered:
+                self._modes.popitem(last=False)
         if mode != before:
             self._show_anew(session_id, mode)
         return mode
@@ -113,10 +120,7 @@ class Operators(Actor):
                 self._tell(new, card)
 
     async def _subscribe(self, wish: Subscribe) -> tuple[Card, ...]:
-        modes: dict[str, SessionMode | None] = {}
-        for card in self._open.values():
-            if card.session_id not in modes:
-                modes[card.session_id] = await self._mode_of(card.session_id)
+        modes = {card.session_id: await self._mode(card.session_id) for card in tuple(self._open.values())}
         if wish.subscriber not in self._channels:
             self.monitor(self.system.named(wish.subscriber))
         self._channels[wish.subscriber] = wish.channel

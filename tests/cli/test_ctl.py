@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +12,8 @@ from typing import Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from intercom.cli.ctl import fields_of, hoist, parser
 from intercom.model.card import CardKind
@@ -172,6 +176,34 @@ async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> N
     assert done.returncode == 0
     for verb in [*(verb for verb in VERBS if verb not in ("policy-accept", "version")), "watch", "policy"]:
         assert f"\n    {verb} ".encode() in done.stdout
+
+
+@trio_test(real_time=True)
+async def test_a_terminal_that_knows_ascii_only_is_no_error(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a", title="grün"))) as house:
+        env = {**house.environ, "PYTHONIOENCODING": "ascii"}
+        for words in (["pending"], ["show", "grün"], ["nudge", "a", "grün"]):
+            done = await run(env, *words)
+            assert done.stdout.isascii()
+            assert done.stderr.isascii()
+        assert b"gr\\xfcn" in (await run(env, "pending")).stdout
+
+
+WORDS = st.sampled_from([*VERBS, "policy", "accept", "--json", "--session", "--", "--reason", "-x", "local", "stop"])
+
+
+@given(st.lists(WORDS | st.text(max_size=8), max_size=6))
+def test_any_line_is_a_request_or_a_matter_of_usage(words: list[str]) -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            verb, fields = fields_of(parser().parse_args(hoist(words)))
+        except SystemExit as left:
+            code = left.code
+        else:
+            code = None
+            json.dumps(fields)
+    assert code in (0, 2) if code is not None else verb in {*VERBS, "watch"}
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,7 @@ async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> Non
         await ready(house)
         async with terminal(house, "watch") as screen:
             await screen.until("40 more lines")
+            await screen.until("2 waiting")
             await screen.until("[q]uit")
             screen.type("v")
             await screen.until("+99")

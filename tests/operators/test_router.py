@@ -78,6 +78,7 @@ class Stage:
     def __init__(self, *cards: Card, mode: SessionMode = HYBRID, remembered: int = 100) -> None:
         self.cards = list(cards)
         self.mode = mode
+        self.reads = 0
         self.told: dict[str, list[Any]] = {name: [] for name in ALL}
         self.specs = [
             ChildSpec("operators", lambda: Operators(self._open, self._mode_of, remembered)),
@@ -88,6 +89,7 @@ class Stage:
         return [each for each in self.cards if each.state is CardState.PENDING]
 
     async def _mode_of(self, session_id: str) -> SessionMode | None:
+        self.reads += 1
         return self.mode if session_id == "s-1" else None
 
 
@@ -128,6 +130,7 @@ async def test_a_mode_that_changed_does_not_leave_ghosts() -> None:
         system.named("operators").tell(card("one"))
         await settle()
         stage.mode = LOCAL
+        system.named("operators").tell(Notice("mode is local", "info", START, session_id="s-1"))
         system.named("operators").tell(card("one", state=CardState.APPROVED))
         system.named("operators").tell(card("two"))
         await settle()
@@ -135,7 +138,21 @@ async def test_a_mode_that_changed_does_not_leave_ghosts() -> None:
             ("one", CardState.PENDING),
             ("one", CardState.APPROVED),
         ]
-        assert [each.id for each in stage.told["ctl"]] == ["one", "one", "two"]
+        assert [getattr(each, "id", "notice") for each in stage.told["ctl"]] == ["one", "notice", "one", "two"]
+
+
+@trio_test
+async def test_the_mode_is_read_once_and_again_with_each_notice_of_the_session() -> None:
+    stage = Stage()
+    async with System(stage.specs) as system:
+        await subscribe(system, "ctl")
+        for number in range(5):
+            system.named("operators").tell(card(f"c{number}"))
+        await settle()
+        assert stage.reads == 1
+        system.named("operators").tell(Notice("hello", "info", START, session_id="s-1"))
+        await settle()
+        assert stage.reads == 2
 
 
 @trio_test

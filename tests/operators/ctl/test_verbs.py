@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from intercom.model.card import CardKind
-from intercom.operators.ctl.verbs import DEFAULT_REASON
-from tests.operators.desk import StandInDesk, card
+from intercom.model.card import CardKind, CardState
+from intercom.model.session import SessionStatus
+from intercom.operators.ctl.client import ACTS
+from intercom.operators.ctl.verbs import DEFAULT_LIMIT, DEFAULT_REASON, VERBS
+from tests.operators.desk import StandInDesk, card, session
 from tests.operators.house import open_house
 from tests.support.trio_case import trio_test
-
-ME = {"by": "anyone"}
 
 
 def desk() -> StandInDesk:
@@ -76,3 +78,98 @@ async def test_a_verb_does_what_its_row_says(
         assert reply["ok"] is True
         assert data.items() <= reply["data"].items()
         assert [done[: len(act or ())] for done in house.desk.acts] == ([act] if act else [])
+
+
+@trio_test(real_time=True)
+async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        peer = await house.dial()
+        [entry] = (await peer.ask("list"))["data"]["sessions"]
+        assert entry["session_id"] == "s-1"
+        assert (entry["status"], entry["mode"]) == ("active", "local")
+        assert {"workspace_root", "last_tool", "updated_at"} <= entry.keys()
+        assert (await peer.ask("log", limit=7))["data"]["entries"][0]["data"] == {"limit": 7}
+        assert (await peer.ask("log"))["data"]["entries"][0]["data"] == {"limit": DEFAULT_LIMIT}
+        tree = (await peer.ask("tree"))["data"]["tree"]
+        assert (tree["name"], tree["children"][0]["last_crash"]) == ("root", "OSError: disk full")
+        waiting = [card["request_id"] for card in (await peer.ask("pending", session="s-1"))["data"]]
+        assert waiting[0] == "abc-1"
+        assert (await peer.ask("pending", session="s-2"))["data"] == []
+
+
+@trio_test(real_time=True)
+async def test_ended_sessions_are_listed_when_everything_is_wanted(tmp_path: Path) -> None:
+    ended = session("s-2", status=SessionStatus.TERMINATED)
+    async with open_house(tmp_path, StandInDesk(sessions=[session("s-1"), ended])) as house:
+        peer = await house.dial()
+        for everything, names in ((False, ["s-1"]), (True, ["s-1", "s-2"])):
+            found = (await peer.ask("list", everything=everything))["data"]["sessions"]
+            assert [entry["session_id"] for entry in found] == names
+
+
+REFUSALS = [
+    ("approve", {"id": "ab"}, "ambiguous", "fits more than one"),
+    ("approve", {"id": "zzz"}, "not_found", "zzz"),
+    ("approve", {}, "invalid_arguments", "needs an id"),
+    ("approve", {"id": "pro"}, "invalid_state", "answer pro-1 continue, refine TEXT or stop"),
+    ("approve", {"id": "sta"}, "invalid_state", "answer sta-1 continue"),
+    ("approve", {"id": "ala"}, "invalid_state", "nudge ala-1"),
+    ("approve", {"id": "pol"}, "invalid_state", "policy accept pol-1"),
+    ("approve", {"id": "app"}, "invalid_state", "put the files right"),
+    ("answer", {"id": "abc", "decision": "continue"}, "invalid_state", "approve abc-1 or reject abc-1"),
+    ("answer", {"id": "pro"}, "invalid_arguments", "continue, refine, stop"),
+    ("answer", {"id": "pro", "decision": "perhaps"}, "invalid_arguments", "continue, refine, stop"),
+    ("answer", {"id": "pro", "decision": "refine", "text": "  "}, "invalid_arguments", "refine needs the text"),
+    ("mode", {}, "invalid_arguments", "remote, local, hybrid"),
+    ("mode", {"mode": "sideways"}, "invalid_arguments", "remote, local, hybrid"),
+    ("resume", {"session": "nobody"}, "not_found", "nobody"),
+    ("policy-accept", {"id": "a", "limit": 0}, "invalid_arguments", "from 1 to 10000"),
+    ("frobnicate", {}, "invalid_arguments", "unknown command"),
+]
+
+
+@pytest.mark.parametrize(("verb", "fields", "code", "says"), REFUSALS)
+@trio_test(real_time=True)
+async def test_a_refusal_says_what_was_wrong_and_what_to_do(
+    tmp_path: Path, verb: str, fields: dict[str, Any], code: str, says: str
+) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        reply = await (await house.dial()).ask(verb, **fields)
+        assert (reply["ok"], reply["error_code"]) == (False, code)
+        assert says in reply["error"]
+        assert [act for act in house.desk.acts if act[0] == "decide"] == []
+
+
+@trio_test(real_time=True)
+async def test_the_same_verdict_again_is_the_same_act_and_another_is_too_late(tmp_path: Path) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        peer = await house.dial()
+        first = await peer.ask("approve", id="abc", verdict_id="verdict-0001")
+        again = await peer.ask("approve", id="abc", verdict_id="verdict-0001")
+        assert first == again
+        late = await peer.ask("reject", id="abc", verdict_id="verdict-0002")
+        assert late["error_code"] == "already_decided"
+        assert house.desk.cards["abc-1"].state is CardState.APPROVED
+
+
+@trio_test(real_time=True)
+async def test_a_verdict_id_used_for_another_act_does_not_claim_that_it_was_done(tmp_path: Path) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        peer = await house.dial()
+        await peer.ask("approve", id="abc", verdict_id="verdict-0001")
+        other = await peer.ask("reject", id="abc", verdict_id="verdict-0001")
+        assert (other["ok"], other["error_code"]) == (False, "already_decided")
+        assert "another act (approve)" in other["error"]
+
+
+@trio_test(real_time=True)
+async def test_a_verdict_says_who_gave_it_and_over_which_channel(tmp_path: Path) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        await (await house.dial()).ask("approve", id="abc")
+        decided = house.desk.cards["abc-1"].decided
+        assert decided is not None
+        assert (decided.by, decided.channel) == (pwd.getpwuid(os.geteuid()).pw_name, "ctl")
+
+
+def test_the_verbs_that_act_are_those_the_client_names_acts() -> None:
+    assert {name for name, verb in VERBS.items() if verb.acts} == ACTS

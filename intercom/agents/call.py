@@ -64,15 +64,22 @@ class Call:
 
     async def _answered(self, message: Request[Answered[Any]]) -> outcome.Outcome[Answered[Any]]:
         if self.progress is None:
-            return await outcome.acapture(ask, self.session, message, retry=True)
+            return await self._outcome(message)
         result: outcome.Outcome[Answered[Any]] | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report, self.progress)
             # Captured, so that a refusal leaves the nursery as it is and not wrapped in a group.
-            result = await outcome.acapture(ask, self.session, message, retry=True)
+            result = await self._outcome(message)
             nursery.cancel_scope.cancel()
         assert result is not None
         return result
+
+    async def _outcome(self, message: Request[Answered[Any]]) -> outcome.Outcome[Answered[Any]]:
+        """As `outcome.acapture`, which would capture a cancellation too and so take it from the scope it belongs to."""
+        try:
+            return outcome.Value(await ask(self.session, message, retry=True))
+        except Exception as refused:
+            return outcome.Error(refused)
 
     async def _report(self, progress: Progress) -> None:
         began = trio.current_time()

@@ -47,7 +47,7 @@ def live(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
                 only = only.exceptions[0]
             raise only from None
 
-    return trio_test(plainly, real_time=True, seconds=60)
+    return trio_test(plainly, real_time=True, seconds=25)
 
 
 class Home:
@@ -147,9 +147,9 @@ class Home:
     @asynccontextmanager
     async def person(self, workspace: Path | None = None) -> AsyncIterator[Person]:
         """Somebody at the local socket, who sees the cards of this workspace, or all."""
-        token = Path(self.places.token_file).read_text().strip()
+        token = await trio.Path(self.places.token_file).read_text()
         async with trio.open_nursery() as nursery:
-            watch = Peer(await trio.open_unix_socket(self.places.ctl_socket), token)
+            watch = Peer(await trio.open_unix_socket(self.places.ctl_socket), token.strip())
             assert (await watch.ask("watch"))["ok"]
             person = Person(self.places, watch, None if workspace is None else str(workspace))
             nursery.start_soon(person.follow)
@@ -203,9 +203,9 @@ class Person:
 
     async def say(self, command: str, **fields: Any) -> dict[str, Any]:
         """Ask the server for something; the whole reply."""
-        token = Path(self._where.token_file).read_text().strip()
+        token = await trio.Path(self._where.token_file).read_text()
         async with await trio.open_unix_socket(self._where.ctl_socket) as stream:
-            return await Peer(stream, token).ask(command, **fields)
+            return await Peer(stream, token.strip()).ask(command, **fields)
 
     async def do(self, command: str, **fields: Any) -> Any:
         """The same for what must succeed; its data."""

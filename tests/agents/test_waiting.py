@@ -1,0 +1,184 @@
+"""How a call waits for a person, over real stdio: the ladder, progress, cancelling, and what rides on later results."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from tests.agents.live import ERAS, TRUSTING, Home, begin, call, home, live
+
+both_eras = pytest.mark.parametrize("mode", ERAS)
+#: A client that lets a call wait for a moment only.
+HASTY = "hasty"
+CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
+
+WAITING: list[tuple[str, dict[str, Any], str, dict[str, Any], dict[str, Any]]] = [
+    ("check_clearance", CHANGE, "approve", {}, {"status": "approved"}),
+    ("transmit", {"prompt_text": "Well?"}, "answer", {"decision": "continue"}, {"decision": "continue"}),
+    ("standby", {"message": "idle"}, "answer", {"decision": "continue", "text": "go"}, {"instruction": "go"}),
+]
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[Home]:
+    with home(TRUSTING + f"[clients.{HASTY}]\nslice_seconds = 0.2\n") as made, made.serving():
+        yield made
+
+
+@pytest.mark.parametrize(("tool", "given", "verb", "fields", "answer"), WAITING, ids=[row[0] for row in WAITING])
+@both_eras
+@live
+async def test_a_call_out_of_its_clients_patience_says_pending_and_waits_again_when_called_again(
+    house: Home, mode: str, tool: str, given: dict[str, Any], verb: str, fields: dict[str, Any], answer: dict[str, Any]
+) -> None:
+    root = house.workspace()
+    async with house.agent(root, mode=mode, name=HASTY) as agent, house.person(root) as person:
+        pending = await call(agent, tool, **given)
+        assert pending["status"] == "pending"
+        assert "again" in pending["message"]
+        id = pending["request_id"]
+        await person.card(request_id=id, away=True)
+        again = await call(agent, tool, request_id=id)
+        assert (again["status"], again["request_id"]) == ("pending", id)
+
+        async with trio.open_nursery() as nursery:
+            await person.do(verb, id=id, **fields)
+            # Decided while nobody waited: the next call for it is told at once.
+            told = await begin(nursery, agent, tool, request_id=id)()
+        assert answer.items() <= told.items()
+        assert "late_verdicts" not in told
+        shown = await person.card(request_id=id, status="delivered")
+        assert shown["decided"]["decision"]
+        assert len({card["request_id"] for card in person.cards}) == 1
+
+
+@both_eras
+@live
+async def test_a_verdict_that_came_while_nobody_waited_rides_once_on_the_next_result(house: Home, mode: str) -> None:
+    root = house.workspace()
+    async with house.agent(root, mode=mode, name=HASTY) as agent, house.person(root) as person:
+        id = (await call(agent, "check_clearance", **CHANGE))["request_id"]
+        await person.card(request_id=id, away=True)
+        await person.do("reject", id=id, reason="not now")
+        told = await call(agent, "ping")
+        assert told["late_verdicts"] == [
+            {
+                "request_id": id,
+                "kind": "approval",
+                "title": "Add a",
+                "answer": {"status": "rejected", "request_id": id, "reason": "not now"},
+            }
+        ]
+        await person.card(lambda card: card["decided"] is not None, request_id=id)
+        assert "late_verdicts" not in await call(agent, "ping")
+        # It was told, so the same change is a new request.
+        anew = await call(agent, "check_clearance", **CHANGE)
+        assert anew["request_id"] != id
+
+
+@both_eras
+@live
+async def test_a_waiting_call_reports_progress_at_once(house: Home, mode: str) -> None:
+    root = house.workspace()
+    reports: list[tuple[float, str | None]] = []
+    heard = trio.Event()
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        assert total is None
+        reports.append((progress, message))
+        heard.set()
+
+    async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
+        asked = begin(nursery, agent, "check_clearance", {"progress_callback": on_progress}, **CHANGE)
+        # Before anybody has answered, and long before the second report.
+        with trio.fail_after(10):
+            await heard.wait()
+        assert not asked.done
+        assert "waiting for an operator" in str(reports[0][1])
+        card = await person.card(away=False)
+        await person.do("approve", id=card["request_id"])
+        assert (await asked())["status"] == "approved"
+
+
+@both_eras
+@live
+async def test_a_cancelled_call_leaves_its_request_open_and_its_card_says_so(house: Home, mode: str) -> None:
+    root = house.workspace()
+    async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
+        asked = begin(nursery, agent, "check_clearance", **CHANGE)
+        card = await person.card(away=False)
+        asked.scope.cancel()
+        await person.card(lambda card: card["status"] == "pending" and card["away"], request_id=card["request_id"])
+        await person.do("approve", id=card["request_id"])
+        # Asked once more for the same change, nothing new is posted and the verdict is there.
+        again = await call(agent, "check_clearance", **CHANGE)
+        assert again == {"status": "approved", "request_id": card["request_id"]}
+
+
+@both_eras
+@live
+async def test_asking_twice_at_once_is_one_card_and_both_are_answered(house: Home, mode: str) -> None:
+    root = house.workspace()
+    async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
+        first = begin(nursery, agent, "check_clearance", **CHANGE)
+        card = await person.card(away=False)
+        second = begin(nursery, agent, "check_clearance", **CHANGE)
+        third = begin(nursery, agent, "check_clearance", request_id=card["request_id"])
+        await call(agent, "ping")
+        await person.do("approve", id=card["request_id"])
+        for asked in (first, second, third):
+            assert (await asked())["status"] == "approved"
+        assert {shown["request_id"] for shown in person.cards} == {card["request_id"]}
+
+
+@both_eras
+@live
+async def test_several_requests_of_one_agent_wait_side_by_side(house: Home, mode: str) -> None:
+    root = house.workspace()
+    async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
+        asked = {
+            n: begin(nursery, agent, "check_clearance", title=f"change {n}", diff=f"{n}\n", file_path=f"{n}.txt")
+            for n in range(5)
+        }
+        question = begin(nursery, agent, "transmit", prompt_text="and?")
+        for n in (3, 0, 4, 2, 1):
+            card = await person.card(title=f"change {n}")
+            await person.do("approve" if n % 2 else "reject", id=card["request_id"])
+            assert (await asked[n]())["status"] == ("approved" if n % 2 else "rejected")
+        card = await person.card(kind="prompt")
+        await person.do("answer", id=card["request_id"], decision="stop")
+        assert await question() == {"decision": "stop"}
+
+
+@live
+async def test_times_beyond_reason_are_held_to_a_week(house: Home) -> None:
+    root = house.workspace()
+    async with house.agent(root, name=HASTY) as agent, house.person(root) as person:
+        await call(agent, "standby", timeout_seconds=10**12)
+        await call(agent, "standby", timeout_seconds=5)
+        first, second = {card["request_id"]: card for card in person.cards}.values()
+        assert _seconds(house, first["request_id"]) == 7 * 86400
+        assert _seconds(house, second["request_id"]) == 5
+
+
+def _seconds(house: Home, request_id: str) -> float:
+    with sqlite3.connect(f"file:{house.places.database}?mode=ro", uri=True) as db:
+        (seconds,) = db.execute(
+            "select (julianday(expires_at) - julianday(created_at)) * 86400 from wait where id = ?", (request_id,)
+        ).fetchone()
+    return round(float(seconds), 3)
+
+
+@both_eras
+@live
+async def test_the_words_of_a_nudge_ride_on_the_next_result_once(house: Home, mode: str) -> None:
+    root = house.workspace()
+    async with house.agent(root, mode=mode) as agent, house.person(root) as person:
+        session = (await call(agent, "ping"))["session_id"]
+        await person.do("nudge", id=session, text="mind the tests")
+        assert (await call(agent, "ping"))["instructions"] == [{"kind": "nudge", "text": "mind the tests"}]
+        assert "instructions" not in await call(agent, "broadcast", message="yes")

@@ -47,8 +47,8 @@ class Operators(Actor):
     """Registered as `operators`.
 
     `open_cards` reads what waits, oldest first; `mode_of` a session's mode, None where there is no such session. Both
-    only read the store. A session that changes its mode tells a notice afterwards. `remembered` bounds the cards kept in
-    memory.
+    only read the store. A session that changes its mode tells a notice afterwards. `remembered` bounds the cards
+    kept in memory.
     """
 
     mailbox_size = 10_000

@@ -27,17 +27,15 @@ _STANDBY = {Decision.RESUME, Decision.CONTINUE, Decision.REFINE, Decision.STOP}
 
 async def decide(session: SessionActor, asked: Decide) -> Card:
     """Let a verdict decide a request, if it is the first; a repeat of the winning verdict is answered as the first."""
-    found = await session.transact(partial(_find, session_id=session.id, id=asked.request_id))
+    won, found = await session.transact(partial(_decide, session=session, asked=asked))
     if isinstance(found, StallAlert):
         card = await alerts.answer(session, found, asked.verdict)
         if asked.verdict.decision is Decision.STOP:
             await end(session, End(asked.verdict.by, asked.verdict.channel, "stopped from a stall alert"))
         return card
-    _check_choice(found, asked.verdict)
-    won, request = await session.transact(partial(_decide, session=session, request=found, verdict=asked.verdict))
     if not won:
-        raise _too_late(request)
-    return session.settle(request)
+        raise _too_late(found)
+    return session.settle(found)
 
 
 async def resume(session: SessionActor, asked: Resume) -> Session:
@@ -129,7 +127,13 @@ def _check_choice(request: Asked, verdict: Verdict) -> None:
         raise InvalidArguments("refine needs an instruction: say what the agent should do instead")
 
 
-def _decide(db: Database, session: SessionActor, request: Asked, verdict: Verdict) -> tuple[bool, Asked]:
+def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, Asked | StallAlert]:
+    """Whether this verdict won, and what it was about as it stands after; a stall alert is left to its own rules."""
+    verdict = asked.verdict
+    request = _find(db, session.id, asked.request_id)
+    if isinstance(request, StallAlert):
+        return False, request
+    _check_choice(request, verdict)
     # What counts is when the act is put on record: a late tap is late whatever its sender's clock says.
     decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, session.now(), verdict.text)
     match request:

@@ -58,10 +58,7 @@ class Desk:
         proposed = self.board.find(prefix)
         if proposed is not None:
             return proposed
-        kind, id = await self._find(prefix)
-        found = await self.reader.read(partial(_card, kind=kind, id=id))
-        assert found is not None, "found a moment ago, and never deleted while its session lives"
-        return found
+        return await self.reader.read(partial(_named_card, prefix=prefix))
 
     async def decide(self, prefix: str, verdict: Verdict) -> Card:
         """Answer what waits. The first verdict wins: raises AlreadyDecided for a later one, which changes nothing; the
@@ -69,12 +66,10 @@ class Desk:
         proposed = self.board.find(prefix)
         if proposed is not None:
             return await self.board.decide(proposed, verdict)
-        kind, id = await self._find(prefix)
+        id, kind, session_id = await self.reader.read(partial(_owner, prefix=prefix))
         if kind is CardKind.APPLY:
             raise InvalidState("put the files right, then let the agent call check_diff again; that settles this card")
-        card = await self.reader.read(partial(_card, kind=kind, id=id))
-        assert card is not None
-        return await self._ask_session(card.session_id, Decide(id, verdict))
+        return await self._ask_session(session_id, Decide(id, verdict))
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         """Give a waiting agent word to go on; without `session`, to the only one that waits, else raises Ambiguous."""
@@ -145,13 +140,9 @@ class Desk:
     # --- finding -----------------------------------------------------------------------------------------------------
 
     async def _ask_session(self, session_id: str, message: Request[R]) -> R:
-        await ask(self.system.named("reception"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
+        if self.system.ref(f"session/{session_id}") is None:
+            await ask(self.system.named("reception"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
         return await ask(self.system.named(f"session/{session_id}"), message, timeout=ACT_SECONDS, retry=True)
-
-    async def _find(self, prefix: str) -> tuple[CardKind, str]:
-        found = await self.reader.read(partial(_with_prefix, prefix=prefix))
-        exact = [entry for entry in found if entry[1] == prefix]
-        return _only(exact or list(found), prefix, "request")
 
     async def _session_id(self, prefix: str) -> str:
         found = await self.reader.read(partial(sessions.with_prefix, prefix=prefix))
@@ -190,6 +181,30 @@ async def mode_of(reader: Reader, session_id: str) -> SessionMode | None:
     """The mode of a session, None where there is no such session."""
     session = await reader.read(partial(sessions.get, id=session_id))
     return None if session is None else session.mode
+
+
+def _named(db: Database, prefix: str) -> tuple[CardKind, str]:
+    found = _with_prefix(db, prefix)
+    exact = [entry for entry in found if entry[1] == prefix]
+    return _only(exact or list(found), prefix, "request")
+
+
+def _named_card(db: Database, prefix: str) -> Card:
+    kind, id = _named(db, prefix)
+    card = _card(db, kind, id)
+    if card is None:
+        raise NotFound(f"{id} is gone", code="request_not_found")
+    return card
+
+
+def _owner(db: Database, prefix: str) -> tuple[str, CardKind, str]:
+    """The id, the kind and the session of what begins with `prefix`."""
+    kind, id = _named(db, prefix)
+    if kind is CardKind.STALL:
+        alert = stalls.get(db, id)
+        return id, kind, alert.session_id if alert is not None else ""
+    request = requests.find(db, id)
+    return id, kind, request.session_id if request is not None else ""
 
 
 def _card(db: Database, kind: CardKind, id: str) -> Card | None:

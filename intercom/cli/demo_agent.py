@@ -1,7 +1,7 @@
 """The demo's agent: a scripted MCP client in a process of its own, as a coding agent would be.
 
 Started with the workspace and the server's `ipc_name`, it tells what happens to it as JSON lines on stdout, and ends
-when its stdin does: whoever started it may be killed, and it must not stay behind.
+when its stdin does: whoever started it may be killed, and neither it nor the server must stay behind.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import Implementation
 
 from intercom._version import __version__
+from intercom.cli.demo_house import end_all
 
 NAME = "demo-agent"
 FILE = "hello.py"
@@ -53,6 +54,9 @@ def main() -> None:
     except BaseException as failed:
         tell("failed", message=_words(failed))
         raise SystemExit(1) from None
+    finally:
+        # Whoever would have ended the server may have been killed.
+        end_all(ipc_name)
 
 
 def tell(event: str, **what: Any) -> None:

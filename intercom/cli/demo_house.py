@@ -119,7 +119,7 @@ def house(wish: str | None) -> Iterator[House]:
         yield House(workspace, private, where, _environment(private))
     finally:
         with _undisturbed():
-            _end_all(name)
+            end_all(name)
             shutil.rmtree(private, ignore_errors=True)
             with contextlib.suppress(OSError):
                 workspace.rmdir()
@@ -172,8 +172,8 @@ def _environment(private: Path) -> dict[str, str]:
     }
 
 
-def _end_all(name: str) -> None:
-    """End what is still there of this house: by the name on its command line, which nothing else has."""
+def end_all(name: str) -> None:
+    """End what runs of the house `name` but this process: by the name on its command line, which nothing else has."""
     deadline = time.monotonic() + GRACE
     while running := _running(name):
         late = time.monotonic() >= deadline
@@ -194,8 +194,9 @@ def _running(name: str) -> list[psutil.Process]:
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """A second ^C must not leave half of it behind."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -243,7 +243,8 @@ class SessionActor(Actor):
             for waiter in entries:
                 waiter.reply.fail(ended)
             return self.show(request)
-        self.undelivered[request.id] = verdict
+        if request.delivered_at is None:
+            self.undelivered[request.id] = verdict
         answer = answer_of(request)
         for waiter in entries:
             if not waiter.reply.abandoned:

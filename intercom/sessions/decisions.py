@@ -145,7 +145,8 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
             won = waits.decide(db, request.id, WaitStatus.DECIDED, decided)
     after = requests.find(db, request.id)
     assert after is not None, "requests are not deleted while their session lives"
-    if won:
+    if won and not session.is_settled(request):
+        # A repeat of the verdict that won is no second act.
         session.record(
             db, verdict.by, "decided", verdict.decision.value, request_id=request.id, channel=verdict.channel
         )

@@ -48,7 +48,8 @@ _life: Lifecycle[Wait, WaitStatus] = Lifecycle(
     to_row=_to_row,
     from_row=_from_row,
     undelivered=("decided", "expired"),
-    told=lambda decided: {"instruction": decided.text},
+    # Without a word of its own "stop" would read as "go on".
+    told=lambda decided: {"instruction": decided.text or ("stop" if decided.decision == "stop" else None)},
 )
 
 insert = _life.insert

@@ -19,8 +19,9 @@ from intercom.model.errors import IpcError
 #: Seconds a request is repeated for after its answer was lost.
 PATIENCE = 10.0
 
-#: Seconds a first try waits for a server whose socket is there but which does not listen: it may be restarting.
-FIRST_PATIENCE = 1.0
+#: Seconds a first try waits for a server whose socket is there but which does not listen: it was killed, and a shim may
+#: be starting it again, which takes the time of its imports.
+FIRST_PATIENCE = 4.0
 
 #: Seconds an answer may take.
 ANSWER = 90.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import trio
 import trio.testing
 
 from intercom.local.listen import listen
-from intercom.local.places import Places, places
+from intercom.local.places import Places, places, private_directory
 from intercom.model.errors import IpcError
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
 from intercom.operators.ctl.token import write_token
@@ -37,6 +38,13 @@ async def test_a_request_brings_its_token_and_returns_the_data(tmp_path: Path) -
         assert caught.value.details
 
 
+def leave_socket(where: Places) -> None:
+    """A socket file as a killed server leaves it."""
+    private_directory(where.runtime_dir)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(where.ctl_socket)
+
+
 def test_no_server_is_known_at_once(tmp_path: Path) -> None:
     with pytest.raises(NoServer):
         request(places(environ=environ(tmp_path)), "list", {})
@@ -45,11 +53,29 @@ def test_no_server_is_known_at_once(tmp_path: Path) -> None:
 @trio_test(real_time=True)
 async def test_a_socket_nobody_listens_at_is_no_server(tmp_path: Path) -> None:
     where = places(environ=environ(tmp_path))
-    listener = listen(where.ctl_socket)
-    # Closed without being removed, as a killed server leaves it.
-    await listener._listener.aclose()
+    leave_socket(where)
     with pytest.raises(NoServer):
         await in_thread(where, "list", {}, patience=0.1)
+
+
+@trio_test(real_time=True)
+async def test_a_server_that_was_killed_and_is_being_started_again_is_waited_for(tmp_path: Path) -> None:
+    where = places(environ=environ(tmp_path))
+    leave_socket(where)
+    tried = trio.Event()
+    answers: list[Any] = []
+
+    async def approve() -> None:
+        tried.set()
+        answers.append(await in_thread(where, "approve", {"id": "a"}))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(approve)
+        await tried.wait()
+        async with open_house(tmp_path, StandInDesk(card("a"))):
+            while not answers:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+    assert answers[0]["status"] == "approved"
 
 
 class Scripted:

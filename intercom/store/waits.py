@@ -6,6 +6,7 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.prompt import Wait, WaitStatus
+from intercom.model.verdict import Decided
 from intercom.store import rows
 from intercom.store.lifecycle import Lifecycle, decided_columns, decided_value
 from intercom.store.rows import Row
@@ -43,13 +44,19 @@ def _from_row(db: Database, row: Row) -> Wait:
     )
 
 
+def _instruction(decided: Decided) -> str | None:
+    # "Resumed" without the word would read as "go on".
+    if decided.decision == "stop":
+        return f"stop: {decided.text}" if decided.text else "stop"
+    return decided.text
+
+
 _life: Lifecycle[Wait, WaitStatus] = Lifecycle(
     table="wait",
     to_row=_to_row,
     from_row=_from_row,
     undelivered=("decided", "expired"),
-    # Without a word of its own "stop" would read as "go on".
-    told=lambda decided: {"instruction": decided.text or ("stop" if decided.decision == "stop" else None)},
+    told=lambda decided: {"instruction": _instruction(decided)},
 )
 
 insert = _life.insert

@@ -164,7 +164,10 @@ def roll_forward(root: Path, steps: Sequence[Step]) -> tuple[Written, ...]:
 
 def discard(root: Path, steps: Sequence[Step]) -> None:
     """Remove what staging left: temporary files, and the directories it made that are empty. What is gone already, or
-    no longer reached without a link, is passed over; other files are not touched. Raises FileError."""
+    no longer reached without a link, is passed over, be it the whole workspace; other files are not touched. Raises
+    FileError where the system refuses."""
+    if not os.path.isdir(root):
+        return
     for step in steps:
         if step.temp is not None:
             _remove(root, _staged_path(step), os.unlink)

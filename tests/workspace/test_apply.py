@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -192,6 +193,23 @@ def test_discarding_keeps_a_directory_that_somebody_else_uses_by_now(root: Path)
     (root / "a" / "theirs").write_text("x")
     apply.discard(root, steps)
     assert names(root) == {"f", "gone", "old", "a", "a/theirs"}
+
+
+def test_discarding_in_a_workspace_that_is_gone_is_done_at_once(root: Path) -> None:
+    _, steps = staged(root, "text", "a/b/c")
+    shutil.rmtree(root)
+    apply.discard(root, steps)
+    assert not root.exists()
+
+
+def test_what_can_not_be_discarded_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    _, steps = staged(root, "text", "a/b/c")
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(FileError, match=r"a/b/\.intercom-r1-0\.tmp can not be removed: Permission denied"):
+        apply.discard(root, steps)
 
 
 def test_staging_again_after_a_crash_in_staging_replaces_what_was_left(root: Path) -> None:

@@ -48,16 +48,15 @@ async def ask(
     if retry:
         return await _ask_again(target, message)
     ref = target if type(target) is Ref else _present(target)
+    reply: Reply[R] | None = None
     if get_ident() != ref._home or len(ref._mailbox) >= ref._limit or ref._life >= Life.ENDING:
-        reply: Reply[R] = ref.ask(message, block=False)
+        reply = ref.ask(message, block=False)
     elif ref._idle and ref._parked and type(message) not in PYKKA:
         await checkpoint_if_cancelled()
         watch = ref._system.watch  # type: ignore[union-attr]
         if watch.clock() - watch.began < _STEP:
             return await _ask_at_once(ref, message, watch)
-        reply = Reply(message, ref)
-        ref._put(reply)
-    else:
+    if reply is None:
         reply = Reply(message, ref)
         ref._put(reply)
     return await reply.wait()
@@ -80,8 +79,8 @@ async def _ask_at_once(ref: Ref[Any], message: Request[R], watch: StepWatch) -> 
     try:
         result: Any = task.context.run(actor.on_receive, message)
     except actor.refusals:
-        if ref._current is None and (taken := _taken(ref)) is not None and not taken.done:
-            del ref._more().deferred[taken]
+        if ref._current is None:
+            ref._more().deferred.pop(_taken(ref), None)
         ref._current = None
         raise
     except BaseException as exc:
@@ -101,39 +100,40 @@ async def _ask_at_once(ref: Ref[Any], message: Request[R], watch: StepWatch) -> 
     return await asker.wait()
 
 
-def _taken(ref: Ref[Any]) -> Reply[Any] | None:
+def _taken(ref: Ref[Any]) -> Reply[Any]:
+    """The reply that the handler just called took over."""
     rare = ref._more()
     reply, rare.taken = rare.taken, None
+    assert reply is not None
     return reply
 
 
 def _present(target: pykka.ActorRef[Any] | Name) -> Ref[Any]:
     if isinstance(target, Name):
-        ref = target.ref
-        if ref is None:
-            raise target.not_running()
-        return ref
-    return cast("Ref[Any]", target)
+        return target.present()
+    if isinstance(target, Ref):
+        return target
+    raise TypeError(f"{target!r} is no actor of this library; ask it in its own way")
 
 
 async def _ask_again(target: pykka.ActorRef[Any] | Name, message: Request[R]) -> R:
-    strikes = 0
-    name = target if isinstance(target, Name) else None
-    ref: Ref[Any] | None = None if isinstance(target, Name) else cast("Ref[Any]", target)
-    if ref is not None and ref._system is not None and ref.name:
+    if isinstance(target, Name):
+        name, ref = target, target.ref
+    else:
+        ref = _present(target)
+        if ref._system is None or not ref.name:
+            return await ask(ref, message)  # nobody will take its place
         name = ref._system.named(ref.name)
+    strikes = 0
     while True:
-        if ref is None and name is not None:
-            ref = name.ref
         if ref is not None:
             try:
                 return await ask(ref, message)
             except (Down, NotRunning) as gone:
                 strikes += isinstance(gone, Down) and gone.begun and gone.reason is not None
-                if name is None or strikes >= _STRIKES:
+                if strikes >= _STRIKES:
                     raise
-        if name is not None:
-            ref = await name.system.next_incarnation(name, ref)
+        ref = await name.system.next_incarnation(name, ref)
 
 
 def tell(target: pykka.ActorRef[Any] | Name, message: Any) -> None:
@@ -141,7 +141,7 @@ def tell(target: pykka.ActorRef[Any] | Name, message: Any) -> None:
     if isinstance(target, Name):
         target.tell(message)
         return
-    ref = cast("Ref[Any]", target)
+    ref = _present(target)
     try:
         ref.tell(message)
     except NotRunning:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from actors._life import StopAsked, seconds_to_end
-from actors._ref import Life, Ref
+from actors._ref import Ref
 from actors.errors import StartFailed, describe
 from actors.spec import ChildSpec
 
@@ -48,8 +48,8 @@ class Slot:
 
     def wake_supervisor(self) -> None:
         """Have the supervisor look again at what it waits for."""
-        if self.supervisor is not None:
-            self.supervisor.actor_ref._wake()
+        assert self.supervisor is not None
+        self.supervisor.actor_ref._wake()
 
     def ended(self, ref: Ref[Any], reason: BaseException | None) -> None:
         """Note the end of an incarnation and tell the supervisor."""
@@ -86,13 +86,11 @@ async def start(boss: Ref[Any], slot: Slot) -> StartFailed | None:
     except Exception as exc:
         slot.last_crash = describe(exc)
         return StartFailed(slot.spec.id, exc)
-    if slot.supervisor is not None:
-        slot.supervisor.alive += 1
-    while ref._life < Life.RUNNING:
+    assert slot.supervisor is not None
+    slot.supervisor.alive += 1
+    while ref._started_at is None and not ref._over:
         if boss._stop_asked:
             raise StopAsked
-        await boss._park()
-    while ref._life is Life.ENDING and ref._started_at is None:
         await boss._park()
     if ref._started_at is not None:
         return None

@@ -147,7 +147,7 @@ def decide(state: State, event: Event, now: float) -> tuple[State, tuple[Action,
             if child.restart is Restart.TEMPORARY or (child.restart is Restart.TRANSIENT and not crashed):
                 return _with(state, attrs.evolve(child, phase=Phase.GONE, up_at=None)), ()
             return _fall(state, position, now)
-        case StartFailed():
+        case _:  # StartFailed
             return _fall(state, position, now)
 
 
@@ -201,7 +201,7 @@ def _group(state: State, position: int) -> tuple[Child, ...]:
             return state.children[position : position + 1]
         case Strategy.REST_FOR_ONE:
             return state.children[position:]
-        case Strategy.ONE_FOR_ALL:
+        case _:  # one_for_all
             return state.children
 
 

@@ -37,7 +37,7 @@ async def live(ref: Ref[Any]) -> None:
     ref._task = current_task()
     reason: BaseException | None = None
     scope = ref._scope = trio.CancelScope()
-    if ref._killed:
+    if ref._killed or (ref._rare is not None and ref._rare.crash is not None):
         scope.cancel()
     try:
         with scope:
@@ -167,6 +167,7 @@ async def serve(ref: Ref[Any]) -> None:
         elif kind is Begun:
             asker = item.reply
             message = None
+            ref._handled -= 1  # counted when it was called
         else:
             message = item
         ref._current = asker

@@ -35,33 +35,32 @@ class Name:
         """The present incarnation, None while there is none."""
         return self.system.ref(self.label)
 
+    def present(self) -> Ref[Any]:
+        """The present incarnation. Raises NotRunning while there is none."""
+        ref = self.ref
+        if ref is None:
+            raise NotRunning(f"no actor is running under the name {self.label!r}; ask with retry=True to wait for one")
+        return ref
+
     def is_alive(self) -> bool:
         """Whether somebody is registered under the name now."""
         return self.ref is not None
 
     def tell(self, message: Any) -> None:
         """Send a message and go on; a dead letter if nobody is there. From any thread."""
-        ref = self.ref
-        if ref is not None:
-            try:
-                ref.tell(message)
-            except NotRunning:
-                self.system.report(DeadLettered(self.label, message))
-        else:
+        try:
+            self.present().tell(message)
+        except NotRunning:
             self.system.report(DeadLettered(self.label, message))
 
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
         """As `Ref.ask`; raises NotRunning (or answers with it, if `block` is False) when nobody is there."""
-        ref = self.ref
-        if ref is not None:
-            return ref.ask(message, block=block, timeout=timeout)
-        gone = self.not_running()
-        if block:
-            raise gone
-        reply: Reply[Any] = Reply(message)
-        reply.fail(gone)
-        return reply
-
-    def not_running(self) -> NotRunning:
-        """The error for a name that nobody has."""
-        return NotRunning(f"no actor is running under the name {self.label!r}; ask with retry=True to wait for one")
+        try:
+            ref = self.present()
+        except NotRunning as gone:
+            if block:
+                raise
+            reply: Reply[Any] = Reply(message)
+            reply.fail(gone)
+            return reply
+        return ref.ask(message, block=block, timeout=timeout)

@@ -330,8 +330,8 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         if self._life >= Life.ENDING:
             return
         self._life = Life.ENDING
-        if self._system is not None:
-            self._system.unregister(self)
+        assert self._system is not None
+        self._system.unregister(self)
         self._drain(reason)
         if self._rare is not None:
             for scope in self._rare.background:

@@ -140,7 +140,7 @@ async def perform(
             case _decide.GiveUp():
                 boss._emit(SupervisorGaveUp, boss.label, action.id, slot.reason)
                 raise GaveUp(boss.label, action.id, rules.max_restarts, rules.within, slot.reason) from slot.reason
-            case _decide.Start():
+            case _:  # Start
                 slot.restarts += 1
                 failure = await start(boss, slot)
                 if failure is None:

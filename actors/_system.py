@@ -219,7 +219,9 @@ class System:
                 if ref is not None and ref is not after:
                     return ref
                 if self._stopping:
-                    raise name.not_running()
+                    raise NotRunning(
+                        f"no actor will run under the name {name.label!r} any more: the system is stopping"
+                    )
                 await changed.wait()
             finally:
                 waiting.remove(wake)

@@ -211,6 +211,18 @@ async def test_a_supervisor_that_is_killed_kills_its_children() -> None:
         assert sorted(report.killed) == ["a", "b", "mid"]
         assert report.seconds == 1
 
+    async def hang(_: Any) -> None:
+        await trio.sleep_forever()
+
+    def nested() -> Supervisor:
+        dynamic = ChildSpec("dynamic", DynamicSupervisor, shutdown=None)
+        fixed = ChildSpec("fixed", lambda: Supervisor([child("leaf", on_stop=hang, shutdown=None)]), shutdown=None)
+        return Supervisor([fixed, dynamic, child("last", on_stop=hang, shutdown=None)])
+
+    async with System([ChildSpec("top", nested, shutdown=1.0)]) as system:
+        report = await system.stop()
+    assert sorted(report.killed) == ["dynamic", "fixed", "last", "leaf", "top"]
+
 
 @trio_test
 async def test_the_event_hook_may_fail_without_harm() -> None:

@@ -186,6 +186,8 @@ def _server(where: Places, database: Path) -> Iterator[Finding]:
         up = time.time() - float(request(where, "tree", {}, patience=_PATIENCE)["tree"]["started_at"] or time.time())
     except (IntercomError, Refusal) as fault:
         yield Finding("server", State.FAULT, str(fault))
+        if isinstance(fault, Refusal) and fault.code == "unauthorized":
+            yield _token(where)
         return
     except (NoServer, OSError, EOFError):
         yield _silent(where, holder)

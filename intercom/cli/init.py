@@ -17,33 +17,18 @@ from intercom.local.places import places
 from intercom.model.errors import ConfigError, IntercomError
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give `parser` the options of `init`; what it parses is what `run` takes."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration to write (default: the user's)")
-    parser.add_argument(
-        "--workspace",
-        type=Path,
-        metavar="DIR",
-        help="the project: becomes default_workspace_root, and project files of clients go there",
-    )
-    parser.add_argument(
-        "--client",
-        action="append",
-        choices=[*CLIENTS, "all"],
-        help="the client to connect; may be given several times (default: show the entries of all)",
-    )
-    parser.add_argument("--write", action="store_true", help="merge the entry into the client's file, keeping a backup")
-    parser.add_argument("--force", action="store_true", help="write the configuration anew, keeping a backup")
-
-
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked and say on stdout what was done.
+    """Do what the options of `agent-intercom init` ask and say on stdout what was done.
 
     Returns 0 when all was done, 1 when a file could not be written or merged (each is named on stderr, and none was
     left half-written), 2 when the options do not fit together.
     """
     if args.write and not args.client:
         print("--write needs to know the clients: add --client codex, say, or --client all", file=sys.stderr)
+        return 2
+    unknown = [name for name in args.client or () if name not in (*CLIENTS, "all")]
+    if unknown:
+        print(f"no client is called {unknown[0]}: choose from {', '.join(CLIENTS)}, or all", file=sys.stderr)
         return 2
     workspace = (args.workspace or Path()).expanduser().absolute().resolve()
     if not workspace.is_dir():

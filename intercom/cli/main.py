@@ -17,7 +17,7 @@ PROGRAM = "agent-intercom"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (0 done, 1 failed, 2 usage or configuration)."""
     words = list(sys.argv[1:] if argv is None else argv)
-    options = _parser().parse_args(words)
+    options = parser().parse_args(words)
     try:
         return _run(options)
     except KeyboardInterrupt:
@@ -61,20 +61,19 @@ def _run(options: argparse.Namespace) -> int:
             return demo.run(options)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The command line, whole."""
     common = _common(defaults=True)
-    parser = argparse.ArgumentParser(
+    top = argparse.ArgumentParser(
         PROGRAM,
         description="The switchboard between coding agents and the people responsible for them. Without a command it"
         " is what an MCP client launches: it speaks MCP on stdin and stdout, and starts the server if none runs.",
         parents=[common],
     )
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    parser.add_argument("--workspace", metavar="DIR", help="the directory the agent may change (else it is found)")
-    parser.add_argument(
-        "--in-process", action="store_true", help="serve MCP in this process, without a background server"
-    )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    top.add_argument("--workspace", metavar="DIR", help="the directory the agent may change (else it is found)")
+    top.add_argument("--in-process", action="store_true", help="serve MCP in this process, without a background server")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
     again = _common(defaults=False)
 
     serve = commands.add_parser("serve", parents=[again], help="run the server in the foreground (systemd, containers)")
@@ -87,7 +86,12 @@ def _parser() -> argparse.ArgumentParser:
     init = commands.add_parser(
         "init", parents=[again], help="write a configuration, and connect your coding agents to Intercom"
     )
-    init.add_argument("--client", action="append", metavar="NAME", help="only this client (may be given several times)")
+    init.add_argument(
+        "--client",
+        action="append",
+        metavar="NAME",
+        help="only this client: claude-code, codex, cursor, vscode, copilot-cli or all (may be given several times)",
+    )
     init.add_argument("--write", action="store_true", help="merge into the client's own files, keeping a backup")
     init.add_argument("--force", action="store_true", help="replace a configuration that is there (a backup is kept)")
     init.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to connect")
@@ -100,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", parents=[again], help="see an approval from end to end, in this terminal")
     demo.add_argument("--yes", action="store_true", help="approve everything, ask nothing")
-    return parser
+    return top
 
 
 def _common(*, defaults: bool) -> argparse.ArgumentParser:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import stat
 import tomllib
@@ -11,7 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from intercom.cli import init, init_clients
+from intercom.cli import init, init_clients, main
 from intercom.cli.init_clients import CLIENTS
 from intercom.cli.init_config import render
 from intercom.local.config_file import load
@@ -39,9 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def init_with(*argv: object) -> int:
-    parser = argparse.ArgumentParser()
-    init.add_arguments(parser)
-    return init.run(parser.parse_args([str(each) for each in argv]))
+    return main.main(["init", *(str(each) for each in argv)])
 
 
 def own_config(home: Path) -> Path:
@@ -130,6 +127,14 @@ def test_without_a_client_it_shows_the_entries_of_all_and_touches_none(
 def test_write_without_a_client_is_a_usage_error(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert init_with("--write") == 2
     assert "add --client" in capsys.readouterr().err
+    assert not own_config(home).exists()
+
+
+def test_a_client_nobody_knows_is_a_usage_error_that_names_those_there_are(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init_with("--client", "emacs") == 2
+    assert "choose from claude-code, codex, cursor, vscode, copilot-cli, or all" in capsys.readouterr().err
     assert not own_config(home).exists()
 
 

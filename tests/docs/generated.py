@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from intercom.agents.tools import TOOLS
-from intercom.cli import ctl
+from intercom.cli import ctl, main
 from intercom.model.settings import Table, tables
 
 ROOT = Path(__file__).parents[2]
@@ -42,13 +42,12 @@ def _setting_table(table: Table) -> Iterator[str]:
     yield ""
 
 
-def commands() -> str:
-    """Every command of ctl, with its arguments."""
-    parser = ctl.parser()
-    lines = ["Options, before or after the command:", "", *_arguments(parser), ""]
+def commands(parser: argparse.ArgumentParser, where: str) -> str:
+    """Every command of a program, with its arguments; `where` says where the program's own options stand."""
+    lines = [f"Options, {where}:", "", *_arguments(parser), ""]
     for words, command in _commands(parser, ()):
-        lines += [f"## `{' '.join([*words, *_shape(command)])}`", "", _sentence(command.description or ""), ""]
-        lines += [*_arguments(command), ""]
+        lines += [f"## `{' '.join([*words, *_shape(command, parser)])}`", "", _sentence(command.description or ""), ""]
+        lines += [*_arguments(command, parser), ""]
     return "\n".join(lines)
 
 
@@ -65,11 +64,9 @@ def _commands(
                 yield from _commands(below, (*words, name))
 
 
-def _shape(parser: argparse.ArgumentParser) -> list[str]:
+def _shape(parser: argparse.ArgumentParser, top: argparse.ArgumentParser) -> list[str]:
     shape = []
-    for action in parser._actions:
-        if action.dest == "help":
-            continue
+    for action in _own(parser, top):
         name = "|".join(action.choices) if action.choices else str(action.metavar or action.dest.upper())
         if action.option_strings:
             shape.append(f"[{action.option_strings[-1]}{'' if action.nargs == 0 else f' {name}'}]")
@@ -78,8 +75,18 @@ def _shape(parser: argparse.ArgumentParser) -> list[str]:
     return shape
 
 
-def _arguments(parser: argparse.ArgumentParser) -> list[str]:
-    told = [each for each in parser._actions if each.help and each.dest != "help"]
+def _own(parser: argparse.ArgumentParser, top: argparse.ArgumentParser | None = None) -> list[argparse.Action]:
+    """The arguments of a command, less those hidden and those of the whole program that mean the same there."""
+    known = {(each.dest, each.help) for each in top._actions} if top else set()
+    return [
+        each
+        for each in parser._actions
+        if each.dest != "help" and each.help is not argparse.SUPPRESS and (each.dest, each.help) not in known
+    ]
+
+
+def _arguments(parser: argparse.ArgumentParser, top: argparse.ArgumentParser | None = None) -> list[str]:
+    told = [each for each in _own(parser, top) if each.help]
     told = [each for each in told if not isinstance(each, argparse._SubParsersAction)]
     names = [each.option_strings[-1] if each.option_strings else str(each.metavar or each.dest) for each in told]
     return [f"- `{name}`: {each.help}" for name, each in zip(names, told, strict=True)]
@@ -195,7 +202,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "index.md": contents,
     "explanation/decisions/index.md": decisions,
     "reference/configuration.md": settings,
-    "reference/ctl.md": commands,
+    "reference/cli.md": lambda: commands(
+        main.parser(), "before the command (--config, --ipc-name and --log-format may also follow it)"
+    ),
+    "reference/ctl.md": lambda: commands(ctl.parser(), "before or after the command"),
     "reference/messages.md": messages,
     "reference/tools.md": tools,
 }

@@ -1,0 +1,235 @@
+"""Doctor finds each fault, says what to do, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from intercom._version import __version__
+from intercom.app import database_path
+from intercom.cli import doctor_checks, main
+from intercom.cli.doctor_checks import Finding, State
+from intercom.local import lock
+from intercom.local.config_file import load
+from intercom.local.places import Places, places
+from intercom.store.database import open_database
+
+
+@pytest.fixture
+def where(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
+    # Not pytest's own directory, whose path is long for a socket.
+    with tempfile.TemporaryDirectory(prefix="ix-") as directory:
+        for variable, part in (("RUNTIME_DIR", "run"), ("CONFIG_HOME", "config"), ("STATE_HOME", "state")):
+            (Path(directory) / part).mkdir(mode=0o700)
+            monkeypatch.setenv(f"XDG_{variable}", str(Path(directory) / part))
+        monkeypatch.setenv("HOME", str(Path(directory) / "home"))
+        monkeypatch.delenv("CODEX_HOME", raising=False)
+        monkeypatch.delenv("COPILOT_HOME", raising=False)
+        (Path(directory) / "project").mkdir()
+        yield places()
+
+
+def look(where: Places, workspace: str | None = None) -> dict[str, Finding]:
+    project = Path(where.state_dir).parents[1] / "project"
+    return {each.subject: each for each in doctor_checks.examine(None, None, workspace, str(project))}
+
+
+def database(where: Places) -> Path:
+    return database_path(load(None), where)
+
+
+def written(path: str | Path, text: str, mode: int = 0o600) -> Path:
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file.write_text(text)
+    file.chmod(mode)
+    return file
+
+
+def test_a_machine_that_never_ran_it_has_no_fault_and_is_told_to_connect_a_client(where: Places) -> None:
+    before = sorted(Path(where.state_dir).parents[1].rglob("*"))
+    found = look(where)
+    assert {each.subject for each in found.values() if each.state is not State.OK} == {"clients"}
+    assert found["clients"].state is State.WARN
+    assert "agent-intercom init" in found["clients"].advice
+    assert sorted(Path(where.state_dir).parents[1].rglob("*")) == before, "it only looks"
+
+
+def test_every_fault_of_the_configuration_is_told_with_its_line(where: Places) -> None:
+    written(where.config_file, "colour = 1\n[timeouts]\napproval_seconds = -1\n")
+    found = look(where)["configuration"]
+    assert found.state is State.FAULT
+    assert "line 1: colour" in found.text
+    assert "line 3: timeouts.approval_seconds" in found.text
+
+
+def test_a_configuration_that_names_no_usable_socket_ends_the_look(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(where.config_file, f'ipc_name = "{"n" * 64}"\n')
+    deep = Path(os.environ["XDG_RUNTIME_DIR"]) / ("d" * 60)
+    deep.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    found = look(where)
+    assert "set XDG_RUNTIME_DIR" in " ".join(each.text for each in found.values() if each.state is State.FAULT)
+
+
+@pytest.mark.parametrize("subject", ["state files", "runtime files"])
+def test_a_directory_open_to_others_is_a_fault(where: Places, subject: str) -> None:
+    path = Path(where.state_dir if subject == "state files" else where.runtime_dir)
+    path.mkdir(mode=0o700)
+    assert look(where)[subject].state is State.OK
+    path.chmod(0o755)
+    found = look(where)[subject]
+    assert (found.state, found.advice) == (State.FAULT, f"chmod 700 {path}")
+
+
+def test_a_link_in_place_of_a_directory_is_a_fault(where: Places) -> None:
+    Path(where.runtime_dir).symlink_to(where.state_dir)
+    assert "is a link or a file" in look(where)["runtime files"].text
+
+
+def test_a_full_disk_is_a_warning(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(where.state_dir).mkdir(mode=0o700)
+    monkeypatch.setattr(doctor_checks, "_ROOM", 1 << 62)
+    assert "MiB left" in look(where)["state files"].text
+
+
+def test_a_sound_database_is_told_with_its_schema_and_what_waits(where: Places) -> None:
+    open_database(database(where)).db.close()
+    found = look(where)["database"]
+    assert found.state is State.OK
+    assert "0 waiting in 0 sessions" in found.text
+    database(where).chmod(0o644)
+    assert look(where)["database"].advice == f"chmod 600 {database(where)}"
+
+
+def test_a_damaged_database_and_one_of_another_program_are_faults(where: Places) -> None:
+    written(database(where), "no database\n" * 1000)
+    assert "is damaged" in look(where)["database"].text
+    database(where).unlink()
+    with sqlite3.connect(database(where)) as theirs:
+        theirs.execute("create table theirs (id)")
+    theirs.close()
+    found = look(where)["database"]
+    assert found.state is State.FAULT
+    assert "belongs to another program" in found.text
+
+
+def test_who_has_the_database_and_does_not_answer_is_named(where: Places) -> None:
+    database(where).parent.mkdir(parents=True, mode=0o700)
+    with lock.acquire(database(where), version="9.9"):
+        found = look(where)["server"]
+    assert found.state is State.FAULT
+    assert f"process {os.getpid()} (version 9.9)" in found.text
+    assert f"kill {os.getpid()}" in found.advice
+
+
+def test_a_running_server_is_told_with_process_and_version(where: Places) -> None:
+    with serving(where) as pid:
+        found = look(where)
+        assert found["server"].state is State.OK
+        assert f"process {pid}, version {__version__}" in found["server"].text
+        assert found["token"] == Finding("token", State.OK, where.token_file)
+
+
+def test_a_server_of_another_version_is_a_warning(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(where):
+        monkeypatch.setattr(doctor_checks, "__version__", "99.0")
+        found = look(where)["server"]
+    assert found.state is State.WARN
+    assert found.text.endswith("this program is version 99.0")
+    assert "agent-intercom stop" in found.advice
+
+
+def test_a_server_with_another_database_is_a_warning(where: Places) -> None:
+    with serving(where):
+        written(where.config_file, '[database]\npath = "other.db"\n')
+        assert "uses another database" in look(where)["server"].text
+
+
+def test_a_token_that_others_may_read_or_that_is_gone_is_a_fault(where: Places) -> None:
+    with serving(where):
+        Path(where.token_file).chmod(0o644)
+        assert look(where)["token"].state is State.FAULT
+        assert "not a file of yours alone" in look(where)["token"].text
+        Path(where.token_file).unlink()
+        found = look(where)
+        assert (found["server"].state, found["token"].state) == (State.FAULT, State.FAULT)
+        assert "agent-intercom stop" in found["token"].advice
+
+
+def test_a_fault_of_the_policy_is_told_with_its_place(where: Places) -> None:
+    project = Path(where.state_dir).parents[1] / "project"
+    assert "has none" in look(where, str(project))["policy"].text
+    written(project / ".intercom/settings.json", '{"enabled": true}')
+    assert look(where, str(project))["policy"].text.endswith("is in force")
+    written(project / ".intercom/settings.json", '{\n"enabeld": true}')
+    found = look(where, str(project))["policy"]
+    assert found.state is State.FAULT
+    assert "line 2" in found.text
+
+
+def test_a_workspace_that_is_none_is_a_fault_only_where_it_was_named(where: Places) -> None:
+    assert look(where)["policy"].state is State.OK
+    assert look(where, "/nowhere/at/all")["policy"].state is State.FAULT
+
+
+def test_a_client_that_knows_intercom_is_named(where: Places) -> None:
+    project = Path(where.state_dir).parents[1] / "project"
+    written(project / ".mcp.json", '{"mcpServers": {"agent-intercom": {}}}')
+    assert look(where)["clients"] == Finding("clients", State.OK, "Claude Code knows Intercom")
+
+
+def test_what_is_missing_or_too_old_in_the_installation_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "requires", lambda _name: ["no-such-thing>=1", "trio>=999", 'x>1; extra == "test"'])
+    found = doctor_checks._installation()
+    assert found.state is State.FAULT
+    assert "no-such-thing is missing, trio is " in found.text
+    assert "999 or newer is needed" in found.text
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_exit_code_says_whether_there_is_a_fault(
+    where: Places, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    words = ["doctor", *(["--json"] if as_json else [])]
+    assert main.main(words) == 0
+    capsys.readouterr()
+    written(where.config_file, "colour = 1\n")
+    assert main.main(words) == 1
+    said = capsys.readouterr().out
+    if as_json:
+        told: dict[str, Any] = json.loads(said)
+        assert told["ok"] is False
+        assert {"subject", "state", "text", "advice"} == set(told["findings"][0])
+    else:
+        assert said.splitlines()[-1].startswith("1 fault")
+        assert [line for line in said.splitlines() if line.startswith("fault  configuration")] != []
+
+
+@contextmanager
+def serving(where: Places) -> Iterator[int]:
+    """A real server, in a process of its own."""
+    hear, tell = os.pipe()
+    command = [sys.executable, "-P", "-m", "intercom.cli.main", "serve", "--ready-fd", str(tell)]
+    server = subprocess.Popen(command, pass_fds=[tell], stderr=subprocess.DEVNULL)
+    os.close(tell)
+    try:
+        with open(hear, "rb") as words:
+            assert json.loads(words.readline()) == {"ready": True}
+        yield server.pid
+    finally:
+        server.terminate()
+        server.wait(30)

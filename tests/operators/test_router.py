@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -82,7 +83,7 @@ class Stage:
         self.told: dict[str, list[Any]] = {name: [] for name in ALL}
         self.specs = [
             ChildSpec("operators", lambda: Operators(self._open, self._mode_of, remembered)),
-            *(ChildSpec(name, lambda name=name: Probe(self.told[name])) for name in ALL),
+            *(ChildSpec(name, partial(Probe, self.told[name])) for name in ALL),
         ]
 
     async def _open(self) -> Sequence[Card]:

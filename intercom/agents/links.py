@@ -22,6 +22,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 from actors import Actor, Busy, ChildSpec, Name, Restart, StartChild, ask
 from intercom._version import __version__
+from intercom.agents import reading
 from intercom.agents.door import CALL_KEY, Door
 from intercom.agents.lines import Lines
 from intercom.local import peers
@@ -160,7 +161,13 @@ class Link(Actor):
                     if told is not None:
                         nursery.start_soon(self._delivered, door, [str(name) for name in told])
                         continue
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    try:
+                        message = reading.read(line)
+                    except reading.NotAMessage as unread:
+                        # Dropping the connection instead would have the shim repeat the line for ever.
+                        if unread.answer is not None:
+                            await self._send_bytes(unread.answer.model_dump_json(exclude_unset=True).encode() + b"\n")
+                        continue
                     if isinstance(message, types.JSONRPCRequest) and (name := call_name(message)) is not None:
                         names[message.id] = name
                     elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":

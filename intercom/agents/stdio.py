@@ -5,7 +5,6 @@ The SDK's own stdio transport reads in a worker thread, which can not be cancell
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -14,8 +13,8 @@ import mcp_types as types
 import trio
 from mcp.server import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from pydantic import ValidationError
 
+from intercom.agents import reading
 from intercom.agents.door import CALL_KEY, Door
 from intercom.agents.lines import Lines
 
@@ -28,6 +27,8 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
     outbox, from_server = anyio.create_memory_object_stream[SessionMessage](0)
     names: dict[Any, str] = {}
 
+    refusals = outbox.clone()
+
     async def read(nursery: trio.Nursery) -> None:
         lines = Lines(reading)
         count = 0
@@ -38,8 +39,9 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
                 count += 1
                 try:
                     message = _named(line, f"{door.key}/{count}", names)
-                except (ValueError, ValidationError) as error:
-                    await to_server.send(error)
+                except reading.NotAMessage as unread:
+                    if unread.answer is not None:
+                        await refusals.send(SessionMessage(unread.answer))
                     continue
                 await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
         nursery.cancel_scope.cancel()
@@ -65,11 +67,11 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
 
 
 def _named(line: bytes, name: str, names: dict[Any, str]) -> types.JSONRPCMessage:
-    """Read a message; a tool call gets a name of our own, over anything its client put there."""
-    said = json.loads(line)
-    if isinstance(said, dict) and said.get("method") == "tools/call" and isinstance(said.get("params"), dict):
-        meta = said["params"].get("_meta")
-        said["params"]["_meta"] = {**(meta if isinstance(meta, dict) else {}), CALL_KEY: name}
-        if isinstance(said.get("id"), str | int):
-            names[said["id"]] = name
-    return types.jsonrpc_message_adapter.validate_python(said, by_name=False)
+    """Read a message; a tool call gets a name of our own, over anything its client put there. Raises NotAMessage."""
+    message = reading.read(line)
+    if not isinstance(message, types.JSONRPCRequest) or message.method != "tools/call" or message.params is None:
+        return message
+    meta = message.params.get("_meta")
+    params = {**message.params, "_meta": {**(meta if isinstance(meta, dict) else {}), CALL_KEY: name}}
+    names[message.id] = name
+    return message.model_copy(update={"params": params})

@@ -38,5 +38,5 @@ def _answer(line: bytes) -> types.JSONRPCError | None:
         return None
     given = said.get("id") if isinstance(said, dict) and "method" in said else None
     known = given if isinstance(given, str | int) and not isinstance(given, bool) else None
-    text = "not a JSON-RPC 2.0 message: jsonrpc, an id, a method, and params that are an object nested less than 200 deep"
+    text = "not a JSON-RPC 2.0 request: it has jsonrpc, id, method, and params: an object nested less than 200 deep"
     return refusal(known, types.INVALID_REQUEST, text)

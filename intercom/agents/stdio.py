@@ -21,7 +21,7 @@ from intercom.agents.lines import Lines
 
 async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1) -> None:
     """Serve until stdin ends. Both descriptors are taken over; what else prints goes to stderr meanwhile."""
-    reading, writing = trio.lowlevel.FdStream(os.dup(stdin)), trio.lowlevel.FdStream(os.dup(stdout))
+    incoming, outgoing = trio.lowlevel.FdStream(os.dup(stdin)), trio.lowlevel.FdStream(os.dup(stdout))
     os.dup2(2, stdout)
     to_server, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](64)
     outbox, from_server = anyio.create_memory_object_stream[SessionMessage](0)
@@ -30,7 +30,7 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
     refusals = outbox.clone()
 
     async def read(nursery: trio.Nursery) -> None:
-        lines = Lines(reading)
+        lines = Lines(incoming)
         count = 0
         async with to_server:
             while (line := await lines.next()) is not None:
@@ -50,14 +50,14 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
         async with from_server:
             async for sent in from_server:
                 text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await writing.send_all(text.encode() + b"\n")
+                await outgoing.send_all(text.encode() + b"\n")
                 name = names.pop(getattr(sent.message, "id", None), None)
                 if name is not None and not isinstance(sent.message, types.JSONRPCRequest):
                     nursery.start_soon(door.delivered, [name])
 
     door.opened()
     try:
-        async with reading, writing, trio.open_nursery() as nursery:
+        async with incoming, outgoing, trio.open_nursery() as nursery:
             nursery.start_soon(write, nursery)
             nursery.start_soon(read, nursery)
             await server.run(inbox, outbox, server.create_initialization_options())

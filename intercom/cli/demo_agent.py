@@ -91,7 +91,7 @@ async def _work(workspace: Path, ipc_name: str) -> None:
         call = partial(_call, client)
         await _propose(call, f"Add {FILE}", FIRST, "A greeting, to begin with.")
         if (workspace / FILE).exists():
-            await _propose(call, f"Let {FILE} take a title", _patch(FIRST, SECOND), "Greets Dr. Ada as such.")
+            await _propose(call, f"Let {FILE} take a title", patch(FIRST, SECOND), "Greets Dr. Ada as such.")
         else:
             await _propose(call, f"Add a shorter {FILE}", SHORTER, "The first one was not wanted. Perhaps this?")
         tell("finished")
@@ -117,7 +117,8 @@ async def _call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return answer
 
 
-def _patch(before: str, after: str) -> str:
+def patch(before: str, after: str) -> str:
+    """What turns the demo's file from `before` into `after`."""
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{FILE}", f"b/{FILE}"
     )

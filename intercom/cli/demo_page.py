@@ -52,11 +52,8 @@ class Page:
 
     def card(self, entry: Any, *, whole: bool = False) -> None:
         """The card of a request, as `agent-intercom-ctl pending` shows it, or `show` if `whole`."""
-        lines = list(ctl_draw.card_lines(entry, ctl_draw.now(), None if whole else ctl_draw.PENDING_LINES))
-        # What ctl says of how to answer is asked here instead.
-        shown = lines[: len(lines) - len(ctl_draw.answers(entry))]
         self.gap()
-        for line in shown:
+        for line in ctl_draw.card_lines(entry, ctl_draw.now(), None if whole else ctl_draw.PENDING_LINES):
             self._put(line)
         self.gap()
 

@@ -71,6 +71,9 @@ def test_with_yes_it_goes_through_and_leaves_the_approved_file_alone_behind(stag
     assert re.findall(r"^\d", said, re.MULTILINE) == ["1", "2", "3", "4", "5"]
     killed, started = re.search(r"kill -9 (\d+).*?process (\d+):", said, re.DOTALL).groups()  # type: ignore[union-attr]
     assert killed != started
+    shown = [line.strip() for line in said.splitlines()]
+    added = [line for line in demo_agent.patch(demo_agent.FIRST, demo_agent.SECOND).splitlines() if line[0] == "+"]
+    assert [line for line in [*demo_agent.FIRST.splitlines(), *added] if line.strip() not in shown] == []
     assert said.count("with status approved") + said.count("with status\n   approved") == 2
     assert said.count("The request is applied.") == 2
     assert stage.left() == {demo_agent.FILE: demo_agent.SECOND}

@@ -37,6 +37,15 @@ def _answer(line: bytes) -> types.JSONRPCError | None:
     if isinstance(said, dict) and "id" not in said and "method" in said:
         return None
     given = said.get("id") if isinstance(said, dict) and "method" in said else None
-    known = given if isinstance(given, str | int) and not isinstance(given, bool) else None
+    known = given if isinstance(given, str | int) and not isinstance(given, bool) and _can_be_written(given) else None
     text = "not a JSON-RPC 2.0 request: it has jsonrpc, id, method, and params: an object nested less than 200 deep"
     return refusal(known, types.INVALID_REQUEST, text)
+
+
+def _can_be_written(value: str | int) -> bool:
+    """Whether an answer could carry it: half a surrogate pair can be read and not written."""
+    try:
+        str(value).encode()
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,65 @@
+"""Every tool, with any arguments: an answer that fits, or an error that says what to do; and the server lives on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intercom.agents.tools import TOOLS
+from tests.fuzz.harm import is_fair_result
+from tests.fuzz.rig import CONFIG, ERAS, PATIENCE, Agent, rig
+from tests.fuzz.values import arguments, examples, garbage, texts
+
+SCHEMAS = {tool.name: tool.input_schema() for tool in TOOLS}
+ANSWERS = {tool.name: tool.output_schema() for tool in TOOLS}
+
+
+DOORS = {"behind a shim": (), "in process": ("--in-process",)}
+
+
+@pytest.fixture(scope="module", params=[(era, door) for era in ERAS for door in DOORS], ids=" ".join)
+def agent(request: pytest.FixtureRequest) -> Iterator[Agent]:
+    era, door = request.param
+    with rig(CONFIG, era, *DOORS[door]) as made:
+        yield made.first
+
+
+def fuzz(agent: Agent, tool: str, given: Any) -> None:
+    began = time.monotonic()
+    is_fair_result(agent.call(tool, given), ANSWERS.get(tool))
+    assert time.monotonic() - began < PATIENCE / 2
+
+
+@pytest.mark.parametrize("tool", SCHEMAS)
+def test_any_arguments_are_answered_fairly(agent: Agent, tool: str) -> None:
+    @examples(25)
+    @given(arguments(SCHEMAS[tool]))
+    def check(given: Any) -> None:
+        fuzz(agent, tool, given)
+
+    check()
+
+
+def test_any_tool_name_is_answered_fairly(agent: Agent) -> None:
+    @examples(25)
+    @given(texts | garbage, garbage)
+    def check(name: Any, given: Any) -> None:
+        is_fair_result(agent.call(name, given), None)
+
+    check()
+
+
+def test_any_meta_is_answered_fairly(agent: Agent) -> None:
+    keys = st.sampled_from(["progressToken", "threadId", "sessionId", "intercom/call", "intercom/x"]) | texts
+
+    @examples(40)
+    @given(garbage | st.dictionaries(keys, garbage, max_size=4))
+    def check(meta: Any) -> None:
+        is_fair_result(agent.call("ping", {}, meta), ANSWERS["ping"])
+
+    check()

@@ -127,6 +127,9 @@ class _Demo:
         told = self.agent.hear("answered")
         answer = told["answer"]
         call = "The call it made to the first server" if killed else "The agent's call"
+        if told["calls"] > 1:
+            # As with clients that end a long call: it was answered "pending", and asked for the same request again.
+            call = f"The last of {told['calls']} calls in which the agent waited"
         self.page.say(f"{call} returned after {told['seconds']:.1f} s, with status {answer['status']}.")
         if answer["status"] != "approved":
             if answer.get("reason"):

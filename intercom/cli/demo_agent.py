@@ -101,9 +101,11 @@ async def _propose(call: Any, title: str, diff: str, description: str) -> None:
     tell("asks", title=title)
     began = time.monotonic()
     answer = await call("check_clearance", title=title, diff=diff, file_path=FILE, description=description)
+    calls = 1
     while answer["status"] == "pending":
         answer = await call("check_clearance", request_id=answer["request_id"])
-    tell("answered", seconds=time.monotonic() - began, answer=answer)
+        calls += 1
+    tell("answered", seconds=time.monotonic() - began, calls=calls, answer=answer)
     if answer["status"] == "approved":
         tell("applied", answer=await call("check_diff", request_id=answer["request_id"]))
 

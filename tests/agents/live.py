@@ -47,7 +47,7 @@ def live(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
                 only = only.exceptions[0]
             raise only from None
 
-    return trio_test(plainly, real_time=True, seconds=25)
+    return trio_test(plainly, real_time=True, seconds=60)
 
 
 class Home:

@@ -1,0 +1,263 @@
+"""The server behind the shims: started by them, one of it, stopped, killed, replaced, or told apart."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from intercom.agents.shim.hello import WIRE
+from tests.agents.live import COMMAND, ERAS, TRUSTING, Home, begin, call, home, live
+
+both_eras = pytest.mark.parametrize("mode", ERAS)
+CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
+
+
+@pytest.fixture
+def house() -> Iterator[Home]:
+    with home(TRUSTING) as made:
+        yield made
+
+
+async def pending(house: Home, root: Path) -> str:
+    """Wait until the card of this workspace can be seen at whatever server is there; its id."""
+    async with house.person(root) as person:
+        return str((await person.card(status="pending", away=False))["request_id"])
+
+
+async def decide(house: Home, root: Path, id: str) -> None:
+    async with house.person(root) as person:
+        await person.do("approve", id=id)
+
+
+@both_eras
+@live
+async def test_a_shim_starts_the_server_and_leaves_it_running(house: Home, mode: str) -> None:
+    assert house.server() is None
+    root = house.workspace()
+    async with house.agent(root, mode=mode) as agent:
+        assert (await call(agent, "ping"))["acknowledged"]
+    pid = house.server()
+    assert pid is not None
+    async with house.agent(root, mode=mode) as agent:
+        assert (await call(agent, "ping"))["acknowledged"]
+    assert house.server() == pid
+
+
+@live
+async def test_shims_that_start_at_once_have_one_server(house: Home) -> None:
+    roots = [house.workspace() for _ in range(4)]
+    seen: list[int | None] = []
+
+    async def use(root: Path, mode: str) -> None:
+        async with house.agent(root, mode=mode) as agent:
+            assert (await call(agent, "ping"))["acknowledged"]
+            seen.append(house.server())
+
+    async with trio.open_nursery() as nursery:
+        for n, root in enumerate(roots):
+            nursery.start_soon(use, root, ERAS[n % 2])
+    assert len(seen) == 4
+    assert len(set(seen)) == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+@both_eras
+@live
+async def test_a_call_outlives_its_server(house: Home, mode: str, how: signal.Signals) -> None:
+    root = house.workspace()
+    async with house.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
+        await call(agent, "ping")
+        asked = begin(nursery, agent, "check_clearance", **CHANGE)
+        id = await pending(house, root)
+        first = house.server()
+        assert first is not None
+        os.kill(first, how)
+        await gone(first)
+        # The shim starts another by itself; the same call waits there under the same request.
+        assert (await call(agent, "ping"))["acknowledged"]
+        assert house.server() not in (None, first)
+        assert await pending(house, root) == id
+        await decide(house, root, id)
+        assert await asked() == {"status": "approved", "request_id": id}
+        assert (await call(agent, "check_diff", request_id=id))["status"] == "applied"
+
+
+async def gone(pid: int) -> None:
+    """Wait for the end of a process that is no child of ours: ask again until there is none."""
+    while Path(f"/proc/{pid}").exists():
+        await trio.sleep(0.02)
+
+
+@live
+async def test_a_verdict_given_between_two_lives_of_the_agent_is_not_lost(house: Home) -> None:
+    root = house.workspace()
+    async with house.agent(root) as agent, trio.open_nursery() as nursery:
+        await call(agent, "ping")
+        asked = begin(nursery, agent, "check_clearance", **CHANGE)
+        id = await pending(house, root)
+        house.kill()
+        await call(agent, "ping")
+        await decide(house, root, id)
+        house.kill()
+        assert await asked() == {"status": "approved", "request_id": id}
+
+
+@live
+async def test_stopping_says_what_becomes_of_what_waits(house: Home) -> None:
+    assert "no server is running" in house.command("stop").stdout
+    async with house.agent(house.workspace()) as agent:
+        await call(agent, "ping")
+        stopped = await trio.to_thread.run_sync(house.command, "stop")
+        assert stopped.returncode == 0
+        assert "what waits is kept" in stopped.stdout
+
+
+@both_eras
+@live
+async def test_a_shim_with_another_configuration_is_told_what_differs(house: Home, mode: str) -> None:
+    root, other = house.workspace(), house.root / "other.toml"
+    other.write_text(TRUSTING)
+    with house.serving():
+        async with house.agent(root, "--config", str(other), mode=mode) as agent:
+            said = await call(agent, "ping")
+            assert said["error_code"] == "config_mismatch"
+            assert str(other) in said["error_message"]
+            assert house.places.config_file in said["error_message"]
+            assert "agent-intercom stop" in said["error_message"]
+        # The configuration that the server runs with is no other.
+        async with house.agent(root, "--config", house.places.config_file, mode=mode) as agent:
+            assert (await call(agent, "ping"))["acknowledged"]
+        house.configure("retention_days = 7\n" + TRUSTING)
+        async with house.agent(root, "--config", house.places.config_file, mode=mode) as agent:
+            said = await call(agent, "ping")
+            assert said["error_code"] == "config_mismatch"
+            assert "retention_days" in said["error_message"]
+
+
+@both_eras
+@live
+async def test_an_invalid_configuration_is_told_through_the_calls(house: Home, mode: str) -> None:
+    house.configure("[timeouts]\napproval_secnods = 3\n")
+    async with house.agent(house.workspace(), mode=mode) as agent:
+        # The list is there all the same: a client that gets none forgets the server.
+        assert len((await agent.list_tools()).tools) == 9
+        said = await call(agent, "ping")
+        assert said["error_code"] == "config"
+        assert "approval_secnods" in said["error_message"]
+        assert "approval_seconds" in said["error_message"]
+    assert house.server() is None
+
+
+@both_eras
+@live
+async def test_a_server_in_the_clients_own_process_does_the_whole_job(house: Home, mode: str) -> None:
+    root = house.workspace()
+    async with house.agent(root, "--in-process", mode=mode) as agent, trio.open_nursery() as nursery:
+        await call(agent, "ping")
+        pid = house.server()
+        assert pid is not None
+        assert "--in-process" in Path(f"/proc/{pid}/cmdline").read_text()
+        asked = begin(nursery, agent, "check_clearance", **CHANGE)
+        id = await pending(house, root)
+        await decide(house, root, id)
+        assert (await asked())["status"] == "approved"
+        assert (await call(agent, "check_diff", request_id=id))["status"] == "applied"
+    await gone(pid)
+
+
+@live
+async def test_a_server_in_a_clients_own_process_is_refused_beside_another(house: Home) -> None:
+    with house.serving():
+        done = await trio.to_thread.run_sync(house.command, "--in-process")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert str(house.places.database) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@live
+async def test_standard_output_of_a_shim_carries_nothing_but_messages(house: Home) -> None:
+    line = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    done = await trio.run_process(
+        [*COMMAND, "--workspace", str(house.workspace())],
+        stdin=b"nonsense\n" + json.dumps(line).encode() + b"\n",
+        env=house.environ,
+        capture_stdout=True,
+        capture_stderr=True,
+    )
+    assert all(json.loads(each)["jsonrpc"] == "2.0" for each in done.stdout.splitlines())
+
+
+@live
+async def test_a_newer_shim_makes_the_server_step_down_and_the_older_call_goes_on(house: Home) -> None:
+    root = house.workspace()
+    async with house.agent(root) as agent, trio.open_nursery() as nursery:
+        await call(agent, "ping")
+        asked = begin(nursery, agent, "check_clearance", **CHANGE)
+        id = await pending(house, root)
+        first = house.server()
+        assert first is not None
+        assert (await greet(house, version="99.0"))["intercom"] == {"handover": {}}
+        await gone(first)
+        assert (await call(agent, "ping"))["acknowledged"]
+        await decide(house, root, id)
+        assert (await asked())["status"] == "approved"
+
+
+@live
+async def test_an_older_shim_is_served_and_one_that_speaks_otherwise_is_told(house: Home) -> None:
+    with house.serving() as server:
+        assert "welcome" in (await greet(house, version="0.0.1"))["intercom"]
+        refused = (await greet(house, wire=WIRE + 1))["intercom"]["refused"]
+        assert refused["code"] == "version_mismatch"
+        refused = (await greet(house, token="guessed"))["intercom"]["refused"]
+        assert refused["code"] == "unauthorized"
+        assert server.poll() is None
+
+
+async def greet(house: Home, **changed: Any) -> dict[str, Any]:
+    """Say hello as a shim would; what the server answers."""
+    hello = {
+        "wire": WIRE,
+        "version": "0.1.0",
+        "shim": "f" * 32,
+        "pid": os.getpid(),
+        "client_pid": os.getppid(),
+        "cwd": str(house.root),
+        "workspace": None,
+        "config": None,
+        "config_digest": None,
+        "token": (await trio.Path(house.places.token_file).read_text()).strip(),
+        "delivered": [],
+    } | changed
+    async with await trio.open_unix_socket(house.places.mcp_socket) as stream:
+        await stream.send_all(json.dumps({"intercom": {"hello": hello}}).encode() + b"\n")
+        said = b""
+        while b"\n" not in said:
+            data = await stream.receive_some()
+            assert data, "the server hung up"
+            said += data
+    answer: dict[str, Any] = json.loads(said.partition(b"\n")[0])
+    return answer
+
+
+@live
+async def test_who_speaks_nonsense_at_the_shims_socket_harms_nobody(house: Home) -> None:
+    root = house.workspace()
+    with house.serving() as server:
+        async with house.agent(root) as agent:
+            await call(agent, "ping")
+            for nonsense in (b"\n", b"{}\n", b"\x00" * 5000, b'{"intercom": {"hello": 5}}\n', b"[" * 100_000 + b"\n"):
+                with socket.socket(socket.AF_UNIX) as peer:
+                    peer.connect(house.places.mcp_socket)
+                    peer.sendall(nonsense)
+                assert (await call(agent, "ping"))["acknowledged"]
+        assert server.poll() is None

@@ -179,15 +179,17 @@ def _server(where: Places, database: Path) -> Iterator[Finding]:
     except OSError as error:
         yield Finding("server", State.FAULT, f"{database}.lock can not be read: {(error.strerror or '').lower()}")
         return
+    pid = 0
     try:
         with dial.connect(where.ctl_socket, timeout=_PATIENCE) as line:
             pid = dial.peer_of(line).pid
         version = str(request(where, "version", {}, patience=_PATIENCE)["version"])
         up = time.time() - float(request(where, "tree", {}, patience=_PATIENCE)["tree"]["started_at"] or time.time())
     except (IntercomError, Refusal) as fault:
-        yield Finding("server", State.FAULT, str(fault))
         if isinstance(fault, Refusal) and fault.code == "unauthorized":
-            yield _token(where)
+            yield from _stranger(where, pid)
+        else:
+            yield Finding("server", State.FAULT, str(fault))
         return
     except (NoServer, OSError, EOFError):
         yield _silent(where, holder)
@@ -206,6 +208,17 @@ def _silent(where: Places, holder: lock.Holder | None) -> Finding:
         "if another program of yours embeds Intercom, or it has another ipc_name, that is as it should be; else run"
         f" agent-intercom stop, and if that does not help, kill {holder.pid}",
     )
+
+
+def _stranger(where: Places, pid: int) -> Iterator[Finding]:
+    token = _token(where)
+    if token.state is not State.OK:
+        yield Finding("server", State.FAULT, f"process {pid} answers at {where.ctl_socket}, and nobody can ask it")
+    else:
+        text = f"process {pid} answers at {where.ctl_socket}, and the token there is not its own"
+        advice = f"another server has the same ipc_name: give it one of its own, or stop process {pid} if it is astray"
+        yield Finding("server", State.FAULT, text, advice)
+    yield token
 
 
 def _running(where: Places, holder: lock.Holder | None, pid: int, version: str, up: float) -> Finding:

@@ -170,6 +170,15 @@ def test_a_token_that_others_may_read_or_that_is_gone_is_a_fault(where: Places) 
         assert "agent-intercom stop" in found["token"].advice
 
 
+def test_a_server_whose_token_another_overwrote_is_named(where: Places) -> None:
+    with serving(where) as pid:
+        written(where.token_file, "0" * 64 + "\n")
+        found = look(where)
+    assert (found["server"].state, found["token"].state) == (State.FAULT, State.OK)
+    assert f"process {pid} answers" in found["server"].text
+    assert "same ipc_name" in found["server"].advice
+
+
 def test_a_fault_of_the_policy_is_told_with_its_place(where: Places) -> None:
     project = Path(where.state_dir).parents[1] / "project"
     assert "has none" in look(where, str(project))["policy"].text

@@ -17,6 +17,7 @@ from actors import (
     Info,
     MailboxOverflowed,
     NotRunning,
+    Refused,
     Request,
     Restart,
     StartChild,
@@ -231,6 +232,27 @@ async def test_an_actor_may_crash_before_it_ran() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert not ref.is_alive()
         assert ("failure", "early") in log
+
+
+@trio_test
+async def test_a_class_may_say_which_exceptions_are_refusals() -> None:
+    class Polite(Puppet):
+        refusals = (LookupError,)
+
+    class PoliteThread(ThreadPuppet):
+        refusals = (LookupError,)
+        run_as_task = True
+
+    async with System([ChildSpec("a", Polite), ChildSpec("b", PoliteThread)]) as system:
+        for name in ("a", "b"):
+            ref = system.ref(name)
+            assert ref is not None
+            with pytest.raises(KeyError):
+                await ask(ref, crash(kind=KeyError))
+            with pytest.raises(KeyError):
+                await ref.ask(crash(kind=KeyError), block=False)
+            with pytest.raises(Down):
+                await ask(ref, crash(kind=Refused))
 
 
 @trio_test

@@ -23,8 +23,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 REQUIREMENTS = ("tapio-py==0.18.0", "fauxtp==0.3.1", "pykka>=4.5,<5", "trio>=0.35", "attrs>=26.1")
 LIBRARIES = {"actors": "ours", "pykka": "threads", "tapio-py": "tapio_py", "fauxtp": "fauxtp_"}
+# For the others every ask is from async code and of a coroutine handler.
+LONE = ("actors", "pykka")
 ROWS = (
     ("ask", "ask, round trip", "us"),
+    ("ask_async", "ask, from async code", "us"),
+    ("ask_switch", "ask of a coroutine handler", "us"),
     ("tell", "tell and handle", "us"),
     ("start_few", "start + first ask, of 1,000", "us"),
     ("start_many", "start + first ask, of 20,000*", "us"),
@@ -84,11 +88,13 @@ def print_table(figures: dict[str, dict[str, float]]) -> None:
         ours = figures["actors"][kind]
         cells = []
         for name in LIBRARIES:
-            value = figures[name].get(kind)
+            value = figures[name].get(
+                kind, figures[name]["ask"] if kind.startswith("ask") and name not in LONE else None
+            )
             ratio = "" if value is None or name == "actors" else f" ({value / ours:.1f}x)"
             cells.append("-" if value is None else f"{value:,.1f} {unit}{ratio}")
         print(f"{label:32}" + "".join(f"{cell:>20}" for cell in cells))
-    print("* Pykka, a thread an actor: of 4,000. CPU time of the process, all threads.")
+    print("* Pykka, a thread an actor: of 4,000. fauxtp: restart of 100. CPU time of the process, all threads.")
 
 
 def print_targets(figures: dict[str, dict[str, float]]) -> int:

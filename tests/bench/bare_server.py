@@ -18,7 +18,9 @@ async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
 
 async def call_tool(_ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
     said = {"text": (params.arguments or {}).get("text", "")}
-    return types.CallToolResult(content=[types.TextContent(type="text", text=json.dumps(said))], structured_content=said)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=json.dumps(said))], structured_content=said
+    )
 
 
 async def main() -> None:

@@ -45,7 +45,9 @@ class Peer:
     """One MCP server process, spoken to in raw lines: the cost of a client is not what is measured."""
 
     def __init__(self, command: list[str]) -> None:
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         self._next = 0
 
     def send(self, method: str, params: dict[str, Any]) -> int:

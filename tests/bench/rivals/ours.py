@@ -39,6 +39,13 @@ class Counter(Actor):
         return self.count
 
 
+class Waiting(Actor):
+    """Answers from a coroutine, so that the actor's own task must run."""
+
+    async def on_receive(self, message: object) -> int:
+        return 1
+
+
 events = 0
 
 
@@ -48,9 +55,7 @@ def on_event(event: object) -> None:
 
 
 async def alive(count: int, figures: dict[str, float], tag: str) -> None:
-    async with System(
-        [ChildSpec("many", DynamicSupervisor, shutdown=None)], on_event=on_event
-    ) as system:
+    async with System([ChildSpec("many", DynamicSupervisor, shutdown=None)], on_event=on_event) as system:
         many = system.named("many")
         before = resident()
         start = cpu()
@@ -66,12 +71,18 @@ async def alive(count: int, figures: dict[str, float], tag: str) -> None:
 
 async def main() -> None:
     figures: dict[str, float] = {}
-    async with System([ChildSpec("counter", Counter)], on_event=on_event) as system:
+    async with System([ChildSpec("counter", Counter), ChildSpec("waiting", Waiting)], on_event=on_event) as system:
         counter = system.ref("counter")
         start = cpu()
         for _ in range(ASKS):
             await ask(counter, Get())
         figures["ask"] = (cpu() - start) / ASKS * 1e6
+        figures["ask_async"] = figures["ask"]
+        waiting = system.named("waiting")
+        start = cpu()
+        for _ in range(ASKS):
+            await ask(waiting, Get())
+        figures["ask_switch"] = (cpu() - start) / ASKS * 1e6
         message = Add()
         start = cpu()
         for _ in range(TELLS // CHUNK):

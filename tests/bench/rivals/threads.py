@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pykka
+import trio
 from meter import ASKS, CHUNK, FEW, TELLS, cpu, emit, resident
 
 # A thread each: 20,000 are more than a machine of this size bears.
@@ -37,6 +38,13 @@ def alive(count: int, figures: dict[str, float], tag: str) -> None:
     figures[f"stop_{tag}"] = (cpu() - start) / count * 1e6
 
 
+async def from_async_code(counter: pykka.ActorRef[Counter]) -> float:
+    start = cpu()
+    for _ in range(ASKS):
+        await trio.to_thread.run_sync(counter.ask, "get")
+    return (cpu() - start) / ASKS * 1e6
+
+
 def main() -> None:
     figures: dict[str, float] = {}
     counter = Counter.start()
@@ -44,6 +52,7 @@ def main() -> None:
     for _ in range(ASKS):
         counter.ask("get")
     figures["ask"] = (cpu() - start) / ASKS * 1e6
+    figures["ask_async"] = trio.run(from_async_code, counter)
     start = cpu()
     for _ in range(TELLS // CHUNK):
         for _ in range(CHUNK):

@@ -75,8 +75,8 @@ def request(places: Places, command: str, fields: dict[str, Any], *, patience: f
             if (not asked and not os.path.exists(places.ctl_socket)) or time.monotonic() >= deadline:
                 raise _no_server(lost) from None
         except Refusal as refusal:
-            # The token may have been that of the server before this one.
-            if refusal.code != "unauthorized" or token in (None, _token(places)) or time.monotonic() >= deadline:
+            # The token may have been that of the server before this one: a new one is written once the socket is had.
+            if refusal.code != "unauthorized" or token == _token(places) or time.monotonic() >= deadline:
                 raise
         time.sleep(_PAUSE)
 
@@ -127,7 +127,7 @@ class _Line:
             self._socket: socket.socket = connect(places.ctl_socket)
         except (FileNotFoundError, ConnectionRefusedError) as error:
             raise NoServer(str(error)) from None
-        # Read after connecting: a server writes its token before it listens.
+        # Read after connecting: a server writes its token as soon as it listens, and answers nobody before.
         self.token = _token(places)
         self._parts = [b""]
         self.patience(ANSWER)

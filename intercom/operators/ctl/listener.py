@@ -88,9 +88,9 @@ class CtlListener(Actor):
         )
 
     def on_start(self) -> None:
-        # The token first: whoever finds the socket finds its token.
-        write_token(self._token_path, self._door.token)
+        # The socket first: where another server has it, that one's token stays as it is.
         self._listener = self._transport(self._socket_path)
+        write_token(self._token_path, self._door.token)
         self.spawn(self._accept, self._listener)
         self._subscribe_soon()
 

@@ -14,6 +14,7 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from actors import StartFailed
 from actors.events import ActorRestarted
 from intercom.local.dial import Peer as Who
 from intercom.model.card import CardKind, CardState, Notice
@@ -46,6 +47,16 @@ async def test_socket_and_token_are_the_users_alone(tmp_path: Path) -> None:
             assert house.token != first
     finally:
         os.umask(before)
+
+
+@trio_test(real_time=True)
+async def test_who_finds_the_socket_taken_leaves_the_others_token_alone(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        before = house.token
+        with pytest.raises(StartFailed, match="another server listens"):
+            async with open_house(tmp_path):
+                pytest.fail("two have one socket")
+        assert house.token == before
 
 
 @trio_test(real_time=True)

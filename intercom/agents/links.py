@@ -24,6 +24,7 @@ from actors import Actor, Busy, ChildSpec, Name, Restart, StartChild, ask
 from intercom._version import __version__
 from intercom.agents import reading
 from intercom.agents.door import CALL_KEY, Door
+from intercom.agents.hello import is_sound
 from intercom.agents.lines import Lines
 from intercom.local import peers
 from intercom.local.listen import listen
@@ -101,7 +102,7 @@ class Link(Actor):
         try:
             async with self._stream:
                 await self._converse()
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+        except* (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             # The shim is gone, or does not take what it is sent; it will come back or it will not.
             pass
         finally:
@@ -131,7 +132,7 @@ class Link(Actor):
 
     async def _hello(self, lines: Lines) -> dict[str, Any] | None:
         first = _control(await lines.next() or b"", "hello")
-        if first is None or first.get("wire") != WIRE or not first.get("shim"):
+        if not isinstance(first, dict) or first.get("wire") != WIRE or not first.get("shim") or not is_sound(first):
             await self._refuse("version_mismatch", f"this server speaks wire {WIRE}; use the shim of its own version")
             return None
         if not hmac.compare_digest(str(first.get("token") or "").encode(), self._at.token.encode()):
@@ -159,7 +160,7 @@ class Link(Actor):
                 while (line := await lines.next()) is not None:
                     told = _control(line, "delivered") if line.startswith(b'{"intercom"') else None
                     if told is not None:
-                        nursery.start_soon(self._delivered, door, [str(name) for name in told])
+                        nursery.start_soon(self._delivered, door, _texts(told))
                         continue
                     try:
                         message = reading.read(line)
@@ -172,7 +173,7 @@ class Link(Actor):
                         names[message.id] = name
                     elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
                         # A call that is cancelled is not answered.
-                        names.pop((message.params or {}).get("requestId"), None)
+                        names.pop(_id((message.params or {}).get("requestId")), None)
                     await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
             nursery.cancel_scope.cancel()
 
@@ -226,6 +227,15 @@ def _control(line: bytes, kind: str) -> Any:
         return None
     body = said.get("intercom") if isinstance(said, dict) else None
     return body.get(kind) if isinstance(body, dict) else None
+
+
+def _texts(told: object) -> list[str]:
+    return [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
+
+
+def _id(given: object) -> str | int | None:
+    """A request's id; None for what can be none (true and 1.0 would name the request 1)."""
+    return given if isinstance(given, str | int) and not isinstance(given, bool) else None
 
 
 def _text(hello: dict[str, Any], key: str) -> str | None:

@@ -1,0 +1,44 @@
+"""A shim's hello, as the server reads it: whoever can connect can say anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: The longest each text may be, in characters.
+_TEXTS = {
+    "version": 100,
+    "shim": 200,
+    "token": 200,
+    "cwd": 65536,
+    "workspace": 65536,
+    "config": 65536,
+    "config_digest": 200,
+}
+_LARGEST_PID = 2**31 - 1
+
+
+def is_sound(hello: Mapping[str, Any]) -> bool:
+    """Whether every field of a hello is absent, null, or of its kind: texts that can be written, process ids, and a
+    list of texts. What is not known is left alone: a newer shim may say more."""
+    texts = all(_is_text(hello.get(name), longest) for name, longest in _TEXTS.items())
+    pids = all(_is_pid(hello.get(name)) for name in ("pid", "client_pid"))
+    delivered = hello.get("delivered")
+    names = delivered is None or (isinstance(delivered, list) and all(isinstance(name, str) for name in delivered))
+    return texts and pids and names
+
+
+def _is_text(value: object, longest: int) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, str) or len(value) > longest or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_pid(value: object) -> bool:
+    return value is None or (isinstance(value, int) and 0 <= value <= _LARGEST_PID)

@@ -12,7 +12,8 @@ import pykka
 import trio
 
 from actors._life import serve
-from actors._ref import Due, Life, Ref
+from actors._mail import Due, Life
+from actors._ref import Ref
 from actors._reply import Reply
 from actors.errors import NotRunning, Refused
 from actors.messages import DownEvent

@@ -11,8 +11,9 @@ import trio
 from trio.lowlevel import checkpoint_if_cancelled
 
 from actors._life import PYKKA
+from actors._mail import AT_ONCE, Begun, Life
 from actors._name import Name
-from actors._ref import AT_ONCE, Begun, Life, Ref
+from actors._ref import Ref
 from actors._reply import Reply
 from actors._steps import StepWatch
 from actors.errors import Down, NotRunning

@@ -11,7 +11,9 @@ import trio
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
 from trio.lowlevel import current_task
 
-from actors._ref import Begun, Due, Life, Ref
+from actors._farewell import tell_monitors
+from actors._mail import Begun, Due, Life
+from actors._ref import Ref
 from actors._reply import Reply
 from actors.events import ActorCrashed, ActorStarted, ActorStopped
 
@@ -123,7 +125,7 @@ def _bury(ref: Ref[Any], reason: BaseException | None) -> None:
         ref._emit(ActorStopped, ref.label, ref._killed)
     # The ref may be kept by others for long; what it pointed to must not be.
     ref._actor = ref._task = ref._scope = ref._lane = None
-    ref._tell_monitors(reason)
+    tell_monitors(ref, reason)
     assert ref._system is not None
     ref._system.ended(ref, reason)
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from threading import get_ident
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pykka
 import trio
 from trio.lowlevel import Abort, reschedule, wait_task_rescheduled
 
+from actors._farewell import drain
+from actors._mail import AT_ONCE, Due, Life, Rare
 from actors._reply import Reply
-from actors.errors import Busy, Down, NotRunning
+from actors.errors import Busy, NotRunning
 from actors.events import DeadLettered, MailboxOverflowed
-from actors.messages import DownEvent
 
 if TYPE_CHECKING:
     from actors._actor import Actor
@@ -25,39 +24,12 @@ if TYPE_CHECKING:
     from actors._inbox import Inbox, StoppedFlag
     from actors._name import Name
     from actors._system import System
-    from actors._timers import Timer
 
-__all__ = ["AT_ONCE", "Begun", "Due", "Life", "Ref"]
+__all__ = ["Ref"]
 
 A = TypeVar("A", bound="Actor")
 
 _serial = itertools.count(1)
-
-
-class Life(enum.IntEnum):
-    """How far an incarnation has come. Messages are accepted below `ENDING`."""
-
-    NEW = 0
-    STARTING = 1
-    RUNNING = 2
-    ENDING = 3
-    ENDED = 4
-
-
-class Rare:
-    """What few actors need, kept apart so that the others do not pay for it."""
-
-    __slots__ = ("abandoned", "background", "crash", "deferred", "monitoring", "monitors", "taken", "timers")
-
-    def __init__(self) -> None:
-        self.abandoned = False
-        self.background: dict[trio.CancelScope, None] = {}
-        self.crash: BaseException | None = None
-        self.deferred: dict[Reply[Any], None] = {}
-        self.monitors: dict[tuple[Ref[Any], Any], None] = {}
-        self.monitoring: dict[tuple[Ref[Any], Any], None] = {}
-        self.timers: dict[Hashable, Timer] = {}
-        self.taken: Reply[Any] | None = None
 
 
 class Ref(pykka.ActorRef[Any], Generic[A]):
@@ -332,7 +304,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         self._life = Life.ENDING
         assert self._system is not None
         self._system.unregister(self)
-        self._drain(reason)
+        drain(self, reason)
         if self._rare is not None:
             for scope in self._rare.background:
                 scope.cancel()
@@ -345,47 +317,6 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
 
     def _add_monitor(self, watcher: Ref[Any] | Reply[bool], target: Ref[Any] | Name | None) -> None:
         self._more().monitors[(watcher, target)] = None  # type: ignore[index]
-
-    def _tell_monitors(self, reason: BaseException | None) -> None:
-        if self._rare is None:
-            return
-        for watcher, target in self._rare.monitors:
-            if isinstance(watcher, Reply):
-                watcher._complete(True, None)
-            elif watcher._life < Life.ENDING:
-                watcher._more().monitoring.pop((self, target), None)
-                watcher._put(DownEvent(target, self.label, self, reason))
-        for watched, target in self._rare.monitoring:
-            watched._more().monitors.pop((self, target), None)
-        self._rare.monitors.clear()
-        self._rare.monitoring.clear()
-
-    def _drain(self, reason: BaseException | None) -> None:
-        """Answer everyone who waits on this incarnation; nothing new is accepted any more."""
-        begun = self._current
-        if begun is not None:
-            self._current = None
-            if not begun.done:
-                begun._complete(None, Down(self.label, reason, begun=True))
-        if self._rare is not None:
-            for reply in list(self._rare.deferred):
-                if not reply.done:
-                    reply._complete(None, Down(self.label, reason, begun=True))
-            self._rare.deferred.clear()
-            for timer in self._rare.timers.values():
-                timer.cancel()
-            self._rare.timers.clear()
-        mailbox = self._mailbox
-        while mailbox:
-            item = mailbox.popleft()
-            if type(item) is Reply:
-                item._complete(None, Down(self.label, reason, begun=False))
-            elif type(item) is Begun:
-                item.coroutine.close()
-                if item.reply is not None:
-                    item.reply._complete(None, Down(self.label, reason, begun=True))
-            elif type(item) is not Due:
-                self._dead_letter(item)
 
     def _more(self) -> Rare:
         if self._rare is None:
@@ -406,26 +337,3 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         """Report an event, made only if somebody listens."""
         if self._system is not None and self._system.on_event is not None:
             self._system.emit(kind(*args))
-
-
-class Due:
-    """In a mailbox: a timer has run out."""
-
-    __slots__ = ("timer",)
-
-    def __init__(self, timer: Timer) -> None:
-        self.timer = timer
-
-
-class Begun:
-    """In a mailbox: a handler that was called at once (see `_ask`) and turned out to be a coroutine."""
-
-    __slots__ = ("coroutine", "reply")
-
-    def __init__(self, coroutine: CoroutineType[Any, Any, Any], reply: Reply[Any] | None) -> None:
-        self.coroutine = coroutine
-        self.reply = reply
-
-
-# Stands for the reply to a request that is handled at once, which needs none unless it is deferred.
-AT_ONCE: Reply[Any] = Reply()

@@ -21,8 +21,9 @@ from actors import inspection
 from actors._actor import Actor
 from actors._children import Slot, stop_one
 from actors._life import beside, live
+from actors._mail import Life
 from actors._name import Name
-from actors._ref import Life, Ref
+from actors._ref import Ref
 from actors._steps import StepWatch
 from actors._supervisor import Supervisor
 from actors._timers import Timers

@@ -14,7 +14,8 @@ from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
 
 from actors._actor import Actor
 from actors._life import take_due
-from actors._ref import Due, Ref
+from actors._mail import Due
+from actors._ref import Ref
 from actors._reply import Reply
 from actors.errors import Down
 

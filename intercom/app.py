@@ -163,7 +163,7 @@ def database_path(config: Config, places: Places) -> Path:
 
 def version_tuple(text: str) -> tuple[int, ...]:
     """A version as numbers, to be compared; what is no number counts as 0."""
-    return tuple(int(part) if part.isdigit() else 0 for part in text.split("."))
+    return tuple(int(part) if part.isdecimal() else 0 for part in text.split("."))
 
 
 def is_newer(theirs: str) -> bool:

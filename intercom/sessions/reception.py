@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
-from actors import Actor, AlreadyStarted, ChildSpec, Name, Refused, StartChild, ask
+from actors import Actor, AlreadyStarted, ChildSpec, DownEvent, Name, Refused, StartChild, ask
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, InvalidState, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
@@ -29,6 +29,11 @@ START_GRACE_SECONDS = 60.0
 
 
 T = TypeVar("T")
+
+
+@frozen
+class BringBack:
+    """Sent to itself at the start, so that bringing back happens even if nobody asks for anything."""
 
 
 @frozen
@@ -59,8 +64,13 @@ class Reception(Actor):
         self._watchers = watchers
         self._board = board
         self._default_mode = default_mode
+        self._brought_back = self._announced = False
 
-    async def on_start(self) -> None:
+    def on_start(self) -> None:
+        # Bringing back asks siblings, and one that is down is not restarted while its supervisor waits for this start.
+        self.actor_ref.tell(BringBack())
+
+    async def _bring_back(self) -> None:
         """Bring back what a server before this one left: every session that may still be answered or applied."""
         for key in self._presence.leaving:
             self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
@@ -73,7 +83,7 @@ class Reception(Actor):
             agent = session.agent_key
             if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._presence.has(agent):
                 self.set_timer(Gone(agent), START_GRACE_SECONDS, Gone(agent))
-        if wanted:
+        if wanted and not self._announced:
             self._context.operators.tell(
                 Notice(
                     f"server restarted: {counts.interrupted_sessions} interrupted session(s),"
@@ -84,8 +94,20 @@ class Reception(Actor):
                 )
             )
 
+        self._announced = self._brought_back = True
+        self.monitor(self._units)
+        self.monitor(self._watchers)
+
     async def on_receive(self, message: object) -> Any:
+        if not self._brought_back:
+            await self._bring_back()
         match message:
+            case DownEvent():
+                # All units, or all watchers, went with their supervisor, which comes back with none.
+                self._brought_back = False
+                for supervisor in (self._units, self._watchers):
+                    await self.system.next_incarnation(supervisor, None)
+                await self._bring_back()
             case Admit(agent):
                 return await self._admit(agent)
             case Adopt(agent, session_id):

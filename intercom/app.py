@@ -91,7 +91,7 @@ class App:
             judge=self.judge,
             outdated=self.outdated,
             came=self.processes.came,
-            left=self.processes.left,
+            left=lambda door, said: self.processes.left(door, said=said),
         )
 
     def _top(self) -> Actor:

@@ -136,7 +136,7 @@ class EmbeddedAgent:
     async def _wait(self, call: Call, opened: Opened[A], awaiting: type[Any]) -> Answered[A]:
         if opened.answered is not None:
             return await self._done(call, opened.answered, opened.request_id)
-        question: Request[Answered[A]] = awaiting(call.name, opened.request_id)
+        question: Request[Answered[A]] = awaiting(call.name, opened.request_id, call.ticket)
         answered = await call.wait(question, opened.request_id)
         assert answered is not None, "an embedded agent's patience has no end"
         return await self._done(call, answered, opened.request_id)
@@ -146,7 +146,8 @@ class EmbeddedAgent:
         call.finish(answered, own)
         door = self._door()
         door.close_call(call)
-        await door.delivered([call.name])
+        if (receipt := door.receipt(call.name)) is not None:
+            await door.delivered([receipt])
         return answered
 
     def _door(self) -> Door:

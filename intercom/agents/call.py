@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from attrs import define, field
 from actors import Name, Request, ask
 from intercom.model.errors import IntercomError
 from intercom.sessions.answers import to_json
-from intercom.sessions.messages import Answered, Delivery, Detach
+from intercom.sessions.messages import Answered, Delivery, Detach, Withdraw
 
 R = TypeVar("R")
 
@@ -30,7 +31,8 @@ class Call:
     lets a call wait (None: as long as it takes); `progress` reports to a client that asked for reports; `adopted`
     says that the session was taken over for this call.
 
-    `delivery` is what the result carries, for the door to confirm once the client has it.
+    `ticket` tells this wait from another under the same name; `delivery` is what the result carries, for the door to
+    confirm once the client has it.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Call:
     slice_seconds: float | None
     progress: Progress | None = None
     adopted: bool = False
+    ticket: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     delivery: Delivery | None = field(default=None, init=False)
 
     async def ask(self, message: Request[R]) -> R:
@@ -56,7 +59,7 @@ class Call:
             with trio.move_on_after(self.slice_seconds if self.slice_seconds is not None else float("inf")):
                 result = await self._answered(message)
         except trio.Cancelled:
-            self.session.tell(Detach(self.name, request_id))
+            self.session.tell(Withdraw(self.name, request_id, self.ticket))
             raise
         if result is None:
             return None
@@ -107,7 +110,7 @@ class Call:
 
     async def give_up(self, request_id: str, pending: object) -> dict[str, Any]:
         """The client's patience is over: say that the request is still open, and how to go on waiting."""
-        riders = await self.ask(Detach(self.name, request_id))
+        riders = await self.ask(Detach(self.name, request_id, self.ticket))
         content = to_json(pending)
         content.update(self.finish(riders))
         return content

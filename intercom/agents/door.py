@@ -3,9 +3,10 @@ reached them."""
 
 from __future__ import annotations
 
+import json
 import math
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from intercom.agents.call import Call
 from intercom.agents.tools import inputs
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
+from intercom.model.errors import NotFound
 from intercom.sessions.messages import (
     Activity,
     Admit,
@@ -28,6 +30,7 @@ from intercom.sessions.messages import (
     Deliver,
     Delivery,
     Undeliver,
+    Wanted,
 )
 
 CALL_KEY = "intercom/call"
@@ -51,7 +54,8 @@ class Caller:
 
 @define
 class Door:
-    """`key` names the agent of a client that has no names for its conversations: the life of one shim.
+    """`key` names the agent of a client that has no names for its conversations: the life of one shim. `name` is the
+    connection's own: the same shim may be in by a new door before its old one is known to be closed.
 
     `workspace` and `cwd` are the shim's own; both may be absent.
     """
@@ -61,6 +65,7 @@ class Door:
     key: str
     workspace: str | None
     cwd: str | None
+    name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     _sessions: dict[str, str] = field(factory=dict, init=False)
     _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
     _told: dict[str, float] = field(factory=dict, init=False)
@@ -95,9 +100,23 @@ class Door:
         if call.delivery is not None:
             self._sent[call.name] = (call.session_id, call.delivery)
 
-    def wants_receipt(self, name: str) -> bool:
-        """Whether it matters to know that this call's result was written to the client."""
-        return name in self._sent
+    def abandon(self, name: str, session_id: str | None = None) -> None:
+        """This call's result does not reach the client: what rode on it rides again."""
+        sent = self._sent.pop(name, None)
+        owner = sent[0] if sent is not None else session_id
+        if owner is not None:
+            self.system.named(f"session/{owner}").tell(Undeliver((name,)))
+
+    def receipt(self, name: str) -> str | None:
+        """What the shim gives back once this call's result was written to the client; None when that matters to nobody.
+
+        It says all that has to be put on record, so that a server that knows nothing of the call any more can do it.
+        """
+        sent = self._sent.get(name)
+        if sent is None:
+            return None
+        session_id, delivery = sent
+        return json.dumps([session_id, delivery.call, delivery.requests, delivery.instructions])
 
     def _heard(self, session_id: str) -> None:
         """Tell the stall detector, unless it was told a moment ago: it counts in seconds, and calls come in bursts."""
@@ -106,31 +125,36 @@ class Door:
             self._told[session_id] = now
             self.system.named(f"stall/{session_id}").tell(Activity())
 
-    async def delivered(self, calls: list[str]) -> None:
-        """These calls' results were written to the client; on record when this returns."""
+    async def delivered(self, receipts: Iterable[str]) -> None:
+        """The results of these receipts were written to the client; on record when this returns."""
         by_session: dict[str, list[Delivery]] = {}
-        for name in calls:
-            if (sent := self._sent.get(name)) is not None:
-                by_session.setdefault(sent[0], []).append(sent[1])
+        for receipt in receipts:
+            session_id, delivery = _read_receipt(receipt)
+            self._sent.pop(delivery.call, None)
+            by_session.setdefault(session_id, []).append(delivery)
         for session_id, deliveries in by_session.items():
+            try:
+                await ask(self._reception, Wanted(session_id), timeout=_RECORD_SECONDS, retry=True)
+            except NotFound:
+                # Purged, or made up: there is nothing to put on record.
+                continue
             session = self.system.named(f"session/{session_id}")
             await ask(session, Deliver(tuple(deliveries)), timeout=_RECORD_SECONDS, retry=True)
-        for name in calls:
-            self._sent.pop(name, None)
 
     def opened(self) -> None:
         """The connection is up: an agent that was here before is here again."""
-        self._reception.tell(AgentsHere((self.key,)))
+        self._reception.tell(AgentsHere(self.name, (self.key,)))
 
-    def closed(self) -> None:
-        """The connection is gone: what was not confirmed rides again, and the agents may be gone."""
+    def closed(self, *, for_good: bool = False) -> None:
+        """The connection is gone: what was not confirmed rides again, and the agents may be gone. `for_good` says that
+        their client closed it, so that nobody will come back."""
         by_session: dict[str, list[str]] = {}
         for name, (session_id, _) in self._sent.items():
             by_session.setdefault(session_id, []).append(name)
         for session_id, names in by_session.items():
             self.system.named(f"session/{session_id}").tell(Undeliver(tuple(names)))
         self._sent.clear()
-        self._reception.tell(AgentsGone(tuple({self.key, *self._sessions})))
+        self._reception.tell(AgentsGone(self.name, tuple({self.key, *self._sessions}), for_good))
 
     @property
     def _reception(self) -> Name:
@@ -158,4 +182,12 @@ class Door:
         roots = [] if self.workspace is not None else await caller.roots()
         default: Path | None = self.config.default_workspace_root
         chosen = await trio.to_thread.run_sync(workspaces.choose, self.workspace, roots, self.cwd, default)
-        return Agent(key, caller.client_name, chosen)
+        return Agent(key, caller.client_name, chosen, self.name)
+
+
+def _read_receipt(receipt: str) -> tuple[str, Delivery]:
+    try:
+        session_id, call, requests, instructions = json.loads(receipt)
+        return str(session_id), Delivery(str(call), tuple(map(str, requests)), tuple(map(str, instructions)))
+    except (ValueError, TypeError):
+        return "", Delivery("")

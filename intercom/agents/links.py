@@ -52,7 +52,7 @@ class Surroundings:
     judge: Callable[[dict[str, Any]], None]
     outdated: Callable[[dict[str, Any]], bool]
     came: Callable[[str, frozenset[int]], None]
-    left: Callable[[str], None]
+    left: Callable[[str, bool], None]
 
 
 class ShimListener(Actor):
@@ -90,7 +90,7 @@ class Link(Actor):
         self._stream = stream
         self._at = surroundings
         self._sending = trio.Lock()
-        self._door: Door | None = None
+        self._said_goodbye = False
 
     def on_start(self) -> None:
         self.spawn(self._attend)
@@ -119,7 +119,7 @@ class Link(Actor):
         peer = peers.peer(self._stream)
         ours = (hello.get("client_pid"), hello.get("pid"), peer.pid)
         pids = frozenset(pid for pid in ours if isinstance(pid, int) and pid > 1)
-        self._at.came(shim, pids)
+        self._at.came(door.name, pids)
         try:
             await self._send({"intercom": {"welcome": {"wire": WIRE, "version": __version__, "life": self._at.life}}})
             door.opened()
@@ -127,8 +127,8 @@ class Link(Actor):
                 await self._delivered(door, resent)
             await self._mcp(door, lines)
         finally:
-            self._at.left(shim)
-            door.closed()
+            self._at.left(door.name, self._said_goodbye)
+            door.closed(for_good=self._said_goodbye)
 
     async def _hello(self, lines: Lines) -> dict[str, Any] | None:
         first = _control(await lines.next() or b"", "hello")
@@ -158,9 +158,11 @@ class Link(Actor):
         async def read(nursery: trio.Nursery) -> None:
             async with to_server:
                 while (line := await lines.next()) is not None:
-                    told = _control(line, "delivered") if line.startswith(b'{"intercom"') else None
-                    if told is not None:
-                        nursery.start_soon(self._delivered, door, _texts(told))
+                    if line.startswith(b'{"intercom"'):
+                        if (told := _control(line, "delivered")) is not None:
+                            nursery.start_soon(self._delivered, door, _texts(told))
+                        elif _control(line, "bye") is not None:
+                            self._said_goodbye = True
                         continue
                     try:
                         message = reading.read(line)
@@ -172,8 +174,10 @@ class Link(Actor):
                     if isinstance(message, types.JSONRPCRequest) and (name := call_name(message)) is not None:
                         names[message.id] = name
                     elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-                        # A call that is cancelled is not answered.
-                        names.pop(_id((message.params or {}).get("requestId")), None)
+                        # A call that is cancelled is not answered; or its client no longer heeds the answer.
+                        cancelled = names.pop(_id((message.params or {}).get("requestId")), None)
+                        if cancelled is not None:
+                            door.abandon(cancelled)
                     await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
             nursery.cancel_scope.cancel()
 
@@ -184,9 +188,10 @@ class Link(Actor):
                     name = None
                     if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
                         name = names.pop(sent.message.id, None)
-                    if name is not None and door.wants_receipt(name):
-                        # Ahead of the answer, so that the shim knows to say when it has passed it on.
-                        data = json.dumps({"intercom": {"receipt": name}}).encode() + b"\n" + data
+                    if name is not None and (receipt := door.receipt(name)) is not None:
+                        # Ahead of the answer, so that the shim knows to give it back when it has passed that on.
+                        wish = {"intercom": {"receipt": {"call": name, "text": receipt}}}
+                        data = json.dumps(wish).encode() + b"\n" + data
                     await self._send_bytes(data)
 
         server = self._at.server

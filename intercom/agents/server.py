@@ -120,9 +120,13 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) 
     given = arguments.read(tool.takes, params.arguments)
     call = await door.open_call(tool, given, _caller(ctx))
     try:
-        return await tool.run(call, given)
-    finally:
-        door.close_call(call)
+        content = await tool.run(call, given)
+    except BaseException:
+        # No result leaves, so nothing rides on it.
+        door.abandon(call.name, call.session_id)
+        raise
+    door.close_call(call)
+    return content
 
 
 def _caller(ctx: Context) -> Caller:

@@ -52,8 +52,10 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
                 text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await outgoing.send_all(text.encode() + b"\n")
                 name = names.pop(getattr(sent.message, "id", None), None)
-                if name is not None and not isinstance(sent.message, types.JSONRPCRequest):
-                    nursery.start_soon(door.delivered, [name])
+                if name is None or isinstance(sent.message, types.JSONRPCRequest):
+                    continue
+                if (receipt := door.receipt(name)) is not None:
+                    nursery.start_soon(door.delivered, [receipt])
 
     door.opened()
     try:

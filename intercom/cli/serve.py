@@ -113,7 +113,7 @@ async def _private(settings: Settings, descriptor: int) -> int:
         app = _app(evolve(settings, config=evolve(settings.config, database=database)), frozenset())
         gone = trio.Event()
         # The socket pair is known to the shim alone, so there is no token to show.
-        surroundings = evolve(app.surroundings, token="", left=lambda _shim: gone.set())
+        surroundings = evolve(app.surroundings, token="", left=lambda _door, _said: gone.set())
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=descriptor)))
         async with app.system:
             spec = ChildSpec("link/private", lambda: Link(stream, surroundings), restart=Restart.TEMPORARY)

@@ -44,7 +44,10 @@ TOUCH_SECONDS = 0.5
 
 @frozen
 class Waiter:
+    """A call that waits; `ticket` tells it from one of the same name that is gone and has not been heard leaving."""
+
     call: str
+    ticket: str
     reply: Reply[Any]
 
 
@@ -210,19 +213,19 @@ class SessionActor(Actor):
         """The store work that keeps this answer under the call's name, to be run with the effect it tells of."""
         return partial(calls.record, name=call, session_id=self.id, tool=tool, answer=to_json(answer), at=self.now())
 
-    def wait(self, request: Asked, call: str) -> None:
+    def wait(self, request: Asked, call: str, ticket: str) -> None:
         """Let the current message wait for this request's verdict."""
         entries = self.waiters.setdefault(request.id, [])
         came_back = not entries
-        entries.append(Waiter(call, self.defer()))
+        entries.append(Waiter(call, ticket, self.defer()))
         self.cancel_timer(Show(request.id))
         self.brief_detector()
         if came_back:
             self.show(request)
 
-    def leave(self, request_id: str, call: str) -> bool:
-        """Forget the waiter of this call; True when nobody waits for the request any more."""
-        entries = [w for w in self.waiters.get(request_id, ()) if w.call != call]
+    def leave(self, request_id: str, call: str, ticket: str) -> bool:
+        """Forget this waiter; True when nobody waits for the request any more."""
+        entries = [w for w in self.waiters.get(request_id, ()) if (w.call, w.ticket) != (call, ticket)]
         if entries:
             self.waiters[request_id] = entries
             return False

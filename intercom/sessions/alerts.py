@@ -113,8 +113,9 @@ async def _nudge(
 
 
 def _raise(db: Database, session: SessionActor, alert: StallAlert) -> StallAlert | None:
-    if stalls.active(db, session.id) is not None:
-        return None
+    active = stalls.active(db, session.id)
+    if active is not None:
+        return active if active.id == alert.id else None
     stalls.insert(db, alert)
     session.record(db, "intercom", "stalled", f"quiet for {alert.idle_seconds} s", alert_id=alert.id)
     return alert

@@ -84,7 +84,7 @@ async def _commit(session: SessionActor, request: ApprovalRequest, asked: Apply)
         at=session.now(),
         call=asked.call,
     )
-    if not await session.transact(partial(journal.begin, entry=entry)):
+    if not await session.transact(partial(_begin, entry=entry)):
         raise InvalidState(f"request {request.id} is being applied already; call check_diff again shortly")
     try:
         await trio.to_thread.run_sync(files.stage, root, plan, steps)
@@ -151,8 +151,19 @@ def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest
     return request, journal.get(db, id)
 
 
+def _begin(db: Database, entry: Entry) -> bool:
+    """Enter the apply; also True when it was entered before, and the writer fell before it could say so."""
+    if journal.begin(db, entry):
+        return True
+    found = journal.get(db, entry.request_id)
+    return found is not None and (found.state, found.call, found.at) == (entry.state, entry.call, entry.at)
+
+
 def _advance(db: Database, entry: Entry, to: JournalState, note: str | None = None) -> None:
     current = journal.get(db, entry.request_id)
+    if current is not None and current.state is to:
+        # Moved before, when the writer fell between its commit and its answer.
+        return
     if current is None or not journal.advance(db, entry.request_id, current.state, to, note):
         raise InvalidState(f"the apply of request {entry.request_id} moved on by itself; call check_diff again")
 
@@ -164,7 +175,11 @@ def _stick(db: Database, session: SessionActor, entry: Entry, note: str) -> None
 
 def _finish(db: Database, session: SessionActor, entry: Entry, answer: ApplyAnswer) -> ApprovalRequest:
     now = session.now()
-    approvals.consume(db, entry.request_id, now)
+    if not approvals.consume(db, entry.request_id, now):
+        # Said before, when the writer fell between its commit and its answer.
+        done = approvals.get(db, entry.request_id)
+        assert done is not None
+        return done
     approvals.mark_delivered(db, entry.request_id, now)
     journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.DONE)
     if entry.call is not None:

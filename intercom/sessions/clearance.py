@@ -69,7 +69,7 @@ async def await_clearance(session: SessionActor, asked: AwaitClearance) -> Answe
     answer = outcomes.clearance(request)
     if answer is not None:
         return session.answered(asked.call, answer, own=request.id)
-    session.wait(request, asked.call)
+    session.wait(request, asked.call, asked.ticket)
     return None
 
 
@@ -107,7 +107,8 @@ def _keep(db: Database, session: SessionActor, request: ApprovalRequest) -> tupl
     """Insert the request unless its key still names one; either way the row that stands."""
     earlier = approvals.reattachable(db, request.key)
     if earlier is not None:
-        return earlier, False
+        # Our own row is there when the writer fell between its commit and its answer.
+        return earlier, earlier.id == request.id
     approvals.insert(db, request)
     session.record(db, "agent", "clearance_asked", request.title, request_id=request.id, file_path=request.file_path)
     if request.auto_rule is not None:

@@ -102,8 +102,10 @@ async def become(session: SessionActor, to: SessionStatus, who: str, why: str) -
 
 def _become(db: Database, session: SessionActor, to: SessionStatus, who: str, why: str) -> Session | None:
     moved = sessions.set_status(db, session.id, {session.row.status}, to, session.now())
-    if moved is not None:
-        session.record(db, who, f"session_{to.value}", why)
+    if moved is None:
+        # Moved before, when the writer fell between its commit and its answer; or by nobody, and then it stays.
+        return sessions.get(db, session.id)
+    session.record(db, who, f"session_{to.value}", why)
     return moved
 
 
@@ -178,6 +180,9 @@ def _queue(db: Database, session: SessionActor, asked: Instruct) -> None:
 def _end(db: Database, session: SessionActor, asked: End) -> list[Asked]:
     now = session.now()
     moved = sessions.set_status(db, session.id, {session.row.status}, SessionStatus.TERMINATED, now)
+    stands = sessions.get(db, session.id)
+    if moved is None and stands is not None and stands.status is SessionStatus.TERMINATED:
+        moved = stands
     if moved is None:
         raise InvalidState(f"a session that is {session.row.status.value} can not be ended")
     session.row = moved

@@ -14,13 +14,17 @@ def session_actor(session_id: str, context: Context) -> SessionActor:
 
 
 async def _detach(session: SessionActor, left: messages.Detach) -> messages.Answered[None]:
-    # A verdict that was on its way to this call has not arrived: it is free to ride on what the call still gets.
+    await _withdraw(session, messages.Withdraw(left.call, left.request_id, left.ticket))
+    return session.answered(left.call, None)
+
+
+async def _withdraw(session: SessionActor, left: messages.Withdraw) -> None:
+    # A verdict that was on its way to this call has not arrived: it is free to ride on another result.
     session.undeliver((left.call,))
-    if session.leave(left.request_id, left.call):
+    if session.leave(left.request_id, left.call, left.ticket):
         request = await session.find(left.request_id)
         if not session.is_settled(request):
             session.show(request)
-    return session.answered(left.call, None)
 
 
 async def _deliver(session: SessionActor, told: messages.Deliver) -> None:
@@ -74,6 +78,7 @@ HANDLERS: Handlers = {
     messages.SwitchMode: reports.switch_mode,
     messages.Beat: reports.beat,
     messages.Detach: _detach,
+    messages.Withdraw: _withdraw,
     messages.Deliver: _deliver,
     messages.Undeliver: _undeliver,
     messages.AgentCame: _agent_came,

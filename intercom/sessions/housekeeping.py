@@ -51,7 +51,9 @@ class Housekeeper(Actor):
         now = self._context.now()
         cutoff = now - timedelta(days=self._context.config.retention_days)
         # A little at a time: other writers wait behind this one.
-        while any((await self._ask(partial(retention.purge, cutoff=cutoff, at=now))).values()):
+        kept_until = now - timedelta(days=self._context.config.checkpoint_retention_days)
+        purge = partial(retention.purge, cutoff=cutoff, at=now, checkpoints_before=kept_until)
+        while any((await self._ask(purge)).values()):
             continue
 
     async def _ask(self, work: Any) -> Any:

@@ -73,6 +73,7 @@ class AwaitClearance(Request[Answered[ClearanceAnswer]]):
 
     call: str
     request_id: str
+    ticket: str = ""
 
 
 @frozen
@@ -93,6 +94,7 @@ class AwaitPrompt(Request[Answered[PromptAnswer]]):
 
     call: str
     request_id: str
+    ticket: str = ""
 
 
 @frozen
@@ -111,6 +113,7 @@ class AwaitStandby(Request[Answered[StandbyAnswer]]):
 
     call: str
     request_id: str
+    ticket: str = ""
 
 
 @frozen
@@ -181,11 +184,22 @@ class Beat(Request[Answered[PingAnswer]]):
 
 @frozen
 class Detach(Request[Answered[None]]):
-    """The call waits no more (cancelled, or out of its client's patience): the request stays decidable. The answer is
-    what rides on the call's result, if it still gets one."""
+    """The call is out of its client's patience and waits no more: the request stays decidable. The answer is what
+    rides on the result that the call still gets. `ticket` tells this wait from another under the same name."""
 
     call: str
     request_id: str
+    ticket: str = ""
+
+
+@frozen
+class Withdraw:
+    """The call was cancelled, or its connection is gone: it waits no more and gets no result. The request stays
+    decidable. `ticket` as in `Detach`: a call asked again over a new connection waits under the same name."""
+
+    call: str
+    request_id: str
+    ticket: str = ""
 
 
 @frozen
@@ -323,11 +337,13 @@ class Recovered:
 
 @frozen
 class Agent:
-    """Who calls: `key` is stable for one conversation, `client_name` what it says of itself, `workspace` checked."""
+    """Who calls: `key` is stable for one conversation, `client_name` what it says of itself, `workspace` checked, and
+    `door` names the connection it came by."""
 
     key: str
     client_name: str | None
     workspace: str
+    door: str = ""
 
 
 @frozen
@@ -356,13 +372,16 @@ class Wanted(Request[str]):
 class AgentsGone:
     """The connection these agents spoke over is gone."""
 
+    door: str
     keys: tuple[str, ...]
+    for_good: bool = False
 
 
 @frozen
 class AgentsHere:
     """These agents' connection is up."""
 
+    door: str
     keys: tuple[str, ...]
 
 

@@ -59,7 +59,7 @@ async def await_prompt(session: SessionActor, asked: AwaitPrompt) -> Answered[Pr
     answer = outcomes.prompt(prompt)
     if answer is not None:
         return session.answered(asked.call, answer, own=prompt.id)
-    session.wait(prompt, asked.call)
+    session.wait(prompt, asked.call, asked.ticket)
     return None
 
 
@@ -91,7 +91,7 @@ async def await_standby(session: SessionActor, asked: AwaitStandby) -> Answered[
     answer = outcomes.standby(wait)
     if answer is not None:
         return session.answered(asked.call, answer, own=wait.id)
-    session.wait(wait, asked.call)
+    session.wait(wait, asked.call, asked.ticket)
     return None
 
 
@@ -123,7 +123,7 @@ def _keep_prompt(
 ) -> tuple[ContinuationPrompt, bool]:
     earlier = requests.by_call(db, session.id, prompt.call or "")
     if isinstance(earlier, ContinuationPrompt):
-        return earlier, False
+        return earlier, earlier.id == prompt.id
     prompts.insert(db, prompt)
     session.record(
         db,
@@ -145,7 +145,7 @@ def _keep_prompt(
 def _keep_wait(db: Database, session: SessionActor, wait: Wait) -> tuple[Wait, bool]:
     earlier = requests.by_call(db, session.id, wait.call or "")
     if isinstance(earlier, Wait):
-        return earlier, False
+        return earlier, earlier.id == wait.id
     waits.insert(db, wait)
     session.record(db, "agent", "standby", outcomes.headline(wait.message), request_id=wait.id)
     return wait, True

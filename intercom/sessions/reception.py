@@ -72,7 +72,7 @@ class Reception(Actor):
 
     async def _bring_back(self) -> None:
         """Bring back what a server before this one left: every session that may still be answered or applied."""
-        for key in self._presence.leaving:
+        for key in self._presence.leaving():
             self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
         live, wanted, counts, kept = await self._transact(_left_behind)
         # Sessions that were alive when the server fell: a policy file changed meanwhile was changed under an agent.
@@ -114,14 +114,13 @@ class Reception(Actor):
                 return await self._adopt(agent, session_id)
             case Wanted(session_id):
                 return await self._wanted(session_id)
-            case AgentsHere(keys):
+            case AgentsHere(door, keys):
                 for key in keys:
-                    await self._here(key)
-            case AgentsGone(keys):
+                    await self._here(key, door)
+            case AgentsGone(door, keys, for_good):
                 for key in keys:
-                    if key in self._presence.here:
-                        self._presence.leaving.add(key)
-                        self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
+                    if self._presence.left(key, door) and key in self._presence.here:
+                        self.set_timer(Gone(key), 0.0 if for_good else GRACE_SECONDS, Gone(key))
             case Gone(key):
                 await self._gone(key)
         return None
@@ -154,18 +153,15 @@ class Reception(Actor):
         await self._run(session)
         return session.id
 
-    async def _here(self, key: str) -> None:
-        self._presence.leaving.discard(key)
-        self.cancel_timer(Gone(key))
+    async def _here(self, key: str, door: str) -> None:
         session = await self._transact(partial(sessions.by_agent, agent_key=key))
         if session is not None:
-            self._note(Agent(key, session.client_name, session.workspace_root))
+            self._note(Agent(key, session.client_name, session.workspace_root, door))
             await self._run(session)
             self.system.named(f"session/{session.id}").tell(AgentCame())
 
     async def _gone(self, key: str) -> None:
         agent = self._presence.here.pop(key, None)
-        self._presence.leaving.discard(key)
         session = await self._transact(partial(sessions.by_agent, agent_key=key))
         if session is not None:
             self.system.named(f"session/{session.id}").tell(AgentLeft())
@@ -175,7 +171,7 @@ class Reception(Actor):
 
     def _note(self, agent: Agent) -> None:
         self._presence.here[agent.key] = agent
-        self._presence.leaving.discard(agent.key)
+        self._presence.came(agent.key, agent.door)
         self.cancel_timer(Gone(agent.key))
         self._board.connected(agent.workspace, self._presence.count(agent.workspace))
 

@@ -22,9 +22,10 @@ from intercom.sessions.answers import (
     PendingRequest,
     PingAnswer,
     RebootAnswer,
+    from_json,
 )
 from intercom.sessions.messages import Answered, Beat, Broadcast, CheckPolicy, Recall, SwitchMode
-from intercom.store import checkpoints, requests, sessions
+from intercom.store import calls, checkpoints, requests, sessions
 from intercom.store.messages import Database
 from intercom.workspace import paths
 from intercom.workspace.messages import Evaluate
@@ -108,8 +109,8 @@ def _pending(request: outcomes.Asked) -> PendingRequest:
 
 
 def _broadcast(db: Database, session: SessionActor, asked: Broadcast, answer: BroadcastAnswer) -> None:
-    session.record(db, "agent", "broadcast", asked.message, level=asked.level)
-    session.answered_and_recorded(asked.call, "broadcast", answer)(db)
+    if session.answered_and_recorded(asked.call, "broadcast", answer)(db):
+        session.record(db, "agent", "broadcast", asked.message, level=asked.level)
 
 
 def _progress(db: Database, session: SessionActor, items: tuple[ProgressItem, ...]) -> Session:
@@ -120,6 +121,9 @@ def _progress(db: Database, session: SessionActor, items: tuple[ProgressItem, ..
 
 
 def _switch(db: Database, session: SessionActor, asked: SwitchMode) -> ModeAnswer:
+    done = calls.answer(db, asked.call)
+    if done is not None:
+        return from_json(ModeAnswer, done)
     previous = sessions.set_mode(db, session.id, asked.mode, session.now())
     row = sessions.get(db, session.id)
     assert row is not None, "the session's row outlives its actor"

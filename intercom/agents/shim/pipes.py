@@ -27,9 +27,9 @@ class Outlet:
         is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
         self._socket = socket.socket(fileno=os.dup(descriptor)) if is_socket else None
 
-    def put(self, line: bytes, call: str | None = None) -> None:
-        """Queue a line; `call` is returned by `write` once it has left."""
-        self._lines.append((memoryview(line), call))
+    def put(self, line: bytes, receipt: str | None = None) -> None:
+        """Queue a line; `receipt` is returned by `write` once it has left."""
+        self._lines.append((memoryview(line), receipt))
         self.waiting += len(line)
 
     def clear(self) -> None:
@@ -38,18 +38,18 @@ class Outlet:
         self.waiting = 0
 
     def write(self) -> list[str]:
-        """Write as much as there is room for; returns the calls whose lines have left. Raises OSError when it fails."""
+        """Write as much as there is room for; returns the receipts of lines that have left. Raises OSError when it fails."""
         done: list[str] = []
         while self._lines:
-            view, call = self._lines[0]
+            view, receipt = self._lines[0]
             sent = self._send(view)
             self.waiting -= sent
             if sent < len(view):
-                self._lines[0] = (view[sent:], call)
+                self._lines[0] = (view[sent:], receipt)
                 break
             self._lines.popleft()
-            if call is not None:
-                done.append(call)
+            if receipt is not None:
+                done.append(receipt)
             if self._socket is None:
                 break  # a pipe's room is known for one write only
         return done

@@ -22,10 +22,10 @@ _MANY = 10_000
 
 
 class ToClient(NamedTuple):
-    """Write `line`; when it has left for good, report `written(call)` if it has a call."""
+    """Write `line`; when it has left for good, report `written(receipt)` if it has a receipt."""
 
     line: bytes
-    call: str | None = None
+    receipt: str | None = None
 
 
 class ToServer(NamedTuple):
@@ -67,10 +67,10 @@ class Relay:
 
     def __init__(self, shim: str, results: shipped.Results) -> None:
         self.in_flight: dict[str, InFlight] = {}
-        #: Calls whose answers were written and which no server has recorded yet, oldest first.
+        #: Receipts of answers that were written and which no server has recorded yet, oldest first.
         self.undelivered: dict[str, None] = {}
-        #: Calls that the server wants to hear about when their answers are written.
-        self._receipts: set[str] = set()
+        #: What the server wants back when the answers to these calls have been written.
+        self._receipts: dict[str, str] = {}
         self._shim = shim
         self._results = results
         self._up = False
@@ -102,12 +102,12 @@ class Relay:
         """The client sent more in one line than there is room for; what it was is unknown."""
         return [ToClient(replies.error(None, replies.INVALID_REQUEST, "the line is too long"))]
 
-    def written(self, call: str) -> list[Effect]:
-        """A call's answer has been written to the client."""
-        self.undelivered[call] = None
+    def written(self, receipt: str) -> list[Effect]:
+        """The answer that this receipt is of has been written to the client."""
+        self.undelivered[receipt] = None
         while len(self.undelivered) > _MANY:
             del self.undelivered[next(iter(self.undelivered))]
-        return [_delivered([call])] if self._up else []
+        return [_delivered([receipt])] if self._up else []
 
     # What happens to the server
 
@@ -257,12 +257,12 @@ class Relay:
         if "handover" in word:
             return [Leave()]
         receipt = word.get("receipt")
-        if isinstance(receipt, str):
-            self._receipts.add(receipt)
+        if isinstance(receipt, dict):
+            self._receipts[str(receipt.get("call"))] = str(receipt.get("text"))
         recorded = word.get("recorded")
         if isinstance(recorded, list):
-            for call in recorded:
-                self.undelivered.pop(str(call), None)
+            for written in recorded:
+                self.undelivered.pop(str(written), None)
         return []
 
     def _server_message(self, message: dict[str, Any], line: bytes) -> list[Effect]:
@@ -290,9 +290,7 @@ class Relay:
         if "error" not in message:
             self._greeting.learn(done.method, done.params)
             self._modern = self._modern and not self._greeting.given
-        wanted = done.call is not None and done.call in self._receipts
-        self._receipts.discard(done.call or "")
-        return [ToClient(line + b"\n", done.call if wanted else None)]
+        return [ToClient(line + b"\n", self._receipts.pop(done.call, None) if done.call is not None else None)]
 
     def _server_progress(self, message: dict[str, Any]) -> list[Effect]:
         params: Any = message.get("params")
@@ -325,8 +323,8 @@ def _is_id(value: object) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def _delivered(calls: list[str]) -> ToServer:
-    return ToServer(encode({"intercom": {"delivered": calls}}))
+def _delivered(receipts: list[str]) -> ToServer:
+    return ToServer(encode({"intercom": {"delivered": receipts}}))
 
 
 def _cancelled(key: str) -> ToClient:

@@ -13,9 +13,12 @@ from intercom.agents.shim.link import LINE_LIMIT, Link
 from intercom.agents.shim.options import Options
 from intercom.agents.shim.pipes import Outlet, has_room, read
 from intercom.agents.shim.relay import Effect, Leave, Note, Relay, Retry, ToClient, ToServer
-from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong
+from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong, encode
 from intercom.local.places import peek, places
 from intercom.model.errors import IntercomError
+
+#: What a shim says before it goes, when it is the client that has ended the conversation.
+BYE = encode({"intercom": {"bye": {}}})
 
 _MUCH = 8 * MEBIBYTE  # waiting for one side, and the other is not read until there is less
 _LINGER_SECONDS = 1.5  # for answers still to come when the client has said all it will
@@ -51,6 +54,8 @@ class _Shim:
         except ConnectionError:
             pass  # the client is gone
         finally:
+            if self._ended is not None:
+                self._link.send(BYE)
             self._link.close(_LAST_WORDS_SECONDS)
         return 0
 
@@ -119,13 +124,13 @@ class _Shim:
     def _write_client(self, events: int) -> None:
         if not events & select.POLLOUT:
             raise BrokenPipeError
-        for call in self._client.write():
-            self._perform(self._relay.written(call))
+        for receipt in self._client.write():
+            self._perform(self._relay.written(receipt))
 
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, ToClient):
-                self._client.put(effect.line, effect.call)
+                self._client.put(effect.line, effect.receipt)
             elif isinstance(effect, ToServer):
                 self._link.send(effect.line)
             elif isinstance(effect, Leave):

@@ -58,7 +58,7 @@ async def check_clearance(call: Call, given: inputs.CheckClearance) -> dict[str,
         )
     )
     id = opened.request_id
-    answered = opened.answered or await call.wait(AwaitClearance(call.name, id), id)
+    answered = opened.answered or await call.wait(AwaitClearance(call.name, id, call.ticket), id)
     if answered is None:
         return await call.give_up(id, ClearanceAnswer("pending", id, message=NOT_APPROVED_YET))
     return call.finish(answered, own=id)
@@ -76,7 +76,7 @@ async def transmit(call: Call, given: inputs.Transmit) -> dict[str, Any]:
         )
     )
     id = opened.request_id
-    answered = opened.answered or await call.wait(AwaitPrompt(call.name, id), id)
+    answered = opened.answered or await call.wait(AwaitPrompt(call.name, id, call.ticket), id)
     if answered is None:
         return await call.give_up(id, PromptAnswer(status="pending", request_id=id, message=NOT_ANSWERED_YET))
     return call.finish(answered, own=id)
@@ -85,7 +85,7 @@ async def transmit(call: Call, given: inputs.Transmit) -> dict[str, Any]:
 async def standby(call: Call, given: inputs.Standby) -> dict[str, Any]:
     opened = await call.ask(StandBy(call.name, given.message, given.timeout_seconds, given.request_id))
     id = opened.request_id
-    answered = opened.answered or await call.wait(AwaitStandby(call.name, id), id)
+    answered = opened.answered or await call.wait(AwaitStandby(call.name, id, call.ticket), id)
     if answered is None:
         return await call.give_up(id, StandbyAnswer("pending", request_id=id, message=STILL_WAITING))
     return call.finish(answered, own=id)

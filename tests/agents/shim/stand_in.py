@@ -107,7 +107,7 @@ async def serve_shim(stream: trio.SocketStream, low: Server, conductor: Conducto
             async for item in out_of:
                 answered = getattr(item.message, "result", None)
                 if isinstance(answered, dict) and (call := (answered.get("structuredContent") or {}).get("call")):
-                    await send({"intercom": {"receipt": call}})
+                    await send({"intercom": {"receipt": {"call": call, "text": call}}})
                 await send(item.message.model_dump(mode="json", by_alias=True, exclude_unset=True))
 
     try:

@@ -60,7 +60,7 @@ async def test_a_delivery_is_told_once_written_and_told_again_until_recorded() -
             await client.call(1)
             name = (await one.hear())["params"]["_meta"]["intercom/call"]
             assert name == f"{hello['shim']}/1/1/tools/call"
-            await one.say({"intercom": {"receipt": name}})
+            await one.say({"intercom": {"receipt": {"call": name, "text": name}}})
             await one.say({"jsonrpc": "2.0", "id": 1, "result": {}})
             assert (await client.hear())["id"] == 1
             assert await one.hear() == {"intercom": {"delivered": [name]}}
@@ -159,6 +159,7 @@ async def test_it_ends_when_its_client_has_closed_and_nothing_is_in_flight() -> 
         async with by_hand(here) as server, shim(here) as client:
             one, _ = await server.accept()
             await client.close()
+            assert await one.hear() == {"intercom": {"bye": {}}}
             assert await one.hear() is None
             assert await client.process.wait() == 0
 
@@ -171,7 +172,8 @@ async def test_answers_on_their_way_still_reach_a_client_that_has_said_all() -> 
             await client.call(1)
             await client.close()
             asked = await one.hear()
-            await one.say({"intercom": {"receipt": asked["params"]["_meta"]["intercom/call"]}})
+            call = asked["params"]["_meta"]["intercom/call"]
+            await one.say({"intercom": {"receipt": {"call": call, "text": "a receipt"}}})
             await one.say({"jsonrpc": "2.0", "id": 1, "result": {}})
             assert (await client.hear())["id"] == 1
             assert "delivered" in (await one.hear())["intercom"]

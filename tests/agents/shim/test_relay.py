@@ -105,14 +105,14 @@ def test_a_cancelled_call_is_not_asked_again_and_its_late_answer_goes_nowhere() 
     assert one.server_up() == []
 
 
-def test_the_call_is_named_to_whoever_writes_its_answer_when_the_server_wants_a_receipt() -> None:
+def test_whoever_writes_an_answer_gets_the_receipt_that_the_server_wants_back() -> None:
     one = relay()
     one.client_line(call(1))
     one.client_line(call(2))
-    assert one.server_line(b'{"intercom": {"receipt": "shim/2/2/tools/call"}}') == []
+    assert one.server_line(b'{"intercom": {"receipt": {"call": "shim/2/2/tools/call", "text": "two"}}}') == []
     assert one.server_line(b'{"id": 1, "result": {}}') == [ToClient(b'{"id": 1, "result": {}}\n')]
     assert one.server_line(b'{"id": 2, "result": {}}') == [
-        ToClient(b'{"id": 2, "result": {}}\n', "shim/2/2/tools/call")
+        ToClient(b'{"id": 2, "result": {}}\n', "two")
     ]
 
 

@@ -80,7 +80,8 @@ def draw_pending(on: Console, data: Any, at: datetime) -> None:
 def draw_card(on: Console, entry: Any, at: datetime, lines: int | None = None, *, hints: bool = True) -> None:
     """One card: badge and title, where it comes from, what it says, its diff (`lines` at most), how to answer it."""
     for line in card_lines(entry, at, lines):
-        on.print(line, soft_wrap=True)
+        # What people wrote is broken at words where there is an edge; a line of a patch stays one line, to be copied.
+        on.print(line, soft_wrap=bool(line.no_wrap) or not on.is_terminal)
     for hint in answers(entry) if hints else ():
         on.print(_text(f"  {hint}", "cyan"), soft_wrap=True)
 
@@ -208,7 +209,7 @@ def _diff(entry: Any, limit: int | None) -> Iterable[Text]:
     # Only at line feeds: what else Python calls a line end is text here, and shown as its code.
     lines = diff.removesuffix("\n").split("\n")
     for line in lines[:limit]:
-        yield _text(line, diff_style(line))
+        yield Text(clean(line), diff_style(line), no_wrap=True)
     if limit is not None and len(lines) > limit:
         rest = len(lines) - limit
         yield _text(f"  ({rest} more lines: {PROGRAM} show {short(entry['request_id'])})", "dim")

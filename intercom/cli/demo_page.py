@@ -77,6 +77,6 @@ class Page:
 
     def _put(self, text: Text) -> None:
         # Wrapped here, since rich would fill each line up with blanks, which are then copied along.
-        for line in text.wrap(self._console, self._console.width - _INDENT):
+        for line in text.wrap(self._console, self._console.width - _INDENT, no_wrap=False):
             line.rstrip()
             self._console.print(Text(" " * _INDENT).append_text(line), soft_wrap=True)

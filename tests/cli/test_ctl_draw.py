@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -126,6 +127,17 @@ def test_a_diff_left_out_is_said_to_be() -> None:
 
 def test_lines_are_not_broken() -> None:
     assert "+" + "x" * 500 in drawn("show", card_entry(card("a", diff="+" + "x" * 500)), width=80)
+
+
+def test_on_a_terminal_words_are_kept_whole_and_lines_of_a_patch_too() -> None:
+    prose, added = "word " * 40, "+" + "patched " * 40
+    shown = drawn("show", card_entry(card("a", body=prose, diff=added)), width=80, colour=True)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", shown).splitlines()
+    assert added.strip() in plain
+    told = [line for line in plain if "word" in line]
+    assert len(told) > 1
+    assert {word for line in told for word in line.split()} == {"word"}
+    assert max(map(len, told)) <= 80
 
 
 def test_list_is_a_table() -> None:

@@ -26,7 +26,6 @@ from intercom.workspace.paths import open_parent, open_root
 from intercom.workspace.step import Step, Written
 
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_READY, _DONE = "ready", "done"
 
 
 class _Lock:
@@ -135,7 +134,7 @@ def _write_new(parent: int, name: str, data: bytes, mode: int) -> None:
 
 def verify(root: Path, steps: Sequence[Step]) -> None:
     """Make sure that every step is done or can be done. Raises ApplyStuck naming each file for which neither holds."""
-    stuck = [why for step in steps if (why := _state(root, step)) not in (_READY, _DONE)]
+    stuck = [why for step in steps if (why := _obstacle(root, step)) is not None]
     if stuck:
         paths = tuple(step.path for step in steps)
         raise ApplyStuck(
@@ -204,14 +203,12 @@ def _staged_path(step: Step) -> str:
     return str(PurePosixPath(step.path).with_name(step.temp or ""))
 
 
-def _state(root: Path, step: Step) -> str:
-    """Whether a step is done or ready, or why it is neither."""
+def _obstacle(root: Path, step: Step) -> str | None:
+    """Why a step is neither done nor can be done, in words; None where it is or can."""
     try:
         target = file_hash(root, step.path)
         if step.change is ChangeKind.DELETE:
-            if target == NEW_FILE:
-                return _DONE
-            return _READY if target == step.before_hash else f"{step.path} changed while it was to be removed"
+            return None if target in (NEW_FILE, step.before_hash) else f"{step.path} changed while it was to be removed"
         staged = file_hash(root, _staged_path(step))
         old = file_hash(root, step.old_path) if step.old_path is not None else NEW_FILE
     except (PathViolation, FileError) as error:
@@ -219,13 +216,13 @@ def _state(root: Path, step: Step) -> str:
     if old not in (step.before_hash, NEW_FILE):
         return f"{step.old_path} changed while it was to be renamed"
     if target == step.after_hash:
-        return _DONE if staged == NEW_FILE and old == NEW_FILE else _READY
+        return None
     before = NEW_FILE if step.old_path is not None else step.before_hash
     if target != before and not step.forced:
         return f"{step.path} changed in between"
     if step.old_path is not None and old == NEW_FILE:
         return f"{step.old_path} is gone, and {step.path} is not there"
-    return _READY if staged == step.after_hash else f"the staged content of {step.path} is missing or damaged"
+    return None if staged == step.after_hash else f"the staged content of {step.path} is missing or damaged"
 
 
 def _perform(root: Path, step: Step) -> None:

@@ -120,7 +120,7 @@ def _changed(file: _File, hunk: Hunk, place: int) -> Iterator[bytes]:
     source = hunk.source
     seen = [(line.text, file.text[place + i]) for i, line in enumerate(source)]
     # Added lines are taken as they stand where some line end of the patch agrees with the file's exactly.
-    exact = [line == there or line == there.removeprefix(BOM) for line, there in seen if there.endswith("\n")]
+    exact = [line.endswith("\r\n") == there.endswith("\r\n") for line, there in seen if there.endswith("\n")]
     convert = not all(exact) or (not exact and file.bare)
     index, first = place, True
     for line in hunk.lines:

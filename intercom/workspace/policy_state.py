@@ -67,8 +67,6 @@ def changed(state: PolicyState, loaded: Loaded, agents: bool, trust: bool = Fals
         return evolve(state, source=loaded.source, fault=loaded.fault, proposed=None)
     # What was held back stays so when the agents have left: they need not be connected to come back for it.
     held = state.proposed is not None and state.proposed.sha256 == loaded.sha256
-    # What was held back stays so when the agents have left: they need not be connected to come back for it.
-    held = state.proposed is not None and state.proposed.sha256 == loaded.sha256
     ways = widens(state.in_force.policy, loaded.policy)
     if not ways or trust or not (agents or held):
         return PolicyState(_in_force(loaded.policy, loaded), loaded.source)

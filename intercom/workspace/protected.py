@@ -7,6 +7,7 @@ settings, and the clients' own configuration and standing instructions.
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from itertools import pairwise
 
 #: Names of files and directories that are protected wherever they stand, in small letters.
@@ -26,6 +27,8 @@ _GITHUB = ("copilot", "instructions", "prompts", "agents", "chatmodes", "skills"
 
 _SEPARATORS = re.compile(r"[/\\]+")
 _PARTS = re.compile(r"[=:,@]")
+_WILD = re.compile(r"[*?[]")
+_QUOTES = str.maketrans("", "", "\\'\"")
 
 
 def is_protected(path: str) -> bool:
@@ -38,5 +41,13 @@ def is_protected(path: str) -> bool:
 
 
 def mentions_protected(word: str) -> bool:
-    """Whether a word of a command could name something protected, also behind an option's equals sign."""
-    return any(is_protected(part) for part in (word, *_PARTS.split(word)))
+    """Whether a word of a command could name something protected: also behind an option's equals sign, with quotes that
+    another shell would take away, or as a glob that it would expand."""
+    plain = word.translate(_QUOTES)
+    return any(is_protected(part) or _may_expand(part) for part in (plain, *_PARTS.split(plain)))
+
+
+def _may_expand(part: str) -> bool:
+    """Whether a shell would make a protected name of a glob; its wildcards do not match a leading dot."""
+    globs = [name.casefold() for name in part.split("/") if name.startswith(".") and _WILD.search(name)]
+    return any(fnmatchcase(name, glob) for glob in globs for name in PROTECTED_NAMES)

@@ -27,6 +27,8 @@ from intercom.workspace.hashing import digest, file_hash
         ("a/b/../../c", "c"),
         ("...", "..."),
         ("~/x", "~/x"),
+        ("n" * 255, "n" * 255),
+        ("/".join(["d" * 255] * 16), "/".join(["d" * 255] * 16)),
         ("with space/ü.txt", "with space/ü.txt"),
     ],
 )
@@ -54,7 +56,7 @@ def test_what_stays_inside_is_made_canonical(candidate: str, path: str) -> None:
         ("a\\..\\b", "backslash"),
         ("n" * 256, "longer than 255"),
         ("ü" * 128, "longer than 255"),
-        ("/".join(["d" * 200] * 30), "longer than 4096"),
+        ("/".join(["d" * 255] * 16) + "/e", "longer than 4096"),
     ],
 )
 def test_what_is_refused_is_refused_with_its_reason(tmp_path: Path, candidate: str, said: str) -> None:

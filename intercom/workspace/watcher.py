@@ -82,10 +82,13 @@ class PolicyWatcher(Actor):
         match message:
             case Evaluate(query):
                 await self._refresh()
-                return policy.evaluate(self._state.policy, query, self._limits)
+                # Beside the loop, as below: hundreds of patterns and a deep path take seconds to match.
+                return await trio.to_thread.run_sync(policy.evaluate, self._state.policy, query, self._limits)
             case EvaluateFiles(paths, risk):
                 await self._refresh()
-                return policy.evaluate_files(self._state.policy, paths, risk, self._limits)
+                return await trio.to_thread.run_sync(
+                    policy.evaluate_files, self._state.policy, paths, risk, self._limits
+                )
             case Current():
                 await self._refresh()
                 return self._state

@@ -1,0 +1,115 @@
+"""An agent in a process of its own, so that a person's ctl is no child of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from tests.agents.live import COMMAND, Home
+
+
+class Hosted:
+    """Speaks the handshake era's JSON-RPC by hand."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self._ids = 0
+        self._buffer = b""
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._shell: list[dict[str, Any]] = []
+
+    async def greet(self) -> None:
+        await self._send(
+            {
+                "jsonrpc": "2.0",
+                "id": 0,
+                "method": "initialize",
+                "params": {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {},
+                    "clientInfo": {"name": "claude-code", "version": "1"},
+                },
+            }
+        )
+        await self._until(lambda: 0 in self._answers)
+        await self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def ask(self, tool: str, /, **arguments: Any) -> int:
+        """Call a tool; the number of the call."""
+        self._ids += 1
+        params = {"name": tool, "arguments": arguments}
+        await self._send({"jsonrpc": "2.0", "id": self._ids, "method": "tools/call", "params": params})
+        return self._ids
+
+    async def answer(self, number: int) -> dict[str, Any]:
+        """What a call answered, waited for."""
+        await self._until(lambda: number in self._answers)
+        content: dict[str, Any] = self._answers[number]["result"]["structuredContent"]
+        return content
+
+    async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        return await self.answer(await self.ask(tool, **arguments))
+
+    async def shell(self, command: str) -> dict[str, Any]:
+        """Run a command as the agent does; its exit code and what it printed."""
+        assert self.process.stdin is not None
+        await self.process.stdin.send_all(f"! {command}\n".encode())
+        await self._until(lambda: bool(self._shell))
+        return self._shell.pop(0)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        await self.process.stdin.send_all(json.dumps(message).encode() + b"\n")
+
+    async def _until(self, done: Any) -> None:
+        assert self.process.stdout is not None
+        while not done():
+            data = await self.process.stdout.receive_some()
+            assert data, "the host is gone"
+            *lines, self._buffer = (self._buffer + data).split(b"\n")
+            for line in lines:
+                said = json.loads(line)
+                if "shell" in said:
+                    self._shell.append(said["shell"])
+                elif "id" in said and "method" not in said:
+                    self._answers[said["id"]] = said
+
+
+@asynccontextmanager
+async def hosted(home: Home, workspace: Path) -> AsyncIterator[Hosted]:
+    """A connected agent whose host process is a child of this one, in a session of its own as a terminal's is."""
+    script = Path(__file__).with_name("client_host.py")
+    process = await trio.lowlevel.open_process(
+        [sys.executable, str(script), *COMMAND, "--workspace", str(workspace)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=home.environ,
+        start_new_session=True,
+    )
+    try:
+        agent = Hosted(process)
+        await agent.greet()
+        yield agent
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def ctl(home: Home, *words: str) -> tuple[int, Any]:
+    """Run agent-intercom-ctl as a person at the desk does; its exit code and what it printed."""
+    done = await trio.run_process(
+        [sys.executable, "-m", "intercom.cli.ctl", "--json", *words],
+        env=home.environ,
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+    )
+    assert done.returncode is not None
+    return done.returncode, json.loads(done.stdout)

@@ -1,0 +1,237 @@
+"""The whole server in this process, without doors, on a clock that moves when the test says so.
+
+Files, the database and its threads are real; time is not. Nothing jumps by itself, so a thread that takes its time
+makes no deadline pass.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import outcome
+import trio
+import trio.testing
+from attrs import define, field, frozen
+
+import intercom.app
+from actors import Actor, Request, ask
+from intercom.app import App
+from intercom.local.places import places
+from intercom.model.approval import RiskLevel
+from intercom.model.card import Card, Notice
+from intercom.model.config import Config
+from intercom.model.verdict import Decision, Verdict
+from intercom.operators.messages import Channel, Subscribe
+from intercom.sessions.messages import (
+    Admit,
+    Agent,
+    Answered,
+    AwaitClearance,
+    Describe,
+    Opened,
+    Propose,
+)
+
+R = TypeVar("R")
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+#: Seconds of real time after which a test that waits for what never comes is ended.
+STUCK = 30
+
+
+class People(Actor):
+    """A channel: keeps what it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cards: list[Card] = []
+        self.notices: list[Notice] = []
+        self.on_card: Callable[[Card], object] = lambda card: None
+        self._news = trio.Event()
+
+    def on_receive(self, message: Any) -> None:
+        if isinstance(message, Card):
+            self.cards.append(message)
+            self.on_card(message)
+        else:
+            self.notices.append(message)
+        self._news.set()
+        self._news = trio.Event()
+
+    async def card(self, fits: Callable[[Card], bool] = lambda card: True, **wanted: Any) -> Card:
+        """The newest card that fits, waited for if there is none."""
+        while True:
+            for card in reversed(self.cards):
+                if all(getattr(card, name) == value for name, value in wanted.items()) and fits(card):
+                    return card
+            await self._news.wait()
+
+    async def notice(self, part: str) -> Notice:
+        """The first notice that says this, waited for if there is none."""
+        while True:
+            for notice in self.notices:
+                if part in notice.text:
+                    return notice
+            await self._news.wait()
+
+
+@frozen
+class Guest:
+    """One agent, as a door would speak for it."""
+
+    house: House
+    agent: Agent
+    session_id: str
+
+    async def ask(self, message: Request[R]) -> R:
+        """Ask this agent's session; one that is restarting is asked again."""
+        return await ask(self.house.app.system.named(f"session/{self.session_id}"), message, retry=True)
+
+    def tell(self, message: object) -> None:
+        self.house.app.system.named(f"session/{self.session_id}").tell(message)
+
+    def call(self) -> str:
+        """A name for one more call."""
+        return f"{self.agent.key}/{next(self.house.numbers)}"
+
+    async def propose(
+        self, path: str = "a.txt", diff: str = "a\n", risk: RiskLevel = RiskLevel.LOW, call: str | None = None
+    ) -> Opened[Any]:
+        return await self.ask(Propose(call or self.call(), f"change {path}", diff, path, None, risk))
+
+    async def settled(self) -> None:
+        """Every message sent to the session so far has been handled."""
+        await self.ask(Describe())
+
+
+@define
+class House:
+    app: App
+    clock: trio.testing.MockClock
+    people: People
+    nursery: trio.Nursery
+    numbers: Any = field(factory=lambda: itertools.count(1))
+
+    async def arrive(self, root: Path, key: str = "agent", client: str | None = "client") -> Guest:
+        """An agent connects."""
+        agent = Agent(key, client, str(root))
+        return Guest(self, agent, await self.ask("reception", Admit(agent)))
+
+    async def ask(self, name: str, message: Request[R]) -> R:
+        return await ask(self.app.system.named(name), message, retry=True)
+
+    def begin(self, what: Callable[[], Awaitable[R]]) -> Pending[R]:
+        """Do something and go on."""
+        pending: Pending[R] = Pending()
+        self.nursery.start_soon(pending.run, what)
+        return pending
+
+    async def wait(self, guest: Guest, request_id: str, call: str | None = None) -> Pending[Answered[Any]]:
+        """Let one more call of the agent wait for a clearance; it waits when this returns."""
+        waiting = self.begin(partial_ask(guest, AwaitClearance(call or guest.call(), request_id)))
+        await trio.testing.wait_all_tasks_blocked()
+        await guest.settled()
+        return waiting
+
+    def verdict(self, decision: Decision, text: str | None = None, id: str | None = None) -> Verdict:
+        return Verdict(id or f"v{next(self.numbers)}", decision, "kim", "ctl", self.now(), text)
+
+    async def decide(self, id: str, decision: Decision, text: str | None = None, verdict_id: str | None = None) -> Card:
+        return await self.app.desk.decide(id, self.verdict(decision, text, verdict_id))
+
+    def now(self) -> datetime:
+        return self.app.context.now()
+
+    async def later(self, seconds: float) -> None:
+        """Let so much time pass; what it makes due has been told when this returns."""
+        await trio.testing.wait_all_tasks_blocked(0.001)
+        self.clock.jump(seconds)
+        await trio.testing.wait_all_tasks_blocked(0.001)
+
+
+def partial_ask(guest: Guest, message: Request[R]) -> Callable[[], Awaitable[R]]:
+    return functools.partial(guest.ask, message)
+
+
+class Pending(Generic[R]):
+    """What was begun: `await pending()` gives its answer, or raises its refusal."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.outcome: outcome.Outcome[R] | None = None
+        self._done = trio.Event()
+
+    async def run(self, what: Callable[[], Awaitable[R]]) -> None:
+        with self.scope:
+            try:
+                self.outcome = outcome.Value(await what())
+            except Exception as refused:
+                self.outcome = outcome.Error(refused)
+        self._done.set()
+
+    async def __call__(self) -> R:
+        await self._done.wait()
+        assert self.outcome is not None, "it was cancelled"
+        return self.outcome.unwrap()
+
+
+@asynccontextmanager
+async def house(root: Path, clock: trio.testing.MockClock, config: Config | None = None) -> AsyncIterator[House]:
+    """A server whose database lies in `root`; a second one there finds what the first left."""
+
+    def now() -> datetime:
+        return BEGAN + timedelta(seconds=clock.current_time())
+
+    patched, intercom.app._now = intercom.app._now, now
+    try:
+        where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root)})
+        app = App(config or Config(), where, root / "intercom.db", frozenset())
+        people = People()
+        async with app.system, trio.open_nursery() as nursery:
+            app.system.adopt(people, "people")
+            await ask(app.system.named("operators"), Subscribe("people", Channel.CTL))
+            yield House(app, clock, people, nursery)
+            nursery.cancel_scope.cancel()
+    finally:
+        intercom.app._now = patched
+
+
+def in_house(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
+    """Run a test as `test(clock, ...)`, whose clock stands still unless told."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        clock = trio.testing.MockClock()
+        trio.run(functools.partial(_guarded, test, clock, *args, **kwargs), clock=clock)
+
+    del run.__wrapped__  # pytest would ask for the clock as a fixture
+    run.__signature__ = _without_clock(test)  # type: ignore[attr-defined]
+    return run
+
+
+def _without_clock(test: Callable[..., Any]) -> inspect.Signature:
+    signature = inspect.signature(test)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+async def _guarded(test: Callable[..., Awaitable[None]], *args: Any, **kwargs: Any) -> None:
+    with trio.CancelScope() as scope:
+        watch = threading.Timer(STUCK, trio.lowlevel.current_trio_token().run_sync_soon, [scope.cancel])
+        watch.start()
+        try:
+            await test(*args, **kwargs)
+        except BaseExceptionGroup as group:
+            only: BaseException = group
+            while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
+                only = only.exceptions[0]
+            raise only from None
+        finally:
+            watch.cancel()
+    assert not scope.cancelled_caught, f"nothing moved for {STUCK} s"

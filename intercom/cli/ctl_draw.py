@@ -30,6 +30,8 @@ RISK_STYLE = {"low": "black on green", "high": "black on yellow", "critical": "b
 STATE_STYLE = {"pending": "yellow", "approved": "green", "applied": "green", "rejected": "red", "expired": "red"}
 #: By how a line of a patch begins; the first that fits.
 DIFF_STYLE = {"+++": "bold", "---": "bold", "diff ": "bold", "@@": "cyan", "+": "green", "-": "red"}
+#: How a proposal begins that is a patch; any other is a file's whole content.
+PATCH = ("--- ", "diff ")
 LEVEL_STYLE = {"success": "green", "warning": "yellow", "error": "red"}
 
 
@@ -208,8 +210,12 @@ def _diff(entry: Any, limit: int | None) -> Iterable[Text]:
         return
     # Only at line feeds: what else Python calls a line end is text here, and shown as its code.
     lines = diff.removesuffix("\n").split("\n")
+    is_patch = diff.startswith(PATCH)
+    if not is_patch:
+        # A list in a text must not look like lines that go.
+        yield _text("the whole new content:", "dim")
     for line in lines[:limit]:
-        yield Text(clean(line), diff_style(line), no_wrap=True)
+        yield Text(clean(line), diff_style(line) if is_patch else "", no_wrap=True)
     if limit is not None and len(lines) > limit:
         rest = len(lines) - limit
         yield _text(f"  ({rest} more lines: {PROGRAM} show {short(entry['request_id'])})", "dim")

@@ -140,6 +140,12 @@ def test_on_a_terminal_words_are_kept_whole_and_lines_of_a_patch_too() -> None:
     assert max(map(len, told)) <= 80
 
 
+def test_the_whole_content_of_a_file_is_not_drawn_like_a_patch() -> None:
+    shown = drawn("show", card_entry(card("a", diff="- bread\n+ butter\n")), colour=True)
+    assert "the whole new content:" in shown
+    assert "\n- bread\n+ butter" in shown
+
+
 def test_list_is_a_table() -> None:
     entry = session_entry(session("3f2a9c1e-7b1d-4c55-9d7a-1a2b3c4d5e6f", last_tool="ping"))
     assert drawn("list", {"sessions": [entry]}).splitlines() == [

@@ -187,7 +187,7 @@ class Link(Actor):
                     data = sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
                     name = None
                     if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
-                        name = names.pop(sent.message.id, None)
+                        name = _answered(names, sent.message.id, door)
                     if name is not None and (receipt := door.receipt(name)) is not None:
                         # Ahead of the answer, so that the shim knows to give it back when it has passed that on.
                         wish = {"intercom": {"receipt": {"call": name, "text": receipt}}}
@@ -215,6 +215,15 @@ class Link(Actor):
         async with self._sending:
             with trio.fail_after(STALLED_SECONDS):
                 await self._stream.send_all(data)
+
+
+def _answered(names: dict[Any, str], id: Any, door: Door) -> str | None:
+    """The name of the call whose answer leaves. One that wants a receipt stays known: its cancellation may cross with the
+    answer, which the shim then drops."""
+    name = names.get(id)
+    if name is not None and door.receipt(name) is None:
+        del names[id]
+    return name
 
 
 def call_name(request: types.JSONRPCRequest) -> str | None:

@@ -28,6 +28,7 @@ from intercom.agents.hello import is_sound
 from intercom.agents.lines import Lines
 from intercom.local import peers
 from intercom.local.listen import listen
+from intercom.model import crash_points
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
 
@@ -192,7 +193,9 @@ class Link(Actor):
                         # Ahead of the answer, so that the shim knows to give it back when it has passed that on.
                         wish = {"intercom": {"receipt": {"call": name, "text": receipt}}}
                         data = json.dumps(wish).encode() + b"\n" + data
-                    await self._send_bytes(data)
+                    crash_points.reach("answer.leaving")
+            await self._send_bytes(data)
+            crash_points.reach("answer.left")
 
         server = self._at.server
         async with trio.open_nursery() as nursery:

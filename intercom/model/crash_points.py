@@ -8,10 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+#: Every crash point, with what has just happened there or is about to. The chaos runs kill a server at each.
+NAMES: dict[str, str] = {
+    "store.before_commit": "a group of changes is written and not committed",
+    "store.after_commit": "it is committed, and nobody has been told",
+    "session.opened": "an agent's new session is on record, and its actors do not run",
+    "session.adopted": "a session is bound to another shim, which has not been told",
+    "sessions.brought_back": "a new server has started the sessions its predecessor left",
+    "request.recorded": "a request is on record, and neither shown nor waited for",
+    "request.waiting": "its call waits, and nobody has seen it",
+    "verdict.recorded": "a verdict is on record, and neither its operator nor the agent has been told",
+    "verdict.answered": "the waiting calls have their answer inside the server",
+    "answer.leaving": "an answer is about to be sent to the shim",
+    "answer.left": "it was sent",
+    "reply.leaving": "an operator's reply is about to be sent",
+    "reply.left": "it was sent",
+    "delivery.told": "the shim has said that an answer reached the client",
+    "delivery.recorded": "that is on record",
+    "expiry.recorded": "a request has run out of time, and nobody has been told",
+    "instruction.recorded": "words for an agent are on record, and ride on nothing yet",
+    "broadcast.recorded": "a line to people is on record with its call's answer, and not shown",
+    "journal.begun": "the journal knows of an apply, and nothing is staged",
+    "apply.staged_one": "one of the new contents is staged",
+    "apply.staged_all": "all of them are, and the journal has not committed to them",
+    "journal.committed": "the journal has committed, and no file has changed",
+    "apply.renamed_one": "one of the files has its new content, or is gone",
+    "apply.renamed_all": "all have, and that is not on record",
+    "journal.finished": "it is on record, and the agent has not been told",
+}
+
 hook: Callable[[str], None] | None = None
 
 
 def reach(name: str) -> None:
-    """Pass the crash point `name`."""
+    """Pass the crash point `name`, one of NAMES."""
     if hook is not None:
         hook(name)

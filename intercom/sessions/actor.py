@@ -15,6 +15,7 @@ import trio
 from attrs import frozen
 
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
+from intercom.model import crash_points
 from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, Notice
 from intercom.model.errors import IntercomError, InvalidState, NotFound
@@ -218,6 +219,7 @@ class SessionActor(Actor):
         entries = self.waiters.setdefault(request.id, [])
         came_back = not entries
         entries.append(Waiter(call, ticket, self.defer()))
+        crash_points.reach("request.waiting")
         self.cancel_timer(Show(request.id))
         self.brief_detector()
         if came_back:
@@ -252,6 +254,7 @@ class SessionActor(Actor):
         for waiter in entries:
             if not waiter.reply.abandoned:
                 waiter.reply.set(self.answered(waiter.call, answer, own=request.id))
+        crash_points.reach("verdict.answered")
         return self.show(request)
 
     def watch_expiry(self, request: Asked) -> None:
@@ -268,7 +271,9 @@ class SessionActor(Actor):
             self.riding.pop(delivery.call, None)
         if not told and not words:
             return
+        crash_points.reach("delivery.told")
         done = await self.transact(partial(_mark_delivered, told=told, words=words, at=self.now()))
+        crash_points.reach("delivery.recorded")
         for word in words:
             self.words.pop(word, None)
         for request in done:

@@ -13,6 +13,7 @@ from pathlib import Path
 import trio
 from attrs import evolve
 
+from intercom.model import crash_points
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.card import CardState
 from intercom.model.errors import AlreadyConsumed, ApplyStuck, IntercomError, InvalidState, NotFound
@@ -86,12 +87,14 @@ async def _commit(session: SessionActor, request: ApprovalRequest, asked: Apply)
     )
     if not await session.transact(partial(_begin, entry=entry)):
         raise InvalidState(f"request {request.id} is being applied already; call check_diff again shortly")
+    crash_points.reach("journal.begun")
     try:
         await trio.to_thread.run_sync(files.stage, root, plan, steps)
     except (IntercomError, OSError) as failed:
         await _abandon(session, entry, str(failed))
         raise _readable(failed) from failed
     await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
+    crash_points.reach("journal.committed")
     if plan.diverged:
         which = ", ".join(plan.diverged)
         session.notify(f"{which} had changed since the proposal; written all the same (force)", "warning")
@@ -112,6 +115,7 @@ async def _carry_through(session: SessionActor, entry: Entry) -> ApplyAnswer:
         ) from failed
     answer = ApplyAnswer(tuple(FileWritten(one.path, one.bytes) for one in written))
     request = await session.transact(partial(_finish, session=session, entry=entry, answer=answer))
+    crash_points.reach("journal.finished")
     session.undelivered.pop(request.id, None)
     session.show(request)
     return answer

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import trio
 
+from intercom.model import crash_points
 from intercom.model.approval import ApprovalRequest, ApprovalStatus, FileChange
 from intercom.model.errors import InvalidArguments, NotFound
 from intercom.model.session import SessionMode
@@ -54,6 +55,7 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
         auto_rule=rule,
     )
     kept, is_new = await session.transact(partial(_keep, session=session, request=request))
+    crash_points.reach("request.recorded")
     if is_new:
         # On record before it is shown: a crash in between shows it after the restart, never loses it.
         session.watch_expiry(kept)

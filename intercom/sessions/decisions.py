@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from intercom.model import crash_points
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.card import Card
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
@@ -28,6 +29,7 @@ _STANDBY = {Decision.RESUME, Decision.CONTINUE, Decision.REFINE, Decision.STOP}
 async def decide(session: SessionActor, asked: Decide) -> Card:
     """Let a verdict decide a request, if it is the first; a repeat of the winning verdict is answered as the first."""
     won, found = await session.transact(partial(_decide, session=session, asked=asked))
+    crash_points.reach("verdict.recorded")
     if isinstance(found, StallAlert):
         card = await alerts.answer(session, found, asked.verdict)
         if asked.verdict.decision is Decision.STOP:
@@ -54,6 +56,7 @@ async def instruct(session: SessionActor, asked: Instruct) -> Session:
     """Queue words that ride on the agent's next result."""
     session.require_open()
     await session.transact(partial(_queue, session=session, asked=asked))
+    crash_points.reach("instruction.recorded")
     session.words[asked.id] = Instruction(asked.id, asked.kind, asked.text)
     return session.row
 
@@ -88,6 +91,7 @@ async def open_cards(session: SessionActor, _asked: OpenCards) -> tuple[Card, ..
 async def expire(session: SessionActor, due: Expire) -> None:
     """Time is up: the request ends as its kind says, and who waits is told."""
     request = await session.transact(partial(_expire, session=session, id=due.request_id))
+    crash_points.reach("expiry.recorded")
     if request is not None:
         session.settle(request)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import partial
 
+from intercom.model import crash_points
 from intercom.model.config import OnTimeout
 from intercom.model.errors import InvalidArguments, NotFound
 from intercom.model.prompt import ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
@@ -45,6 +46,7 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
     )
     rule = await _auto_rule(session, asked.prompt_type)
     kept, is_new = await session.transact(partial(_keep_prompt, session=session, prompt=prompt, rule=rule))
+    crash_points.reach("request.recorded")
     if is_new:
         session.watch_expiry(kept)
         if kept.status is WaitStatus.PENDING:
@@ -80,6 +82,7 @@ async def stand_by(session: SessionActor, asked: StandBy) -> Opened[StandbyAnswe
         call=asked.call,
     )
     kept, is_new = await session.transact(partial(_keep_wait, session=session, wait=wait))
+    crash_points.reach("request.recorded")
     if is_new:
         session.watch_expiry(kept)
         session.show_soon(kept)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from attrs import frozen
 
 from actors import Actor, AlreadyStarted, ChildSpec, DownEvent, Name, Refused, StartChild, ask
+from intercom.model import crash_points
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, InvalidState, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
@@ -94,6 +95,7 @@ class Reception(Actor):
                 )
             )
 
+        crash_points.reach("sessions.brought_back")
         self._announced = self._brought_back = True
         self.monitor(self._units)
         self.monitor(self._watchers)
@@ -129,6 +131,7 @@ class Reception(Actor):
         session = await self._transact(
             partial(_find_or_open, agent=agent, id=self._context.new_id(), mode=self._default_mode, at=self._now())
         )
+        crash_points.reach("session.opened")
         self._note(agent)
         await self._run(session)
         self.system.named(f"session/{session.id}").tell(AgentCame())
@@ -142,6 +145,7 @@ class Reception(Actor):
         if chosen == own:
             return own
         session = await self._transact(partial(_hand_over, agent=agent, own=own, chosen=chosen, at=self._now()))
+        crash_points.reach("session.adopted")
         await self._run(session)
         self.system.named(f"session/{session.id}").tell(AgentCame())
         return session.id

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trio
 
-from intercom.model import clock
+from intercom.model import clock, crash_points
 from intercom.model.approval import ApprovalRequest
 from intercom.model.errors import InvalidState
 from intercom.model.prompt import ContinuationPrompt
@@ -36,6 +36,7 @@ async def broadcast(session: SessionActor, asked: Broadcast) -> Answered[Broadca
     """Tell people one line, once a call. `posted` says whether a chat channel took it."""
     answer = BroadcastAnswer(posted=False)
     await session.transact(partial(_broadcast, session=session, asked=asked, answer=answer))
+    crash_points.reach("broadcast.recorded")
     session.notify(asked.message, asked.level, asked.thread_ts)
     session.touch("broadcast")
     return session.answered(asked.call, answer)

@@ -13,6 +13,7 @@ from attrs import frozen
 from actors import Busy, Down, NotRunning, Refused
 from intercom.local.dial import Peer
 from intercom.local.lines import LineBuffer, LineTooLong
+from intercom.model import crash_points
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError, IpcError, Unauthorized
 from intercom.operators.ctl import verbs
@@ -100,7 +101,10 @@ async def _serve(stream: trio.abc.Stream, peer: Peer, door: Door) -> None:
         if request.command == "watch":
             await _watch(stream, door)
             return
-        await _send(stream, await _answer(request, peer, door), door)
+        reply = await _answer(request, peer, door)
+        crash_points.reach("reply.leaving")
+        await _send(stream, reply, door)
+        crash_points.reach("reply.left")
 
 
 def _check_token(request: CtlRequest, door: Door) -> None:

@@ -15,7 +15,15 @@ from tests.fuzz.rig import CONFIG, HANDSHAKE, Agent, Rig, rig
 from tests.fuzz.values import examples, garbage, texts
 
 METHODS = st.sampled_from(
-    ["initialize", "notifications/initialized", "ping", "tools/list", "tools/call", "resources/read", "logging/setLevel"]
+    [
+        "initialize",
+        "notifications/initialized",
+        "ping",
+        "tools/list",
+        "tools/call",
+        "resources/read",
+        "logging/setLevel",
+    ]
     + ["resources/templates/list", "notifications/cancelled", "notifications/progress", "completion/complete", "x"]
     + ["server/discover", "subscriptions/listen", "prompts/get", "notifications/roots/list_changed", "intercom"]
 )
@@ -32,8 +40,10 @@ messages = st.fixed_dictionaries(
         "intercom": garbage,
     },
 )
-lines = st.binary(max_size=200) | messages.map(lambda said: json.dumps(said).encode()) | garbage.map(
-    lambda said: json.dumps(said).encode()
+lines = (
+    st.binary(max_size=200)
+    | messages.map(lambda said: json.dumps(said).encode())
+    | garbage.map(lambda said: json.dumps(said).encode())
 )
 
 #: What once did harm, or looks as if it might.

@@ -107,8 +107,13 @@ def test_everything_that_waits_can_be_answered_in_any_words(on: Rig) -> None:
     check()
 
 
-lines = st.binary(max_size=300) | garbage.map(lambda said: json.dumps(said).encode()) | st.builds(
-    lambda said: json.dumps(said).encode(), st.dictionaries(st.sampled_from(["command", "auth_token", *FIELDS]), garbage)
+lines = (
+    st.binary(max_size=300)
+    | garbage.map(lambda said: json.dumps(said).encode())
+    | st.builds(
+        lambda said: json.dumps(said).encode(),
+        st.dictionaries(st.sampled_from(["command", "auth_token", *FIELDS]), garbage),
+    )
 )
 
 

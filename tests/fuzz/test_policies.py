@@ -22,7 +22,10 @@ from tests.fuzz.rig import CONFIG, Rig, rig, sound
 from tests.fuzz.test_tools import ANSWERS
 from tests.fuzz.values import examples, garbage, texts
 
-patterns = st.sampled_from(["**", "**/*", "*", "src/**", "[", "[!]", "a{b,c}", "!(a)", "../x", "/etc/**", "~", "\\", ""]) | texts
+patterns = (
+    st.sampled_from(["**", "**/*", "*", "src/**", "[", "[!]", "a{b,c}", "!(a)", "../x", "/etc/**", "~", "\\", ""])
+    | texts
+)
 lists = st.lists(patterns, max_size=4) | garbage
 keys = {
     "enabled": st.booleans() | garbage,
@@ -44,7 +47,9 @@ contents = (
     | as_json
     | as_json.map(lambda text: text[: len(text) // 2])
     | as_json.map(lambda text: b"\xef\xbb\xbf" + text)
-    | st.sampled_from([b"", b"[" * 100_000, b'{"enabled":' * 5000, b"9" * 9000, b"x" * 300_000, b'{"enabled":true,"enabled":true}'])
+    | st.sampled_from(
+        [b"", b"[" * 100_000, b'{"enabled":' * 5000, b"9" * 9000, b"x" * 300_000, b'{"enabled":true,"enabled":true}']
+    )
 )
 
 

@@ -7,13 +7,30 @@ CRLF, and what it adds takes the file's ends) and a byte order mark that the pat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 
-from attrs import frozen
+from attrs import define, frozen
 
 from intercom.model.errors import PatchConflict
 from intercom.workspace.file_patch import Hunk, HunkLine
 from intercom.workspace.lines import BOM, UTF8, Encoding, encoding_of, split
+
+#: How many lines are compared, at most, to find where the hunks of one file fit: some seconds' worth. A patch states
+#: where its hunks belong, so one that needs more is far off, or made to keep us busy.
+MAX_COMPARISONS = 5_000_000
+
+
+@define
+class _Effort:
+    left: int
+
+    def spend(self, lines: int, path: str) -> None:
+        self.left -= lines
+        if self.left < 0:
+            raise PatchConflict(
+                f"where the patch fits {path} takes too long to find; state the line of each hunk as it is in the file",
+                path=path,
+            )
 
 
 @frozen
@@ -23,6 +40,7 @@ class _File:
     raw: list[bytes]
     text: list[str]
     bare: bool
+    effort: _Effort
 
 
 def apply(path: str, base: bytes, hunks: Sequence[Hunk]) -> bytes:
@@ -37,7 +55,7 @@ def apply(path: str, base: bytes, hunks: Sequence[Hunk]) -> bytes:
     ends = [line.endswith("\r\n") for line in text if line.endswith("\n")]
     # Where no line can be compared, a patch without returns is taken not to mind them, in a file full of them.
     bare = bool(ends) and all(ends) and not any("\r" in line.text for hunk in hunks for line in hunk.lines)
-    file = _File(path, encoding, raw, text, bare)
+    file = _File(path, encoding, raw, text, bare, _Effort(MAX_COMPARISONS))
     out: list[bytes] = []
     failures: list[tuple[int, Hunk, str]] = []
     at, drift, hidden = 0, 0, False
@@ -85,7 +103,9 @@ def _find(file: _File, hunk: Hunk, least: int, drift: int) -> int | str:
 
 
 def _fits(file: _File, source: Sequence[HunkLine], at: int) -> bool:
-    return all(_same(file, line, at + i) for i, line in enumerate(source))
+    equal = sum(1 for _ in takewhile(lambda i: _same(file, source[i], at + i), range(len(source))))
+    file.effort.spend(equal + 1, file.path)
+    return equal == len(source)
 
 
 def _same(file: _File, line: HunkLine, index: int) -> bool:
@@ -181,7 +201,7 @@ def _conflict(path: str, failures: list[tuple[int, Hunk, str]]) -> PatchConflict
     return PatchConflict(
         f"the patch does not fit {path}: {named}{more}",
         path=path,
-        hunks=tuple({"number": number, "header": hunk.header, "why": why} for number, hunk, why in failures),
+        hunks=tuple({"number": number, "header": hunk.header, "why": why} for number, hunk, why in failures[:50]),
     )
 
 

@@ -161,6 +161,13 @@ def test_all_hunks_that_fail_are_named_with_what_programs_want() -> None:
     assert [hunk["number"] for hunk in named] == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_a_patch_that_would_keep_us_busy_for_long_is_refused_soon() -> None:
+    size = 4000
+    body = f"@@ -1,{size} +1,{size} @@\n" + "-a\n" * (size - 1) + "-b\n" + "+a\n" * size
+    with pytest.raises(PatchConflict, match="takes too long to find"):
+        patched(b"a\n" * size * 3, body)
+
+
 def test_a_new_file_takes_only_added_lines() -> None:
     (patch,) = proposal.parse("--- /dev/null\n+++ b/f\n@@ -0,0 +1,2 @@\n+a\n+é\n\\ No newline\n", "f").patches
     assert hunks.created("f", patch.hunks) == "a\né".encode()

@@ -58,7 +58,8 @@ class Call:
         try:
             with trio.move_on_after(self.slice_seconds if self.slice_seconds is not None else float("inf")):
                 result = await self._answered(message)
-        except trio.Cancelled:
+        except BaseException:
+            # A cancellation, alone or (from a call that reports progress) in a group.
             self.session.tell(Withdraw(self.name, request_id, self.ticket))
             raise
         if result is None:

@@ -142,6 +142,11 @@ def agent(at: House) -> Iterator[Agent]:
         )
     try:
         yield Agent(process)
+    except BaseException:
+        # In the middle of a call, agent and shim would take their time to part.
+        with _undisturbed():
+            end_all(at.where.ipc_name)
+        raise
     finally:
         with _undisturbed():
             for pipe in (process.stdin, process.stdout):

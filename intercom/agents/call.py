@@ -21,6 +21,8 @@ R = TypeVar("R")
 PROGRESS_SECONDS = 15.0
 #: How long an answer that nobody has to give may take before the caller is told that the server is stuck.
 PROMPT_SECONDS = 60.0
+#: The longest sentence of an error, in characters: several hunks that do not fit are told within it.
+LONGEST_ERROR = 3000
 
 Progress = Callable[[float, str], Awaitable[None]]
 
@@ -118,5 +120,6 @@ class Call:
 
 
 def error_content(error: IntercomError) -> dict[str, Any]:
-    """The one shape of every tool's error."""
-    return {"status": "error", "error_code": error.error_code, "error_message": error.message}
+    """The one shape of every tool's error. A sentence that repeats something endless is cut."""
+    message = error.message if len(error.message) <= LONGEST_ERROR else f"{error.message[:LONGEST_ERROR]}..."
+    return {"status": "error", "error_code": error.error_code, "error_message": message}

@@ -32,6 +32,8 @@ CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
 #: The person at the socket is a process of the test's, and so is the agents' client.
 TRUSTING = "[ctl]\ntrust_agent_processes = true\n"
 ERAS = ("auto", "legacy")
+#: The longest a test may take, in seconds: the machine may be busy.
+SECONDS = 60
 
 
 def live(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
@@ -40,14 +42,16 @@ def live(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
     @functools.wraps(test)
     async def plainly(*args: Any, **kwargs: Any) -> None:
         try:
-            await test(*args, **kwargs)
+            with trio.move_on_after(SECONDS) as scope:
+                await test(*args, **kwargs)
         except BaseExceptionGroup as group:
             only: BaseException = group
             while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
                 only = only.exceptions[0]
             raise only from None
+        assert not scope.cancelled_caught, f"what was waited for did not come within {SECONDS} s"
 
-    return trio_test(plainly, real_time=True, seconds=60)
+    return trio_test(plainly, real_time=True, seconds=SECONDS + 10)
 
 
 class Home:
@@ -132,11 +136,13 @@ class Home:
     async def agent(
         self, workspace: Path | None, *arguments: str, mode: str = "auto", name: str = "claude-code", **options: Any
     ) -> AsyncIterator[Client]:
-        """A connected client with a shim of its own; without a workspace, none is named to the shim."""
+        """A connected client with a shim of its own; without a workspace, none is named to the shim. Options in capitals
+        are variables of its environment, the others the client's."""
         named = ("--workspace", str(workspace)) if workspace is not None else ()
         cwd = options.pop("cwd", None)
+        environ = {each: options.pop(each) for each in [*options] if each.isupper()}
         client = Client(
-            self.parameters(*named, *arguments, cwd=cwd),
+            self.parameters(*named, *arguments, cwd=cwd, **environ),
             mode=mode,
             client_info=types.Implementation(name=name, version="1"),
             **options,

@@ -1,7 +1,7 @@
 """A coding agent's host process: it launches the shim as its child, passes lines on, and has a shell.
 
-A line `! COMMAND` on standard input is run by the shell, as an agent runs what its model wants; its output comes back as
-one line of JSON. Every other line goes to the shim, whose lines come back as they are.
+A line `! COMMAND` on standard input is run by the shell, as an agent runs what its model wants; its output comes back
+as one line of JSON. Every other line goes to the shim, whose lines come back as they are.
 """
 
 from __future__ import annotations

@@ -1,0 +1,376 @@
+"""Faults that an earlier implementation had. Each test is named after the fault it shows we do not have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from intercom.model.approval import ApprovalStatus
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.config import Config, StallSettings, TimeoutSettings
+from intercom.model.errors import AlreadyDecided
+from intercom.model.session import SessionMode
+from intercom.model.verdict import Decision
+from intercom.operators.messages import Channel, Subscribe
+from intercom.sessions.messages import Activity, Beat, Decide
+from intercom.store import approvals
+from tests.agents.live import TRUSTING, Home, begin, call, home, live
+from tests.faults.hosted import ctl, hosted
+from tests.sessions.house import People, house, in_house
+
+Clock = trio.testing.MockClock
+CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Home]:
+    with home(TRUSTING) as made, made.serving():
+        yield made
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+# --- local mode cannot approve; the local socket is never started and ctl sends no token -------------------------------
+
+
+@live
+async def test_local_mode_can_approve_and_ctl_finds_socket_and_token_by_itself() -> None:
+    with home("") as at:
+        root = at.workspace()
+        async with hosted(at, root) as agent:
+            # Nothing was configured and nothing started by hand: the shim starts the server.
+            assert (await agent.call("ping"))["acknowledged"]
+            asked = await agent.ask("check_clearance", **CHANGE)
+            async with at.person(root) as person:
+                await person.card(away=False)
+            code, (card,) = await ctl(at, "pending")
+            assert (code, card["title"]) == (0, "Add a")
+            code, done = await ctl(at, "approve", card["request_id"][:8])
+            assert (code, done["status"]) == (0, "approved")
+            assert (await agent.answer(asked))["status"] == "approved"
+            assert (await agent.call("check_diff", request_id=card["request_id"]))["status"] == "applied"
+            assert os.stat(at.places.ctl_socket).st_mode & 0o777 == 0o600
+            assert os.stat(at.places.token_file).st_mode & 0o777 == 0o600
+        assert (root / "a.txt").read_text() == "a\n"
+
+
+@live
+async def test_a_request_without_the_token_is_refused(served: Home) -> None:
+    async with served.person() as person:
+        reply = await person.say("list", auth_token=None)
+        assert (reply["ok"], reply["error_code"]) == (False, "unauthorized")
+
+
+# --- modes are cosmetic -------------------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        chat = People()
+        at.app.system.adopt(chat, "chat")
+        await at.ask("operators", Subscribe("chat", Channel.SLACK))
+        guest = await at.arrive(root)
+        for mode, told, untold in (
+            (SessionMode.LOCAL, [at.people], [chat]),
+            (SessionMode.REMOTE, [chat], [at.people]),
+            (SessionMode.HYBRID, [chat, at.people], []),
+        ):
+            await at.app.desk.switch_mode(guest.session_id, mode, "kim", "ctl")
+            id = (await guest.propose(diff=f"{mode}\n")).request_id
+            await at.wait(guest, id)
+            for channel in told:
+                await channel.card(id=id)
+            assert not [card for channel in untold for card in channel.cards if card.id == id]
+            # Whoever was not notified may answer all the same.
+            assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
+
+
+# --- a fast tap is lost -------------------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_a_tap_at_the_instant_the_card_appears_finds_its_waiter(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+
+        def tap(card: Card) -> None:
+            if card.state is CardState.PENDING:
+                session = at.app.system.named(f"session/{card.session_id}")
+                session.tell(Decide(card.id, at.verdict(Decision.APPROVE, id="tap")))
+
+        at.people.on_card = tap
+        for n in range(20):
+            opened = await guest.propose(path=f"{n}.txt")
+            waiting = await at.wait(guest, opened.request_id)
+            assert (await waiting()).answer.status == "approved"
+
+
+# --- waiters live only in memory ----------------------------------------------------------------------------------------
+
+
+@live
+async def test_a_call_that_waits_survives_the_death_of_its_server() -> None:
+    with home(TRUSTING) as at:
+        root = at.workspace()
+        async with at.agent(root) as agent, trio.open_nursery() as nursery:
+            await call(agent, "ping")
+            asked = begin(nursery, agent, "check_clearance", **CHANGE)
+            async with at.person(root) as person:
+                id = (await person.card(away=False))["request_id"]
+            at.kill()
+            await call(agent, "ping")
+            async with at.person(root) as person:
+                assert (await person.card(away=False))["request_id"] == id
+                await person.do("approve", id=id)
+            assert await asked() == {"status": "approved", "request_id": id}
+
+
+@in_house
+async def test_a_verdict_survives_the_death_of_the_server_that_took_it(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await at.decide(id, Decision.REJECT, "no")
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        answered = await guest.ask(Beat(guest.call()))
+        (late,) = answered.late_verdicts
+        assert (late.request_id, late.answer["status"], late.answer["reason"]) == (id, "rejected", "no")
+
+
+# --- a late tap revives an expired request ------------------------------------------------------------------------------
+
+
+@in_house
+async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=60))) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await at.later(60)
+        await at.people.card(id=id, state=CardState.EXPIRED)
+        with pytest.raises(AlreadyDecided, match="no longer open: it is expired; nothing was changed"):
+            await at.decide(id, Decision.APPROVE)
+        row = await at.app.reader.read(lambda db: approvals.get(db, id))
+        assert row is not None
+        assert (row.status, row.decided) == (ApprovalStatus.EXPIRED, None)
+
+
+# --- a change is applied twice when marking it consumed fails -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["apply.staged_one", "apply.staged_all", "apply.renamed_one", "apply.renamed_all", "store.before_commit"],
+)
+@live
+async def test_a_change_is_applied_once_though_the_server_dies_while_it_is_applied(point: str) -> None:
+    with home(TRUSTING) as at:
+        root, once = at.workspace(), at.root / "once"
+        (root / "a.txt").write_text("old\n")
+        diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1,2 @@\n old\n+more\n--- /dev/null\n+++ b/b.txt\n@@ -0,0 +1 @@\n+new\n"
+        async with at.agent(root) as agent, trio.open_nursery() as nursery:
+            await call(agent, "ping")
+            asked = begin(nursery, agent, "check_clearance", title="both", diff=diff, file_path="a.txt")
+            async with at.person(root) as person:
+                id = (await person.card(away=False))["request_id"]
+                await person.do("approve", id=id)
+                await asked()
+                await person.card(request_id=id, status="delivered")
+            at.kill()
+        # The server of these shims falls at the point, once; the one after it does not.
+        once.touch()
+        async with at.agent(root, INTERCOM_FAULT=f"once:{once}:kill:{point}:1") as agent:
+            await call(agent, "reboot")
+            said = await call(agent, "check_diff", request_id=id)
+            assert said["status"] == "applied", said
+            again = await call(agent, "check_diff", request_id=id)
+            assert again["error_code"] == "already_consumed"
+        assert not once.exists(), "the server fell"
+        assert (root / "a.txt").read_text() == "old\nmore\n"
+        assert (root / "b.txt").read_text() == "new\n"
+        assert sorted(each.name for each in root.iterdir()) == ["a.txt", "b.txt"]
+
+
+@live
+async def test_two_calls_that_race_apply_a_change_once(served: Home) -> None:
+    root = served.workspace()
+    async with served.agent(root) as agent, served.person(root) as person, trio.open_nursery() as nursery:
+        asked = begin(nursery, agent, "check_clearance", **CHANGE)
+        id = (await person.card(away=False))["request_id"]
+        await person.do("approve", id=id)
+        await asked()
+        calls = [begin(nursery, agent, "check_diff", request_id=id) for _ in range(5)]
+        said = sorted([(await each())["status"] for each in calls])
+        assert said == ["applied", "error", "error", "error", "error"]
+
+
+# --- the first agent is killed by the second ----------------------------------------------------------------------------
+
+
+@live
+async def test_a_second_agent_leaves_the_first_alone(served: Home) -> None:
+    root = served.workspace()
+    async with served.agent(root) as first, served.person(root) as person, trio.open_nursery() as nursery:
+        asked = begin(nursery, first, "check_clearance", **CHANGE)
+        id = (await person.card(away=False))["request_id"]
+        async with served.agent(root) as second:
+            assert await call(second, "reboot") == {"status": "clean"}
+            assert (await call(second, "ping"))["session_id"] != (await call(first, "ping"))["session_id"]
+        await person.do("approve", id=id)
+        assert (await asked())["status"] == "approved"
+        listed = {each["session_id"]: each["status"] for each in (await person.do("list"))["sessions"]}
+        assert listed[(await call(first, "ping"))["session_id"]] == "active"
+
+
+# --- workspaces leak between connections --------------------------------------------------------------------------------
+
+
+@live
+async def test_each_connection_writes_to_its_own_workspace(served: Home) -> None:
+    roots = [served.workspace() for _ in range(3)]
+    ready: list[tuple[Any, str]] = []
+
+    async def change(root: Path, n: int, done: trio.Event) -> None:
+        async with served.agent(root) as agent, served.person(root) as person, trio.open_nursery() as nursery:
+            asked = begin(nursery, agent, "check_clearance", title=str(n), diff=f"{n}\n", file_path="same.txt")
+            card = await person.card(away=False)
+            assert card["workspace_root"] == str(root)
+            assert len({each["request_id"] for each in person.cards}) == 1
+            ready.append((root, card["request_id"]))
+            if len(ready) == len(roots):
+                done.set()
+            await done.wait()
+            await person.do("approve", id=card["request_id"])
+            await asked()
+            assert (await call(agent, "check_diff", request_id=card["request_id"]))["status"] == "applied"
+
+    all_wait = trio.Event()
+    async with trio.open_nursery() as nursery:
+        for n, root in enumerate(roots):
+            nursery.start_soon(change, root, n, all_wait)
+    assert [(root / "same.txt").read_text() for root in roots] == ["0\n", "1\n", "2\n"]
+
+
+# --- request bodies are capped at 64 KiB --------------------------------------------------------------------------------
+
+
+@live
+async def test_a_change_of_a_mebibyte_goes_through_whole(served: Home) -> None:
+    root = served.workspace()
+    text = "".join(f"line {n} of a file that is rather long\n" for n in range(30_000))
+    assert len(text) > 2**20
+    async with served.agent(root) as agent, served.person(root) as person, trio.open_nursery() as nursery:
+        asked = begin(nursery, agent, "check_clearance", title="big", diff=text, file_path="big.txt")
+        card = await person.card(away=False)
+        assert (await person.do("show", id=card["request_id"]))["diff"] == text
+        await person.do("approve", id=card["request_id"])
+        await asked()
+        said = await call(agent, "check_diff", request_id=card["request_id"])
+        assert said["files_written"] == [{"path": "big.txt", "bytes": len(text)}]
+    assert (root / "big.txt").read_text() == text
+
+
+# --- no progress, no cancellation ---------------------------------------------------------------------------------------
+
+
+@live
+async def test_a_call_that_waits_reports_progress_and_can_be_cancelled(served: Home) -> None:
+    root = served.workspace()
+    heard = trio.Event()
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.set()
+
+    async with served.agent(root) as agent, served.person(root) as person, trio.open_nursery() as nursery:
+        asked = begin(nursery, agent, "check_clearance", {"progress_callback": on_progress}, **CHANGE)
+        await heard.wait()
+        asked.scope.cancel()
+        id = (await person.card(lambda card: card["away"] and card["status"] == "pending"))["request_id"]
+        # It is still there to be decided, and its agent learns of it.
+        await person.do("reject", id=id, reason="too late?")
+        assert (await call(agent, "ping"))["late_verdicts"][0]["answer"]["reason"] == "too late?"
+
+
+# --- stall alarms while the agent waits for the operator ----------------------------------------------------------------
+
+QUICK = Config(stall=StallSettings(inactivity_threshold_seconds=300, escalation_threshold_seconds=120, max_retries=3))
+
+
+@in_house
+async def test_waiting_for_a_person_is_no_stall(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, QUICK) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        waiting = await at.wait(guest, id)
+        for _ in range(10):
+            await at.later(300)
+        await at.decide(id, Decision.APPROVE)
+        await waiting()
+        assert [card for card in at.people.cards if card.kind is CardKind.STALL] == []
+        # From the answer on, silence counts again.
+        await at.later(299)
+        assert [card for card in at.people.cards if card.kind is CardKind.STALL] == []
+        await at.later(1)
+        await at.people.card(kind=CardKind.STALL)
+
+
+# --- nudges are never delivered -----------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_a_nudge_rides_on_the_next_result_of_any_tool(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, QUICK) as at:
+        guest = await at.arrive(root)
+        await guest.settled()
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        assert alert.title == "Quiet for 5 min 0 s"
+        await at.decide(alert.id, Decision.NUDGE, "are you there?")
+        at.app.system.named(f"stall/{guest.session_id}").tell(Activity())
+        (word,) = (await guest.ask(Beat(guest.call()))).instructions
+        assert (word.kind, word.text) == ("nudge", "are you there?")
+        closed = await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
+        assert closed.note == "the agent is back"
+
+
+# --- CRLF files break patches -------------------------------------------------------------------------------------------
+
+
+@live
+async def test_a_patch_of_a_file_with_crlf_keeps_its_line_ends(served: Home) -> None:
+    root = served.workspace()
+    (root / "dos.txt").write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    diff = "--- a/dos.txt\n+++ b/dos.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+zwei\n three\n"
+    async with served.agent(root) as agent, served.person(root) as person, trio.open_nursery() as nursery:
+        asked = begin(nursery, agent, "check_clearance", title="dos", diff=diff, file_path="dos.txt")
+        card = await person.card(away=False)
+        await person.do("approve", id=card["request_id"])
+        await asked()
+        assert (await call(agent, "check_diff", request_id=card["request_id"]))["status"] == "applied"
+    assert (root / "dos.txt").read_bytes() == b"one\r\nzwei\r\nthree\r\n"
+
+
+# --- sessions end with the server ---------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_a_shutdown_leaves_requests_pending_and_says_what_agents_can_do(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+    async with house(root.parent, clock) as at:
+        (card,) = await at.app.desk.pending()
+        assert (card.id, card.state) == (id, CardState.PENDING)
+        assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED

@@ -121,5 +121,8 @@ class Call:
 
 def error_content(error: IntercomError) -> dict[str, Any]:
     """The one shape of every tool's error. A sentence that repeats something endless is cut."""
-    message = error.message if len(error.message) <= LONGEST_ERROR else f"{error.message[:LONGEST_ERROR]}..."
+    message = error.message
+    if len(message) > LONGEST_ERROR:
+        # What was wrong stands at the beginning, what to do at the end.
+        message = f"{message[: LONGEST_ERROR // 2]} [...] {message[-LONGEST_ERROR // 2 :]}"
     return {"status": "error", "error_code": error.error_code, "error_message": message}

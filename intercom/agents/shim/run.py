@@ -69,7 +69,8 @@ class _Shim:
         """Wait until something can be done, and do it."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
-        if self._ended is None and self._link.backlog < _MUCH:
+        # Much of what is said is answered right here, so a client that does not read is not listened to either.
+        if self._ended is None and self._link.backlog < _MUCH and self._client.waiting < _MUCH:
             poll.register(0, select.POLLIN)
         # Without interest in anything, a descriptor still tells that its reader is gone.
         poll.register(self._client.descriptor, select.POLLOUT if self._client.waiting else 0)

@@ -194,8 +194,8 @@ class Link(Actor):
                         wish = {"intercom": {"receipt": {"call": name, "text": receipt}}}
                         data = json.dumps(wish).encode() + b"\n" + data
                     crash_points.reach("answer.leaving")
-            await self._send_bytes(data)
-            crash_points.reach("answer.left")
+                    await self._send_bytes(data)
+                    crash_points.reach("answer.left")
 
         server = self._at.server
         async with trio.open_nursery() as nursery:

@@ -41,14 +41,16 @@ class Wire:
         self._into, self._out = into, out
         self._heard = bytearray()
         self._ended = False
+        #: Whether what comes is taken in while something is said.
+        self.listen = True
         os.set_blocking(into, False)
         os.set_blocking(out, False)
 
-    def say(self, data: bytes) -> None:
+    def say(self, data: bytes, seconds: float = PATIENCE) -> None:
         """Send these bytes as they are. Raises Gone and Late."""
-        view, deadline = memoryview(data), time.monotonic() + PATIENCE
+        view, deadline = memoryview(data), time.monotonic() + seconds
         while view:
-            listening = [] if self._ended else [self._out]
+            listening = [self._out] if self.listen and not self._ended else []
             readable, writable, _ = select.select(listening, [self._into], [], max(0.0, deadline - time.monotonic()))
             if readable:
                 self._hear()

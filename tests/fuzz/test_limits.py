@@ -1,0 +1,195 @@
+"""More than anybody needs: of what waits, of words, of connections, and of answers nobody reads."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.fuzz.harm import is_fair_error, is_fair_result
+from tests.fuzz.rig import CONFIG, ERAS, STATELESS, Agent, Gone, Late, Rig, rig, sound
+from tests.fuzz.test_tools import ANSWERS
+from tests.fuzz.values import LONG
+
+MEBIBYTE = 2**20
+
+
+@pytest.fixture
+def on() -> Iterator[Rig]:
+    with rig(CONFIG) as made:
+        yield made
+
+
+def memory(on: Rig) -> float:
+    """What the server holds, in MiB."""
+    assert on.server is not None
+    return float(psutil.Process(on.server).memory_info().rss) / MEBIBYTE
+
+
+def calm(on: Rig) -> float:
+    """How long a ping of another agent takes, in seconds."""
+    began = time.monotonic()
+    on.first.does("ping")
+    return time.monotonic() - began
+
+
+def many(agent: Agent, tool: str, all_arguments: list[dict[str, Any]], at_once: int = 50) -> list[dict[str, Any]]:
+    """The answers to many calls, so many under way at a time."""
+    answers: dict[str, dict[str, Any]] = {}
+    begun: list[str] = []
+    for number, arguments in enumerate(all_arguments):
+        begun.append(agent.begin("tools/call", {"name": tool, "arguments": arguments}))
+        while len(begun) - len(answers) >= at_once or (number == len(all_arguments) - 1 and len(answers) < len(begun)):
+            message = json.loads(agent.wire.line())
+            answers[message["id"]] = message
+    return [answers[id] for id in begun]
+
+
+def test_thousands_of_requests_may_wait_in_one_session(on: Rig) -> None:
+    count = 5000 if LONG else 600
+    agent, before = on.agent(), memory(on)
+    asked = [{"title": f"t{n}", "diff": f"{n}\n", "file_path": f"f{n}"} for n in range(count)]
+    for answer in many(agent, "check_clearance", asked):
+        assert answer["result"]["structuredContent"]["status"] == "pending"
+    assert calm(on) < 2
+    assert memory(on) - before < 40 + count * 0.03
+    ctl = on.ctl()
+    waiting = ctl.do("pending")
+    assert len(waiting) == count
+    ctl.do("approve", id=waiting[count // 2]["request_id"])
+    recovered = agent.does("reboot")
+    assert recovered["status"] == "recovered"
+    assert len(recovered["pending_requests"]) == count - 1
+    # The verdict nobody waited for rides on it.
+    assert len(recovered["late_verdicts"]) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_words_may_be_long(on: Rig, era: str) -> None:
+    agent, before = on.agent(era), memory(on)
+    long = "x" * MEBIBYTE
+    given: list[tuple[str, dict[str, Any]]] = [
+        ("check_clearance", {"title": long, "diff": "x", "file_path": "f"}),
+        ("check_clearance", {"title": "t", "diff": "x", "file_path": "f" + long}),
+        ("check_clearance", {"title": "t", "diff": "x", "file_path": "a/" * 5000 + "f"}),
+        ("check_clearance", {"title": "t", "description": long, "diff": "x", "file_path": "g"}),
+        ("check_clearance", {"request_id": long}),
+        ("check_diff", {"request_id": long}),
+        ("auto_check", {"tool_name": long, "context": {"file_path": long, "args": [long]}}),
+        ("transmit", {"prompt_text": long}),
+        ("broadcast", {"message": long, "thread_ts": long}),
+        ("reboot", {"session_id": long}),
+        ("switch_freq", {"mode": long}),
+        ("standby", {"message": long}),
+        ("ping", {"status_message": long, "progress_snapshot": [{"label": long, "status": "done"}] * 3}),
+        (long, {}),
+        ("ping", {long: long}),
+    ]
+    for tool, arguments in given:
+        is_fair_result(agent.call(tool, arguments), ANSWERS.get(tool))
+        assert calm(on) < 2
+    reply = on.ctl().ask("pending")
+    assert reply["ok"]
+    assert memory(on) - before < 250
+
+
+def test_a_proposal_may_be_large_and_is_refused_when_it_is_too_large(on: Rig) -> None:
+    agent, ctl = on.agent(), on.ctl()
+    most = "line\n" * (4 * MEBIBYTE // 5)
+    asked = agent.does("check_clearance", title="large", diff=most, file_path="large.txt")
+    ctl.do("approve", id=asked["request_id"])
+    applied = agent.does("check_diff", request_id=asked["request_id"])
+    assert applied["files_written"] == [{"path": "large.txt", "bytes": len(most)}]
+    for diff in ("x" * 10 * MEBIBYTE, "--- a/f\n+++ b/f\n" + "@@ -1 +1 @@\n-a\n+b\n" * 500_000):
+        refused = agent.does("check_clearance", title="too large", diff=diff, file_path="f")
+        is_fair_error(refused)
+        assert refused["error_code"] == "diff"
+        assert calm(on) < 2
+
+
+def test_a_patch_that_is_slow_to_read_holds_nobody_else_up(on: Rig) -> None:
+    agent = on.agent()
+    (on.workspace / "same.txt").write_text("same\n" * 50_000)
+    hunks = "".join(f"@@ -{n},3 +{n},3 @@\n same\n-same\n+other\n same\n" for n in range(1, 8_000, 4))
+    lost = "".join(f"@@ -{n} +{n} @@\n-not there {n}\n+other\n" for n in range(1, 400))
+    for body in (hunks, lost):
+        diff = "--- a/same.txt\n+++ b/same.txt\n" + body
+        arguments = {"title": "slow", "diff": diff, "file_path": "same.txt"}
+        id = agent.begin("tools/call", {"name": "check_clearance", "arguments": arguments})
+        longest = max(calm(on) for _ in range(10))
+        assert longest < 2, longest
+        is_fair_result(agent.answer(id, 60), ANSWERS["check_clearance"])
+
+
+@pytest.mark.parametrize("door", ["ctl", "shims"])
+def test_a_crowd_of_silent_connections_locks_nobody_out(on: Rig, door: str) -> None:
+    before, ctl = memory(on), on.ctl()
+    path = on.home.places.ctl_socket if door == "ctl" else on.home.places.mcp_socket
+    crowd = []
+    for _ in range(200):
+        one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # Waits where the queue is full.
+        one.connect(path)
+        one.send(b'{"half": ')
+        crowd.append(one)
+    assert calm(on) < 2
+    assert ctl.ask("pending")["ok"]
+    if door == "shims":
+        on.done_with(on.agent())
+    else:
+        # Those there is no room for are told so, and people who were there go on.
+        told = on.ctl()
+        assert json.loads(told.wire.line())["error_code"] == "busy"
+    assert memory(on) - before < 60
+    for one in crowd:
+        one.close()
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            late = on.ctl()
+            assert late.ask("version")["ok"]
+            break
+        except (AssertionError, Gone):
+            assert time.monotonic() < deadline
+    sound(on)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_client_that_never_reads_costs_nobody_else(on: Rig, era: str) -> None:
+    deaf, before = on.agent(era), memory(on)
+    shim = psutil.Process(deaf.process.pid)
+    held = shim.memory_info().rss / MEBIBYTE
+    # Its pipe fills, then its shim stops reading, then the server stops reading the shim: each with bounded memory.
+    deaf.wire.listen = False
+    line = request(deaf)
+    with pytest.raises(Late):
+        for number in range(100_000):
+            deaf.wire.say(line % number, seconds=1)
+    assert calm(on) < 2
+    assert memory(on) - before < 200
+    assert shim.memory_info().rss / MEBIBYTE - held < 100
+    on.done_with(deaf)
+    sound(on)
+
+
+def request(agent: Agent) -> bytes:
+    """A request with a long answer, with a place for its number."""
+    params = {"_meta": agent.about()} if agent.era == STATELESS else {}
+    text = json.dumps({"jsonrpc": "2.0", "id": "ID", "method": "tools/list", "params": params})
+    return text.replace("%", "%%").replace('"ID"', "%d").encode() + b"\n"
+
+
+def test_a_watcher_that_never_reads_is_dropped(on: Rig) -> None:
+    deaf, before = on.ctl(), memory(on)
+    deaf.wire.say(json.dumps({"command": "watch", "auth_token": deaf.token}).encode() + b"\n")
+    long = "x" * 50_000
+    for _ in range(40 if LONG else 10):
+        for answer in many(on.first, "broadcast", [{"message": long}] * 40):
+            assert "result" in answer
+    assert calm(on) < 2
+    assert memory(on) - before < 150

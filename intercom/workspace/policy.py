@@ -22,9 +22,11 @@ Operation = Literal["write", "read"]
 #: Case counts; wildcards do not match a name that begins with a dot; no braces, no negation, no `!(...)`.
 _FLAGS = glob.GLOBSTAR | glob.CASE | glob.FORCEUNIX
 
-#: Matching time grows with the depth of the path to the power of the number of `**`; both are held small.
-MAX_GLOBSTARS = 3
+#: Matching time grows with the path to the power of the number of `**`, and hundreds of patterns may have to be tried:
+#: so the number of `**`, and a path's depth in directories and length in characters, are held small.
+MAX_GLOBSTARS = 2
 MAX_DEPTH = 64
+MAX_LENGTH = 1024
 
 
 @frozen
@@ -131,7 +133,7 @@ def _file_rule(policy: WorkspacePolicy, path: str, operation: Operation) -> str 
 
 
 def _matches(path: str, pattern: str) -> bool:
-    if pattern.count("**") > MAX_GLOBSTARS or path.count("/") >= MAX_DEPTH:
+    if pattern.count("**") > MAX_GLOBSTARS or path.count("/") >= MAX_DEPTH or len(path) > MAX_LENGTH:
         return False
     return _compiled(pattern).match(path)
 

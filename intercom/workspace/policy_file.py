@@ -162,7 +162,7 @@ def _worded(text: str, error: ValidationError) -> _Fault:
         case "pattern":
             return _Fault(at, "the pattern leads outside the workspace; write it relative to the workspace, without ..")
         case "not":
-            return _Fault(at, "the pattern has more than three **, which takes too long to match; write it simpler")
+            return _Fault(at, "the pattern has more than two **, which takes too long to match; write it simpler")
         case "minimum" | "maximum":
             return _Fault(at, f"{name} should be a number from 0 to 86400")
         case "minLength" | "maxLength":

@@ -64,7 +64,7 @@ class Grounds:
     def outside(self) -> dict[str, str]:
         """Everything around the workspace."""
         # The workspace is not walked: it may be changing.
-        return tree(self.root / "outside") | {name: "" for name in os.listdir(self.root)}
+        return tree(self.root / "outside") | dict.fromkeys(os.listdir(self.root), "")
 
 
 def tree(root: Path) -> dict[str, str]:

@@ -64,7 +64,7 @@ def send(on: Rig, link: Ctl, line: bytes) -> Ctl:
 known = st.sampled_from(sorted(VERBS))
 ids = st.sampled_from(["", "0", "a", "f", "%", "_", "*", "?", "' or 1=1 --", "0" * 200, "../"]) | texts
 fields = {
-    **{name: texts | garbage for name in FIELDS},
+    **dict.fromkeys(FIELDS, texts | garbage),
     "id": ids | garbage,
     "session": ids | garbage,
     "decision": st.sampled_from(["continue", "stop", "refine", "dismiss", "resume", "approve"]) | garbage,

@@ -13,19 +13,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import anyio
 import mcp_types as types
 import trio
 from attrs import frozen
 from mcp.server import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
-from actors import Actor, Busy, ChildSpec, Name, Restart, StartChild, ask
+from actors import Actor, Busy, ChildSpec, Down, Name, NotRunning, Restart, StartChild, ask
 from intercom._version import __version__
 from intercom.agents import reading
 from intercom.agents.door import CALL_KEY, Door
 from intercom.agents.hello import is_sound
 from intercom.agents.lines import Lines
+from intercom.agents.message_streams import MessageReader, MessageWriter
 from intercom.local import peers
 from intercom.local.listen import listen
 from intercom.model import crash_points
@@ -37,6 +37,16 @@ log = logging.getLogger("intercom.agents")
 WIRE = 1
 #: How long a shim may take to say who it is, and to take what it is sent, in seconds.
 HELLO_SECONDS = 10.0
+#: What is over by itself, or with the connection.
+_PASSING = (
+    Busy,
+    Down,
+    IntercomError,
+    NotRunning,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    trio.TooSlowError,
+)
 STALLED_SECONDS = 600.0
 
 
@@ -151,62 +161,63 @@ class Link(Actor):
         return hello
 
     async def _mcp(self, door: Door, lines: Lines) -> None:
-        """Carry messages between the shim and the SDK's server until either ends."""
+        """Carry messages between the shim and the SDK's server until the shim is gone."""
         names: dict[Any, str] = {}
-        to_server, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-        outbox, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
-        async def read(nursery: trio.Nursery) -> None:
-            async with to_server:
-                while (line := await lines.next()) is not None:
-                    if line.startswith(b'{"intercom"'):
-                        if (told := _control(line, "delivered")) is not None:
-                            nursery.start_soon(self._delivered, door, _texts(told))
-                        elif _control(line, "bye") is not None:
-                            self._said_goodbye = True
-                        continue
-                    try:
-                        message = reading.read(line)
-                    except reading.NotAMessage as unread:
-                        # Dropping the connection instead would have the shim repeat the line for ever.
-                        if unread.answer is not None:
-                            await self._send_bytes(unread.answer.model_dump_json(exclude_unset=True).encode() + b"\n")
-                        continue
-                    if isinstance(message, types.JSONRPCRequest) and (name := call_name(message)) is not None:
-                        names[message.id] = name
-                    elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-                        # A call that is cancelled is not answered; or its client no longer heeds the answer.
-                        cancelled = names.pop(_id((message.params or {}).get("requestId")), None)
-                        if cancelled is not None:
-                            door.abandon(cancelled)
-                    await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
-            nursery.cancel_scope.cancel()
+        async def read() -> SessionMessage | None:
+            while (line := await lines.next()) is not None:
+                if line.startswith(b'{"intercom"'):
+                    self._control_line(door, line)
+                    continue
+                try:
+                    message = reading.read(line)
+                except reading.NotAMessage as unread:
+                    # Dropping the connection instead would have the shim repeat the line for ever.
+                    if unread.answer is not None:
+                        await self._send_bytes(unread.answer.model_dump_json(exclude_unset=True).encode() + b"\n")
+                    continue
+                if isinstance(message, types.JSONRPCRequest) and (name := call_name(message)) is not None:
+                    names[message.id] = name
+                elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+                    # A call that is cancelled is not answered; or its client no longer heeds the answer.
+                    cancelled = names.pop(_id((message.params or {}).get("requestId")), None)
+                    if cancelled is not None:
+                        door.abandon(cancelled)
+                return SessionMessage(message, ServerMessageMetadata(request_context=door))
+            return None
 
-        async def write() -> None:
-            async with from_server:
-                async for sent in from_server:
-                    data = sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                    name = None
-                    if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
-                        name = _answered(names, sent.message.id, door)
-                    if name is not None and (receipt := door.receipt(name)) is not None:
-                        # Ahead of the answer, so that the shim knows to give it back when it has passed that on.
-                        wish = {"intercom": {"receipt": {"call": name, "text": receipt}}}
-                        data = json.dumps(wish).encode() + b"\n" + data
-                    crash_points.reach("answer.leaving")
-                    await self._send_bytes(data)
-                    crash_points.reach("answer.left")
+        async def write(sent: SessionMessage) -> None:
+            if not self.actor_ref.is_alive():
+                # The SDK fails the calls of a connection that ends. They have not failed: the shim asks them again.
+                return
+            data = sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+            name = None
+            if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
+                name = _answered(names, sent.message.id, door)
+            if name is not None and (receipt := door.receipt(name)) is not None:
+                # Ahead of the answer, so that the shim knows to give it back when it has passed that on.
+                wish = {"intercom": {"receipt": {"call": name, "text": receipt}}}
+                data = json.dumps(wish).encode() + b"\n" + data
+            crash_points.reach("answer.leaving")
+            await self._send_bytes(data)
+            crash_points.reach("answer.left")
 
         server = self._at.server
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(write)
-            nursery.start_soon(read, nursery)
-            await server.run(inbox, outbox, server.create_initialization_options())
-            nursery.cancel_scope.cancel()
+        await server.run(MessageReader(read), MessageWriter(write), server.create_initialization_options())
 
-    async def _delivered(self, door: Door, calls: list[str]) -> None:
-        await door.delivered(calls)
-        await self._send({"intercom": {"recorded": calls}})
+    def _control_line(self, door: Door, line: bytes) -> None:
+        if (told := _control(line, "delivered")) is not None:
+            self.spawn(self._delivered, door, _texts(told))
+        elif _control(line, "bye") is not None:
+            self._said_goodbye = True
+
+    async def _delivered(self, door: Door, receipts: list[str]) -> None:
+        try:
+            await door.delivered(receipts)
+            await self._send({"intercom": {"recorded": receipts}})
+        except _PASSING as failed:
+            # The shim gives its receipts again until it hears that they are on record.
+            log.info("deliveries could not be recorded now: %r", failed)
 
     async def _refuse(self, code: str, message: str, *, retry: bool = False) -> None:
         await self._send({"intercom": {"refused": {"code": code, "message": message, "retry": retry}}})
@@ -216,8 +227,13 @@ class Link(Actor):
 
     async def _send_bytes(self, data: bytes) -> None:
         async with self._sending:
-            with trio.fail_after(STALLED_SECONDS):
-                await self._stream.send_all(data)
+            try:
+                with trio.fail_after(STALLED_SECONDS):
+                    await self._stream.send_all(data)
+            except BaseException:
+                # Part of a line may have left: what followed it would be read as its rest.
+                await trio.aclose_forcefully(self._stream)
+                raise
 
 
 def _answered(names: dict[Any, str], id: Any, door: Door) -> str | None:

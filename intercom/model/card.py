@@ -44,8 +44,7 @@ CHOICES: dict[CardKind, tuple[Decision, ...]] = {
     CardKind.STANDBY: (Decision.RESUME, Decision.STOP),
     CardKind.STALL: (Decision.NUDGE, Decision.STOP, Decision.DISMISS),
     CardKind.POLICY: (Decision.ACCEPT, Decision.REJECT),
-    # Put the files right, and let the agent call again: that settles it.
-    CardKind.APPLY: (),
+    CardKind.APPLY: (Decision.DISMISS,),
 }
 
 

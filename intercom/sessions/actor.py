@@ -91,6 +91,7 @@ class SessionActor(Actor):
         self.undelivered: dict[str, LateVerdict] = {}
         self.words: dict[str, Instruction] = {}
         self.riding: dict[str, Delivery] = {}
+        self.let_pass: list[str] = []
         self.agent_here = False
         self._touched: Touch | None = None
 
@@ -163,10 +164,11 @@ class SessionActor(Actor):
     # --- people ------------------------------------------------------------------------------------------------------
 
     def show(self, request: Asked, *, note: str | None = None) -> Card:
-        """Show the request as it stands on every channel."""
+        """Show the request as it stands on every channel; what the policy decided is on record, and on no card."""
         away = request.id not in self.waiters and not self.is_settled(request)
         card = cards.of_request(request, self.row.workspace_root, away=away, note=note)
-        self.context.operators.tell(card)
+        if not outcomes.is_automatic(request):
+            self.context.operators.tell(card)
         return card
 
     def show_soon(self, request: Asked) -> None:

@@ -15,12 +15,21 @@ from attrs import evolve
 
 from intercom.model import crash_points
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
-from intercom.model.card import CardState
-from intercom.model.errors import AlreadyConsumed, ApplyStuck, IntercomError, InvalidState, NotFound
+from intercom.model.card import Card, CardState
+from intercom.model.errors import (
+    AlreadyConsumed,
+    AlreadyDecided,
+    ApplyStuck,
+    IntercomError,
+    InvalidArguments,
+    InvalidState,
+    NotFound,
+)
+from intercom.model.verdict import Decision
 from intercom.sessions import cards
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import ApplyAnswer, FileWritten
-from intercom.sessions.messages import Answered, Apply
+from intercom.sessions.messages import Answered, Apply, Decide
 from intercom.store import approvals, journal, requests
 from intercom.store.journal import Entry, JournalState
 from intercom.store.messages import Database
@@ -41,6 +50,21 @@ async def apply(session: SessionActor, asked: Apply) -> Answered[ApplyAnswer]:
             entry = await _commit(session, request, asked)
         answer = await _carry_through(session, entry)
     return session.answered(asked.call, answer, own=request.id)
+
+
+async def give_up(session: SessionActor, asked: Decide) -> Card:
+    """A person's word on an apply that stopped half-way: leave the files as they are, and throw the rest away."""
+    if asked.verdict.decision is not Decision.DISMISS:
+        raise InvalidArguments("answer an apply that stopped half-way with dismiss, or put its files right")
+    request, entry = await session.transact(partial(_look, session=session, id=cards.request_of(asked.request_id)))
+    if entry is None or entry.state is not JournalState.STUCK:
+        raise AlreadyDecided(f"the apply of request {request.id} is not stuck any more; nothing was changed")
+    async with session.context.lock(entry.workspace_root):
+        await _abandon(session, entry, f"given up by {asked.verdict.by}")
+    await session.transact(partial(_given_up, session=session, entry=entry, by=asked.verdict.by))
+    card = evolve(cards.of_stuck(entry, request), state=CardState.CLOSED)
+    session.context.operators.tell(card)
+    return card
 
 
 async def recover(session: SessionActor) -> None:
@@ -153,6 +177,10 @@ def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest
     if not isinstance(request, ApprovalRequest) or request.session_id != session.id:
         raise NotFound(f"no clearance request of this session has the id {id!r}", code="request_not_found")
     return request, journal.get(db, id)
+
+
+def _given_up(db: Database, session: SessionActor, entry: Entry, by: str) -> None:
+    session.record(db, by, "apply_given_up", entry.note or "", request_id=entry.request_id)
 
 
 def _begin(db: Database, entry: Entry) -> bool:

@@ -38,6 +38,9 @@ _STALL_STATE = {
 }
 
 
+_STUCK = "apply-"
+
+
 def of_request(request: Asked, workspace_root: str, *, away: bool = False, note: str | None = None) -> Card:
     """The card of an approval, a prompt or a standby. `away` says that no call waits for the answer."""
     match request:
@@ -147,7 +150,17 @@ def _span(seconds: int) -> str:
 
 def stuck_id(request_id: str) -> str:
     """The id of the card that tells of an apply of this request that stopped half-way."""
-    return f"apply-{request_id}"
+    return f"{_STUCK}{request_id}"
+
+
+def is_stuck(card_id: str) -> bool:
+    """Whether this is the id of such a card."""
+    return card_id.startswith(_STUCK)
+
+
+def request_of(card_id: str) -> str:
+    """The request that such a card is about."""
+    return card_id.removeprefix(_STUCK)
 
 
 def of_stuck(entry: Entry, request: ApprovalRequest) -> Card:
@@ -161,5 +174,5 @@ def of_stuck(entry: Entry, request: ApprovalRequest) -> Card:
         created_at=entry.at,
         body=entry.note,
         files=request.files,
-        note="put the files right, then let the agent call check_diff again",
+        note="put the files right and let the agent call check_diff again; or dismiss it to give the change up",
     )

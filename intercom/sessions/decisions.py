@@ -12,7 +12,7 @@ from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
 from intercom.model.session import Session, SessionStatus
 from intercom.model.stall import StallAlert
 from intercom.model.verdict import Decided, Decision, Verdict
-from intercom.sessions import alerts
+from intercom.sessions import alerts, applying, cards
 from intercom.sessions.actor import Expire, SessionActor
 from intercom.sessions.answers import Instruction
 from intercom.sessions.messages import Decide, Describe, End, Instruct, OpenCards, Resume
@@ -28,6 +28,8 @@ _STANDBY = {Decision.RESUME, Decision.CONTINUE, Decision.REFINE, Decision.STOP}
 
 async def decide(session: SessionActor, asked: Decide) -> Card:
     """Let a verdict decide a request, if it is the first; a repeat of the winning verdict is answered as the first."""
+    if cards.is_stuck(asked.request_id):
+        return await applying.give_up(session, asked)
     won, found = await session.transact(partial(_decide, session=session, asked=asked))
     crash_points.reach("verdict.recorded")
     if isinstance(found, StallAlert):

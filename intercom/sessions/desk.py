@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 from actors import Info, Request, System, ask
 from intercom._version import __version__
 from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, CardKind
-from intercom.model.errors import Ambiguous, InvalidState, NotFound
+from intercom.model.errors import Ambiguous, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.verdict import Decision, Verdict
 from intercom.sessions import cards
@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 #: How long an operator's act may take, in seconds; a part that restarts is back well within it.
 ACT_SECONDS = 30.0
+#: How many cards' sessions are remembered between a look and an act.
+_REMEMBERED = 10_000
 
 
 @frozen
@@ -40,6 +42,7 @@ class Desk:
     reader: Reader
     board: PolicyBoard
     clients: Callable[[], frozenset[int]]
+    _owners: dict[str, str] = field(factory=dict, init=False, repr=False)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         """Sessions that are not over, oldest first; all that the database holds with `everything`."""
@@ -58,7 +61,9 @@ class Desk:
         proposed = self.board.find(prefix)
         if proposed is not None:
             return proposed
-        return await self.reader.read(partial(_named_card, prefix=prefix))
+        card = await self.reader.read(partial(_named_card, prefix=prefix))
+        self._remember(card)
+        return card
 
     async def decide(self, prefix: str, verdict: Verdict) -> Card:
         """Answer what waits. The first verdict wins: raises AlreadyDecided for a later one, which changes nothing; the
@@ -66,10 +71,12 @@ class Desk:
         proposed = self.board.find(prefix)
         if proposed is not None:
             return await self.board.decide(proposed, verdict)
-        id, kind, session_id = await self.reader.read(partial(_owner, prefix=prefix))
-        if kind is CardKind.APPLY:
-            raise InvalidState("put the files right, then let the agent call check_diff again; that settles this card")
-        return await self._ask_session(session_id, Decide(id, verdict))
+        # Whoever decides has as a rule looked just before: what was looked at belongs to its session for good.
+        session_id = self._owners.get(prefix)
+        if session_id is None:
+            card = await self.card(prefix)
+            prefix, session_id = card.id, card.session_id
+        return await self._ask_session(session_id, Decide(prefix, verdict))
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         """Give a waiting agent word to go on; without `session`, to the only one that waits, else raises Ambiguous."""
@@ -137,6 +144,11 @@ class Desk:
     def version(self) -> dict[str, Any]:
         return {"version": __version__}
 
+    def _remember(self, card: Card) -> None:
+        self._owners[card.id] = card.session_id
+        if len(self._owners) > _REMEMBERED:
+            del self._owners[next(iter(self._owners))]
+
     # --- finding -----------------------------------------------------------------------------------------------------
 
     async def _ask_session(self, session_id: str, message: Request[R]) -> R:
@@ -195,16 +207,6 @@ def _named_card(db: Database, prefix: str) -> Card:
     if card is None:
         raise NotFound(f"{id} is gone", code="request_not_found")
     return card
-
-
-def _owner(db: Database, prefix: str) -> tuple[str, CardKind, str]:
-    """The id, the kind and the session of what begins with `prefix`."""
-    kind, id = _named(db, prefix)
-    if kind is CardKind.STALL:
-        alert = stalls.get(db, id)
-        return id, kind, alert.session_id if alert is not None else ""
-    request = requests.find(db, id)
-    return id, kind, request.session_id if request is not None else ""
 
 
 def _card(db: Database, kind: CardKind, id: str) -> Card | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intercom.model.session import SessionStatus
-from intercom.sessions import alerts, applying, clearance, decisions, messages, questions, reports
+from intercom.sessions import alerts, applying, clearance, decisions, messages, questions, reports, summary
 from intercom.sessions.actor import Expire, Handlers, SessionActor, Show, WriteTouch
 from intercom.sessions.context import Context
 
@@ -95,6 +95,7 @@ HANDLERS: Handlers = {
     messages.Escalated: alerts.escalated,
     messages.Recovered: alerts.recovered,
     Expire: decisions.expire,
+    summary.Summarize: summary.summarize,
     Show: _show,
     WriteTouch: _write_touch,
 }

@@ -59,6 +59,11 @@ def late(request: Asked) -> LateVerdict:
             return LateVerdict(request.id, "standby", headline(request.message), _answer(standby(request)))
 
 
+def is_automatic(request: Asked) -> bool:
+    """Whether the policy decided it, so that no person is bothered with it."""
+    return request.decided is not None and request.decided.channel == "policy"
+
+
 def headline(text: str, width: int = 80) -> str:
     """The first line of a text, cut to `width` characters."""
     first = text.strip().splitlines()[0] if text.strip() else ""

@@ -12,7 +12,7 @@ from intercom.model.approval import ApprovalRequest
 from intercom.model.errors import InvalidState
 from intercom.model.prompt import ContinuationPrompt
 from intercom.model.session import ProgressItem, Session, SessionMode
-from intercom.sessions import outcomes
+from intercom.sessions import outcomes, summary
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import (
     BroadcastAnswer,
@@ -75,6 +75,7 @@ async def check_policy(session: SessionActor, asked: CheckPolicy) -> Answered[Ch
     found = await session.judge(Evaluate(query))
     if found.auto_approved:
         await session.transact(partial(_granted, session=session, asked=asked, rule=found.matched_rule or ""))
+        summary.let_pass(session, asked.tool_name, found.matched_rule or "")
     session.touch("auto_check")
     return session.answered(asked.call, CheckAnswer(found.auto_approved, found.matched_rule))
 

@@ -38,7 +38,7 @@ class Outlet:
         self.waiting = 0
 
     def write(self) -> list[str]:
-        """Write as much as there is room for; returns the receipts of lines that have left. Raises OSError when it fails."""
+        """Write as much as there is room for; returns the receipts of lines that have left, or raises OSError."""
         done: list[str] = []
         while self._lines:
             view, receipt = self._lines[0]

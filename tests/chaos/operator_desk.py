@@ -1,0 +1,131 @@
+"""Operators who answer at random and remember what they were told of each verdict."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+from attrs import frozen
+
+from intercom.local.places import Places
+from intercom.model.errors import IntercomError
+from intercom.operators.ctl.client import NoServer, Refusal, request
+
+
+@frozen
+class Given:
+    """A verdict that was given: `outcome` is "recorded", "refused" (with the `code`), or "unknown" when no server
+    answered in time."""
+
+    request_id: str
+    verdict_id: str
+    decision: str
+    text: str | None
+    outcome: str
+    code: str | None = None
+
+
+class Operators:
+    """Several operators, each on a thread of its own, who may answer the same request at the same moment.
+
+    They are not the agents' descendants, so their verdicts count.
+    """
+
+    def __init__(self, places: Places, seed: str, count: int = 2) -> None:
+        self.given: list[Given] = []
+        self.nudges: dict[str, str] = {}
+        self.stuck: list[str] = []
+        self.refusals: list[str] = []
+        self.pending: int | None = None
+        self._places = places
+        self._guard = threading.Lock()
+        self._over = threading.Event()
+        self._final = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._work, args=(random.Random(f"{seed}/{n}"), n), name=f"operator {n}")
+            for n in range(count)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def finish(self) -> None:
+        """From here on answer whatever waits, also what was meant to run out of time."""
+        self._final.set()
+
+    def stop(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _work(self, dice: random.Random, number: int) -> None:
+        while not self._over.is_set():
+            cards = self._ask("pending", {})
+            if cards is None:
+                continue
+            if number == 0:
+                self.pending = len(cards)
+            for card in cards:
+                if self._over.is_set():
+                    return
+                self._look_at(card, dice)
+            if number == 0 and cards and dice.random() < 0.1:
+                self._nudge(dice.choice(cards)["session_id"], dice)
+            self._over.wait(dice.uniform(0.01, 0.15))
+
+    def _look_at(self, card: dict[str, Any], dice: random.Random) -> None:
+        if card["kind"] not in ("approval", "prompt", "standby"):
+            self.stuck.append(f"{card['kind']} {card['title']}: {card['detail'] or card['note']}")
+            return
+        if "brief" in f"{card['title']} {card['description']}" and not self._final.is_set():
+            # Left to run out of time, unless somebody is very quick.
+            if dice.random() < 0.97:
+                return
+        elif dice.random() < 0.4:
+            return  # later
+        mark = f"{dice.getrandbits(40):010x}"
+        if card["kind"] == "approval":
+            verb, fields = ("approve", {}) if dice.random() < 0.7 else ("reject", {"reason": f"no: {mark}"})
+            decision, text = verb, fields.get("reason")
+        else:
+            verb = "answer"
+            decision = dice.choice(["continue", "refine", "stop"])
+            text = f"rather: {mark}" if decision == "refine" else None
+            fields = {"decision": decision, **({"text": text} if text else {})}
+        verdict_id = f"{dice.getrandbits(128):032x}"
+        self._give(verb, {"id": card["request_id"], "verdict_id": verdict_id, **fields}, decision, text)
+        if dice.random() < 0.1:
+            # The finger slips: the same verdict once more must be the same act.
+            self._give(verb, {"id": card["request_id"], "verdict_id": verdict_id, **fields}, decision, text)
+
+    def _give(self, verb: str, fields: dict[str, Any], decision: str, text: str | None) -> None:
+        outcome, code = "recorded", None
+        try:
+            request(self._places, verb, fields, patience=30)
+        except Refusal as refusal:
+            outcome, code = "refused", refusal.code
+            if code not in ("already_decided", "unavailable", "busy"):
+                self.refusals.append(f"{verb} {fields['id']}: {code}: {refusal}")
+            if code in ("unavailable", "busy"):
+                outcome = "unknown"
+        except (NoServer, OSError, IntercomError):
+            outcome = "unknown"
+        with self._guard:
+            self.given.append(Given(fields["id"], fields["verdict_id"], decision, text, outcome, code))
+
+    def _nudge(self, session_id: str, dice: random.Random) -> None:
+        words = f"nudge {dice.getrandbits(40):010x}"
+        try:
+            request(self._places, "nudge", {"id": session_id, "text": words})
+            self.nudges[words] = "recorded"
+        except (Refusal, NoServer, OSError, IntercomError):
+            self.nudges[words] = "unknown"
+
+    def _ask(self, verb: str, fields: dict[str, Any]) -> Any:
+        try:
+            return request(self._places, verb, fields, patience=0.5)
+        except (Refusal, NoServer, OSError, IntercomError):
+            self._over.wait(0.05)
+            return None

@@ -1,0 +1,53 @@
+"""The runs: what is done to the house in each."""
+
+from __future__ import annotations
+
+import random
+
+from intercom.model.crash_points import NAMES
+from tests.chaos.rig import Plan
+
+#: Every class of actor, and the supervisors by name. `crash` lets one raise in the middle of its work; `fell` ends one
+#: from outside, which is the only way for those who get no messages.
+ACTORS: dict[str, str] = {
+    "Writer": "crash",
+    "Operators": "crash",
+    "Reception": "crash",
+    "Housekeeper": "fell",
+    "PolicyWatcher": "crash",
+    "SessionActor": "crash",
+    "StallDetector": "crash",
+    "CtlListener": "crash",
+    "ShimListener": "fell",
+    "Link": "fell",
+    "unit": "fell",
+    "sessions": "fell",
+    "policies": "fell",
+    "links": "fell",
+    "server": "fell",
+}
+
+
+def every_fault(seed: str) -> tuple[str, ...]:
+    """Every crash point and every actor once, in an order of the seed's."""
+    dice = random.Random(seed)
+    kills = [f"kill:{point}:{dice.randint(1, 3)}" for point in NAMES]
+    # A reception that was just started again is busy at once; else it has little to do.
+    falls = [
+        f"{how}:{who}:{dice.randint(1, 2) if how == 'crash' else dice.randint(5, 40)}" for who, how in ACTORS.items()
+    ]
+    rare = {"session.opened": 1, "session.adopted": 1, "sessions.brought_back": 1, "expiry.recorded": 1}
+    kills = [f"kill:{point}:{rare[point]}" if (point := kill.split(":")[1]) in rare else kill for kill in kills]
+    mixed = [*kills, *falls]
+    dice.shuffle(mixed)
+    return tuple(mixed)
+
+
+def short_run(seed: str) -> Plan:
+    """For the suite: every fault once, a few random kills."""
+    return Plan(seed, agents=6, processes=2, server_kills=3, shim_kills=4, faults=every_fault(seed))
+
+
+def long_run(seed: str) -> Plan:
+    """Twenty agents, a hundred kills at random instants, shims likewise."""
+    return Plan(seed, agents=20, processes=4, server_kills=100, shim_kills=100, faults=every_fault(seed))

@@ -1,0 +1,318 @@
+"""The rig: directories of its own, agents and operators at work, and faults in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+from attrs import define, field, frozen
+
+from intercom.local import lock
+from intercom.local.places import Places, places
+from tests.chaos.operator_desk import Operators
+
+AGENT = Path(__file__).with_name("agent.py")
+ROOT = Path(__file__).resolve().parents[2]
+
+CONFIG = """\
+[clients.chaos-hasty]
+slice_seconds = 1
+
+[timeouts]
+prompt_seconds = 3600
+"""
+
+#: Seconds the next fault of a list may take to strike, everybody to finish, the server to be there again.
+STRIKE_SECONDS = 60.0
+FINISH_SECONDS = 120.0
+BACK_SECONDS = 60.0
+
+
+#: Faults that only come about when an agent comes by another shim.
+ONLY_NEW_SHIMS = ("session.opened", "session.adopted", "Reception")
+
+
+class Broken(Exception):
+    """The rig can not go on; says what did not happen."""
+
+
+@frozen
+class Plan:
+    """How much is to happen. `faults` come true one by one first (see `intercom.cli.faults`), then the random kills."""
+
+    seed: str
+    agents: int
+    processes: int
+    server_kills: int
+    shim_kills: int
+    faults: tuple[str, ...] = ()
+
+
+@define
+class Rig:
+    """What runs, and where. Built by `rig`, which also cleans up."""
+
+    plan: Plan
+    root: Path
+    environment: dict[str, str]
+    places: Places
+    dice: random.Random
+    drivers: list[subprocess.Popen[bytes]] = field(factory=list)
+    servers: set[int] = field(factory=set)
+    killed_servers: int = 0
+    killed_shims: int = 0
+    _next_shim: float = 0.0
+    operators: Operators = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.operators = Operators(self.places, self.plan.seed)
+
+    @property
+    def database(self) -> Path:
+        return Path(self.places.database)
+
+    @property
+    def queue(self) -> Path:
+        return self.root / "faults"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    def struck(self) -> list[str]:
+        """The faults that have come true, in order."""
+        done = self.root / "faults.done"
+        return done.read_text().split() if done.exists() else []
+
+    def workspaces(self) -> list[Path]:
+        return sorted((self.root / "ws").iterdir())
+
+    # --- what runs ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the agents, wait until each has a session, and let the operators begin."""
+        self.queue.write_text("".join(f"{fault}\n" for fault in self.plan.faults))
+        agents = [self._agent(number) for number in range(self.plan.agents)]
+        for number in range(self.plan.processes):
+            settings = {
+                "seed": self.plan.seed,
+                "stop": str(self.root / "stop"),
+                "logs": str(self.logs),
+                "rounds": 10_000,
+                "agents": agents[number :: self.plan.processes],
+            }
+            file = self.root / f"driver-{number}.json"
+            file.write_text(json.dumps(settings))
+            with open(self.root / f"driver-{number}.err", "wb") as errors:
+                driver = subprocess.Popen(
+                    [sys.executable, str(AGENT), str(file)],
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=errors,
+                    stderr=errors,
+                    cwd=self.root,
+                    start_new_session=True,
+                )
+            self.drivers.append(driver)
+        names = [agent["name"] for agent in agents]
+        self.operators.start()
+        self.until(lambda: all(self._has_begun(name) for name in names), BACK_SECONDS, "every agent has a session")
+
+    def _agent(self, number: int) -> dict[str, Any]:
+        # Two share a workspace, and each its session.
+        workspace = self.root / "ws" / f"{number // 2}"
+        workspace.mkdir(parents=True, exist_ok=True)
+        return {
+            "name": f"a{number}",
+            "mode": "auto" if number % 2 else "legacy",
+            "workspace": str(workspace),
+            "client": "chaos-hasty" if number % 3 == 0 else "claude-code",
+        }
+
+    def _has_begun(self, name: str) -> bool:
+        file = self.logs / f"{name}.jsonl"
+        return file.exists() and '"tool": "ping"' in file.read_text()
+
+    # --- what happens to it ------------------------------------------------------------------------------------------
+
+    def strike_all(self) -> None:
+        """Wait until every fault of the list has come true."""
+        while (before := len(self.struck())) < len(self.plan.faults):
+            fault = self.plan.faults[before]
+            self.until(partial(self._has_struck, before, fault), STRIKE_SECONDS, f"the fault {fault} comes true")
+
+    def _has_struck(self, before: int, fault: str) -> bool:
+        if len(self.struck()) > before:
+            return True
+        self._watch_drivers()
+        if any(point in fault for point in ONLY_NEW_SHIMS) and time.monotonic() > self._next_shim:
+            self._next_shim = time.monotonic() + 5
+            self.killed_shims += self._kill(self.dice.choice(self.shims()))
+        return False
+
+    def kill_servers(self) -> None:
+        """Kill the server at random instants, each time once it is there again."""
+        while self.killed_servers < self.plan.server_kills:
+            pid = self.server()
+            time.sleep(self.dice.uniform(0.0, 1.6) if self.dice.random() < 0.8 else self.dice.uniform(0.0, 0.3))
+            if self._kill(pid):
+                self.killed_servers += 1
+
+    def kill_shims(self) -> None:
+        """Kill shims at random instants."""
+        while self.killed_shims < self.plan.shim_kills:
+            time.sleep(self.dice.uniform(0.1, 0.8))
+            shims = self.shims()
+            if shims and self._kill(self.dice.choice(shims)):
+                self.killed_shims += 1
+
+    def server(self) -> int:
+        """The server's process, waiting for one that was not killed yet."""
+        found = 0
+
+        def there() -> bool:
+            nonlocal found
+            self._watch_drivers()
+            if not self.database.parent.exists():
+                return False
+            holder = lock.holder(self.database)
+            found = 0 if holder is None else holder.pid
+            return found != 0 and found not in self.servers
+
+        self.until(there, BACK_SECONDS, "there is a server")
+        return found
+
+    def shims(self) -> list[int]:
+        """The living shims of all agents, oldest first."""
+        found = []
+        for driver in self.drivers:
+            try:
+                found += [child.pid for child in psutil.Process(driver.pid).children() if child.status() != "zombie"]
+            except psutil.Error:
+                continue
+        return sorted(found)
+
+    def _kill(self, pid: int) -> bool:
+        self.servers.add(pid)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Let the agents finish what they began, answer what is left, and stop the server."""
+        (self.root / "stop").touch()
+        self.until(lambda: all(d.poll() is not None for d in self.drivers), FINISH_SECONDS, "all agents finish")
+        self.operators.finish()
+        with self._serving():
+            self.until(lambda: self.operators.pending == 0, FINISH_SECONDS, "every pending request can be answered")
+            self.operators.stop()
+
+    @contextmanager
+    def _serving(self) -> Iterator[None]:
+        """A server stays for as long as this does, whoever has started it."""
+        if lock.holder(self.database) is None:
+            server = self._spawn("serve")
+            try:
+                yield
+            finally:
+                server.terminate()
+                server.wait(30)
+        else:
+            yield
+            self._spawn("stop").wait(30)
+
+    def _spawn(self, *words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "intercom.cli.main", *words]
+        return subprocess.Popen(
+            command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.root
+        )
+
+    def until(self, true: Callable[[], bool], seconds: float, what: str) -> None:
+        """Wait until something is true; raises Broken, naming it, when it does not come about."""
+        deadline = time.monotonic() + seconds
+        while not true():
+            if time.monotonic() > deadline:
+                raise Broken(f"within {seconds:g} s it did not come about that {what}")
+            time.sleep(0.02)
+
+    def _watch_drivers(self) -> None:
+        for number, driver in enumerate(self.drivers):
+            if driver.poll() not in (None, 0):
+                raise Broken(f"driver {number} fell: {(self.root / f'driver-{number}.err').read_text()[-2000:]}")
+
+    def clean_up(self) -> None:
+        """End every process there is; nothing outlives the rig."""
+        self.operators.stop()
+        for driver in self.drivers:
+            try:
+                os.killpg(driver.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            driver.wait()
+        # A shim that was just starting a server may still bring it up.
+        deadline = time.monotonic() + 5
+        quiet = 0
+        while quiet < 3 and time.monotonic() < deadline:
+            ours = [process for process in _mine(self.root) if process.pid != os.getpid()]
+            for process in ours:
+                try:
+                    process.kill()
+                except psutil.Error:
+                    pass
+            quiet = 0 if ours else quiet + 1
+            time.sleep(0.05)
+
+
+def _mine(root: Path) -> Sequence[psutil.Process]:
+    """Processes that live in this rig's directories."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("XDG_RUNTIME_DIR", "").startswith(f"{root}/"):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@contextmanager
+def rig(plan: Plan, keep: bool = False) -> Iterator[Rig]:
+    """A rig in short-named directories (sockets live there), gone afterwards unless it is to be kept."""
+    root = Path(tempfile.mkdtemp(prefix="ic-", dir="/tmp"))
+    for name, mode in (("run", 0o700), ("state", 0o700), ("cfg", 0o700), ("logs", 0o755), ("ws", 0o755)):
+        (root / name).mkdir(mode=mode)
+    environment = {
+        **{name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ},
+        "HOME": str(root),
+        "PYTHONPATH": str(ROOT),
+        "XDG_RUNTIME_DIR": str(root / "run"),
+        "XDG_STATE_HOME": str(root / "state"),
+        "XDG_CONFIG_HOME": str(root / "cfg"),
+        "INTERCOM_FAULT": f"queue:{root / 'faults'}",
+    }
+    (root / "cfg" / "agent-intercom").mkdir()
+    (root / "cfg" / "agent-intercom" / "config.toml").write_text(CONFIG)
+    made = Rig(plan, root, environment, places(environ=environment), random.Random(plan.seed))
+    try:
+        yield made
+    finally:
+        made.clean_up()
+        if not keep:
+            shutil.rmtree(root, ignore_errors=True)

@@ -1,0 +1,44 @@
+"""The table of crash points and the table of actors that fall are complete."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import actors
+import intercom
+from intercom.model.crash_points import NAMES
+from tests.chaos.plans import ACTORS, every_fault
+
+SOURCE = Path(intercom.__file__).parent
+
+
+def test_every_crash_point_in_the_source_is_in_the_table_and_the_other_way_round() -> None:
+    reached = set()
+    for file in SOURCE.rglob("*.py"):
+        reached |= set(re.findall(r"\breach\(\s*\"([a-z_.]+)\"", file.read_text()))
+    assert reached == set(NAMES)
+
+
+def test_every_class_of_actor_falls_in_the_runs() -> None:
+    for module in pkgutil.walk_packages(intercom.__path__, "intercom."):
+        if "__main__" not in module.name and "migrations" not in module.name:
+            importlib.import_module(module.name)
+    ours = {cls.__name__ for cls in _below(actors.Actor) if cls.__module__.startswith("intercom.")}
+    assert ours - EMBEDDED == {name for name in ACTORS if name[0].isupper()}
+
+
+def test_a_run_meets_every_crash_point_and_every_actor() -> None:
+    faults = every_fault("1")
+    assert {fault.split(":")[1] for fault in faults} == {*NAMES, *ACTORS}
+
+
+#: Actors of a program that embeds Intercom: there is none in a server.
+EMBEDDED = {"_Feed"}
+
+
+def _below(cls: type) -> set[type]:
+    found = set(cls.__subclasses__())
+    return found.union(*(_below(each) for each in found)) if found else found

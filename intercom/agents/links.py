@@ -237,8 +237,8 @@ class Link(Actor):
 
 
 def _answered(names: dict[Any, str], id: Any, door: Door) -> str | None:
-    """The name of the call whose answer leaves. One that wants a receipt stays known: its cancellation may cross with the
-    answer, which the shim then drops."""
+    """The name of the call whose answer leaves. One that wants a receipt stays known: its cancellation may cross with
+    the answer, which the shim then drops."""
     name = names.get(id)
     if name is not None and door.receipt(name) is None:
         del names[id]

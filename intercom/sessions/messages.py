@@ -130,7 +130,7 @@ class Apply(Request[Answered[ApplyAnswer]]):
 @frozen
 class CheckPolicy(Request[Answered[CheckAnswer]]):
     """Ask whether the policy in force lets the agent do this alone. The answer names the rule that does. `file_path`
-    may be absolute or relative to the workspace; refused (`path_violation`) when it leads outside."""
+    is relative to the workspace; refused (`path_violation`) when it is not, or leads outside."""
 
     call: str
     tool_name: str

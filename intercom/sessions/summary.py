@@ -1,0 +1,37 @@
+"""The summary: where a workspace wants to know what its policy let pass, people are told in one line now and then.
+
+Everything that passes is on record at once; a summary that a crash swallows is missed by nobody who reads the record.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from intercom.sessions.actor import SessionActor
+from intercom.sessions.outcomes import headline
+
+#: How many of the actions a summary names.
+_NAMED = 10
+
+
+@frozen
+class Summarize:
+    """A timer: the interval is over."""
+
+
+def let_pass(session: SessionActor, what: str, rule: str) -> None:
+    """Note what the policy let pass, for the summary that ends the interval which the first such action began."""
+    policy = session.context.policy(session.row.workspace_root)
+    if not policy.log_auto_approved:
+        return
+    session.let_pass.append(f"{headline(what)} ({rule})")
+    if len(session.let_pass) == 1:
+        session.set_timer(Summarize(), policy.summary_interval_seconds, Summarize())
+
+
+async def summarize(session: SessionActor, _due: Summarize) -> None:
+    """Tell people what passed since the interval began."""
+    passed, session.let_pass = session.let_pass, []
+    if passed:
+        more = f"; and {len(passed) - _NAMED} more" if len(passed) > _NAMED else ""
+        session.notify(f"the policy let pass: {'; '.join(passed[:_NAMED])}{more}")

@@ -136,8 +136,8 @@ class Home:
     async def agent(
         self, workspace: Path | None, *arguments: str, mode: str = "auto", name: str = "claude-code", **options: Any
     ) -> AsyncIterator[Client]:
-        """A connected client with a shim of its own; without a workspace, none is named to the shim. Options in capitals
-        are variables of its environment, the others the client's."""
+        """A connected client with a shim of its own; without a workspace, none is named to the shim. Options in
+        capitals are variables of its environment, the others the client's."""
         named = ("--workspace", str(workspace)) if workspace is not None else ()
         cwd = options.pop("cwd", None)
         environ = {each: options.pop(each) for each in [*options] if each.isupper()}

@@ -91,9 +91,15 @@ async def test_a_call_outlives_its_server(house: Home, mode: str, how: signal.Si
 
 
 async def gone(pid: int) -> None:
-    """Wait for the end of a process that is no child of ours: ask again until there is none."""
-    while Path(f"/proc/{pid}").exists():
-        await trio.sleep(0.02)
+    """Wait for the end of a process that is no child of ours."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        await trio.lowlevel.wait_readable(process)
+    finally:
+        os.close(process)
 
 
 @live
@@ -164,7 +170,7 @@ async def test_a_server_in_the_clients_own_process_does_the_whole_job(house: Hom
         await call(agent, "ping")
         pid = house.server()
         assert pid is not None
-        assert "--in-process" in Path(f"/proc/{pid}/cmdline").read_text()
+        assert "--in-process" in await trio.Path(f"/proc/{pid}/cmdline").read_text()
         asked = begin(nursery, agent, "check_clearance", **CHANGE)
         id = await pending(house, root)
         await decide(house, root, id)

@@ -247,7 +247,8 @@ async def test_the_policy_lets_a_change_pass_and_says_by_which_rule(house: Home,
     root = house.workspace()
     (root / ".intercom").mkdir()
     (root / ".intercom/settings.json").write_text(
-        '{"enabled": true, "file_patterns": {"write": ["notes/*.md"]}, "log_auto_approved": true}'
+        '{"enabled": true, "file_patterns": {"write": ["notes/*.md"]}, "log_auto_approved": true,'
+        ' "summary_interval_seconds": 0}'
     )
     async with house.agent(root, mode=mode) as agent, house.person(root) as person:
         published = await schemas(agent)
@@ -256,8 +257,7 @@ async def test_the_policy_lets_a_change_pass_and_says_by_which_rule(house: Home,
         assert said["auto_approved"] == "file_pattern:write:notes/*.md"
         jsonschema.validate(said, published["check_clearance"])
         assert (await call(agent, "check_diff", request_id=said["request_id"]))["status"] == "applied"
-        shown = await person.card(kind="approval")
-        assert shown["note"] == "approved by the policy: file_pattern:write:notes/*.md"
+        await person.notice(text="the policy let pass: Note (file_pattern:write:notes/*.md)")
 
         judged = await call(agent, "auto_check", tool_name="write", context={"file_path": "notes/b.md"})
         assert judged == {"auto_approved": True, "matched_rule": "file_pattern:write:notes/*.md"}

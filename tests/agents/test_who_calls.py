@@ -126,7 +126,7 @@ async def test_a_session_can_not_be_reached_by_another_agent(house: Home, mode: 
 
 async def until_interrupted(person: Person) -> None:
     """Nothing is shown when an agent counts as gone, so ask again until the list says so."""
-    while (await person.do("list"))["sessions"][0]["status"] != "interrupted":
+    while (await person.do("list"))["sessions"][0]["status"] != "interrupted":  # noqa: ASYNC110
         await trio.sleep(0.1)
 
 

@@ -41,7 +41,7 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-# --- local mode cannot approve; the local socket is never started and ctl sends no token -------------------------------
+# --- local mode cannot approve; the local socket is never started and ctl sends no token ----------
 
 
 @live
@@ -72,7 +72,7 @@ async def test_a_request_without_the_token_is_refused(served: Home) -> None:
         assert (reply["ok"], reply["error_code"]) == (False, "unauthorized")
 
 
-# --- modes are cosmetic -------------------------------------------------------------------------------------------------
+# --- modes are cosmetic ---------------------------------------------------------------------------
 
 
 @in_house
@@ -97,7 +97,7 @@ async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(clock: 
             assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
 
 
-# --- a fast tap is lost -------------------------------------------------------------------------------------------------
+# --- a fast tap is lost ---------------------------------------------------------------------------
 
 
 @in_house
@@ -117,7 +117,7 @@ async def test_a_tap_at_the_instant_the_card_appears_finds_its_waiter(clock: Clo
             assert (await waiting()).answer.status == "approved"
 
 
-# --- waiters live only in memory ----------------------------------------------------------------------------------------
+# --- waiters live only in memory ------------------------------------------------------------------
 
 
 @live
@@ -150,7 +150,7 @@ async def test_a_verdict_survives_the_death_of_the_server_that_took_it(clock: Cl
         assert (late.request_id, late.answer["status"], late.answer["reason"]) == (id, "rejected", "no")
 
 
-# --- a late tap revives an expired request ------------------------------------------------------------------------------
+# --- a late tap revives an expired request --------------------------------------------------------
 
 
 @in_house
@@ -167,7 +167,7 @@ async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(cloc
         assert (row.status, row.decided) == (ApprovalStatus.EXPIRED, None)
 
 
-# --- a change is applied twice when marking it consumed fails -----------------------------------------------------------
+# --- a change is applied twice when marking it consumed fails -------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ async def test_two_calls_that_race_apply_a_change_once(served: Home) -> None:
         assert said == ["applied", "error", "error", "error", "error"]
 
 
-# --- the first agent is killed by the second ----------------------------------------------------------------------------
+# --- the first agent is killed by the second ------------------------------------------------------
 
 
 @live
@@ -234,7 +234,7 @@ async def test_a_second_agent_leaves_the_first_alone(served: Home) -> None:
         assert listed[(await call(first, "ping"))["session_id"]] == "active"
 
 
-# --- workspaces leak between connections --------------------------------------------------------------------------------
+# --- workspaces leak between connections ----------------------------------------------------------
 
 
 @live
@@ -263,7 +263,7 @@ async def test_each_connection_writes_to_its_own_workspace(served: Home) -> None
     assert [(root / "same.txt").read_text() for root in roots] == ["0\n", "1\n", "2\n"]
 
 
-# --- request bodies are capped at 64 KiB --------------------------------------------------------------------------------
+# --- request bodies are capped at 64 KiB ----------------------------------------------------------
 
 
 @live
@@ -282,7 +282,7 @@ async def test_a_change_of_a_mebibyte_goes_through_whole(served: Home) -> None:
     assert (root / "big.txt").read_text() == text
 
 
-# --- no progress, no cancellation ---------------------------------------------------------------------------------------
+# --- no progress, no cancellation -----------------------------------------------------------------
 
 
 @live
@@ -303,7 +303,7 @@ async def test_a_call_that_waits_reports_progress_and_can_be_cancelled(served: H
         assert (await call(agent, "ping"))["late_verdicts"][0]["answer"]["reason"] == "too late?"
 
 
-# --- stall alarms while the agent waits for the operator ----------------------------------------------------------------
+# --- stall alarms while the agent waits for the operator ------------------------------------------
 
 QUICK = Config(stall=StallSettings(inactivity_threshold_seconds=300, escalation_threshold_seconds=120, max_retries=3))
 
@@ -326,7 +326,7 @@ async def test_waiting_for_a_person_is_no_stall(clock: Clock, root: Path) -> Non
         await at.people.card(kind=CardKind.STALL)
 
 
-# --- nudges are never delivered -----------------------------------------------------------------------------------------
+# --- nudges are never delivered -------------------------------------------------------------------
 
 
 @in_house
@@ -345,7 +345,7 @@ async def test_a_nudge_rides_on_the_next_result_of_any_tool(clock: Clock, root: 
         assert closed.note == "the agent is back"
 
 
-# --- CRLF files break patches -------------------------------------------------------------------------------------------
+# --- CRLF files break patches ---------------------------------------------------------------------
 
 
 @live
@@ -362,7 +362,7 @@ async def test_a_patch_of_a_file_with_crlf_keeps_its_line_ends(served: Home) -> 
     assert (root / "dos.txt").read_bytes() == b"one\r\nzwei\r\nthree\r\n"
 
 
-# --- sessions end with the server ---------------------------------------------------------------------------------------
+# --- sessions end with the server -----------------------------------------------------------------
 
 
 @in_house

@@ -39,6 +39,7 @@ from intercom.sessions.messages import (
     Opened,
     Propose,
 )
+from intercom.store.messages import Transact
 
 R = TypeVar("R")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -151,9 +152,15 @@ class House:
 
     async def later(self, seconds: float) -> None:
         """Let so much time pass; what it makes due has been told when this returns."""
-        await trio.testing.wait_all_tasks_blocked(0.001)
+        await self._quiet()
         self.clock.jump(seconds)
-        await trio.testing.wait_all_tasks_blocked(0.001)
+        await self._quiet()
+
+    async def _quiet(self) -> None:
+        """Wait for what is under way: a handler asks the store a few times at most, which answers in turn."""
+        for _ in range(5):
+            await trio.testing.wait_all_tasks_blocked()
+            await self.ask("store", Transact(lambda db: None))
 
 
 def partial_ask(guest: Guest, message: Request[R]) -> Callable[[], Awaitable[R]]:

@@ -11,7 +11,6 @@ from intercom.model.card import CardState
 from intercom.model.config import Config, TimeoutSettings
 from intercom.model.errors import AlreadyDecided
 from intercom.model.verdict import Decision
-from intercom.sessions.messages import Beat, Deliver, Delivery, Detach
 from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock

@@ -1,0 +1,543 @@
+"""Where the documents disagreed or were wrong. Each test is named after what holds instead."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import trio
+import trio.testing
+
+from intercom.model.approval import RiskLevel
+from intercom.model.card import CardKind, CardState
+from intercom.model.config import Config, OnTimeout, PolicySettings, StallSettings, TimeoutSettings
+from intercom.model.errors import Ambiguous, InvalidState, NotFound, PatchConflict, PathViolation
+from intercom.model.prompt import PromptType
+from intercom.model.session import SESSION_TRANSITIONS, SessionMode, SessionStatus
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import (
+    Adopt,
+    Agent,
+    AgentsGone,
+    Apply,
+    AskPrompt,
+    AwaitPrompt,
+    Beat,
+    Broadcast,
+    CheckPolicy,
+    Recall,
+    StandBy,
+    SwitchMode,
+)
+from intercom.sessions.reception import GRACE_SECONDS
+from tests.agents.live import TRUSTING, Home, call, home, live
+from tests.sessions.house import House, house, in_house, partial_ask
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Home]:
+    with home(TRUSTING) as made, made.serving():
+        yield made
+
+
+def allow(root: Path, **policy: Any) -> None:
+    """Write the workspace's policy file."""
+    (root / ".intercom").mkdir(exist_ok=True)
+    (root / ".intercom/settings.json").write_text(json.dumps({"enabled": True, **policy}))
+
+
+def check(tool: str, path: str | None = None, **more: Any) -> CheckPolicy:
+    return CheckPolicy("call", tool, path, **more)
+
+
+# --- tools --------------------------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_policy_files_understand_the_older_and_the_newer_names_of_tools(clock: Clock, root: Path) -> None:
+    allow(root, tools=["remote_log", "ping"])
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        for tool in ("broadcast", "remote_log", "ping", "heartbeat"):
+            assert (await guest.ask(check(tool))).answer.auto_approved, tool
+        assert not (await guest.ask(check("transmit"))).answer.auto_approved
+
+
+@live
+async def test_all_tools_tell_of_errors_in_one_shape(served: Home) -> None:
+    async with served.agent(served.workspace()) as agent:
+        for tool in (await agent.list_tools()).tools:
+            result = await agent.call_tool(tool.name, {"nonsense": 1})
+            assert result.is_error
+            assert result.structured_content is not None
+            assert set(result.structured_content) == {"status", "error_code", "error_message"}
+
+
+# --- the policy ---------------------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_the_older_policy_file_is_read_where_the_newer_is_absent(clock: Clock, root: Path) -> None:
+    (root / ".monocoque").mkdir()
+    older = {"autoApprove": {"enabled": True, "filePatterns": {"write": ["src/**"], "read": []}}}
+    (root / ".monocoque/settings.json").write_text(json.dumps(older))
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        state = at.app.board.states[str(root)]
+        assert state.fault is None
+        assert (await guest.ask(check("write", "src/a.py"))).answer.auto_approved
+
+
+@in_house
+async def test_a_fault_in_the_policy_denies_all_and_people_are_told_the_line(clock: Clock, root: Path) -> None:
+    (root / ".intercom").mkdir()
+    (root / ".intercom/settings.json").write_text('{\n  "enabled": true,\n  "tools": ["ping"],\n  "comands": []\n}')
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert not (await guest.ask(check("ping"))).answer.auto_approved
+        told = await at.people.notice("nothing is auto-approved")
+        assert ".intercom/settings.json, line 4" in told.text
+        assert "comands" in told.text
+
+
+@in_house
+async def test_read_patterns_let_nobody_write(clock: Clock, root: Path) -> None:
+    allow(root, file_patterns={"read": ["**/*"], "write": []})
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert (await guest.ask(check("read", "a.txt", operation="read"))).answer.auto_approved
+        assert not (await guest.ask(check("read", "a.txt"))).answer.auto_approved
+        assert (await guest.propose()).answered is None
+
+
+@pytest.mark.parametrize(
+    ("command", "passes"),
+    [
+        ("cargo test", True),
+        ("cargo test --lib", True),
+        ("cargo tests", False),
+        ("xcargo test", False),
+        ("cargo test; rm -rf /", False),
+        ("cargo test && rm x", False),
+        ("cargo test | sh", False),
+        ("cargo test > /etc/x", False),
+        ("cargo test $(id)", False),
+        ("cargo test `id`", False),
+        ("cargo test\nrm x", False),
+    ],
+)
+@in_house
+async def test_commands_match_as_words_and_never_with_operators(
+    clock: Clock, root: Path, command: str, passes: bool
+) -> None:
+    allow(root, commands=["cargo test *", "cargo.test"])
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert (await guest.ask(check(command))).answer.auto_approved is passes
+        tool, _, args = command.partition(" ")
+        assert (await guest.ask(check(tool, args=args))).answer.auto_approved is passes
+
+
+TWO = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+eins\n--- a/src/b.txt\n+++ b/src/b.txt\n@@ -1 +1 @@\n-two\n+zwei\n"
+
+
+@in_house
+async def test_a_clearance_asks_the_policy_about_every_file_of_its_diff(clock: Clock, root: Path) -> None:
+    (root / "src").mkdir()
+    (root / "a.txt").write_text("one\n")
+    (root / "src/b.txt").write_text("two\n")
+    allow(root, file_patterns={"write": ["src/**"]})
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        opened = await guest.propose("src/b.txt", "new\n")
+        assert opened.answered is not None
+        assert opened.answered.answer.auto_approved == "file_pattern:write:src/**"
+        # One of its files is outside the rule, whichever one file_path names.
+        assert (await guest.propose("src/b.txt", TWO)).answered is None
+        # Risk beyond the policy's goes to a person, too.
+        assert (await guest.propose("src/c.txt", risk=RiskLevel.HIGH)).answered is None
+
+
+@in_house
+async def test_a_diff_whose_headers_name_another_file_is_refused(clock: Clock, root: Path) -> None:
+    (root / "a.txt").write_text("one\n")
+    allow(root, file_patterns={"write": ["harmless.txt"]})
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        with pytest.raises(Exception, match=r"harmless\.txt"):
+            await guest.propose("harmless.txt", "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+eins\n")
+
+
+@pytest.mark.parametrize(("listed", "passes"), [({}, False), ({"build": "make all"}, True)])
+@in_house
+async def test_the_allowlist_gates_only_where_the_configuration_says_so(
+    clock: Clock, root: Path, listed: dict[str, str], passes: bool
+) -> None:
+    allow(root, commands=["make *"])
+    gated = Config(policy=PolicySettings(require_allowlist=True), commands=listed)
+    for config, expected in ((Config(commands=listed), True), (gated, passes)):
+        async with house(root.parent, clock, config) as at:
+            guest = await at.arrive(root, key=f"{expected}{config.policy}")
+            assert (await guest.ask(check("make all"))).answer.auto_approved is expected
+
+
+@pytest.mark.parametrize(
+    ("cap", "risk", "passes"),
+    [
+        (RiskLevel.HIGH, RiskLevel.HIGH, True),
+        (RiskLevel.LOW, RiskLevel.HIGH, False),
+        (RiskLevel.LOW, RiskLevel.LOW, True),
+        (RiskLevel.CRITICAL, RiskLevel.CRITICAL, False),
+    ],
+)
+@in_house
+async def test_the_server_caps_the_risk_of_every_workspace_and_critical_always_asks(
+    clock: Clock, root: Path, cap: RiskLevel, risk: RiskLevel, passes: bool
+) -> None:
+    threshold = RiskLevel.HIGH if risk is RiskLevel.CRITICAL else risk
+    allow(root, file_patterns={"write": ["**/*"]}, risk_level_threshold=threshold)
+    async with house(root.parent, clock, Config(policy=PolicySettings(max_risk_level=cap))) as at:
+        guest = await at.arrive(root)
+        assert ((await guest.propose(risk=risk)).answered is not None) is passes
+        assert (await guest.ask(check("write", "a", risk_level=risk))).answer.auto_approved is passes
+
+
+@pytest.mark.parametrize("mode", SessionMode)
+@in_house
+async def test_the_policy_applies_in_every_mode_unless_remote_mode_asks_always(
+    clock: Clock, root: Path, mode: SessionMode
+) -> None:
+    allow(root, file_patterns={"write": ["**/*"]}, tools=["transmit"])
+    for config in (Config(), Config(policy=PolicySettings(remote_mode_asks_always=True))):
+        expected = not (config.policy.remote_mode_asks_always and mode is SessionMode.REMOTE)
+        async with house(root.parent, clock, config) as at:
+            guest = await at.arrive(root, key=f"{expected}{config.policy}")
+            await guest.ask(SwitchMode(guest.call(), mode, "agent", "mcp"))
+            assert ((await guest.propose(diff=str(config))).answered is not None) is expected
+            assert ((await guest.ask(AskPrompt(guest.call(), "go on?"))).answered is not None) is expected
+            assert (await guest.ask(check("write", "a.txt"))).answer.auto_approved is expected
+
+
+@pytest.mark.parametrize("logged", [True, False])
+@in_house
+async def test_what_the_policy_lets_pass_is_always_on_record_and_told_in_batches_where_it_says_so(
+    clock: Clock, root: Path, logged: bool
+) -> None:
+    allow(
+        root,
+        file_patterns={"write": ["**/*"]},
+        commands=["make"],
+        log_auto_approved=logged,
+        summary_interval_seconds=300,
+    )
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        opened = await guest.propose()
+        await guest.ask(Apply(guest.call(), opened.request_id))
+        await guest.ask(check("make"))
+        assert [e.kind for e in await at.app.desk.audit(20) if e.kind == "auto_approved"] == ["auto_approved"] * 2
+        await at.later(299)
+        await guest.settled()
+        assert [notice.text for notice in at.people.notices] == []
+        await at.later(1)
+        if logged:
+            told = await at.people.notice("the policy let pass")
+            assert told.text == "the policy let pass: change a.txt (file_pattern:write:**/*); make (command:make)"
+        await guest.settled()
+        assert len(at.people.notices) == logged
+        assert [card for card in at.people.cards if card.kind is CardKind.APPROVAL] == []
+
+
+@in_house
+async def test_a_policy_that_lists_transmit_continues_at_once_except_after_errors(clock: Clock, root: Path) -> None:
+    allow(root, tools=["transmit"])
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        for kind in PromptType:
+            opened = await guest.ask(AskPrompt(guest.call(), "go on?", kind))
+            if kind is PromptType.ERROR_RECOVERY:
+                assert opened.answered is None
+            else:
+                assert opened.answered is not None
+                assert opened.answered.answer.decision == "continue"
+        assert sum(entry.kind == "auto_approved" for entry in await at.app.desk.audit(50)) == 3
+
+
+# --- waiting ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choice", OnTimeout)
+@in_house
+async def test_an_unanswered_question_goes_on_stops_or_holds_as_its_type_says(
+    clock: Clock, root: Path, choice: OnTimeout
+) -> None:
+    config = Config(timeouts=TimeoutSettings(prompt_seconds=60, prompt_on_timeout=choice))
+    async with house(root.parent, clock, config) as at:
+        guest = await at.arrive(root)
+        for kind in PromptType:
+            held = choice is OnTimeout.HOLD or kind in (PromptType.ERROR_RECOVERY, PromptType.RESOURCE_WARNING)
+            id = (await guest.ask(AskPrompt(guest.call(), "well?", kind))).request_id
+            waiting = at.begin(partial_ask(guest, AwaitPrompt(guest.call(), id)))
+            await at.later(59)
+            await guest.settled()
+            assert waiting.outcome is None
+            await at.later(1)
+            await guest.settled()
+            if not held:
+                assert (await waiting()).answer.decision == choice.value
+                shown = await at.people.card(id=id, state=CardState.EXPIRED)
+                assert shown.decided is not None
+                assert shown.decided.by == "timeout"
+                continue
+            await at.later(86400 * 30)
+            await guest.settled()
+            assert waiting.outcome is None
+            await at.decide(id, Decision.STOP)
+            assert (await waiting()).answer.decision == "stop"
+
+
+@in_house
+async def test_several_requests_of_a_session_wait_and_one_stall_alert(clock: Clock, root: Path) -> None:
+    config = Config(
+        stall=StallSettings(inactivity_threshold_seconds=60, escalation_threshold_seconds=10, max_retries=1)
+    )
+    async with house(root.parent, clock, config) as at:
+        guest = await at.arrive(root)
+        ids = [(await guest.propose(f"{n}.txt")).request_id for n in range(3)]
+        ids.append((await guest.ask(AskPrompt(guest.call(), "and?"))).request_id)
+        assert {card.id for card in await at.app.desk.pending()} == set(ids)
+        for _ in range(20):
+            await at.later(60)
+            await guest.settled()
+        alerts = {card.id for card in await at.app.desk.pending() if card.kind is CardKind.STALL}
+        assert len(alerts) == 1
+
+
+# --- sessions -----------------------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_the_active_session_is_always_the_callers_own(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        one, other = await at.arrive(root, "one"), await at.arrive(root, "other")
+        assert (await one.ask(Beat("b1"))).answer.session_id == one.session_id
+        assert (await other.ask(Beat("b2"))).answer.session_id == other.session_id
+
+
+@in_house
+async def test_mode_and_resume_without_a_session_refuse_and_list_when_it_is_ambiguous(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        desk = at.app.desk
+        with pytest.raises(NotFound):
+            await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl")
+        one = await at.arrive(root, "one")
+        assert await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl") == (SessionMode.LOCAL, SessionMode.HYBRID)
+        other = await at.arrive(root, "other")
+        with pytest.raises(Ambiguous) as refused:
+            await desk.switch_mode(None, SessionMode.REMOTE, "kim", "ctl")
+        assert one.session_id in refused.value.message
+        assert other.session_id in refused.value.message
+        for guest in (one, other):
+            await guest.ask(StandBy(guest.call(), "idle"))
+        with pytest.raises(Ambiguous, match="--session"):
+            await desk.resume(None, "go", at.verdict(Decision.RESUME))
+
+
+@in_house
+async def test_resume_answers_the_standby_of_the_only_agent_that_waits(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root, "one")
+        await at.arrive(root, "other")
+        id = (await guest.ask(StandBy(guest.call(), "idle"))).request_id
+        session = await at.app.desk.resume(None, "now the docs", at.verdict(Decision.RESUME))
+        assert session.id == guest.session_id
+        (late,) = (await guest.ask(Beat(guest.call()))).late_verdicts
+        assert (late.request_id, late.answer) == (id, {"status": "resumed", "instruction": "now the docs"})
+
+
+async def leave(at: House, key: str) -> None:
+    """The agent's connection goes, and does not come back."""
+    at.app.system.named("reception").tell(AgentsGone("", (key,)))
+    await at.later(GRACE_SECONDS)
+
+
+@in_house
+async def test_reboot_adopts_only_what_its_like_left_in_this_workspace(clock: Clock, root: Path) -> None:
+    elsewhere = root.parent / "elsewhere"
+    elsewhere.mkdir()
+    async with house(root.parent, clock) as at:
+        gone = await at.arrive(root, "gone")
+        id = (await gone.propose()).request_id
+        newcomer = Agent("new", "client", str(root))
+        # While it lives it keeps its session.
+        assert await at.ask("reception", Adopt(newcomer)) != gone.session_id
+        with pytest.raises(InvalidState, match="live agent"):
+            await at.ask("reception", Adopt(newcomer, gone.session_id))
+        await leave(at, "gone")
+        assert await at.ask("reception", Adopt(Agent("a", "another", str(root)))) != gone.session_id
+        assert await at.ask("reception", Adopt(Agent("b", "client", str(elsewhere)))) != gone.session_id
+        with pytest.raises(NotFound):
+            await at.ask("reception", Adopt(Agent("b", "client", str(elsewhere)), gone.session_id))
+        assert await at.ask("reception", Adopt(newcomer)) == gone.session_id
+        # The old id is good: for waiting, deciding and applying.
+        recalled = (await gone.ask(Recall(gone.call(), adopted=True))).answer
+        assert [left.request_id for left in recalled.pending_requests] == [id]
+        await at.decide(id, Decision.APPROVE)
+        assert (await gone.ask(Apply(gone.call(), id))).answer.status == "applied"
+
+
+@in_house
+async def test_agents_that_connect_by_themselves_are_not_counted_and_belong_to_every_operator(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock, Config(max_concurrent_sessions=1)) as at:
+        guests = [await at.arrive(root, f"agent {n}") for n in range(5)]
+        assert {session.owner_user_id for session in await at.app.desk.sessions()} == {""}
+        for n, guest in enumerate(guests):
+            id = (await guest.propose(f"{n}.txt")).request_id
+            verdict = at.verdict(Decision.APPROVE)
+            decided = (await at.app.desk.decide(id, verdict)).decided
+            assert decided is not None
+
+
+@in_house
+async def test_a_shutdown_interrupts_nothing_and_the_recovery_names_reboot(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+    async with house(root.parent, clock) as at:
+        assert [(card.id, card.state) for card in await at.app.desk.pending()] == [(id, CardState.PENDING)]
+
+
+def test_sessions_that_never_started_or_never_came_back_can_be_cleared_away() -> None:
+    for status in SessionStatus:
+        if status is not SessionStatus.TERMINATED:
+            assert SessionStatus.TERMINATED in SESSION_TRANSITIONS[status]
+    assert SESSION_TRANSITIONS[SessionStatus.TERMINATED] == frozenset()
+
+
+@in_house
+async def test_a_broadcast_says_whether_a_chat_has_it(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        answer = (await guest.ask(Broadcast(guest.call(), "built", "success"))).answer
+        assert answer.posted is False
+        assert answer.ts is None
+        assert (await at.people.notice("built")).level == "success"
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_a_diff_of_several_files_is_applied_whole_or_not_at_all(clock: Clock, root: Path) -> None:
+    (root / "src").mkdir()
+    (root / "a.txt").write_text("one\n")
+    (root / "src/b.txt").write_text("two\n")
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose("a.txt", TWO)).request_id
+        await at.decide(id, Decision.APPROVE)
+        (root / "src/b.txt").write_text("changed meanwhile\n")
+        with pytest.raises(PatchConflict, match=r"src/b\.txt"):
+            await guest.ask(Apply(guest.call(), id))
+        with pytest.raises(PatchConflict):
+            await guest.ask(Apply(guest.call(), id, force=True))
+        assert (root / "a.txt").read_text() == "one\n"
+        assert sorted(os.listdir(root)) == ["a.txt", "src"]
+        (root / "src/b.txt").write_text("two\n")
+        assert (await guest.ask(Apply(guest.call(), id))).answer.status == "applied"
+        assert ((root / "a.txt").read_text(), (root / "src/b.txt").read_text()) == ("eins\n", "zwei\n")
+
+
+@in_house
+async def test_hunks_that_do_not_fit_are_named(clock: Clock, root: Path) -> None:
+    (root / "a.txt").write_text("".join(f"{n}\n" for n in range(40)))
+    diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n 0\n-1\n+eins\n@@ -30,2 +30,2 @@\n 29\n-nonsense\n+x\n"
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        with pytest.raises(PatchConflict, match=r"(?s)a\.txt.*hunk 2"):
+            await guest.propose("a.txt", diff)
+
+
+@pytest.mark.parametrize("path", ["/etc/hosts", "../out.txt", "link/new.txt", "a/../../x", "link/deep/er/new.txt"])
+@in_house
+async def test_no_path_leads_outside_the_workspace_absolute_or_through_a_link(
+    clock: Clock, root: Path, path: str
+) -> None:
+    outside = root.parent / "outside"
+    outside.mkdir()
+    (root / "link").symlink_to(outside)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        with pytest.raises(PathViolation):
+            await guest.propose(path)
+        with pytest.raises(PathViolation):
+            await guest.ask(check("read", path, operation="read"))
+    assert list(outside.iterdir()) == []
+
+
+@in_house
+async def test_an_absolute_path_has_no_fast_way_even_into_the_workspace(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        with pytest.raises(PathViolation, match="name it relative to the workspace"):
+            await guest.propose(str(root / "a.txt"))
+
+
+# --- the server ---------------------------------------------------------------------------------------------------
+
+
+@live
+async def test_nothing_listens_on_the_network_unless_a_port_is_set(served: Home) -> None:
+    pid = served.server()
+    assert pid is not None
+    process = psutil.Process(pid)
+    assert [each for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN] == []
+
+
+@live
+async def test_nothing_needs_to_be_configured_in_local_mode() -> None:
+    with home("") as at:
+        async with at.agent(at.workspace()) as agent:
+            assert (await call(agent, "ping"))["acknowledged"]
+
+
+@live
+async def test_an_unknown_setting_is_refused_with_the_nearest_known_one() -> None:
+    with home("[stall]\ninactivity_threshold = 3\n") as at:
+        done = await trio.to_thread.run_sync(at.command, "serve")
+    assert done.returncode == 2
+    assert "inactivity_threshold_seconds" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@in_house
+async def test_an_approval_that_nobody_applies_lapses_after_a_day(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await at.decide(id, Decision.APPROVE)
+        await at.later(86400 - 60)
+        await at.later(30)
+        assert (await at.app.desk.card(id)).state is CardState.APPROVED
+        for _ in range(3):
+            await at.later(60)
+        shown = await at.people.card(id=id, state=CardState.EXPIRED)
+        assert "not applied in time" in (shown.note or "")
+        with pytest.raises(InvalidState, match="expired, not approved"):
+            await guest.ask(Apply(guest.call(), id))

@@ -155,9 +155,9 @@ async def _roots(ctx: Context) -> list[str]:
         found = await ctx.session.send_request(
             types.ListRootsRequest(), types.ListRootsResult, request_read_timeout_seconds=_ROOTS_SECONDS
         )
-    except Exception:
-        # A client that does not answer this still gets a workspace, from where it stands.
-        log.info("the client did not say what its roots are", exc_info=True)
+    except Exception as fault:
+        # A client that does not answer this, or not in order, still gets a workspace, from where it stands.
+        log.info("the client did not say what its roots are (%s)", type(fault).__name__)
         return []
     return [str(root.uri) for root in found.roots]
 

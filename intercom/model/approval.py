@@ -75,7 +75,7 @@ class FileChange:
 @frozen
 class ApprovalRequest:
     """A row of `approval_request`, with its files. `key` names the proposal (session, paths, base and diff hashes,
-    risk): asking again with the same key re-attaches."""
+    risk): asking again with the same key re-attaches. `preview` shows a whole-file proposal as a diff."""
 
     id: str
     session_id: str
@@ -96,3 +96,4 @@ class ApprovalRequest:
     auto_rule: str | None = None
     decided: Decided | None = None
     delivered_at: datetime | None = None
+    preview: str | None = None

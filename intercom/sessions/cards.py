@@ -69,7 +69,7 @@ def _approval(request: ApprovalRequest, root: str, away: bool, note: str | None)
         detail=request.file_path,
         risk=request.risk_level,
         files=request.files,
-        diff=request.diff_content,
+        diff=request.preview or request.diff_content,
         expires_at=request.expires_at,
         decided=request.decided,
         away=away,

@@ -23,6 +23,7 @@ from intercom.store import approvals
 from intercom.store.messages import Database
 from intercom.workspace import patching, proposal
 from intercom.workspace.messages import EvaluateFiles
+from intercom.workspace.preview import preview
 
 
 async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnswer]:
@@ -32,7 +33,7 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
         return _opened(session, await _approval(session, asked.request_id), asked.call)
     if asked.title is None or asked.diff is None or asked.file_path is None:
         raise InvalidArguments("title, diff and file_path are needed for a new proposal (or request_id for an old one)")
-    plan = await trio.to_thread.run_sync(_plan, session.row.workspace_root, asked.diff, asked.file_path)
+    plan, shown = await trio.to_thread.run_sync(_plan, session.row.workspace_root, asked.diff, asked.file_path)
     files = plan.changes
     key = proposal_key(session.id, files, asked)
     rule = await _auto_rule(session, files, asked)
@@ -53,6 +54,7 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
         expires_at=now + timedelta(seconds=session.context.config.timeouts.approval_seconds),
         call=asked.call,
         auto_rule=rule,
+        preview=shown,
     )
     kept, is_new = await session.transact(partial(_keep, session=session, request=request))
     crash_points.reach("request.recorded")
@@ -86,8 +88,11 @@ def proposal_key(session_id: str, files: tuple[FileChange, ...], asked: Propose)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _plan(workspace_root: str, diff: str, file_path: str) -> patching.Plan:
-    return patching.plan(Path(workspace_root), proposal.parse(diff, file_path))
+def _plan(workspace_root: str, diff: str, file_path: str) -> tuple[patching.Plan, str | None]:
+    """What the proposal does, and how to show it."""
+    root, parsed = Path(workspace_root), proposal.parse(diff, file_path)
+    plan = patching.plan(root, parsed)
+    return plan, preview(root, parsed, plan)
 
 
 def _original_hash(files: tuple[FileChange, ...], file_path: str) -> str:

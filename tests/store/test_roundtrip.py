@@ -109,6 +109,7 @@ VALUES: dict[type, tuple[Any, Any]] = {
             expires_at=st.none() | instant,
             call=maybe,
             auto_rule=maybe,
+            preview=maybe,
             decided=decided,
             delivered_at=st.none() | instant,
         ),

@@ -31,7 +31,7 @@ def apply(db: Database) -> None:
     )
     db.execute("create index idx_session_status on session (status)")
 
-    for column in ("key text not null default ''", "auto_rule text", *_REQUEST_COLUMNS):
+    for column in ("key text not null default ''", "auto_rule text", "preview text", *_REQUEST_COLUMNS):
         db.execute(f"alter table approval_request add column {column}")
     db.execute("create index idx_approval_key on approval_request (key)")
     db.execute("create index idx_approval_status on approval_request (status)")

@@ -1,0 +1,142 @@
+"""A stall, from the first silence to its end, in a whole server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio.testing
+
+from actors.testing import inject
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.config import Config, StallSettings
+from intercom.model.errors import AlreadyDecided
+from intercom.model.session import SessionStatus
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import Activity, AgentsGone, Beat
+from intercom.sessions.reception import GRACE_SECONDS
+from tests.sessions.house import Guest, House, house, in_house
+
+Clock = trio.testing.MockClock
+CONFIG = Config(
+    stall=StallSettings(
+        inactivity_threshold_seconds=300,
+        escalation_threshold_seconds=120,
+        max_retries=2,
+        default_nudge_message="go on",
+    )
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+def stalls(at: House) -> list[Card]:
+    return [card for card in at.people.cards if card.kind is CardKind.STALL]
+
+
+def act(at: House, guest: Guest) -> None:
+    """What a door tells the detector with every call."""
+    at.app.system.named(f"stall/{guest.session_id}").tell(Activity())
+
+
+@in_house
+async def test_silence_is_nudged_then_escalated(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        guest = await at.arrive(root)
+        await at.later(299)
+        assert stalls(at) == []
+        await at.later(1)
+        alert = await at.people.card(kind=CardKind.STALL)
+        assert (alert.title, alert.state) == ("Quiet for 5 min 0 s", CardState.PENDING)
+        await at.later(120)
+        await at.later(120)
+        assert (await at.people.card(id=alert.id)).note == "rides on the agent's next call"
+        await at.later(120)
+        escalated = await at.people.card(lambda card: card.title == "Still quiet after 2 nudges", id=alert.id)
+        assert escalated.state is CardState.PENDING
+        # However often it was nudged, it is told once.
+        answered = await guest.ask(Beat(guest.call()))
+        assert [word.text for word in answered.instructions] == ["go on"]
+
+
+@in_house
+async def test_an_agent_that_comes_back_closes_its_alert_by_itself(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        guest = await at.arrive(root)
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        act(at, guest)
+        closed = await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
+        assert closed.note == "the agent is back"
+        await at.later(300)
+        again = await at.people.card(lambda card: card.id != alert.id, kind=CardKind.STALL)
+        assert again.state is CardState.PENDING
+
+
+@in_house
+async def test_a_person_dismisses_an_alert_once(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        await at.arrive(root)
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        assert (await at.decide(alert.id, Decision.DISMISS)).state is CardState.CLOSED
+        with pytest.raises(AlreadyDecided):
+            await at.decide(alert.id, Decision.NUDGE)
+        await at.later(299)
+        assert {card.id for card in stalls(at)} == {alert.id}
+
+
+@in_house
+async def test_a_person_stops_a_stalled_session(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        await at.decide(alert.id, Decision.STOP)
+        (session,) = await at.app.desk.sessions(everything=True)
+        assert session.status is SessionStatus.TERMINATED
+        assert (await at.people.card(id=alert.id)).state is CardState.CLOSED
+        assert (await at.people.card(id=id)).state is CardState.INTERRUPTED
+        assert await at.app.desk.pending() == ()
+
+
+@in_house
+async def test_an_agent_that_is_gone_is_not_stalled(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        await at.arrive(root)
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        at.app.system.named("reception").tell(AgentsGone("", ("agent",)))
+        await at.later(GRACE_SECONDS)
+        assert (await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)).note == "dismissed"
+        for _ in range(5):
+            await at.later(300)
+        assert {card.id for card in stalls(at)} == {alert.id}
+
+
+@in_house
+async def test_a_detector_that_falls_watches_again(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        guest = await at.arrive(root)
+        await at.later(200)
+        inject(at.app.system, f"stall/{guest.session_id}", ValueError("boom"), "now")
+        await at.later(5)
+        await at.later(299)
+        assert stalls(at) == []
+        await at.later(1)
+        await at.people.card(kind=CardKind.STALL)
+
+
+@in_house
+async def test_no_alarm_where_the_configuration_wants_none(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, Config(stall=StallSettings(enabled=False))) as at:
+        await at.arrive(root)
+        for _ in range(5):
+            await at.later(10_000)
+        assert stalls(at) == []

@@ -131,7 +131,7 @@ async def _ask_again(target: pykka.ActorRef[Any] | Name, message: Request[R]) ->
             try:
                 return await ask(ref, message)
             except (Down, NotRunning) as gone:
-                strikes += isinstance(gone, Down) and gone.begun and gone.reason is not None
+                strikes += isinstance(gone, Down) and gone.handling and gone.reason is not None
                 if strikes >= _STRIKES:
                     raise
         ref = await name.system.next_incarnation(name, ref)

@@ -41,7 +41,7 @@ def drain(ref: Ref[Any], reason: BaseException | None) -> None:
     if ref._rare is not None:
         for reply in list(ref._rare.deferred):
             if not reply.done:
-                reply._complete(None, Down(ref.label, reason, begun=True))
+                reply._complete(None, Down(ref.label, reason, begun=True, handling=False))
         ref._rare.deferred.clear()
         for timer in ref._rare.timers.values():
             timer.cancel()

@@ -37,15 +37,17 @@ class Down(pykka.ActorDeadError):
     """The actor went down before it answered.
 
     `name` names the actor. `reason` is the exception it crashed with, or None if it was stopped. `begun` tells
-    whether it had begun to handle the message; if not, the message had no effect.
+    whether it had begun to handle the message; if not, the message had no effect. `handling` tells whether it was at
+    it when it went down: not so for one whose reply it had put off.
     """
 
-    def __init__(self, name: str, reason: BaseException | None, *, begun: bool) -> None:
+    def __init__(self, name: str, reason: BaseException | None, *, begun: bool, handling: bool | None = None) -> None:
         how = "was stopped" if reason is None else f"crashed ({describe(reason)})"
         super().__init__(f"actor {name!r} {how} before it answered; ask again if the request may be repeated")
         self.name = name
         self.reason = reason
         self.begun = begun
+        self.handling = begun if handling is None else handling
 
 
 class StartFailed(Refused):

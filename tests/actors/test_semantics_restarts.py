@@ -115,6 +115,22 @@ async def test_a_request_that_two_incarnations_crashed_over_is_not_asked_a_third
 
 
 @trio_test
+async def test_an_ask_whose_reply_was_put_off_is_asked_again_after_any_number_of_crashes() -> None:
+    taken: list[Any] = []
+
+    async def wait() -> None:
+        # It waits for somebody else's word: what fells the actor meanwhile is not its doing.
+        assert await ask(system.named("a"), Do(lambda me: taken.append(me.defer())), retry=True) == "at last"
+
+    async with System(supervised(child("a"), max_restarts=100)) as system, trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        await fell(system, *["a"] * 5)
+        assert len(taken) == 6
+        taken[-1].set("at last")
+
+
+@trio_test
 async def test_permanent_children_are_restarted_always_transient_ones_after_a_crash_temporary_ones_never() -> None:
     kinds = [Restart.PERMANENT, Restart.TRANSIENT, Restart.TEMPORARY]
     alive: dict[tuple[Restart, str], bool] = {}

@@ -64,6 +64,7 @@ class Link:
         self._up_since = 0.0
         self._tries = 0  # since a server last lived for a while
         self._trying_since = time.monotonic()
+        self._unheard_since = self._trying_since  # since a server last answered, however soon it fell
         self._silent = 0
         self._failures = 0
         self._retry_at: float | None = None
@@ -201,7 +202,7 @@ class Link:
         return True
 
     def _wait_for_another(self, now: float) -> None:
-        if now - self._trying_since > _START_SECONDS + _GREETING_SECONDS:
+        if now - self._unheard_since > _START_SECONDS + _GREETING_SECONDS:
             self._fail(Failure("unavailable", "the server another agent is starting does not get ready"))
         else:
             self.due = now + _LOOK_SECONDS
@@ -224,7 +225,7 @@ class Link:
             self._end_start()
             if not_ready.sandboxed:
                 self._serve_alone("its state")
-            elif not_ready.again and time.monotonic() - self._trying_since < _HELD_SECONDS:
+            elif not_ready.again and time.monotonic() - self._unheard_since < _HELD_SECONDS:
                 self._again()
             else:
                 self._fail(not_ready.failure)
@@ -272,7 +273,7 @@ class Link:
     def _on_welcome(self, found: Word) -> None:
         if found.kind == "welcome" and found.value.get("wire") == WIRE:
             self._greeted = True
-            self._up_since = time.monotonic()
+            self._up_since = self._unheard_since = time.monotonic()
             self._failures, self._retry_at, self.due = 0, None, float("inf")
             self._perform(self._relay.server_up())
         elif found.kind == "refused":
@@ -291,6 +292,8 @@ class Link:
 
     def _lost(self) -> None:
         lived = time.monotonic() - self._up_since if self._greeted else 0.0
+        if self._greeted:
+            self._unheard_since = time.monotonic()
         self._disconnect()
         self._perform(self._relay.server_down())
         if lived >= _SHORT_LIFE_SECONDS:
@@ -323,7 +326,7 @@ class Link:
     def _fail(self, failure: Failure) -> None:
         now = time.monotonic()
         self._failures += 1
-        self._tries, self._trying_since = 0, now
+        self._tries, self._trying_since, self._unheard_since = 0, now, now
         self._say(failure.message)
         self.due = now + min(60.0, 2.0**self._failures)
         self._retry_at = now + _RETRY_SECONDS

@@ -70,8 +70,12 @@ def relative(root: Path, candidate: str) -> str:
     refuses, and where a link leads outside, in a circle, or to nothing that can hold the file.
     """
     spelled = lexical(candidate)
-    top = os.path.realpath(root)
-    real = os.path.realpath(os.path.join(top, spelled))
+    try:
+        top = os.path.realpath(root)
+        real = os.path.realpath(os.path.join(top, spelled))
+    except OSError:
+        # A link that was there is not there to be read.
+        raise PathViolation(f"the path {_shown(candidate)} changed while it was looked at; try again") from None
     if os.path.commonpath([top, real]) != top:
         raise PathViolation(f"the path {_shown(candidate)} leads outside the workspace through a symbolic link")
     if real == top:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from intercom.model.errors import PathViolation
+from intercom.workspace import paths
 from tests.fuzz.canary import Grounds
 from tests.fuzz.harm import is_fair_error
 from tests.fuzz.rig import CONFIG, Rig, rig, sound
@@ -17,29 +20,34 @@ from tests.fuzz.values import LONG
 
 #: Flips the name given first between what it is and a link to the second, as fast as it can, until its input ends.
 FLIPPER = """
-import os, select, sys
+import os, random, select, sys, time
 name, target = sys.argv[1:]
 kept, link = name + ".kept", name + ".link"
+
+def stay():
+    # About as long as the server takes from its look to its act.
+    end = time.perf_counter() + random.uniform(0, 0.003)
+    while time.perf_counter() < end:
+        pass
+
 print("flipping", flush=True)
 while not select.select([sys.stdin], [], [], 0)[0]:
     try:
-        os.symlink(target, link)
+        if not os.path.islink(link):
+            os.symlink(target, link)
         os.rename(name, kept)
         os.rename(link, name)
+        stay()
         os.unlink(name)
         os.rename(kept, name)
+        stay()
     except OSError:
         # An apply came in between: put things back as far as they can be.
-        for leftover in (link,):
-            try:
-                os.unlink(leftover)
-            except OSError:
-                pass
+        if os.path.islink(name):
+            os.unlink(name)
         if os.path.lexists(kept) and not os.path.lexists(name):
             os.rename(kept, name)
-        elif os.path.islink(name):
-            os.unlink(name)
-        elif os.path.isfile(kept) and os.path.lexists(name):
+        elif os.path.isfile(kept):
             os.unlink(kept)
 """
 
@@ -130,3 +138,18 @@ def test_nothing_outside_is_written_while_links_come_and_go(on: Rig, race: str) 
     on.done_with(agent)
     on.done_with(ctl)
     sound(on)
+
+
+def test_a_link_that_vanishes_while_it_is_followed_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").symlink_to("src")
+    read = os.readlink
+
+    def vanished(path: str) -> str:
+        os.unlink(path)
+        return read(path)
+
+    monkeypatch.setattr(os, "readlink", vanished)
+    with pytest.raises(PathViolation, match="changed while"):
+        paths.relative(tmp_path, "in/main.c")

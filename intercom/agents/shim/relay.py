@@ -19,6 +19,9 @@ from intercom.local.lines import decode, encode
 
 CALL_KEY = "intercom/call"
 _MANY = 10_000
+#: How many bytes of requests are kept to be asked again, in all; only lines of a size that counts are counted.
+_ROOM = 256 * 2**20
+_LARGE = 65536
 
 
 class ToClient(NamedTuple):
@@ -202,6 +205,9 @@ class Relay:
         call = self._name(message, key) if method == "tools/call" else None
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         line = encode(message)
+        if len(line) > _LARGE and sum(len(each.line) for each in self.in_flight.values()) + len(line) > _ROOM:
+            busy = Failure("busy", "the requests in flight are too large together: wait for some of them")
+            return [ToClient(replies.failed(request_id, method, busy, modern=self._modern))]
         if not _is_id(token):
             token = None
         elif token is not None:

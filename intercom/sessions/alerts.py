@@ -63,12 +63,21 @@ async def escalated(session: SessionActor, event: Escalated) -> None:
 
 
 async def recovered(session: SessionActor, _event: Recovered) -> None:
+    to = StallStatus.SELF_RECOVERED if session.agent_here else StallStatus.DISMISSED
+    await _close(session, to, "intercom")
+
+
+async def session_ended(session: SessionActor, by: str) -> None:
+    """A session that is over is not stalled: close its alert."""
+    await _close(session, StallStatus.DISMISSED, by)
+
+
+async def _close(session: SessionActor, to: StallStatus, who: str) -> None:
     alert = await _active(session)
     if alert is None:
         return
-    to = StallStatus.SELF_RECOVERED if session.agent_here else StallStatus.DISMISSED
     moved = await session.transact(
-        partial(_move, session=session, alert=alert, to=to, count=alert.nudge_count, who="intercom")
+        partial(_move, session=session, alert=alert, to=to, count=alert.nudge_count, who=who)
     )
     if moved is not None:
         show(session, moved)

@@ -72,6 +72,7 @@ async def end(session: SessionActor, asked: End) -> Session:
         session.settle(request)
     session.undelivered.clear()
     session.brief_detector()
+    await alerts.session_ended(session, asked.by)
     session.notify(f"session ended by {asked.by}: {asked.why}", "warning")
     return session.row
 

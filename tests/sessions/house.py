@@ -156,6 +156,19 @@ class House:
         self.clock.jump(seconds)
         await self._quiet()
 
+    @asynccontextmanager
+    async def restarting(self) -> AsyncIterator[None]:
+        """Let time creep on meanwhile, as restarts wait a little."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._creep)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def _creep(self) -> None:
+        while True:
+            await trio.testing.wait_all_tasks_blocked(0.005)
+            self.clock.jump(0.02)
+
     async def _quiet(self) -> None:
         """Wait for what is under way: a handler asks the store a few times at most, which answers in turn."""
         for _ in range(5):

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
 
+from actors.testing import inject
+from intercom.model.approval import ChangeKind, FileChange, RiskLevel
 from intercom.model.card import CardState
 from intercom.model.config import Config, TimeoutSettings
-from intercom.model.errors import AlreadyDecided
+from intercom.model.errors import AlreadyConsumed, AlreadyDecided, InvalidState, PatchConflict
 from intercom.model.verdict import Decision
+from intercom.sessions import applying
+from intercom.sessions.actor import SHOW_SECONDS
+from intercom.sessions.clearance import proposal_key
+from intercom.sessions.messages import Apply, Beat, Broadcast, Deliver, Delivery, Detach, Propose, Undeliver
 from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock
@@ -49,6 +61,257 @@ async def test_a_request_expires_at_its_second_and_not_before(clock: Clock, root
         assert waiting.outcome is None
         await at.later(1)
         assert (await waiting()).answer.status == "timeout"
-        assert (await at.people.card(id=id)).state is CardState.EXPIRED
+        await at.people.card(id=id, state=CardState.EXPIRED)
         with pytest.raises(AlreadyDecided, match="no longer open"):
             await at.decide(id, Decision.APPROVE)
+
+
+@in_house
+async def test_the_first_verdict_wins_and_every_later_one_is_told_so(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        waiting = await at.wait(guest, id)
+        await at.decide(id, Decision.REJECT, "no", verdict_id="first")
+        with pytest.raises(AlreadyDecided, match="reject by kim"):
+            await at.decide(id, Decision.APPROVE, verdict_id="second")
+        # The one that won may be repeated: its sender did not hear the answer.
+        repeated = await at.decide(id, Decision.REJECT, "no", verdict_id="first")
+        assert repeated.state is CardState.REJECTED
+        answer = (await waiting()).answer
+        assert (answer.status, answer.reason) == ("rejected", "no")
+        assert sum(entry.kind == "decided" for entry in await at.app.desk.audit(50)) == 1
+
+
+@in_house
+async def test_of_many_verdicts_at_once_one_wins(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        for n in range(10):
+            id = (await guest.propose(f"{n}.txt")).request_id
+            waiting = await at.wait(guest, id)
+            tried = [
+                at.begin(partial(at.decide, id, choice, None, f"{n}-{i}"))
+                for i, choice in enumerate([Decision.APPROVE, Decision.REJECT] * 4)
+            ]
+            answer = (await waiting()).answer
+            won = []
+            for each in tried:
+                try:
+                    won.append((await each()).state)
+                except AlreadyDecided:
+                    continue
+            assert len(won) == 1
+            assert won[0].value == answer.status
+
+
+@in_house
+async def test_a_late_verdict_is_told_once_and_again_only_if_its_result_was_lost(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await at.decide(id, Decision.APPROVE)
+        first = await guest.ask(Beat("c1"))
+        assert [late.request_id for late in first.late_verdicts] == [id]
+        # It is on its way with that result; no other carries it too.
+        assert (await guest.ask(Beat("c2"))).late_verdicts == ()
+        guest.tell(Undeliver(("c1",)))
+        assert [late.request_id for late in (await guest.ask(Beat("c3"))).late_verdicts] == [id]
+        await guest.ask(Deliver((Delivery("c3", (id,)),)))
+        assert (await guest.ask(Beat("c4"))).late_verdicts == ()
+        await at.people.card(id=id, state=CardState.DELIVERED)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert (await guest.ask(Beat("c5"))).late_verdicts == ()
+
+
+@in_house
+async def test_a_call_that_gives_up_leaves_the_request_open_and_the_card_says_away(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        waiting = await at.wait(guest, id, "c1")
+        await at.people.card(id=id, away=False)
+        waiting.scope.cancel()
+        assert (await guest.ask(Detach("c1", id))).late_verdicts == ()
+        await at.people.card(id=id, away=True)
+        again = await at.wait(guest, id, "c2")
+        await at.people.card(id=id, away=False)
+        await at.decide(id, Decision.APPROVE)
+        assert (await again()).answer.status == "approved"
+
+
+@in_house
+async def test_a_verdict_that_crosses_with_giving_up_rides_on_that_very_result(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        waiting = await at.wait(guest, id, "c1")
+        await at.decide(id, Decision.APPROVE)
+        await waiting()
+        riders = await guest.ask(Detach("c1", id))
+        assert [late.request_id for late in riders.late_verdicts] == [id]
+
+
+@in_house
+async def test_a_request_is_shown_even_if_its_call_never_comes_to_wait(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        assert at.people.cards == []
+        await at.later(SHOW_SECONDS)
+        shown = await at.people.card(id=id)
+        assert (shown.state, shown.away) == (CardState.PENDING, True)
+
+
+@in_house
+async def test_a_session_that_falls_while_calls_wait_is_not_noticed(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=1000))) as at:
+        guest = await at.arrive(root)
+        ids = [(await guest.propose(f"{n}.txt")).request_id for n in range(3)]
+        waiting = [await at.wait(guest, id) for id in ids]
+        for _ in range(3):
+            inject(at.app.system, f"session/{guest.session_id}", ValueError("boom"), "now")
+            await at.later(5)
+        await at.decide(ids[0], Decision.APPROVE)
+        await at.decide(ids[1], Decision.REJECT)
+        assert [(await each()).answer.status for each in waiting[:2]] == ["approved", "rejected"]
+        # Its clock runs on as well.
+        await at.later(1000 - 15)
+        assert (await waiting[2]()).answer.status == "timeout"
+
+
+@pytest.mark.parametrize("victim", ["store", "operators", "reception"])
+@in_house
+async def test_any_other_part_may_fall_while_calls_wait(clock: Clock, root: Path, victim: str) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        waiting = await at.wait(guest, id)
+        async with at.restarting():
+            inject(at.app.system, victim, ValueError("boom"), "now")
+            await at.decide(id, Decision.APPROVE)
+            assert (await waiting()).answer.status == "approved"
+
+
+@in_house
+async def test_the_end_of_a_session_ends_what_waits_and_lapses_what_was_approved(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        approved = (await guest.propose("a.txt")).request_id
+        await at.decide(approved, Decision.APPROVE)
+        open_one = (await guest.propose("b.txt")).request_id
+        waiting = await at.wait(guest, open_one)
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        with pytest.raises(InvalidState, match="ended with its session"):
+            await waiting()
+        await at.people.card(id=open_one, state=CardState.INTERRUPTED)
+        with pytest.raises(InvalidState):
+            await guest.ask(Apply("c", approved))
+        with pytest.raises(InvalidState, match="ended by an operator"):
+            await guest.propose("c.txt")
+        assert await at.app.desk.pending() == ()
+        assert os.listdir(root) == []
+
+
+@in_house
+async def test_a_lost_answer_of_an_apply_is_given_again_under_its_name(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await at.decide(id, Decision.APPROVE)
+        first = (await guest.ask(Apply("the call", id))).answer
+        (root / "a.txt").unlink()
+        assert (await guest.ask(Apply("the call", id))).answer == first
+        assert not (root / "a.txt").exists(), "said again, not done again"
+        with pytest.raises(AlreadyConsumed):
+            await guest.ask(Apply("another call", id))
+
+
+@in_house
+async def test_a_broadcast_asked_twice_under_one_name_is_told_once(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        for _ in range(2):
+            await guest.ask(Broadcast("the call", "built"))
+        await guest.settled()
+        assert [notice.text for notice in at.people.notices] == ["built"]
+
+
+@in_house
+async def test_an_apply_that_was_committed_is_carried_through_after_a_crash(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await at.decide(id, Decision.APPROVE)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(applying.files, "roll_forward", falls_once(applying.files.roll_forward))
+            async with at.restarting():
+                answer = (await guest.ask(Apply("the call", id))).answer
+        assert [one.path for one in answer.files_written] == ["a.txt"]
+        assert (root / "a.txt").read_text() == "a\n"
+        await at.people.card(id=id, state=CardState.APPLIED)
+
+
+def falls_once(work: Callable[..., Any]) -> Callable[..., Any]:
+    fallen: list[bool] = []
+
+    def falls(*args: Any) -> Any:
+        if not fallen:
+            fallen.append(True)
+            raise RuntimeError("boom")
+        return work(*args)
+
+    return falls
+
+
+@in_house
+async def test_the_same_change_after_it_was_applied_or_rejected_is_a_new_request(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        first = (await guest.propose()).request_id
+        await at.decide(first, Decision.APPROVE)
+        # Approved and not applied: asking again joins it.
+        again = await guest.propose()
+        assert again.request_id == first
+        assert again.answered is not None
+        await guest.ask(Apply("c", first))
+        (root / "a.txt").unlink()
+        second = (await guest.propose()).request_id
+        assert second != first
+        await at.decide(second, Decision.REJECT)
+        told = await guest.propose()
+        assert told.answered is not None, "the rejection has not reached the agent"
+        await guest.ask(Deliver((Delivery("d", (second,)),)))
+        assert (await guest.propose()).request_id not in (first, second)
+
+
+@in_house
+async def test_an_approval_holds_only_for_the_base_it_was_given_on(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose(diff="new\n")).request_id
+        await at.decide(id, Decision.APPROVE)
+        (root / "a.txt").write_text("somebody else's\n")
+        with pytest.raises(PatchConflict, match=r"a\.txt"):
+            await guest.ask(Apply("c1", id))
+        assert (root / "a.txt").read_text() == "somebody else's\n"
+        answer = (await guest.ask(Apply("c2", id, force=True))).answer
+        assert answer.status == "applied"
+        assert (root / "a.txt").read_text() == "new\n"
+        assert "force" in (await at.people.notice("had changed")).text
+
+
+@given(
+    st.tuples(st.text(), st.sampled_from(RiskLevel), st.lists(st.tuples(st.text(min_size=1), st.text()))),
+    st.tuples(st.text(), st.sampled_from(RiskLevel), st.lists(st.tuples(st.text(min_size=1), st.text()))),
+)
+def test_a_proposals_key_is_its_paths_bases_diff_and_risk(one: Any, other: Any) -> None:
+    assert (key_of("s", *one) == key_of("s", *other)) is (one == other)
+    assert key_of("s", *one) != key_of("t", *one)
+    assert key_of("s", *one, title="x") == key_of("s", *one, title="y"), "a title says nothing of the change"
+
+
+def key_of(session: str, diff: str, risk: RiskLevel, files: list[tuple[str, str]], title: str = "t") -> str:
+    changes = tuple(FileChange(path, ChangeKind.WRITE, base, "after") for path, base in files)
+    return proposal_key(session, changes, Propose("c", title, diff, "a", None, risk))

@@ -78,7 +78,7 @@ def test_a_life(life: str) -> None:
 
 
 class Detector(RuleBasedStateMachine):
-    """The model: an agent is quiet since `since`; with each step of time it is clear what must have been said by now."""
+    """The model: an agent is quiet since `since`, and so it is clear what must have been said by now."""
 
     @initialize(
         threshold=st.integers(1, 50), interval=st.integers(1, 50), retries=st.integers(0, 4), road=st.booleans()

@@ -55,7 +55,7 @@ async def test_silence_is_nudged_then_escalated(clock: Clock, root: Path) -> Non
         assert (alert.title, alert.state) == ("Quiet for 5 min 0 s", CardState.PENDING)
         await at.later(120)
         await at.later(120)
-        assert (await at.people.card(id=alert.id)).note == "rides on the agent's next call"
+        await at.people.card(id=alert.id, note="rides on the agent's next call")
         await at.later(120)
         escalated = await at.people.card(lambda card: card.title == "Still quiet after 2 nudges", id=alert.id)
         assert escalated.state is CardState.PENDING
@@ -101,8 +101,8 @@ async def test_a_person_stops_a_stalled_session(clock: Clock, root: Path) -> Non
         await at.decide(alert.id, Decision.STOP)
         (session,) = await at.app.desk.sessions(everything=True)
         assert session.status is SessionStatus.TERMINATED
-        assert (await at.people.card(id=alert.id)).state is CardState.CLOSED
-        assert (await at.people.card(id=id)).state is CardState.INTERRUPTED
+        await at.people.card(id=alert.id, state=CardState.CLOSED)
+        await at.people.card(id=id, state=CardState.INTERRUPTED)
         assert await at.app.desk.pending() == ()
 
 
@@ -114,7 +114,7 @@ async def test_an_agent_that_is_gone_is_not_stalled(clock: Clock, root: Path) ->
         alert = await at.people.card(kind=CardKind.STALL)
         at.app.system.named("reception").tell(AgentsGone("", ("agent",)))
         await at.later(GRACE_SECONDS)
-        assert (await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)).note == "dismissed"
+        await at.people.card(id=alert.id, state=CardState.CLOSED, note="dismissed")
         for _ in range(5):
             await at.later(300)
         assert {card.id for card in stalls(at)} == {alert.id}
@@ -140,3 +140,15 @@ async def test_no_alarm_where_the_configuration_wants_none(clock: Clock, root: P
         for _ in range(5):
             await at.later(10_000)
         assert stalls(at) == []
+
+
+@in_house
+async def test_the_end_of_a_session_leaves_no_alert_open(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        guest = await at.arrive(root)
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.people.card(id=alert.id, state=CardState.CLOSED)
+        with pytest.raises(AlreadyDecided):
+            await at.decide(alert.id, Decision.NUDGE)

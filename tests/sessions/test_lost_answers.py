@@ -1,0 +1,148 @@
+"""What stands when an answer was lost on the way: to a client whose server died, and to a session whose store did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from actors.testing import inject
+from intercom.model import crash_points
+from intercom.model.card import CardKind, CardState
+from intercom.model.config import Config, StallSettings, TimeoutSettings
+from intercom.model.errors import InvalidState, PatchConflict
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import Apply, Beat, Deliver, Delivery, End
+from tests.sessions.house import House, house, in_house
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+class StoreFell(Exception):
+    pass
+
+
+@contextmanager
+def the_store_falls_after_its_next_commit() -> Iterator[None]:
+    """What it wrote is on disk, and whoever asked for it is not told."""
+    left = [1]
+
+    def hook(point: str) -> None:
+        if point == "store.after_commit" and left:
+            left.pop()
+            raise StoreFell
+
+    crash_points.hook = hook
+    try:
+        yield
+    finally:
+        crash_points.hook = None
+    assert not left
+
+
+@in_house
+async def test_a_call_asked_again_keeps_its_request_although_the_file_has_changed(clock: Clock, root: Path) -> None:
+    (root / "a.txt").write_text("one\n")
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        first = await guest.propose(diff="two\n", call="c1")
+    (root / "a.txt").write_text("somebody else's\n")
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        again = await guest.propose(diff="two\n", call="c1")
+        assert again.request_id == first.request_id
+        assert len(await at.app.desk.pending()) == 1
+        # Another call means the file as it is now.
+        assert (await guest.propose(diff="two\n", call="c2")).request_id != first.request_id
+
+
+@in_house
+async def test_a_call_asked_again_is_told_of_its_verdict_although_its_patch_fits_no_more(
+    clock: Clock, root: Path
+) -> None:
+    (root / "a.txt").write_text("one\n")
+    patch = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose(diff=patch, call="c1")).request_id
+        await at.decide(id, Decision.REJECT, "no")
+        (root / "a.txt").write_text("other\n")
+        again = await guest.propose(diff=patch, call="c1")
+        assert again.answered is not None
+        assert again.answered.answer.reason == "no"
+        with pytest.raises(PatchConflict):
+            await guest.propose(diff=patch, call="c2")
+
+
+@in_house
+async def test_a_call_asked_again_after_its_time_ran_out_is_told_so_and_asks_nobody_anew(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=10))) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose(call="c1")).request_id
+        await at.later(10)
+        again = await guest.propose(call="c1")
+        assert again.request_id == id
+        assert again.answered is not None
+        assert again.answered.answer.status == "timeout"
+        assert again.answered.late_verdicts == ()
+
+
+@in_house
+async def test_who_waits_is_told_that_time_ran_out_although_the_store_fell_over_it(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=10))) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        waiting = await at.wait(guest, id)
+        async with at.restarting():
+            with the_store_falls_after_its_next_commit():
+                clock.jump(10)
+                await at.people.card(id=id, state=CardState.EXPIRED)
+            assert (await waiting()).answer.status == "timeout"
+
+
+@in_house
+async def test_who_waits_in_a_session_that_is_ended_is_told_although_the_store_fell_over_it(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        waiting = await at.wait(guest, id)
+        async with at.restarting():
+            with the_store_falls_after_its_next_commit():
+                await guest.ask(End("kim", "ctl", "enough"))
+            with pytest.raises(InvalidState, match="ended with its session"):
+                await waiting()
+            await at.people.card(id=id, state=CardState.INTERRUPTED)
+
+
+@in_house
+async def test_an_approval_of_the_policy_that_was_told_is_not_told_again_after_a_crash(
+    clock: Clock, root: Path
+) -> None:
+    (root / ".intercom").mkdir()
+    (root / ".intercom/settings.json").write_text(
+        '{"enabled": true, "tools": ["transmit"], "file_patterns": {"write": ["*.txt"]}, "risk_level_threshold": "high"}'
+    )
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        told = await guest.propose(call="c1")
+        assert told.answered is not None
+        assert told.answered.answer.status == "approved"
+        await guest.ask(Deliver((Delivery("c1", (told.request_id,)),)))
+        async with at.restarting():
+            inject(at.app.system, f"session/{guest.session_id}", StoreFell())
+            assert (await guest.ask(Beat("c2"))).late_verdicts == ()

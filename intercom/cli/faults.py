@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,12 @@ from actors import Actor, System, ThreadActor
 from intercom.model import crash_points
 
 VARIABLE = "INTERCOM_FAULT"
+
+#: A server that falls in its first second, again and again, is rightly given up: so each sixth fault of a list waits
+#: for so many seconds, unless only a start meets it.
+SETTLED_SECONDS = 1.2
+_SETTLED = 6
+_AT_START = frozenset({"sessions.brought_back", "Reception"})
 
 
 class InjectedCrash(Exception):
@@ -51,6 +58,7 @@ class Wishes:
 
     file: Path | None
     left: list[Wish]
+    began: float = field(factory=time.monotonic)
     seen: Counter[str] = field(factory=Counter)
     _guard: threading.Lock = field(factory=threading.Lock)
 
@@ -59,6 +67,9 @@ class Wishes:
         with self._guard:
             wish = self.left[0] if self.left else None
             if wish is None or wish.kind != kind or wish.target not in names:
+                return None
+            waits = self.file is not None and len(self.left) % _SETTLED == 0 and wish.target not in _AT_START
+            if waits and time.monotonic() - self.began < SETTLED_SECONDS:
                 return None
             self.seen[wish.target] += 1
             if self.seen[wish.target] < wish.count:

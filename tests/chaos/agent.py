@@ -97,7 +97,8 @@ class Agent:
                 arguments = {"title": title, "file_path": path, "diff": plan["wanted"][path]}
                 await self._change(plan, arguments)
             case "files":
-                paths = [f"{self.name}-{number % 3}.txt", f"{self.name}/deep/{number}.txt"]
+                deep = "" if number % 2 else f"{number}/deep/"
+                paths = [f"{self.name}-{number % 3}.txt", f"{self.name}/{deep}{number}.txt"]
                 plan.setdefault("wanted", {path: _longer(self._text(path), f"{title}: patched\n") for path in paths})
                 diff = "".join(_patch(path, self._text(path), text) for path, text in plan["wanted"].items())
                 plan.setdefault("diff", diff)

@@ -255,6 +255,7 @@ def _nudges(report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]], db:
 
 def _files(report: Report, rig: Rig, db: sqlite3.Connection) -> None:
     wanted: dict[Path, str] = {}
+    times: Counter[Path] = Counter()
     query = (
         "select session.workspace_root, approval_file.path, approval_file.after_hash from approval_file"
         " join approval_request on approval_request.id = request_id"
@@ -263,6 +264,13 @@ def _files(report: Report, rig: Rig, db: sqlite3.Connection) -> None:
     )
     for root, path, after in db.execute(query):
         wanted[Path(root) / path] = after
+        times[Path(root) / path] += 1
+    rig.witness.look()
+    report.faults += ["the witness could not keep up"] * rig.witness.missed
+    report.counts["writes witnessed"] = sum(count for file, count in rig.witness.written.items() if file in times)
+    for file, count in rig.witness.written.items():
+        if file in times and count != times[file]:
+            report.faults.append(f"{file} was written {count} times, for {times[file]} applies")
     there = {file for root in rig.workspaces() for file in root.rglob("*") if file.is_file()}
     report.counts["files written"] = len(wanted)
     report.faults += [f"{file} is left over" for file in sorted(there - wanted.keys())]

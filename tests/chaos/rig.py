@@ -23,6 +23,7 @@ from attrs import define, field, frozen
 from intercom.local import lock
 from intercom.local.places import Places, places
 from tests.chaos.operator_desk import Operators
+from tests.chaos.witness import Witness
 
 AGENT = Path(__file__).with_name("agent.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +42,11 @@ FINISH_SECONDS = 120.0
 BACK_SECONDS = 60.0
 
 
-#: Faults that only come about when an agent comes by another shim.
+#: Faults that only come about when an agent comes by another shim, or another server starts: one is killed for them.
 ONLY_NEW_SHIMS = ("session.opened", "session.adopted", "Reception")
+ONLY_NEW_SERVERS = ("sessions.brought_back",)
+#: Seconds between two such kills.
+AGAIN_SECONDS = 5.0
 
 
 class Broken(Exception):
@@ -74,7 +78,8 @@ class Rig:
     servers: set[int] = field(factory=set)
     killed_servers: int = 0
     killed_shims: int = 0
-    _next_shim: float = 0.0
+    _next_help: float = 0.0
+    witness: Witness = field(factory=Witness)
     operators: Operators = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -134,9 +139,15 @@ class Rig:
     def _agent(self, number: int) -> dict[str, Any]:
         # Two share a workspace, and each its session.
         workspace = self.root / "ws" / f"{number // 2}"
-        workspace.mkdir(parents=True, exist_ok=True)
+        name = f"a{number}"
+        if not workspace.exists():
+            workspace.mkdir()
+            self.witness.watch(workspace)
+        # This directory is there and can be watched; the agent makes others.
+        (workspace / name).mkdir()
+        self.witness.watch(workspace / name)
         return {
-            "name": f"a{number}",
+            "name": name,
             "mode": "auto" if number % 2 else "legacy",
             "workspace": str(workspace),
             "client": "chaos-hasty" if number % 3 == 0 else "claude-code",
@@ -158,9 +169,13 @@ class Rig:
         if len(self.struck()) > before:
             return True
         self._watch_drivers()
-        if any(point in fault for point in ONLY_NEW_SHIMS) and time.monotonic() > self._next_shim:
-            self._next_shim = time.monotonic() + 5
-            self.killed_shims += self._kill(self.dice.choice(self.shims()))
+        if time.monotonic() > self._next_help:
+            self._next_help = time.monotonic() + AGAIN_SECONDS
+            target = fault.split(":")[1]
+            if target in ONLY_NEW_SHIMS and (shims := self.shims()):
+                self.killed_shims += self._kill(self.dice.choice(shims))
+            elif target in ONLY_NEW_SERVERS and (holder := lock.holder(self.database)) is not None:
+                self.killed_servers += self._kill(holder.pid)
         return False
 
     def kill_servers(self) -> None:
@@ -175,6 +190,7 @@ class Rig:
         """Kill shims at random instants."""
         while self.killed_shims < self.plan.shim_kills:
             time.sleep(self.dice.uniform(0.1, 0.8))
+            self.witness.look()
             shims = self.shims()
             if shims and self._kill(self.dice.choice(shims)):
                 self.killed_shims += 1
@@ -248,6 +264,7 @@ class Rig:
         """Wait until something is true; raises Broken, naming it, when it does not come about."""
         deadline = time.monotonic() + seconds
         while not true():
+            self.witness.look()
             if time.monotonic() > deadline:
                 raise Broken(f"within {seconds:g} s it did not come about that {what}")
             time.sleep(0.02)
@@ -260,6 +277,7 @@ class Rig:
     def clean_up(self) -> None:
         """End every process there is; nothing outlives the rig."""
         self.operators.stop()
+        self.witness.close()
         for driver in self.drivers:
             try:
                 os.killpg(driver.pid, signal.SIGKILL)

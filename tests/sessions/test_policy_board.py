@@ -1,0 +1,158 @@
+"""The board of policies: what is in force where, and what waits for an operator's word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.config import Config, PolicySettings
+from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import AgentsGone, CheckPolicy
+from intercom.sessions.reception import GRACE_SECONDS
+from intercom.workspace.messages import Current
+from intercom.workspace.watcher import watcher_name
+from tests.sessions.house import Guest, House, house, in_house
+
+Clock = trio.testing.MockClock
+NARROW = {"enabled": True, "file_patterns": {"write": ["docs/**"]}}
+WIDE = {"enabled": True, "file_patterns": {"write": ["docs/**", "src/**"]}}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    (made / ".intercom").mkdir(parents=True)
+    return made
+
+
+def write(root: Path, policy: dict[str, Any]) -> None:
+    (root / ".intercom/settings.json").write_text(json.dumps(policy))
+
+
+async def passes(guest: Guest, path: str) -> bool:
+    """Whether the policy in force lets the agent write this file; the file is looked at anew for it."""
+    return (await guest.ask(CheckPolicy(guest.call(), "write", path))).answer.auto_approved
+
+
+async def proposed(at: House) -> Card:
+    return await at.people.card(kind=CardKind.POLICY, state=CardState.PENDING)
+
+
+@in_house
+async def test_what_is_found_at_the_start_holds(clock: Clock, root: Path) -> None:
+    write(root, WIDE)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert await passes(guest, "src/a")
+        assert at.app.board.cards() == ()
+
+
+@in_house
+async def test_what_comes_to_grant_more_waits_for_an_operator(clock: Clock, root: Path) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert await passes(guest, "docs/a")
+        write(root, WIDE)
+        assert not await passes(guest, "src/a")
+        assert await passes(guest, "docs/a")
+        card = await proposed(at)
+        assert card.diff == json.dumps(WIDE)
+        assert "src/**" in (card.body or "")
+        assert [each.id for each in await at.app.desk.pending()] == [card.id]
+        done = await at.app.desk.accept_policy(None, "kim", "ctl")
+        assert (done.id, done.state) == (card.id, CardState.APPLIED)
+        assert await passes(guest, "src/a")
+        assert await at.app.desk.pending() == ()
+        with pytest.raises(AlreadyDecided):
+            await at.decide(card.id, Decision.ACCEPT)
+        assert "policy_accept" in [entry.kind for entry in await at.app.desk.audit(20)]
+
+
+@in_house
+async def test_what_comes_to_grant_less_holds_at_once(clock: Clock, root: Path) -> None:
+    write(root, WIDE)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        write(root, NARROW)
+        assert not await passes(guest, "src/a")
+        assert await passes(guest, "docs/a")
+        assert at.app.board.cards() == ()
+
+
+@in_house
+async def test_what_was_refused_stays_out_and_is_not_asked_again(clock: Clock, root: Path) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        write(root, WIDE)
+        assert not await passes(guest, "src/a")
+        card = await proposed(at)
+        with pytest.raises(InvalidArguments):
+            await at.decide(card.id, Decision.CONTINUE)
+        assert (await at.decide(card.id, Decision.REJECT)).state is CardState.REJECTED
+        assert not await passes(guest, "src/a")
+        with pytest.raises(NotFound, match="no policy change waits"):
+            await at.app.desk.accept_policy(None, "kim", "ctl")
+
+
+@in_house
+async def test_a_change_that_is_changed_again_closes_its_card(clock: Clock, root: Path) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        write(root, WIDE)
+        assert not await passes(guest, "src/a")
+        first = await proposed(at)
+        write(root, {**WIDE, "tools": ["transmit"]})
+        assert not await passes(guest, "src/a")
+        second = await at.people.card(lambda card: card.id != first.id, kind=CardKind.POLICY, state=CardState.PENDING)
+        await at.people.card(id=first.id, state=CardState.CLOSED)
+        assert [card.id for card in at.app.board.cards()] == [second.id]
+
+
+@in_house
+async def test_nobody_is_asked_while_no_agent_is_connected(clock: Clock, root: Path) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        at.app.system.named("reception").tell(AgentsGone("", ("agent",)))
+        await at.later(GRACE_SECONDS)
+        await at.later(1)
+        write(root, WIDE)
+        # Seen while nobody is connected, it is the operator's own doing.
+        await at.ask(watcher_name(root), Current())
+        guest = await at.arrive(root)
+        assert await passes(guest, "src/a")
+
+
+@in_house
+async def test_a_server_that_restarts_under_an_agent_does_not_take_what_it_wrote_meanwhile(
+    clock: Clock, root: Path
+) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert await passes(guest, "docs/a")
+        await guest.propose()
+        await at.later(0)
+    write(root, WIDE)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert not await passes(guest, "src/a")
+        assert (await proposed(at)).workspace_root == str(root)
+
+
+@in_house
+async def test_every_change_holds_at_once_where_the_configuration_trusts_them(clock: Clock, root: Path) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock, Config(policy=PolicySettings(trust_changes=True))) as at:
+        guest = await at.arrive(root)
+        write(root, WIDE)
+        assert await passes(guest, "src/a")

@@ -1,0 +1,145 @@
+"""Who is here: agents come, go, come back, and leave their sessions behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio.testing
+
+from intercom.model.errors import InvalidState
+from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Beat, Describe, Recall, Wanted
+from intercom.sessions.reception import GRACE_SECONDS, START_GRACE_SECONDS
+from tests.sessions.house import Guest, House, house, in_house
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def status(guest: Guest) -> SessionStatus:
+    return (await guest.ask(Describe())).status
+
+
+def gone(at: House, key: str = "agent", door: str = "") -> None:
+    at.app.system.named("reception").tell(AgentsGone(door, (key,)))
+
+
+@in_house
+async def test_first_calls_that_race_open_one_session(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        agent = Agent("agent", "client", str(root))
+        asked = [at.begin(lambda: at.ask("reception", Admit(agent))) for _ in range(10)]
+        assert len({await each() for each in asked}) == 1
+        assert len(await at.app.desk.sessions()) == 1
+
+
+@in_house
+async def test_a_session_is_interrupted_when_its_agent_stays_away(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        assert await status(guest) is SessionStatus.ACTIVE
+        gone(at)
+        await at.later(GRACE_SECONDS - 0.1)
+        assert await status(guest) is SessionStatus.ACTIVE
+        await at.later(0.1)
+        assert await status(guest) is SessionStatus.INTERRUPTED
+        # What waits in it waits on, and the agent finds it when it is back.
+        await at.decide(id, Decision.APPROVE)
+        back = await at.arrive(root)
+        assert back.session_id == guest.session_id
+        assert [late.request_id for late in (await back.ask(Beat("b"))).late_verdicts] == [id]
+        assert await status(back) is SessionStatus.ACTIVE
+
+
+@in_house
+async def test_a_connection_that_comes_back_in_time_was_never_gone(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        for _ in range(3):
+            gone(at)
+            await at.later(GRACE_SECONDS - 1)
+            at.app.system.named("reception").tell(AgentsHere("", ("agent",)))
+            await at.later(GRACE_SECONDS)
+            assert await status(guest) is SessionStatus.ACTIVE
+        kinds = [entry.kind for entry in await at.app.desk.audit(50)]
+        assert "session_interrupted" not in kinds
+
+
+@in_house
+async def test_after_a_restart_agents_have_a_minute_to_come_back(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        other = await at.arrive(root, "other")
+    async with house(root.parent, clock) as at:
+        at.app.system.named("reception").tell(AgentsHere("", ("agent",)))
+        await at.later(START_GRACE_SECONDS)
+        stand = {session.id: session.status for session in await at.app.desk.sessions()}
+        assert stand[guest.session_id] is SessionStatus.ACTIVE
+        assert stand[other.session_id] is SessionStatus.INTERRUPTED
+
+
+@in_house
+async def test_people_are_told_what_a_restart_found(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await guest.propose()
+    async with house(root.parent, clock) as at:
+        (entry,) = [e for e in await at.app.desk.audit(50) if e.kind == "clearance_asked"]
+        assert entry.session_id == guest.session_id
+        assert len(await at.app.desk.pending()) == 1
+
+
+@in_house
+async def test_progress_that_was_told_is_found_again(clock: Clock, root: Path) -> None:
+    items = (ProgressItem("one", ProgressStatus.DONE), ProgressItem("two", ProgressStatus.IN_PROGRESS))
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert (await guest.ask(Recall("r", adopted=False))).answer.status == "clean"
+        await guest.ask(Beat("b", None, items))
+    async with house(root.parent, clock) as at:
+        back = await at.arrive(root)
+        recalled = (await back.ask(Recall("r", adopted=False))).answer
+        assert (recalled.status, recalled.progress_snapshot) == ("recovered", items)
+
+
+@in_house
+async def test_an_agent_with_work_of_its_own_keeps_it(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        await at.arrive(root, "gone")
+        gone(at, "gone")
+        await at.later(GRACE_SECONDS)
+        busy = await at.arrive(root, "busy")
+        await busy.propose()
+        assert await at.ask("reception", Adopt(busy.agent)) == busy.session_id
+
+
+@in_house
+async def test_a_session_that_was_ended_is_not_taken_up_again(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        again = await at.arrive(root)
+        assert again.session_id != guest.session_id
+        with pytest.raises(InvalidState, match="was ended"):
+            await at.ask("reception", Adopt(again.agent, guest.session_id))
+
+
+@in_house
+async def test_a_session_without_an_agent_can_still_be_answered_after_a_restart(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        gone(at)
+        await at.later(GRACE_SECONDS)
+    async with house(root.parent, clock) as at:
+        assert await at.ask("reception", Wanted(guest.session_id)) == guest.session_id
+        assert (await at.decide(id, Decision.REJECT, "no")).decided is not None

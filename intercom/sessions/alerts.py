@@ -134,7 +134,9 @@ def _move(
     db: Database, session: SessionActor, alert: StallAlert, to: StallStatus, count: int, who: str
 ) -> StallAlert | None:
     if not stalls.set_status(db, alert.id, {alert.status}, to, count, alert.nudge_message, session.now()):
-        return None
+        # Moved before, when the writer fell between its commit and its answer; or by another, who has shown it.
+        found = stalls.get(db, alert.id)
+        return found if found is not None and found.status is to else None
     sessions.set_stall(db, session.id, count if to in _OPEN else 0, session.row.stall_paused)
     session.record(db, who, f"stall_{to.value}", f"alert {alert.id}", alert_id=alert.id)
     return stalls.get(db, alert.id)

@@ -67,7 +67,7 @@ async def end(session: SessionActor, asked: End) -> Session:
     """Terminate: pending requests are interrupted, approvals lapse, who waits is told."""
     if session.row.status is SessionStatus.TERMINATED:
         return session.row
-    ended = await session.transact(partial(_end, session=session, asked=asked))
+    session.row, ended = await session.transact(partial(_end, session=session, asked=asked))
     for request in ended:
         session.settle(request)
     session.undelivered.clear()
@@ -184,29 +184,26 @@ def _queue(db: Database, session: SessionActor, asked: Instruct) -> None:
     session.record(db, asked.by, asked.kind, asked.text, channel=asked.channel)
 
 
-def _end(db: Database, session: SessionActor, asked: End) -> list[Asked]:
+def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tuple[Asked, ...]]:
+    """The session as it is then, and what ended with it; the same when the writer fell before it could say so."""
     now = session.now()
     moved = sessions.set_status(db, session.id, {session.row.status}, SessionStatus.TERMINATED, now)
-    stands = sessions.get(db, session.id)
-    if moved is None and stands is not None and stands.status is SessionStatus.TERMINATED:
-        moved = stands
-    if moved is None:
+    row = moved or sessions.get(db, session.id)
+    if row is None or row.status is not SessionStatus.TERMINATED:
         raise InvalidState(f"a session that is {session.row.status.value} can not be ended")
-    session.row = moved
-    ended = [
-        *approvals.interrupt(db, session.id, now),
-        *prompts.interrupt(db, session.id, now),
-        *waits.interrupt(db, session.id, now),
-    ]
-    session.record(db, asked.by, "session_terminated", asked.why, channel=asked.channel)
-    found = (requests.find(db, id) for id in ended)
-    return [request for request in found if request is not None]
+    if moved is not None:
+        approvals.interrupt(db, session.id, now)
+        prompts.interrupt(db, session.id, now)
+        waits.interrupt(db, session.id, now)
+        session.record(db, asked.by, "session_terminated", asked.why, channel=asked.channel)
+    return row, requests.interrupted(db, session.id)
 
 
 def _expire(db: Database, session: SessionActor, id: str) -> Asked | None:
     request = requests.find(db, id)
     if request is None or session.is_settled(request):
-        return None
+        # Ended before: by a verdict, or by us when the writer fell between its commit and its answer.
+        return request
     now = session.now()
     match request:
         case ApprovalRequest():

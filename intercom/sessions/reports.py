@@ -55,7 +55,7 @@ async def beat(session: SessionActor, asked: Beat) -> Answered[PingAnswer]:
 async def switch_mode(session: SessionActor, asked: SwitchMode) -> Answered[ModeAnswer]:
     """Change who is notified of this session's cards. It never changes who may answer them."""
     session.require_open()
-    answer = await session.transact(partial(_switch, session=session, asked=asked))
+    session.row, answer = await session.transact(partial(_switch, session=session, asked=asked))
     session.notify(f"mode is {answer.current_mode} (was {answer.previous_mode}), set by {asked.by}")
     return session.answered(asked.call, answer)
 
@@ -122,20 +122,19 @@ def _progress(db: Database, session: SessionActor, items: tuple[ProgressItem, ..
     return row
 
 
-def _switch(db: Database, session: SessionActor, asked: SwitchMode) -> ModeAnswer:
+def _switch(db: Database, session: SessionActor, asked: SwitchMode) -> tuple[Session, ModeAnswer]:
     done = calls.answer(db, asked.call)
-    if done is not None:
-        return from_json(ModeAnswer, done)
-    previous = sessions.set_mode(db, session.id, asked.mode, session.now())
+    previous = None if done is not None else sessions.set_mode(db, session.id, asked.mode, session.now())
     row = sessions.get(db, session.id)
     assert row is not None, "the session's row outlives its actor"
+    if done is not None:
+        return row, from_json(ModeAnswer, done)
     if previous is None:
         raise InvalidState("the session has ended; its mode can not be changed")
-    session.row = row
     answer = ModeAnswer(previous.value, asked.mode.value)
     session.record(db, asked.by, "mode", f"{previous.value} to {asked.mode.value}", channel=asked.channel)
     session.answered_and_recorded(asked.call, "switch_freq", answer)(db)
-    return answer
+    return row, answer
 
 
 def _granted(db: Database, session: SessionActor, asked: CheckPolicy, rule: str) -> None:

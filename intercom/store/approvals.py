@@ -97,6 +97,7 @@ get = _life.get
 select = _life.select
 pending = _life.pending
 owed = _life.owed
+interrupted = _life.interrupted
 due = _life.due
 decide = _life.decide
 expire = _life.expire

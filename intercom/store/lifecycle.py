@@ -57,6 +57,10 @@ class Lifecycle(Generic[T, S]):
         where = f"session_id = ? and delivered_at is null and status in ({rows.holders(self.undelivered)})"
         return self.select(db, f"{where} {_OLDEST_FIRST}", (session_id, *self.undelivered))
 
+    def interrupted(self, db: Database, session_id: str) -> tuple[T, ...]:
+        """What ended with this session, oldest first."""
+        return self.select(db, f"session_id = ? and status = 'interrupted' {_OLDEST_FIRST}", (session_id,))
+
     def due(self, db: Database, at: datetime) -> tuple[T, ...]:
         """Pending requests whose time is up at `at`, the longest overdue first."""
         where = "status = 'pending' and expires_at <= ? order by expires_at, rowid"

@@ -71,6 +71,7 @@ insert = _life.insert
 get = _life.get
 pending = _life.pending
 owed = _life.owed
+interrupted = _life.interrupted
 due = _life.due
 decide = _life.decide
 expire = _life.expire

@@ -74,6 +74,16 @@ def undelivered(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
     return tuple(sorted(found, key=_age))
 
 
+def interrupted(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
+    """What ended with its session, of all kinds, oldest first."""
+    found: list[AnyRequest] = [
+        *approvals.interrupted(db, session_id),
+        *prompts.interrupted(db, session_id),
+        *waits.interrupted(db, session_id),
+    ]
+    return tuple(sorted(found, key=_age))
+
+
 def mark_delivered(db: Database, id: str, at: datetime) -> bool:
     """Record that the agent has this request's answer. False when that was recorded before, or there is none yet."""
     return (

@@ -19,7 +19,7 @@ from intercom.sessions import outcomes, summary
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import ClearanceAnswer
 from intercom.sessions.messages import Answered, AwaitClearance, Opened, Propose
-from intercom.store import approvals
+from intercom.store import approvals, requests
 from intercom.store.messages import Database
 from intercom.workspace import patching, proposal
 from intercom.workspace.messages import EvaluateFiles
@@ -33,6 +33,10 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
         return _opened(session, await _approval(session, asked.request_id), asked.call)
     if asked.title is None or asked.diff is None or asked.file_path is None:
         raise InvalidArguments("title, diff and file_path are needed for a new proposal (or request_id for an old one)")
+    earlier = await session.transact(partial(requests.by_call, session_id=session.id, call=asked.call))
+    if isinstance(earlier, ApprovalRequest):
+        # Asked again by a client whose answer was lost: its files may have changed since, its request has not.
+        return _opened(session, earlier, asked.call)
     plan, shown = await trio.to_thread.run_sync(_plan, session.row.workspace_root, asked.diff, asked.file_path)
     files = plan.changes
     key = proposal_key(session.id, files, asked)
@@ -64,6 +68,7 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
         if kept.auto_rule is None:
             session.show_soon(kept)
         else:
+            session.undelivered[kept.id] = outcomes.late(kept)
             summary.let_pass(session, kept.title, kept.auto_rule)
     return _opened(session, kept, asked.call)
 

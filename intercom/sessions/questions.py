@@ -52,6 +52,7 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
         if kept.status is WaitStatus.PENDING:
             session.show_soon(kept)
         elif rule is not None:
+            session.undelivered[kept.id] = outcomes.late(kept)
             summary.let_pass(session, kept.prompt_text, rule)
     return _opened_prompt(session, kept, asked.call)
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio.testing
 
 from actors.testing import inject
 from intercom.model import crash_points
-from intercom.model.card import CardKind, CardState
-from intercom.model.config import Config, StallSettings, TimeoutSettings
+from intercom.model.card import CardState
+from intercom.model.config import Config, TimeoutSettings
 from intercom.model.errors import InvalidState, PatchConflict
 from intercom.model.verdict import Decision
-from intercom.sessions.messages import Apply, Beat, Deliver, Delivery, End
-from tests.sessions.house import House, house, in_house
+from intercom.sessions.messages import Beat, Deliver, Delivery, End
+from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock
 
@@ -134,9 +133,7 @@ async def test_an_approval_of_the_policy_that_was_told_is_not_told_again_after_a
     clock: Clock, root: Path
 ) -> None:
     (root / ".intercom").mkdir()
-    (root / ".intercom/settings.json").write_text(
-        '{"enabled": true, "tools": ["transmit"], "file_patterns": {"write": ["*.txt"]}, "risk_level_threshold": "high"}'
-    )
+    (root / ".intercom/settings.json").write_text('{"enabled": true, "file_patterns": {"write": ["*.txt"]}}')
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         told = await guest.propose(call="c1")

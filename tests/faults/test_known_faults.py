@@ -172,12 +172,20 @@ async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(cloc
 
 @pytest.mark.parametrize(
     "point",
-    ["apply.staged_one", "apply.staged_all", "apply.renamed_one", "apply.renamed_all", "store.before_commit"],
+    [
+        "journal.begun",
+        "apply.staged_one",
+        "apply.staged_all",
+        "journal.committed",
+        "apply.renamed_one",
+        "apply.renamed_all",
+        "journal.finished",
+    ],
 )
 @live
 async def test_a_change_is_applied_once_though_the_server_dies_while_it_is_applied(point: str) -> None:
     with home(TRUSTING) as at:
-        root, once = at.workspace(), at.root / "once"
+        root, faults = at.workspace(), at.root / "faults"
         (root / "a.txt").write_text("old\n")
         diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1,2 @@\n old\n+more\n--- /dev/null\n+++ b/b.txt\n@@ -0,0 +1 @@\n+new\n"
         async with at.agent(root) as agent, trio.open_nursery() as nursery:
@@ -188,16 +196,16 @@ async def test_a_change_is_applied_once_though_the_server_dies_while_it_is_appli
                 await person.do("approve", id=id)
                 await asked()
                 await person.card(request_id=id, status="delivered")
-            at.kill()
-        # The server of these shims falls at the point, once; the one after it does not.
-        once.touch()
-        async with at.agent(root, INTERCOM_FAULT=f"once:{once}:kill:{point}:1") as agent:
+        # The server of the next shim falls at the point, once; the one after it does not.
+        at.kill()
+        faults.write_text(f"kill:{point}:1\n")
+        async with at.agent(root, INTERCOM_FAULT=f"queue:{faults}") as agent:
             await call(agent, "reboot")
             said = await call(agent, "check_diff", request_id=id)
             assert said["status"] == "applied", said
             again = await call(agent, "check_diff", request_id=id)
             assert again["error_code"] == "already_consumed"
-        assert not once.exists(), "the server fell"
+        assert faults.with_name("faults.done").read_text() == f"kill:{point}:1\n", "the server fell"
         assert (root / "a.txt").read_text() == "old\nmore\n"
         assert (root / "b.txt").read_text() == "new\n"
         assert sorted(each.name for each in root.iterdir()) == ["a.txt", "b.txt"]

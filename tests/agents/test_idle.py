@@ -1,0 +1,52 @@
+"""When a background server leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from intercom.cli import serve
+from tests.support.trio_case import trio_test
+
+
+class House:
+    """Who is there, at which second: (from, to) while somebody is connected, and while something waits."""
+
+    def __init__(self, connected: tuple[float, float], pending: tuple[float, float]) -> None:
+        self.connected, self.waits = connected, pending
+        self.left: float | None = None
+        self.desk = self.system = self
+
+    def is_idle(self) -> bool:
+        return not self.connected[0] <= trio.current_time() < self.connected[1]
+
+    async def pending(self) -> tuple[int, ...]:
+        return (1,) if self.waits[0] <= trio.current_time() < self.waits[1] else ()
+
+    def request_stop(self) -> None:
+        self.left = trio.current_time()
+
+
+NEVER = (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("connected", "pending", "leaves"),
+    [
+        (NEVER, NEVER, 300),
+        ((0, 1000), NEVER, 1300),
+        (NEVER, (0, 5000), 5300),
+        ((0, 1000), (500, 2000), 2300),
+        # Somebody comes when it was about to leave: it waits anew.
+        ((290, 400), NEVER, 700),
+    ],
+)
+@trio_test
+async def test_it_leaves_when_nobody_has_been_there_and_nothing_has_waited_for_a_while(
+    connected: tuple[float, float], pending: tuple[float, float], leaves: float
+) -> None:
+    house: Any = House(connected, pending)
+    await serve._until_idle(house)
+    assert house.left == pytest.approx(leaves, abs=10)

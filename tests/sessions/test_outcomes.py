@@ -1,0 +1,162 @@
+"""From rows to answers and cards: every status of every kind, by table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intercom.model.approval import APPROVAL_TRANSITIONS, ApprovalRequest, ApprovalStatus, RiskLevel
+from intercom.model.card import CHOICES, CardKind, CardState
+from intercom.model.errors import InvalidState
+from intercom.model.prompt import WAIT_TRANSITIONS, ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
+from intercom.model.session import SESSION_TRANSITIONS, SessionStatus, may_become
+from intercom.model.stall import STALL_TRANSITIONS, StallAlert, StallStatus
+from intercom.model.verdict import Decided
+from intercom.sessions import answers, cards, outcomes
+from intercom.sessions.answers import ClearanceAnswer, PromptAnswer, StandbyAnswer, from_json, to_json
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+APPROVAL = ApprovalRequest("r", "s", "title", "diff", "a", RiskLevel.LOW, ApprovalStatus.PENDING, "base", AT, "key")
+PROMPT = ContinuationPrompt("r", "s", "go on?\nreally?", PromptType.CONTINUATION, WaitStatus.PENDING, AT)
+STANDBY = Wait("r", "s", "idle", WaitStatus.PENDING, AT)
+BY = Decided("v", "reject", "kim", "ctl", AT, "too long")
+
+# The row -> what its call is told (None: nothing yet; an error: it ended with its session), and how its card stands
+TABLE: list[tuple[Any, Any, CardState]] = [
+    (APPROVAL, None, CardState.PENDING),
+    (evolve(APPROVAL, status=ApprovalStatus.APPROVED), ClearanceAnswer("approved", "r"), CardState.APPROVED),
+    (
+        evolve(APPROVAL, status=ApprovalStatus.APPROVED, delivered_at=AT),
+        ClearanceAnswer("approved", "r"),
+        CardState.DELIVERED,
+    ),
+    (evolve(APPROVAL, status=ApprovalStatus.CONSUMED), ClearanceAnswer("approved", "r"), CardState.APPLIED),
+    (
+        evolve(APPROVAL, status=ApprovalStatus.REJECTED, decided=BY),
+        ClearanceAnswer("rejected", "r", reason="too long"),
+        CardState.REJECTED,
+    ),
+    (
+        evolve(APPROVAL, status=ApprovalStatus.REJECTED, delivered_at=AT),
+        ClearanceAnswer("rejected", "r"),
+        CardState.REJECTED,
+    ),
+    (evolve(APPROVAL, status=ApprovalStatus.EXPIRED), ClearanceAnswer("timeout", "r"), CardState.EXPIRED),
+    (evolve(APPROVAL, status=ApprovalStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
+    (PROMPT, None, CardState.PENDING),
+    *(
+        (
+            evolve(PROMPT, status=WaitStatus.DECIDED, decision=decision, instruction="so"),
+            PromptAnswer(decision.value, "so"),
+            CardState.ANSWERED,
+        )
+        for decision in PromptDecision
+    ),
+    (
+        evolve(PROMPT, status=WaitStatus.DECIDED, decision=PromptDecision.STOP, delivered_at=AT),
+        PromptAnswer("stop"),
+        CardState.DELIVERED,
+    ),
+    (
+        evolve(PROMPT, status=WaitStatus.EXPIRED, decision=PromptDecision.CONTINUE),
+        PromptAnswer("continue"),
+        CardState.EXPIRED,
+    ),
+    (evolve(PROMPT, status=WaitStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
+    (STANDBY, None, CardState.PENDING),
+    (
+        evolve(STANDBY, status=WaitStatus.DECIDED, instruction="work"),
+        StandbyAnswer("resumed", "work"),
+        CardState.ANSWERED,
+    ),
+    (evolve(STANDBY, status=WaitStatus.EXPIRED), StandbyAnswer("timeout"), CardState.EXPIRED),
+    (evolve(STANDBY, status=WaitStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
+]
+TOLD = {ApprovalRequest: outcomes.clearance, ContinuationPrompt: outcomes.prompt, Wait: outcomes.standby}
+
+
+@pytest.mark.parametrize(("row", "answer", "state"), TABLE)
+def test_what_is_told_and_shown_of_a_request(row: Any, answer: Any, state: CardState) -> None:
+    tell = TOLD[type(row)]
+    card = cards.of_request(row, "/ws")
+    assert (card.id, card.session_id, card.workspace_root, card.state) == ("r", "s", "/ws", state)
+    if answer is InvalidState:
+        with pytest.raises(InvalidState, match="ended with its session"):
+            tell(row)
+        with pytest.raises(InvalidState):
+            outcomes.late(row)
+        return
+    assert tell(row) == answer
+    if answer is not None:
+        late = outcomes.late(row)
+        assert late.kind == card.kind.value
+        # What rides on another result is what the call itself would have been told.
+        assert from_json(type(answer), late.answer) == answer
+
+
+def test_every_status_is_in_the_table() -> None:
+    for kind, statuses in ((ApprovalRequest, ApprovalStatus), (ContinuationPrompt, WaitStatus), (Wait, WaitStatus)):
+        assert {row.status for row, _, _ in TABLE if type(row) is kind} == set(statuses)
+
+
+@pytest.mark.parametrize(
+    ("status", "nudges", "state", "title", "note"),
+    [
+        (StallStatus.PENDING, 0, CardState.PENDING, "Quiet for 5 min 7 s", None),
+        (StallStatus.NUDGED, 2, CardState.PENDING, "Quiet for 5 min 7 s", None),
+        (StallStatus.ESCALATED, 3, CardState.PENDING, "Still quiet after 3 nudges", None),
+        (StallStatus.ESCALATED, 0, CardState.PENDING, "Quiet for 5 min 7 s", None),
+        (StallStatus.SELF_RECOVERED, 1, CardState.CLOSED, "Quiet for 5 min 7 s", "the agent is back"),
+        (StallStatus.DISMISSED, 1, CardState.CLOSED, "Quiet for 5 min 7 s", "dismissed"),
+    ],
+)
+def test_how_a_stall_alert_is_shown(
+    status: StallStatus, nudges: int, state: CardState, title: str, note: str | None
+) -> None:
+    alert = StallAlert("a", "s", AT, 307, status, AT, last_tool="ping", nudge_count=nudges)
+    card = cards.of_stall(alert, "/ws")
+    assert (card.state, card.title, card.note, card.detail) == (state, title, note, "last tool: ping")
+
+
+def test_what_is_open_can_be_answered() -> None:
+    for kind in CardKind:
+        assert CHOICES[kind]
+
+
+@pytest.mark.parametrize("table", [APPROVAL_TRANSITIONS, WAIT_TRANSITIONS, STALL_TRANSITIONS, SESSION_TRANSITIONS])
+def test_every_status_can_be_reached_and_has_an_end(table: dict[Any, frozenset[Any]]) -> None:
+    statuses = list(type(next(iter(table))))
+    assert set(table) == set(statuses)
+    assert set().union(*table.values()) | {statuses[0]} == set(statuses)
+    final = {status for status, to in table.items() if not to}
+    for status in statuses:
+        ahead, seen = [status], {status}
+        while ahead:
+            for then in table[ahead.pop()] - seen:
+                seen.add(then)
+                ahead.append(then)
+        assert seen & final, f"{status} leads nowhere"
+
+
+def test_a_session_may_go_where_the_table_says_and_nowhere_else() -> None:
+    for now in SessionStatus:
+        for then in SessionStatus:
+            assert may_become(now, then) is (then in SESSION_TRANSITIONS[now])
+
+
+@given(st.text(), st.integers(2, 100))
+def test_a_headline_is_one_short_line_of_the_text(text: str, width: int) -> None:
+    line = outcomes.headline(text, width)
+    assert len(line) <= width
+    assert len(line.splitlines()) <= 1
+    assert line.removesuffix("…") in text
+
+
+@given(st.sampled_from([ClearanceAnswer, PromptAnswer, StandbyAnswer, answers.ModeAnswer]).flatmap(st.from_type))
+def test_an_answer_is_read_back_as_it_was_written(answer: object) -> None:
+    assert from_json(type(answer), to_json(answer)) == answer

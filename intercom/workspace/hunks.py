@@ -41,6 +41,7 @@ class _File:
     text: list[str]
     bare: bool
     effort: _Effort
+    known: frozenset[str]
 
 
 def apply(path: str, base: bytes, hunks: Sequence[Hunk]) -> bytes:
@@ -55,7 +56,8 @@ def apply(path: str, base: bytes, hunks: Sequence[Hunk]) -> bytes:
     ends = [line.endswith("\r\n") for line in text if line.endswith("\n")]
     # Where no line can be compared, a patch without returns is taken not to mind them, in a file full of them.
     bare = bool(ends) and all(ends) and not any("\r" in line.text for hunk in hunks for line in hunk.lines)
-    file = _File(path, encoding, raw, text, bare, _Effort(MAX_COMPARISONS))
+    known = frozenset(_without_return(line) for line in [*text, *(line.removeprefix(BOM) for line in text[:1])])
+    file = _File(path, encoding, raw, text, bare, _Effort(MAX_COMPARISONS), known)
     out: list[bytes] = []
     failures: list[tuple[int, Hunk, str]] = []
     at, drift, hidden = 0, 0, False
@@ -92,6 +94,9 @@ def _find(file: _File, hunk: Hunk, least: int, drift: int) -> int | str:
         # Nothing to compare with: only the stated place will do.
         ok = least <= stated <= last
         return stated if ok else f"it adds lines after line {hunk.start}, but the file has {len(file.text)} lines"
+    if any(_without_return(line.text) not in file.known for line in source):
+        # A line that stands nowhere need not be looked for at every place.
+        return _mismatch(file, source, stated, least)
     for distance in range(max(stated - last, least - stated, 0), max(stated - least, last - stated) + 1):
         fits = [i for i in {stated - distance, stated + distance} if least <= i <= last and _fits(file, source, i)]
         if len(fits) > 1:

@@ -1,0 +1,84 @@
+"""What a server runs with, and whether a shim was started with the same."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from attrs import fields, frozen
+
+from intercom.app import database_path
+from intercom.local import config_file
+from intercom.local.places import Places, places, private_directory
+from intercom.model.config import Config
+from intercom.model.errors import IntercomError, VersionMismatch
+
+
+@frozen
+class Settings:
+    """What a server runs with; `digest` is that of the configuration file as it was read, None without a file."""
+
+    config: Config
+    places: Places
+    path: Path | None
+    digest: str | None
+
+    @property
+    def database(self) -> Path:
+        return database_path(self.config, self.places)
+
+    def prepare(self) -> Path:
+        """Make the directory the database and its lock stand in; one that is there is the user's business."""
+        if not self.database.parent.is_dir():
+            private_directory(str(self.database.parent))
+        return self.database
+
+
+def settle(options: argparse.Namespace) -> Settings:
+    """Read the configuration that the command line names, else the user's own, else none. Raises ConfigError with
+    every fault of it, and IpcError for an ipc_name that is not usable."""
+    path = Path(options.config).absolute() if options.config is not None else None
+    name = options.ipc_name
+    if path is None:
+        users = Path(places(name or "agent-intercom").config_file)
+        path = users if users.exists() else None
+    config = config_file.load(path)
+    return Settings(config, places(name or config.ipc_name), path, _digest(path))
+
+
+def _digest(path: Path | None) -> str | None:
+    return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def judge(settings: Settings, hello: dict[str, Any]) -> None:
+    """Refuse a shim that was started with another configuration than this server's, saying what differs and what to
+    do. Raises IntercomError (`config_mismatch`)."""
+    theirs = hello.get("config")
+    if theirs is None:
+        return
+    ours = str(settings.path) if settings.path is not None else "no configuration file"
+    if settings.path is None or os.path.realpath(theirs) != os.path.realpath(settings.path):
+        raise VersionMismatch(
+            f"the running server uses {ours}, this agent was started with --config {theirs}: start it with the server's"
+            " configuration, give its own another ipc_name and [database] path, or stop the server with"
+            " agent-intercom stop",
+            code="config_mismatch",
+        )
+    if hello.get("config_digest") not in (None, settings.digest):
+        raise VersionMismatch(
+            f"{theirs} has changed since the server read it ({_differing(settings, str(theirs))}): let the server read"
+            " it with agent-intercom stop; it starts again by itself, and nothing that waits is lost",
+            code="config_mismatch",
+        )
+
+
+def _differing(settings: Settings, path: str) -> str:
+    try:
+        now = config_file.load(Path(path))
+    except IntercomError as fault:
+        return f"it is not valid now: {fault}"
+    names = [each.name for each in fields(Config) if getattr(now, each.name) != getattr(settings.config, each.name)]
+    return f"settings that differ: {', '.join(names)}" if names else "only comments or layout differ"

@@ -165,7 +165,14 @@ def test_a_patch_that_would_keep_us_busy_for_long_is_refused_soon() -> None:
     size = 4000
     body = f"@@ -1,{size} +1,{size} @@\n" + "-a\n" * (size - 1) + "-b\n" + "+a\n" * size
     with pytest.raises(PatchConflict, match="takes too long to find"):
-        patched(b"a\n" * size * 3, body)
+        patched(b"b\n" + b"a\n" * size * 3, body)
+
+
+def test_a_line_that_stands_nowhere_in_the_file_is_not_looked_for_at_every_place() -> None:
+    body = "".join(f"@@ -{n} +{n} @@\n-not there {n}\n+x\n" for n in range(1, 300))
+    with pytest.raises(PatchConflict, match='line 1 should be "not there 1", but is "a"'):
+        # Found at every place, it would be "takes too long".
+        patched(b"a\n" * 50_000, body)
 
 
 def test_a_new_file_takes_only_added_lines() -> None:

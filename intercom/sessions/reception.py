@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
-from actors import Actor, AlreadyStarted, ChildSpec, DownEvent, Name, Refused, StartChild, ask
+from actors import Actor, AlreadyStarted, ChildSpec, DownEvent, Name, Refused, Reply, StartChild, ask
 from intercom.model import crash_points
 from intercom.model.card import Notice
-from intercom.model.errors import IntercomError, InvalidState, NotFound
+from intercom.model.errors import IntercomError, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions import unit
+from intercom.sessions import adoption, unit
 from intercom.sessions.context import Context
 from intercom.sessions.messages import Admit, Adopt, Agent, AgentCame, AgentLeft, AgentsGone, AgentsHere, Wanted
 from intercom.sessions.policies import PolicyBoard
@@ -27,6 +27,8 @@ from intercom.store.messages import Database, Transact
 GRACE_SECONDS = 5.0
 #: The same after a server's start, when shims first have to notice that the old one died.
 START_GRACE_SECONDS = 60.0
+#: For so many seconds after a start, no session is taken over whose agent may be on its way back.
+RETURN_SECONDS = 3.0
 
 
 T = TypeVar("T")
@@ -42,6 +44,11 @@ class Gone:
     """A timer: this agent has not come back."""
 
     key: str
+
+
+@frozen
+class AllBack:
+    """A timer: agents that live have come back by now."""
 
 
 class Reception(Actor):
@@ -66,6 +73,8 @@ class Reception(Actor):
         self._board = board
         self._default_mode = default_mode
         self._brought_back = self._announced = False
+        self._awaited: set[str] = set()
+        self._postponed: list[tuple[Adopt, Reply[str]]] = []
 
     def on_start(self) -> None:
         # Bringing back asks siblings, and one that is down is not restarted while its supervisor waits for this start.
@@ -84,6 +93,8 @@ class Reception(Actor):
             agent = session.agent_key
             if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._presence.has(agent):
                 self.set_timer(Gone(agent), START_GRACE_SECONDS, Gone(agent))
+                self._awaited.add(agent)
+        self.set_timer(AllBack(), RETURN_SECONDS, AllBack())
         if wanted and not self._announced:
             self._context.operators.tell(
                 Notice(
@@ -112,8 +123,8 @@ class Reception(Actor):
                 await self._bring_back()
             case Admit(agent):
                 return await self._admit(agent)
-            case Adopt(agent, session_id):
-                return await self._adopt(agent, session_id)
+            case Adopt():
+                return await self._adopt(message)
             case Wanted(session_id):
                 return await self._wanted(session_id)
             case AgentsHere(door, keys):
@@ -125,6 +136,8 @@ class Reception(Actor):
                         self.set_timer(Gone(key), 0.0 if for_good else GRACE_SECONDS, Gone(key))
             case Gone(key):
                 await self._gone(key)
+            case AllBack():
+                await self._all_back()
         return None
 
     async def _admit(self, agent: Agent) -> str:
@@ -137,18 +150,40 @@ class Reception(Actor):
         self.system.named(f"session/{session.id}").tell(AgentCame())
         return session.id
 
-    async def _adopt(self, agent: Agent, session_id: str | None) -> str:
+    async def _adopt(self, asked: Adopt) -> str | None:
+        agent = asked.agent
         own = await self._admit(agent)
         chosen = await self._transact(
-            partial(_choose, agent=agent, own=own, wanted=session_id, is_live=self._presence.has)
+            partial(adoption.choose, agent=agent, own=own, wanted=asked.session_id, is_live=self._presence.has)
         )
-        if chosen == own:
+        if chosen.id == own:
             return own
-        session = await self._transact(partial(_hand_over, agent=agent, own=own, chosen=chosen, at=self._now()))
+        if chosen.agent_key in self._awaited:
+            # Its agent lives perhaps, and waits for a verdict that would then be told to another.
+            self._postponed.append((asked, self.defer()))
+            return None
+        session = await self._transact(
+            partial(adoption.hand_over, agent=agent, own=own, chosen=chosen.id, at=self._now())
+        )
         crash_points.reach("session.adopted")
         await self._run(session)
+        self.system.named(f"session/{own}").tell(AgentLeft())
         self.system.named(f"session/{session.id}").tell(AgentCame())
         return session.id
+
+    async def _all_back(self) -> None:
+        self._awaited.clear()
+        postponed, self._postponed = self._postponed, []
+        for asked, reply in postponed:
+            if reply.abandoned:
+                continue
+            try:
+                adopted = await self._adopt(asked)
+            except self.refusals as refused:
+                reply.fail(refused)
+                continue
+            assert adopted is not None, "nobody is awaited any more"
+            reply.set(adopted)
 
     async def _wanted(self, session_id: str) -> str:
         session = await self._transact(partial(sessions.get, id=session_id))
@@ -165,6 +200,10 @@ class Reception(Actor):
             self.system.named(f"session/{session.id}").tell(AgentCame())
 
     async def _gone(self, key: str) -> None:
+        self._awaited.discard(key)
+        if self._presence.connected(key):
+            # Back, while the timer's message was in the mailbox.
+            return
         agent = self._presence.here.pop(key, None)
         session = await self._transact(partial(sessions.by_agent, agent_key=key))
         if session is not None:
@@ -176,6 +215,7 @@ class Reception(Actor):
     def _note(self, agent: Agent) -> None:
         self._presence.here[agent.key] = agent
         self._presence.came(agent.key, agent.door)
+        self._awaited.discard(agent.key)
         self.cancel_timer(Gone(agent.key))
         self._board.connected(agent.workspace, self._presence.count(agent.workspace))
 
@@ -229,49 +269,4 @@ def _find_or_open(db: Database, agent: Agent, id: str, mode: SessionMode, at: da
     audit.record(
         db, at, "session_opened", id, "agent", agent.client_name or "an agent", {"workspace_root": agent.workspace}
     )
-    return session
-
-
-def _choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Callable[[str | None], bool]) -> str:
-    """Which session the agent gets: the one it names, else the newest that its like left behind, else its own."""
-    if wanted is not None and wanted != own:
-        session = sessions.get(db, wanted)
-        if session is None or session.workspace_root != agent.workspace:
-            raise NotFound(f"no session of this workspace has the id {wanted!r}")
-        if session.status is SessionStatus.TERMINATED:
-            raise InvalidState(f"session {wanted} was ended; go on in your own")
-        if is_live(session.agent_key):
-            raise InvalidState(
-                f"session {wanted} has a live agent; only a session whose agent is gone can be taken over"
-            )
-        return session.id
-    if wanted is not None or _has_work(db, own):
-        return own
-    for session in sessions.adoptable(db, agent.workspace, agent.client_name):
-        if session.id != own and not is_live(session.agent_key):
-            return session.id
-    return own
-
-
-def _has_work(db: Database, session_id: str) -> bool:
-    session = sessions.get(db, session_id)
-    return bool(
-        requests.pending(db, session_id)
-        or requests.undelivered(db, session_id)
-        or (session is not None and session.progress_snapshot)
-    )
-
-
-def _hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -> Session:
-    """Bind the chosen session to the agent; its own, which holds nothing, ends."""
-    if not _has_work(db, own):
-        mine = sessions.get(db, own)
-        if mine is not None and mine.status is not SessionStatus.TERMINATED:
-            sessions.set_status(db, own, {mine.status}, SessionStatus.TERMINATED, at)
-    session = sessions.bind_agent(db, chosen, agent.key, at, agent.client_name)
-    if session is None:
-        raise InvalidState(f"session {chosen} ended just now; go on in your own")
-    if session.status is SessionStatus.INTERRUPTED:
-        session = sessions.set_status(db, chosen, {session.status}, SessionStatus.ACTIVE, at) or session
-    audit.record(db, at, "session_adopted", chosen, "agent", f"taken over from {own}", {"was": own})
     return session

@@ -81,6 +81,8 @@ async def test_after_a_restart_agents_have_a_minute_to_come_back(clock: Clock, r
         other = await at.arrive(root, "other")
     async with house(root.parent, clock) as at:
         at.app.system.named("reception").tell(AgentsHere("", ("agent",)))
+        # Time counts from when everybody has been brought back.
+        await at.ask("reception", Wanted(guest.session_id))
         await at.later(START_GRACE_SECONDS)
         stand = {session.id: session.status for session in await at.app.desk.sessions()}
         assert stand[guest.session_id] is SessionStatus.ACTIVE

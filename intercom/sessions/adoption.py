@@ -1,0 +1,59 @@
+"""Adoption: which session an agent takes over that another left behind, and how it gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from intercom.model.errors import InvalidState, NotFound
+from intercom.model.session import Session, SessionStatus
+from intercom.sessions.messages import Agent
+from intercom.store import audit, requests, sessions
+from intercom.store.messages import Database
+
+
+def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Callable[[str | None], bool]) -> Session:
+    """Which session the agent gets: the one it names, else the newest that its like left behind, else its own."""
+    if wanted is not None and wanted != own:
+        session = sessions.get(db, wanted)
+        if session is None or session.workspace_root != agent.workspace:
+            raise NotFound(f"no session of this workspace has the id {wanted!r}")
+        if session.status is SessionStatus.TERMINATED:
+            raise InvalidState(f"session {wanted} was ended; go on in your own")
+        if is_live(session.agent_key):
+            raise InvalidState(
+                f"session {wanted} has a live agent; only a session whose agent is gone can be taken over"
+            )
+        return session
+    mine = sessions.get(db, own)
+    assert mine is not None, "its agent was let in just now"
+    if wanted is not None or _has_work(db, own):
+        return mine
+    for session in sessions.adoptable(db, agent.workspace, agent.client_name):
+        if session.id != own and not is_live(session.agent_key):
+            return session
+    return mine
+
+
+def _has_work(db: Database, session_id: str) -> bool:
+    session = sessions.get(db, session_id)
+    return bool(
+        requests.pending(db, session_id)
+        or requests.undelivered(db, session_id)
+        or (session is not None and session.progress_snapshot)
+    )
+
+
+def hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -> Session:
+    """Bind the chosen session to the agent; its own, which holds nothing, ends."""
+    if not _has_work(db, own):
+        mine = sessions.get(db, own)
+        if mine is not None and mine.status is not SessionStatus.TERMINATED:
+            sessions.set_status(db, own, {mine.status}, SessionStatus.TERMINATED, at)
+    session = sessions.bind_agent(db, chosen, agent.key, at, agent.client_name)
+    if session is None:
+        raise InvalidState(f"session {chosen} ended just now; go on in your own")
+    if session.status is SessionStatus.INTERRUPTED:
+        session = sessions.set_status(db, chosen, {session.status}, SessionStatus.ACTIVE, at) or session
+    audit.record(db, at, "session_adopted", chosen, "agent", f"taken over from {own}", {"was": own})
+    return session

@@ -1,0 +1,88 @@
+"""Taking over what an agent that is gone left behind, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio.testing
+
+from intercom.model.card import CardKind
+from intercom.model.errors import InvalidState
+from intercom.model.session import SessionStatus
+from intercom.sessions.messages import Adopt, Agent, AgentsGone, AgentsHere
+from intercom.sessions.reception import RETURN_SECONDS
+from tests.sessions.house import House, house, in_house
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def gone(at: House, key: str) -> None:
+    at.app.system.named("reception").tell(AgentsGone("", (key,), True))
+    await at.later(1)
+
+
+def partial_reboot(at: House, agent: Agent, session_id: str | None = None) -> Callable[[], Awaitable[str]]:
+    return partial(at.ask, "reception", Adopt(agent, session_id))
+
+
+@in_house
+async def test_the_session_that_was_given_up_for_another_is_over_and_never_stalls(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        old = await at.arrive(root, "old")
+        await old.propose()
+        await gone(at, "old")
+        new = await at.arrive(root, "new")
+        assert await at.ask("reception", Adopt(new.agent)) == old.session_id
+        await at.later(0)
+        await gone(at, "new")
+        for _ in range(5):
+            await at.later(at.app.config.stall.inactivity_threshold_seconds)
+        assert not [card for card in at.people.cards if card.kind is CardKind.STALL]
+        stand = {session.id: session.status for session in await at.app.desk.sessions(everything=True)}
+        assert stand[new.session_id] is SessionStatus.TERMINATED
+
+
+@in_house
+async def test_after_a_restart_an_agent_that_comes_back_finds_its_session_although_another_wanted_it(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        first = await at.arrive(root, "first")
+        id = (await first.propose(call="c1")).request_id
+    async with house(root.parent, clock) as at:
+        quick = await at.arrive(root, "quick")
+        wanted = at.begin(partial_reboot(at, quick.agent))
+        named = at.begin(partial_reboot(at, quick.agent, first.session_id))
+        await at.later(RETURN_SECONDS / 2)
+        assert wanted.outcome is None
+        at.app.system.named("reception").tell(AgentsHere("door", ("first",)))
+        back = await at.arrive(root, "first")
+        assert (await back.propose(call="c1")).request_id == id
+        await at.later(RETURN_SECONDS)
+        assert await wanted() == quick.session_id
+        with pytest.raises(InvalidState, match="live agent"):
+            await named()
+
+
+@in_house
+async def test_after_a_restart_the_session_of_an_agent_that_does_not_come_back_is_taken_over_soon(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        first = await at.arrive(root, "first")
+        await first.propose()
+    async with house(root.parent, clock) as at:
+        second = await at.arrive(root, "second")
+        wanted = at.begin(partial_reboot(at, second.agent))
+        await at.later(RETURN_SECONDS)
+        assert await wanted() == first.session_id

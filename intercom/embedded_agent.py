@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import trio
 from attrs import frozen
 
 from actors import Request
@@ -55,14 +57,14 @@ class EmbeddedAgent:
         request_id: str | None = None,
     ) -> Answered[ClearanceAnswer]:
         """Ask a person for clearance, and wait for the verdict."""
-        call = await self._open("check_clearance")
-        asked = messages.Propose(call.name, title, diff, file_path, description, risk_level, request_id)
-        return await self._wait(call, await call.ask(asked), messages.AwaitClearance)
+        async with self._call("check_clearance") as call:
+            asked = messages.Propose(call.name, title, diff, file_path, description, risk_level, request_id)
+            return await self._wait(call, await call.ask(asked), messages.AwaitClearance)
 
     async def check_diff(self, request_id: str, *, force: bool = False) -> Answered[ApplyAnswer]:
         """Write an approved change."""
-        call = await self._open("check_diff")
-        return await self._done(call, await call.ask(messages.Apply(call.name, request_id, force)))
+        async with self._call("check_diff") as call:
+            return await self._done(call, await call.ask(messages.Apply(call.name, request_id, force)))
 
     async def auto_check(
         self,
@@ -74,9 +76,9 @@ class EmbeddedAgent:
         args: str | tuple[str, ...] | None = None,
     ) -> Answered[CheckAnswer]:
         """Ask the workspace's policy."""
-        call = await self._open("auto_check")
-        asked = messages.CheckPolicy(call.name, tool_name, file_path, risk_level, operation.value, args)
-        return await self._done(call, await call.ask(asked))
+        async with self._call("auto_check") as call:
+            asked = messages.CheckPolicy(call.name, tool_name, file_path, risk_level, operation.value, args)
+            return await self._done(call, await call.ask(asked))
 
     async def transmit(
         self,
@@ -88,9 +90,9 @@ class EmbeddedAgent:
         request_id: str | None = None,
     ) -> Answered[PromptAnswer]:
         """Ask the operator how to go on, and wait for the answer."""
-        call = await self._open("transmit")
-        asked = messages.AskPrompt(call.name, prompt_text, prompt_type, elapsed_seconds, actions_taken, request_id)
-        return await self._wait(call, await call.ask(asked), messages.AwaitPrompt)
+        async with self._call("transmit") as call:
+            asked = messages.AskPrompt(call.name, prompt_text, prompt_type, elapsed_seconds, actions_taken, request_id)
+            return await self._wait(call, await call.ask(asked), messages.AwaitPrompt)
 
     async def standby(
         self,
@@ -100,38 +102,47 @@ class EmbeddedAgent:
         request_id: str | None = None,
     ) -> Answered[StandbyAnswer]:
         """Wait for work; `timeout_seconds` 0 takes the configured time."""
-        call = await self._open("standby")
-        asked = messages.StandBy(call.name, message, timeout_seconds, request_id)
-        return await self._wait(call, await call.ask(asked), messages.AwaitStandby)
+        async with self._call("standby") as call:
+            asked = messages.StandBy(call.name, message, timeout_seconds, request_id)
+            return await self._wait(call, await call.ask(asked), messages.AwaitStandby)
 
     async def broadcast(
         self, message: str, *, level: inputs.Level = inputs.Level.INFO, thread_ts: str | None = None
     ) -> Answered[BroadcastAnswer]:
         """Tell the operator one line."""
-        call = await self._open("broadcast")
-        return await self._done(call, await call.ask(messages.Broadcast(call.name, message, level.value, thread_ts)))
+        async with self._call("broadcast") as call:
+            return await self._done(
+                call, await call.ask(messages.Broadcast(call.name, message, level.value, thread_ts))
+            )
 
     async def reboot(self, session_id: str | None = None) -> Answered[RebootAnswer]:
         """Take up what was left behind in this workspace."""
-        call = await self._open("reboot", inputs.Reboot(session_id))
-        return await self._done(call, await call.ask(messages.Recall(call.name, call.adopted)))
+        async with self._call("reboot", inputs.Reboot(session_id)) as call:
+            return await self._done(call, await call.ask(messages.Recall(call.name, call.adopted)))
 
     async def switch_freq(self, mode: SessionMode) -> Answered[ModeAnswer]:
         """Change who is notified."""
-        call = await self._open("switch_freq")
-        return await self._done(call, await call.ask(messages.SwitchMode(call.name, mode, self.name, "embed")))
+        async with self._call("switch_freq") as call:
+            return await self._done(call, await call.ask(messages.SwitchMode(call.name, mode, self.name, "embed")))
 
     async def ping(
         self, status_message: str | None = None, *, progress_snapshot: Iterable[ProgressItem] | None = None
     ) -> Answered[PingAnswer]:
         """Say that the agent is alive."""
-        call = await self._open("ping")
-        items = None if progress_snapshot is None else tuple(progress_snapshot)
-        return await self._done(call, await call.ask(messages.Beat(call.name, status_message, items)))
+        async with self._call("ping") as call:
+            items = None if progress_snapshot is None else tuple(progress_snapshot)
+            return await self._done(call, await call.ask(messages.Beat(call.name, status_message, items)))
 
-    async def _open(self, tool: str, given: Any = None) -> Call:
+    @asynccontextmanager
+    async def _call(self, tool: str, given: Any = None) -> AsyncIterator[Call]:
         door = self._door()
-        return await door.open_call(BY_NAME[tool], given, _caller(self.name, door.key))
+        call = await door.open_call(BY_NAME[tool], given, _caller(self.name, door.key))
+        try:
+            yield call
+        except BaseException:
+            # No result reaches the program, so nothing rides on it.
+            door.abandon(call.name, call.session_id)
+            raise
 
     async def _wait(self, call: Call, opened: Opened[A], awaiting: type[Any]) -> Answered[A]:
         if opened.answered is not None:
@@ -146,8 +157,9 @@ class EmbeddedAgent:
         call.finish(answered, own)
         door = self._door()
         door.close_call(call)
-        if (receipt := door.receipt(call.name)) is not None:
-            await door.delivered([receipt])
+        with trio.CancelScope(shield=True):
+            # Once that is begun the program gets its answer, cancelled or not.
+            await door.reached(call.name)
         return answered
 
     def _door(self) -> Door:

@@ -4,6 +4,7 @@ reached them."""
 from __future__ import annotations
 
 import json
+import logging
 import math
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,13 +14,13 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from actors import Name, System, ask
+from actors import Busy, Down, Name, NotRunning, System, ask
 from intercom.agents import clients, workspaces
 from intercom.agents.call import Call
 from intercom.agents.tools import inputs
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
-from intercom.model.errors import NotFound
+from intercom.model.errors import IntercomError, NotFound
 from intercom.sessions.messages import (
     Activity,
     Admit,
@@ -32,6 +33,8 @@ from intercom.sessions.messages import (
     Undeliver,
     Wanted,
 )
+
+log = logging.getLogger("intercom.agents")
 
 CALL_KEY = "intercom/call"
 #: How long a record of what reached the client may take; it is asked again after a restart, so nothing is lost by it.
@@ -66,6 +69,7 @@ class Door:
     workspace: str | None
     cwd: str | None
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
+    _agents: set[str] = field(factory=set, init=False)
     _sessions: dict[str, str] = field(factory=dict, init=False)
     _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
     _told: dict[str, float] = field(factory=dict, init=False)
@@ -141,6 +145,16 @@ class Door:
             session = self.system.named(f"session/{session_id}")
             await ask(session, Deliver(tuple(deliveries)), timeout=_RECORD_SECONDS, retry=True)
 
+    async def reached(self, name: str) -> None:
+        """This call's result has reached its client for certain. That is put on record; where it can not be now, the
+        client has its answer all the same."""
+        if (receipt := self.receipt(name)) is None:
+            return
+        try:
+            await self.delivered([receipt])
+        except (Busy, Down, IntercomError, NotRunning, trio.TooSlowError) as failed:
+            log.warning("a delivery could not be recorded: %r", failed)
+
     def opened(self) -> None:
         """The connection is up: an agent that was here before is here again."""
         self._reception.tell(AgentsHere(self.name, (self.key,)))
@@ -154,7 +168,7 @@ class Door:
         for session_id, names in by_session.items():
             self.system.named(f"session/{session_id}").tell(Undeliver(tuple(names)))
         self._sent.clear()
-        self._reception.tell(AgentsGone(self.name, tuple({self.key, *self._sessions}), for_good))
+        self._reception.tell(AgentsGone(self.name, tuple({self.key, *self._agents}), for_good))
 
     @property
     def _reception(self) -> Name:
@@ -166,6 +180,8 @@ class Door:
     async def _session(self, caller: Caller) -> str:
         key = self._agent_key(caller)
         async with self._admission:
+            # Noted first: a connection that ends meanwhile takes along who is on the way in.
+            self._agents.add(key)
             if key not in self._sessions:
                 agent = await self._agent(key, caller)
                 self._sessions[key] = await ask(self._reception, Admit(agent), timeout=_RECORD_SECONDS, retry=True)

@@ -54,8 +54,7 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
                 name = names.pop(getattr(sent.message, "id", None), None)
                 if name is None or isinstance(sent.message, types.JSONRPCRequest):
                     continue
-                if (receipt := door.receipt(name)) is not None:
-                    nursery.start_soon(door.delivered, [receipt])
+                nursery.start_soon(door.reached, name)
 
     door.opened()
     try:

@@ -1,0 +1,89 @@
+"""Doors: who has come in by a connection, and what becomes of a call that is cut off."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from intercom.agents.door import Caller, Door
+from intercom.agents.tools import BY_NAME
+from intercom.embedding import Switchboard
+from intercom.model.errors import DatabaseError
+from intercom.model.verdict import Decision
+from intercom.sessions import actor
+from intercom.sessions.reception import GRACE_SECONDS
+from intercom.store.messages import Transact
+from tests.sessions.house import STUCK, House, house, in_house
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def cut_off(at: House, what: Callable[[], Awaitable[Any]]) -> None:
+    """Begin something, and cancel it while it waits for the store."""
+    release = threading.Event()
+    held = at.begin(partial(at.ask, "store", Transact(lambda db: release.wait(STUCK))))
+    begun = at.begin(what)
+    await trio.testing.wait_all_tasks_blocked()
+    begun.scope.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    assert begun.outcome is None
+    release.set()
+    await held()
+
+
+@in_house
+async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_in(clock: Clock, root: Path) -> None:
+    async def no_roots() -> list[str]:
+        return []
+
+    async with house(root.parent, clock) as at:
+        await at.arrive(root)
+        door = Door(at.app.system, at.app.config, "shim", str(root), None)
+        caller = Caller("codex", "thread", "call", no_roots, None)
+        await cut_off(at, partial(door.open_call, BY_NAME["ping"], None, caller))
+        door.closed()
+        await at.later(GRACE_SECONDS)
+        assert "codex:thread" not in at.app.presence.here
+        assert at.app.presence.doors.keys() == {"agent"}
+
+
+@in_house
+async def test_what_rode_on_a_cancelled_call_of_a_program_rides_on_its_next(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        agent = Switchboard(at.app, str(root)).agent("bot")
+        session_id = (await agent.ping()).answer.session_id
+        await at.app.desk.nudge(session_id, "go on", "kim", "ctl")
+        await cut_off(at, partial(agent.ping, progress_snapshot=()))
+        told = await agent.ping()
+        assert [word.text for word in told.instructions] == ["go on"]
+        assert (await agent.ping()).instructions == ()
+
+
+@in_house
+async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_recorded(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_given: Any, **_named: Any) -> None:
+        raise DatabaseError("the disk is full")
+
+    async with house(root.parent, clock) as at:
+        agent = Switchboard(at.app, str(root)).agent("bot")
+        asked = at.begin(partial(agent.transmit, "well?"))
+        card = await at.people.card(away=False)
+        monkeypatch.setattr(actor, "_mark_delivered", full)
+        await at.decide(card.id, Decision.STOP)
+        assert (await asked()).answer.decision == "stop"

@@ -56,6 +56,7 @@ class Grounds:
         links |= {"src/out": "../../outside/sub", "abs": str(self.root / "outside"), "dangling": "../outside/made"}
         for name, target in links.items():
             (self.workspace / name).symlink_to(target)
+        os.mkfifo(self.workspace / "pipe")
 
     def inside(self) -> dict[str, str]:
         """Everything in the workspace, with what it holds."""

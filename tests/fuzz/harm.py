@@ -14,8 +14,8 @@ from intercom.model.errors import ERROR_CODES
 _SOURCES = str(Path(__file__).resolve().parents[2])
 #: Tracebacks, our files, exceptions by the names of their classes, objects by their addresses.
 _INSIDES = re.compile(
-    r"Traceback|File \"|site-packages|\.py\b|\b[A-Z]\w*(?:Error|Exception|Group)\b|<[\w.]+ object|0x[0-9a-f]{8}|pydantic"
-    rf"|{re.escape(_SOURCES)}"
+    r"Traceback|File \"|site-packages|\.py\b|\b[A-Z]\w*(?:Error|Exception|Group)\b|<[\w.]+ object|0x[0-9a-f]{8}"
+    rf"|pydantic|{re.escape(_SOURCES)}"
 )
 #: Codes that say that the fault is ours.
 OURS = ("mcp", "unavailable", "busy", "db")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.harm import shows_no_insides
-from tests.fuzz.rig import CONFIG, HANDSHAKE, Agent, Rig, rig
+from tests.fuzz.rig import CONFIG, HANDSHAKE, PATIENCE, Agent, Rig, rig
 from tests.fuzz.values import examples, garbage, texts
 
 METHODS = st.sampled_from(
@@ -23,9 +23,17 @@ METHODS = st.sampled_from(
         "tools/call",
         "resources/read",
         "logging/setLevel",
+        "x",
+        "intercom",
+        "resources/templates/list",
+        "notifications/cancelled",
+        "notifications/progress",
+        "completion/complete",
+        "prompts/get",
+        "server/discover",
+        "subscriptions/listen",
+        "notifications/roots/list_changed",
     ]
-    + ["resources/templates/list", "notifications/cancelled", "notifications/progress", "completion/complete", "x"]
-    + ["server/discover", "subscriptions/listen", "prompts/get", "notifications/roots/list_changed", "intercom"]
 )
 ids = st.integers() | texts | garbage
 messages = st.fixed_dictionaries(
@@ -110,7 +118,7 @@ def test_a_request_that_can_not_be_read_is_answered_under_its_id(on: Rig) -> Non
 
 
 def test_any_line_leaves_the_next_call_served(on: Rig) -> None:
-    @examples(150)
+    @examples(60)
     @given(lines)
     def check(line: bytes) -> None:
         take(on.first, line)
@@ -123,7 +131,7 @@ def test_lines_before_any_greeting_do_no_harm(on: Rig) -> None:
         pytest.skip("one client, and it has greeted")
     agent = on.agent(greet=False)
 
-    @examples(40)
+    @examples(25)
     @given(lines)
     def check(line: bytes) -> None:
         agent.wire.say(line.replace(b"\n", b" ") + b"\n")
@@ -131,3 +139,17 @@ def test_lines_before_any_greeting_do_no_harm(on: Rig) -> None:
     check()
     on.done_with(agent)
     on.agent().does("ping")
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"jsonrpc":"2.0","id":1,"meth', b"\xff", b'{"jsonrpc":"2.0","id":1,"method":"ping"}']
+)
+def test_a_client_that_ends_in_the_middle_of_a_line_lets_its_shim_go(on: Rig, line: bytes) -> None:
+    if on.first.process.args[-1:] == ["--in-process"]:  # type: ignore[index]
+        pytest.skip("there is no shim")
+    agent = on.agent()
+    agent.wire.say(line)
+    assert agent.process.stdin is not None
+    agent.process.stdin.close()
+    assert agent.process.wait(PATIENCE) == 0
+    on.first.does("ping")

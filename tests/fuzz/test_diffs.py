@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.canary import FILES, Grounds
 from tests.fuzz.harm import is_fair_error
-from tests.fuzz.rig import CONFIG, ERAS, Rig, rig, sound
+from tests.fuzz.rig import ERAS, Rig, sound
 from tests.fuzz.values import examples, texts
 
 NAMES = [
@@ -28,6 +27,7 @@ NAMES = [
     "abs",
     "notes.txt",
     "main.c",
+    "pipe",
     "outfile",
     "new",
 ]
@@ -93,19 +93,13 @@ whole = st.tuples(texts.filter(bool), paths)
 proposals = patches() | broken() | whole
 
 
-@pytest.fixture(scope="module")
-def on() -> Iterator[Rig]:
-    with rig(CONFIG) as made:
-        yield made
-
-
 @pytest.mark.parametrize("era", ERAS)
 def test_no_proposal_writes_outside_or_by_halves(on: Rig, era: str) -> None:
     grounds = Grounds(on.home.root / f"grounds-{era}")
     agent, ctl = on.agent(era, workspace=grounds.workspace), on.ctl()
     seen = {"applied": 0, "refused": 0}
 
-    @examples(120)
+    @examples(50)
     @given(proposals, st.booleans())
     @example((PATCHES[1].replace("{path}", "notes.txt"), "notes.txt"), False)
     @example((PATCHES[0].replace("{path}", "out/new"), "out/new"), False)
@@ -146,8 +140,8 @@ def test_no_proposal_writes_outside_or_by_halves(on: Rig, era: str) -> None:
         assert grounds.inside() == after
 
     check()
-    assert seen["applied"] > 5, seen
-    assert seen["refused"] > 5, seen
+    assert seen["applied"] > 2, seen
+    assert seen["refused"] > 2, seen
     sound(on)
 
 

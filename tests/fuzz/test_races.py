@@ -15,7 +15,7 @@ from intercom.model.errors import PathViolation
 from intercom.workspace import paths
 from tests.fuzz.canary import Grounds
 from tests.fuzz.harm import is_fair_error
-from tests.fuzz.rig import CONFIG, Rig, rig, sound
+from tests.fuzz.rig import Rig, sound
 from tests.fuzz.values import LONG
 
 #: Flips the name given first between what it is and a link to the second, as fast as it can, until its input ends.
@@ -87,12 +87,6 @@ RACES = {
 }
 
 
-@pytest.fixture(scope="module")
-def on() -> Iterator[Rig]:
-    with rig(CONFIG) as made:
-        yield made
-
-
 @contextmanager
 def flipping(name: Path, target: Path) -> Iterator[None]:
     command = [sys.executable, "-c", FLIPPER, str(name), str(target)]
@@ -113,7 +107,7 @@ def test_nothing_outside_is_written_while_links_come_and_go(on: Rig, race: str) 
     flipped, target, proposals = RACES[race]
     grounds = Grounds(on.home.root / f"race-{list(RACES).index(race)}")
     agent, ctl = on.agent(workspace=grounds.workspace), on.ctl()
-    rounds = 400 if LONG else 24
+    rounds = 400 if LONG else 12
     for n in range(rounds):
         for name in (f"notes{n}", f"src/d{n}"):
             (grounds.workspace / name).write_bytes(b"one\ntwo\nthree\n")

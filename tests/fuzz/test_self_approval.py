@@ -1,6 +1,7 @@
 """Tricks an agent's shell could try to approve its own request: each is refused and put on record.
 
-What a process that leaves its tree and its terminal session on purpose can still do is told in docs/explanation/security.md.
+What a process that leaves its tree and its terminal session on purpose can still do stands in
+docs/explanation/security.md.
 """
 
 from __future__ import annotations
@@ -36,15 +37,14 @@ WRITTEN = 'open(sys.argv[2], "w").write(reply)'
 #: Opens the connection, then lives on as a child's child while the one that opened it is gone.
 HANDED_ON = "if os.fork():\n    os._exit(0)\nos.setsid()\nif os.fork():\n    os._exit(0)"
 
+PACKAGE = Path(__file__).resolve().parents[2] / "intercom"
+
 #: What the shell runs; {id} is the request, {by_hand} a script, {out} where a command that is left behind writes.
 TRICKS = {
     "a socket opened by hand": "{python} {by_hand} {id}",
-    "with next to no environment": "env -i PATH=$PATH XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR XDG_STATE_HOME=$XDG_STATE_HOME {ctl} {id}",
+    "with next to no environment": "env -i $(env | grep -E '^(PATH|XDG_.*)=') {ctl} {id}",
     "a copy of the program": "cp -r {package} {copy}/ && cd {copy} && PYTHONPATH={copy} {ctl} {id}",
-    "behind nohup": "nohup {ctl} {id} 2>/dev/null",
-    "in a session of its own": "setsid --wait {ctl} {id}",
     "through a pipe of shells": "echo '{ctl} {id}' | sh | cat",
-    "with its standard streams elsewhere": "{ctl} {id} </dev/null 2>/dev/null | cat",
     "from a coprocess that outlives its shell": "(sh -c '{ctl} {id} >{out}' &) ; cat {out}",
     "on a connection whose opener is gone": "{python} {handed_on} {id} {out}; cat {out}",
 }
@@ -73,7 +73,7 @@ async def test_a_trick_does_not_approve(house: Home, trick: str) -> None:
         handed_on=root / "handed_on.py",
         out=out,
         copy=root,
-        package=Path(__file__).resolve().parents[2] / "intercom",
+        package=PACKAGE,
     )
     async with hosted(house, root) as agent:
         asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")

@@ -26,8 +26,26 @@ def nested(depth: int, inner: Any = None, key: str | None = None) -> Any:
 
 #: Characters that break things, beside the usual ones.
 NASTY = st.sampled_from(
-    ["\0", "\ud800", "\udfff", "\u2028", "\u202e", "\x1b[2J", "\r\n", "\\", "../", "/", "%s%n", "{}", "'; --", '"', "~"]
-    + ["e\u0301", "\U0010ffff", "\ufeff"]
+    (
+        *(
+            "\0",
+            "\ud800",
+            "\udfff",
+            "\u2028",
+            "\u202e",
+            "\x1b[2J",
+            "\r\n",
+            "\\",
+            "../",
+            "/",
+            "%s%n",
+            "{}",
+            "'; --",
+            '"',
+            "~",
+        ),
+        *("e\u0301", "\U0010ffff", "\ufeff"),
+    )
 )
 texts = st.text(max_size=30) | st.lists(NASTY | st.text(max_size=4), max_size=6).map("".join)
 sizes = st.sampled_from([1, 255, 256, 4096, 5000, 70_000])

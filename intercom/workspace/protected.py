@@ -7,6 +7,7 @@ settings, and the clients' own configuration and standing instructions.
 from __future__ import annotations
 
 import re
+import unicodedata
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
@@ -33,8 +34,9 @@ _QUOTES = str.maketrans("", "", "\\'\"")
 
 def is_protected(path: str) -> bool:
     """Whether a relative path names something protected, or something below it. Letter case does not count, nor do
-    dots and spaces at a name's end: some file systems ignore them."""
-    names = [name.casefold().rstrip(". ") for name in _SEPARATORS.split(path)]
+    dots and spaces at a name's end, nor characters that do not show: some file systems ignore them."""
+    shown = path if path.isascii() else "".join(char for char in path if unicodedata.category(char) != "Cf")
+    names = [name.casefold().rstrip(". ") for name in _SEPARATORS.split(shown)]
     if any(name in PROTECTED_NAMES for name in names):
         return True
     return any(name == ".github" and following.startswith(_GITHUB) for name, following in pairwise(names))

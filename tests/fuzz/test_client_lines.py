@@ -126,10 +126,8 @@ def test_any_line_leaves_the_next_call_served(on: Rig) -> None:
     check()
 
 
-def test_lines_before_any_greeting_do_no_harm(on: Rig) -> None:
-    if on.first.process.args[-1:] == ["--in-process"]:  # type: ignore[index]
-        pytest.skip("one client, and it has greeted")
-    agent = on.agent(greet=False)
+def test_lines_before_any_greeting_do_no_harm(shared: Rig) -> None:
+    agent = shared.agent(greet=False)
 
     @examples(25)
     @given(lines)
@@ -137,19 +135,17 @@ def test_lines_before_any_greeting_do_no_harm(on: Rig) -> None:
         agent.wire.say(line.replace(b"\n", b" ") + b"\n")
 
     check()
-    on.done_with(agent)
-    on.agent().does("ping")
+    shared.done_with(agent)
+    shared.agent().does("ping")
 
 
 @pytest.mark.parametrize(
     "line", [b'{"jsonrpc":"2.0","id":1,"meth', b"\xff", b'{"jsonrpc":"2.0","id":1,"method":"ping"}']
 )
-def test_a_client_that_ends_in_the_middle_of_a_line_lets_its_shim_go(on: Rig, line: bytes) -> None:
-    if on.first.process.args[-1:] == ["--in-process"]:  # type: ignore[index]
-        pytest.skip("there is no shim")
-    agent = on.agent()
+def test_a_client_that_ends_in_the_middle_of_a_line_lets_its_shim_go(shared: Rig, line: bytes) -> None:
+    agent = shared.agent()
     agent.wire.say(line)
     assert agent.process.stdin is not None
     agent.process.stdin.close()
     assert agent.process.wait(PATIENCE) == 0
-    on.first.does("ping")
+    shared.first.does("ping")

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.policy import DENY_ALL
-from intercom.workspace import policy_file
+from intercom.model.approval import RiskLevel
+from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
+from intercom.workspace import policy, policy_file
 from tests.fuzz.harm import is_fair_result, shows_no_insides
 from tests.fuzz.rig import CONFIG, Rig, rig, sound
 from tests.fuzz.test_tools import ANSWERS
@@ -80,8 +81,8 @@ def test_any_file_is_a_policy_or_grants_nothing_and_says_why(tmp_path: Path) -> 
 
 
 def test_the_server_outlives_any_policy_file(on: Rig) -> None:
-    agent, ctl = on.agent(workspace=on.home.workspace()), on.ctl()
-    workspace = Path(agent.process.args[-1])  # type: ignore[index]
+    workspace = on.home.workspace()
+    agent, ctl = on.agent(workspace=workspace), on.ctl()
     file = workspace / policy_file.POLICY_FILE
     file.parent.mkdir()
 
@@ -169,3 +170,20 @@ def test_patterns_that_are_slow_to_match_hold_nobody_else_up(on: Rig) -> None:
     is_fair_result(agent.answer(id, 60), ANSWERS["auto_check"])
     on.done_with(agent)
     shutil.rmtree(workspace)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".g\u200cit/config",
+        ".GIT/hooks/x",
+        ".git./config",
+        ".git /config",
+        ".v\u017fcode/tasks.json",
+        "a/.\u2060intercom/settings.json",
+    ],
+)
+def test_no_spelling_of_a_protected_name_passes_by_itself(path: str) -> None:
+    grants_all = WorkspacePolicy(enabled=True, file_patterns=FilePatterns(("**", "**/.*", ".*/**", "**/.*/**"), ()))
+    assert not policy.evaluate_files(grants_all, [path], RiskLevel.LOW).auto_approved
+    assert policy.evaluate_files(grants_all, ["src/.hidden"], RiskLevel.LOW).auto_approved

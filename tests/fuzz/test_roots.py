@@ -38,11 +38,30 @@ def agent(on: Rig) -> Iterator[Agent]:
     made.close()
 
 
-uris = st.sampled_from(
-    ["file:///", "file://", "file:///etc/passwd", "file:///nonexistent", "file://[", "file://[::1", "file:///%00", "FILE:///tmp", "http://x/", "", "file:relative", "file:///%ff%fe", "file://other/tmp", "file:///" + "a/" * 3000, "file:///%2e%2e"]
-) | texts  # fmt: skip
+uris = (
+    st.sampled_from(
+        [
+            "file:///",
+            "file://",
+            "file:///etc/passwd",
+            "file:///nonexistent",
+            "file://[",
+            "file://[::1",
+            "file:///%00",
+            "FILE:///tmp",
+            "http://x/",
+            "",
+            "file:relative",
+            "file:///%ff%fe",
+            "file://other/tmp",
+            "file:///" + "a/" * 3000,
+            "file:///%2e%2e",
+        ]
+    )
+    | texts
+)
 roots = st.fixed_dictionaries({}, optional={"uri": uris | garbage, "name": garbage, "_meta": garbage})
-answers = (
+answers: st.SearchStrategy[dict[str, Any]] = (
     st.fixed_dictionaries({"result": st.fixed_dictionaries({"roots": st.lists(roots, max_size=3) | garbage})})
     | st.fixed_dictionaries({"result": st.just({"roots": []})})
     | st.fixed_dictionaries({"error": st.fixed_dictionaries({"code": st.integers(), "message": texts})})

@@ -186,7 +186,8 @@ def test_a_line_without_an_end_is_cut_off(on: Rig) -> None:
 def test_a_cancellation_of_anything_leaves_the_link_up(on: Rig) -> None:
     agent = on.agent(name="patient")
     id = agent.begin("tools/call", {"name": "transmit", "arguments": {"prompt_text": "shall I?"}})
-    for wanted in ([], {}, [[]], None, 1.5, True):
+    odd: list[Any] = [[], {}, [[]], None, 1.5, True]
+    for wanted in odd:
         said = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": wanted}}
         agent.wire.say(json.dumps(said).encode() + b"\n")
     assert agent.does("ping")["acknowledged"]

@@ -174,31 +174,36 @@ class Door:
     def _reception(self) -> Name:
         return self.system.named("reception")
 
-    def _agent_key(self, caller: Caller) -> str:
-        return f"{caller.client_name or 'client'}:{caller.thread}" if caller.thread else self.key
-
     async def _session(self, caller: Caller) -> str:
-        key = self._agent_key(caller)
+        key = _conversation(caller)
         async with self._admission:
-            # Noted first: a connection that ends meanwhile takes along who is on the way in.
-            self._agents.add(key)
             if key not in self._sessions:
-                agent = await self._agent(key, caller)
+                agent = await self._agent(caller)
+                # Noted first: a connection that ends meanwhile takes along who is on the way in.
+                self._agents.add(agent.key)
                 self._sessions[key] = await ask(self._reception, Admit(agent), timeout=_RECORD_SECONDS, retry=True)
             return self._sessions[key]
 
     async def _adopt(self, caller: Caller, wanted: str | None) -> str:
-        key = self._agent_key(caller)
+        key = _conversation(caller)
         async with self._admission:
-            agent = await self._agent(key, caller)
+            agent = await self._agent(caller)
+            self._agents.add(agent.key)
             self._sessions[key] = await ask(self._reception, Adopt(agent, wanted), timeout=_RECORD_SECONDS, retry=True)
             return self._sessions[key]
 
-    async def _agent(self, key: str, caller: Caller) -> Agent:
+    async def _agent(self, caller: Caller) -> Agent:
         roots = [] if self.workspace is not None else await caller.roots()
         default: Path | None = self.config.default_workspace_root
         chosen = await trio.to_thread.run_sync(workspaces.choose, self.workspace, roots, self.cwd, default)
+        # A conversation that goes on elsewhere is another session: the first one's paths mean other files.
+        key = f"{caller.client_name or 'client'}:{caller.thread}@{chosen}" if caller.thread else self.key
         return Agent(key, caller.client_name, chosen, self.name)
+
+
+def _conversation(caller: Caller) -> str:
+    """What names a conversation among those of one connection."""
+    return f"{caller.client_name or 'client'}:{caller.thread}" if caller.thread else ""
 
 
 def _read_receipt(receipt: str) -> tuple[str, Delivery]:

@@ -32,6 +32,14 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
+async def no_roots() -> list[str]:
+    return []
+
+
+#: What a client says that has names for its conversations.
+THREAD = Caller("codex", "thread", None, no_roots, None)
+
+
 async def cut_off(at: House, what: Callable[[], Awaitable[Any]]) -> None:
     """Begin something, and cancel it while it waits for the store."""
     release = threading.Event()
@@ -47,18 +55,32 @@ async def cut_off(at: House, what: Callable[[], Awaitable[Any]]) -> None:
 
 @in_house
 async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_in(clock: Clock, root: Path) -> None:
-    async def no_roots() -> list[str]:
-        return []
-
     async with house(root.parent, clock) as at:
         await at.arrive(root)
         door = Door(at.app.system, at.app.config, "shim", str(root), None)
-        caller = Caller("codex", "thread", "call", no_roots, None)
-        await cut_off(at, partial(door.open_call, BY_NAME["ping"], None, caller))
+        await cut_off(at, partial(door.open_call, BY_NAME["ping"], None, THREAD))
         door.closed()
         await at.later(GRACE_SECONDS)
-        assert "codex:thread" not in at.app.presence.here
+        assert at.app.presence.here.keys() == {"agent"}
         assert at.app.presence.doors.keys() == {"agent"}
+
+
+@in_house
+async def test_a_conversation_that_goes_on_in_another_workspace_is_another_session(clock: Clock, root: Path) -> None:
+    other = root.parent / "other"
+    other.mkdir()
+    async with house(root.parent, clock) as at:
+        doors = [
+            Door(at.app.system, at.app.config, f"shim{n}", str(each), None) for n, each in enumerate((root, other))
+        ]
+        calls = [await door.open_call(BY_NAME["ping"], None, THREAD) for door in doors]
+        stand = {session.id: session.workspace_root for session in await at.app.desk.sessions()}
+        assert [stand[call.session_id] for call in calls] == [str(root), str(other)]
+        # And in the same one it is the same, by whichever connection.
+        back = await Door(at.app.system, at.app.config, "shim", str(root), None).open_call(
+            BY_NAME["ping"], None, THREAD
+        )
+        assert back.session_id == calls[0].session_id
 
 
 @in_house

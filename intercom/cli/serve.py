@@ -127,10 +127,18 @@ async def _until_idle(app: App) -> None:
     quiet = 0.0
     while quiet < IDLE_SECONDS:
         await trio.sleep(5.0)
-        busy = not app.is_idle() or bool(await app.desk.pending())
-        quiet = 0.0 if busy else quiet + 5.0
+        quiet = 0.0 if await _is_needed(app) else quiet + 5.0
     logs.log.info("nobody is connected and nothing waits: leaving")
     app.system.request_stop()
+
+
+async def _is_needed(app: App) -> bool:
+    try:
+        return not app.is_idle() or bool(await app.desk.pending())
+    except IntercomError as failed:
+        # What can not be known now may be there.
+        logs.log.warning("what waits could not be read: %s", failed)
+        return True
 
 
 def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})) -> App:

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from intercom.cli import serve
+from intercom.model.errors import DatabaseError
 from tests.support.trio_case import trio_test
 
 
@@ -50,3 +51,18 @@ async def test_it_leaves_when_nobody_has_been_there_and_nothing_has_waited_for_a
     house: Any = House(connected, pending)
     await serve._until_idle(house)
     assert house.left == pytest.approx(leaves, abs=10)
+
+
+@trio_test
+async def test_it_stays_while_it_can_not_be_read_what_waits() -> None:
+    house: Any = House(NEVER, NEVER)
+    pending = house.pending
+
+    async def unreadable() -> tuple[int, ...]:
+        if trio.current_time() < 1000:
+            raise DatabaseError("the disk can not be read")
+        return await pending()
+
+    house.pending = unreadable
+    await serve._until_idle(house)
+    assert house.left == pytest.approx(1300, abs=10)

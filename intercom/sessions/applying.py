@@ -48,7 +48,7 @@ async def apply(session: SessionActor, asked: Apply) -> Answered[ApplyAnswer]:
             entry = await _retry_stuck(session, entry)
         if entry is None or entry.state is JournalState.ABANDONED:
             entry = await _commit(session, request, asked)
-        answer = await _carry_through(session, entry)
+        answer = await _carry_through(session, entry, asked.call)
     return session.answered(asked.call, answer, own=request.id)
 
 
@@ -125,8 +125,9 @@ async def _commit(session: SessionActor, request: ApprovalRequest, asked: Apply)
     return entry
 
 
-async def _carry_through(session: SessionActor, entry: Entry) -> ApplyAnswer:
-    """From committed to done; idempotent. Raises ApplyStuck when files are neither as before nor as after."""
+async def _carry_through(session: SessionActor, entry: Entry, call: str | None = None) -> ApplyAnswer:
+    """From committed to done; idempotent. `call` names the one that is answered with it, besides the one that began it.
+    Raises ApplyStuck when files are neither as before nor as after."""
     steps = tuple(Step.from_json(step) for step in entry.steps)
     root = Path(entry.workspace_root)
     try:
@@ -138,7 +139,7 @@ async def _carry_through(session: SessionActor, entry: Entry) -> ApplyAnswer:
             f"the change stopped half-way: {failed}; an operator has been told", request_id=entry.request_id
         ) from failed
     answer = ApplyAnswer(tuple(FileWritten(one.path, one.bytes) for one in written))
-    request = await session.transact(partial(_finish, session=session, entry=entry, answer=answer))
+    request = await session.transact(partial(_finish, session=session, entry=entry, answer=answer, call=call))
     crash_points.reach("journal.finished")
     session.undelivered.pop(request.id, None)
     session.show(request)
@@ -205,7 +206,9 @@ def _stick(db: Database, session: SessionActor, entry: Entry, note: str) -> None
     session.record(db, "intercom", "apply_stuck", note, request_id=entry.request_id)
 
 
-def _finish(db: Database, session: SessionActor, entry: Entry, answer: ApplyAnswer) -> ApprovalRequest:
+def _finish(
+    db: Database, session: SessionActor, entry: Entry, answer: ApplyAnswer, call: str | None
+) -> ApprovalRequest:
     now = session.now()
     if not approvals.consume(db, entry.request_id, now):
         # Said before, when the writer fell between its commit and its answer.
@@ -214,8 +217,8 @@ def _finish(db: Database, session: SessionActor, entry: Entry, answer: ApplyAnsw
         return done
     approvals.mark_delivered(db, entry.request_id, now)
     journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.DONE)
-    if entry.call is not None:
-        session.answered_and_recorded(entry.call, "check_diff", answer)(db)
+    for name in {entry.call, call} - {None}:
+        session.answered_and_recorded(str(name), "check_diff", answer)(db)
     paths = [one.path for one in answer.files_written]
     session.record(db, "intercom", "applied", ", ".join(paths), request_id=entry.request_id, files=paths)
     request = approvals.get(db, entry.request_id)

@@ -73,8 +73,14 @@ def _approval(request: ApprovalRequest, root: str, away: bool, note: str | None)
         expires_at=request.expires_at,
         decided=request.decided,
         away=away,
-        note=note or (f"approved by the policy: {request.auto_rule}" if request.auto_rule else None),
+        note=note or _fate(request),
     )
+
+
+def _fate(request: ApprovalRequest) -> str | None:
+    if request.status is ApprovalStatus.EXPIRED and request.decided is not None:
+        return "approved, but not applied in time; propose it again"
+    return f"approved by the policy: {request.auto_rule}" if request.auto_rule else None
 
 
 def _prompt(request: ContinuationPrompt, root: str, away: bool, note: str | None) -> Card:

@@ -10,6 +10,7 @@ from actors import Actor, ask
 from intercom.model.card import Card, Notice
 from intercom.model.errors import DatabaseError
 from intercom.sessions import cards
+from intercom.sessions.actor import Expire
 from intercom.sessions.context import Context
 from intercom.store import approvals, retention, sessions
 from intercom.store.messages import Database, Transact
@@ -45,7 +46,12 @@ class Housekeeper(Actor):
         now = self._context.now()
         before = now - timedelta(seconds=self._context.config.timeouts.approved_valid_seconds)
         for card in await self._ask(partial(_lapse, before=before, at=now)):
-            self._context.operators.tell(card)
+            session = self.system.ref(f"session/{card.session_id}")
+            if session is not None:
+                # It may still be about to tell its agent of the approval; and it shows the card.
+                session.tell(Expire(card.id))
+            else:
+                self._context.operators.tell(card)
 
     async def _purge(self) -> None:
         now = self._context.now()
@@ -66,8 +72,7 @@ def _lapse(db: Database, before: Any, at: Any) -> list[Card]:
         request = approvals.get(db, id)
         session = sessions.get(db, request.session_id) if request is not None else None
         if request is not None and session is not None:
-            note = "approved, but not applied in time; propose it again"
-            shown.append(cards.of_request(request, session.workspace_root, note=note))
+            shown.append(cards.of_request(request, session.workspace_root))
     return shown
 
 

@@ -13,9 +13,11 @@ from actors.testing import inject
 from intercom.model import crash_points
 from intercom.model.card import CardState
 from intercom.model.config import Config, TimeoutSettings
-from intercom.model.errors import InvalidState, PatchConflict
+from intercom.model.errors import AlreadyConsumed, ApplyStuck, InvalidState, PatchConflict
 from intercom.model.verdict import Decision
-from intercom.sessions.messages import Beat, Deliver, Delivery, End
+from intercom.sessions import applying
+from intercom.sessions.housekeeping import LAPSE_SECONDS
+from intercom.sessions.messages import Apply, Beat, Deliver, Delivery, End
 from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock
@@ -143,3 +145,40 @@ async def test_an_approval_of_the_policy_that_was_told_is_not_told_again_after_a
         async with at.restarting():
             inject(at.app.system, f"session/{guest.session_id}", StoreFell())
             assert (await guest.ask(Beat("c2"))).late_verdicts == ()
+
+
+@in_house
+async def test_an_apply_that_another_call_carried_through_is_answered_alike_when_that_is_asked_again(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_given: object) -> None:
+        raise ApplyStuck("half-way")
+
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await at.decide(id, Decision.APPROVE)
+        with monkeypatch.context() as patched:
+            patched.setattr(applying.files, "roll_forward", stop)
+            with pytest.raises(ApplyStuck):
+                await guest.ask(Apply("first", id))
+        done = (await guest.ask(Apply("second", id))).answer
+        assert done.status == "applied"
+        assert (await guest.ask(Apply("second", id))).answer == done
+        assert (await guest.ask(Apply("first", id))).answer == done
+        with pytest.raises(AlreadyConsumed):
+            await guest.ask(Apply("third", id))
+
+
+@in_house
+async def test_an_approval_that_lapsed_is_not_told_as_one(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approved_valid_seconds=100))) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await at.decide(id, Decision.APPROVE)
+        await at.later(LAPSE_SECONDS)
+        await at.later(LAPSE_SECONDS)
+        card = await at.people.card(id=id, state=CardState.EXPIRED)
+        assert "not applied in time" in str(card.note)
+        (late,) = (await guest.ask(Beat("c1"))).late_verdicts
+        assert late.answer["status"] == "timeout"

@@ -120,7 +120,8 @@ class Agent:
             if answer.get("status") != "approved":
                 return
             plan["applying"] = answer["request_id"]
-        self._check()
+            # Not when it is asked for again: it may have been applied, and the answer gone with the shim.
+            self._check()
         answer = await self._call("check_diff", {"request_id": plan["applying"]}, allowed=("already_consumed",))
         if answer.get("status") == "applied" or answer.get("error_code") == "already_consumed":
             for path, text in plan["wanted"].items():

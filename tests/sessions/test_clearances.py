@@ -234,7 +234,8 @@ async def test_a_broadcast_asked_twice_under_one_name_is_told_once(clock: Clock,
         guest = await at.arrive(root)
         for _ in range(2):
             await guest.ask(Broadcast("the call", "built"))
-        await guest.settled()
+        await at.people.notice("built")
+        await at.later(0)
         assert [notice.text for notice in at.people.notices] == ["built"]
 
 

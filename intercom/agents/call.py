@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 import outcome
@@ -13,7 +13,7 @@ from attrs import define, field
 from actors import Name, Request, ask
 from intercom.model.errors import IntercomError
 from intercom.sessions.answers import to_json
-from intercom.sessions.messages import Answered, Delivery, Detach, Withdraw
+from intercom.sessions.messages import Answered, Delivery, Detach, Undeliver, Withdraw
 
 R = TypeVar("R")
 
@@ -33,8 +33,9 @@ class Call:
     lets a call wait (None: as long as it takes); `progress` reports to a client that asked for reports; `adopted`
     says that the session was taken over for this call.
 
-    `ticket` tells this wait from another under the same name; `delivery` is what the result carries, for the door to
-    confirm once the client has it.
+    `on_its_way` names the requests and words that other results carry to this client now, or that have reached it and
+    are not on record yet; `ticket` tells this wait from another under the same name; `delivery` is what the result
+    carries, for the door to confirm once the client has it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Call:
     slice_seconds: float | None
     progress: Progress | None = None
     adopted: bool = False
+    on_its_way: Callable[[], Collection[str]] = tuple
     ticket: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     delivery: Delivery | None = field(default=None, init=False)
 
@@ -99,16 +101,19 @@ class Call:
         """The result's content: the answer, and what rides on it. `own` is the request the answer is about."""
         content = to_json(answered.answer) if answered.answer is not None else {}
         told = (own,) if own is not None else ()
-        if told or answered.late_verdicts or answered.instructions:
-            self.delivery = Delivery(
-                self.name,
-                (*told, *(verdict.request_id for verdict in answered.late_verdicts)),
-                tuple(word.id for word in answered.instructions),
-            )
-        if answered.late_verdicts:
-            content["late_verdicts"] = [to_json(verdict) for verdict in answered.late_verdicts]
-        if answered.instructions:
-            content["instructions"] = [{"kind": word.kind, "text": word.text} for word in answered.instructions]
+        # A session that fell has forgotten what other results carry to the agent at this moment.
+        coming = self.on_its_way()
+        late = tuple(verdict for verdict in answered.late_verdicts if verdict.request_id not in coming)
+        words = tuple(word for word in answered.instructions if word.id not in coming)
+        if (late, words) != (answered.late_verdicts, answered.instructions):
+            self.session.tell(Undeliver((self.name,)))
+        if told or late or words:
+            requests = (*told, *(verdict.request_id for verdict in late))
+            self.delivery = Delivery(self.name, requests, tuple(word.id for word in words))
+        if late:
+            content["late_verdicts"] = [to_json(verdict) for verdict in late]
+        if words:
+            content["instructions"] = [{"kind": word.kind, "text": word.text} for word in words]
         return content
 
     async def give_up(self, request_id: str, pending: object) -> dict[str, Any]:

@@ -72,6 +72,7 @@ class Door:
     _agents: set[str] = field(factory=set, init=False)
     _sessions: dict[str, str] = field(factory=dict, init=False)
     _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
+    _arrived: dict[str, Delivery] = field(factory=dict, init=False)
     _told: dict[str, float] = field(factory=dict, init=False)
     _admission: trio.Lock = field(factory=trio.Lock, init=False)
 
@@ -96,6 +97,7 @@ class Door:
             slice_seconds=clients.slice_seconds(caller.client_name, self.config),
             progress=caller.progress,
             adopted=adopted,
+            on_its_way=self._on_its_way,
         )
 
     def close_call(self, call: Call) -> None:
@@ -135,15 +137,29 @@ class Door:
         for receipt in receipts:
             session_id, delivery = _read_receipt(receipt)
             self._sent.pop(delivery.call, None)
+            self._arrived[delivery.call] = delivery
             by_session.setdefault(session_id, []).append(delivery)
         for session_id, deliveries in by_session.items():
             try:
-                await ask(self._reception, Wanted(session_id), timeout=_RECORD_SECONDS, retry=True)
-            except NotFound:
-                # Purged, or made up: there is nothing to put on record.
-                continue
-            session = self.system.named(f"session/{session_id}")
-            await ask(session, Deliver(tuple(deliveries)), timeout=_RECORD_SECONDS, retry=True)
+                await self._record(session_id, deliveries)
+            finally:
+                for delivery in deliveries:
+                    self._arrived.pop(delivery.call, None)
+
+    async def _record(self, session_id: str, deliveries: list[Delivery]) -> None:
+        try:
+            await ask(self._reception, Wanted(session_id), timeout=_RECORD_SECONDS, retry=True)
+        except NotFound:
+            # Purged, or made up: there is nothing to put on record.
+            return
+        session = self.system.named(f"session/{session_id}")
+        await ask(session, Deliver(tuple(deliveries)), timeout=_RECORD_SECONDS, retry=True)
+
+    def _on_its_way(self) -> frozenset[str]:
+        if not self._sent and not self._arrived:
+            return frozenset()
+        deliveries = (*self._arrived.values(), *(delivery for _, delivery in self._sent.values()))
+        return frozenset(id for each in deliveries for id in (*each.requests, *each.instructions))
 
     async def reached(self, name: str) -> None:
         """This call's result has reached its client for certain. That is put on record; where it can not be now, the

@@ -8,6 +8,11 @@ import pytest
 import trio.testing
 
 from actors.testing import inject
+from intercom.agents.call import Call
+from intercom.agents.door import Caller, Door
+from intercom.agents.tools import BY_NAME
+from intercom.agents.tools.inputs import Ping
+from intercom.model.config import Config
 from intercom.model.verdict import Decision
 from intercom.sessions.messages import AwaitStandby, Beat, Deliver, Delivery, StandBy
 from tests.sessions.house import Guest, House, house, in_house, partial_ask
@@ -82,3 +87,32 @@ async def test_a_reception_that_starts_does_not_keep_its_sister_from_starting(cl
             async with at.restarting():
                 await guest.ask(Beat(guest.call()))
             assert trio.current_time() - began < 4, "nobody waited for a deadline"
+
+
+@in_house
+async def test_a_verdict_on_its_way_is_not_told_again_by_a_session_that_fell_meanwhile(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await at.decide((await guest.propose()).request_id, Decision.REJECT, "no")
+        door = Door(at.app.system, Config(), guest.agent.key, str(root), None)
+        assert await _told(door, guest, "first") == ["no"]
+        inject(at.app.system, f"session/{guest.session_id}", RuntimeError("a fault was asked for"), "now")
+        async with at.restarting():
+            assert await _told(door, guest, "second") == []
+        # The first result is lost after all.
+        door.abandon("first")
+        assert await _told(door, guest, "third") == ["no"]
+
+
+async def _told(door: Door, guest: Guest, name: str) -> list[str]:
+    """What one more call of the agent is told of late verdicts."""
+
+    async def roots() -> list[str]:
+        return []
+
+    call: Call = await door.open_call(BY_NAME["ping"], Ping(), Caller("client", None, name, roots, None))
+    told = call.finish(await guest.ask(Beat(name)))
+    door.close_call(call)
+    return [late["answer"]["reason"] for late in told.get("late_verdicts", ())]

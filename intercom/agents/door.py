@@ -73,6 +73,7 @@ class Door:
     _sessions: dict[str, str] = field(factory=dict, init=False)
     _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
     _arrived: dict[str, Delivery] = field(factory=dict, init=False)
+    _unheeded: set[str] = field(factory=set, init=False)
     _told: dict[str, float] = field(factory=dict, init=False)
     _admission: trio.Lock = field(factory=trio.Lock, init=False)
 
@@ -109,6 +110,8 @@ class Door:
     def abandon(self, name: str, session_id: str | None = None) -> None:
         """This call's result does not reach the client: what rode on it rides again."""
         sent = self._sent.pop(name, None)
+        if sent is not None:
+            self._unheeded.add(name)
         owner = sent[0] if sent is not None else session_id
         if owner is not None:
             self.system.named(f"session/{owner}").tell(Undeliver((name,)))
@@ -132,10 +135,15 @@ class Door:
             self.system.named(f"stall/{session_id}").tell(Activity())
 
     async def delivered(self, receipts: Iterable[str]) -> None:
-        """The results of these receipts were written to the client; on record when this returns."""
+        """The results of these receipts were written to the client; on record when this returns, except for calls that
+        were abandoned before."""
         by_session: dict[str, list[Delivery]] = {}
         for receipt in receipts:
             session_id, delivery = _read_receipt(receipt)
+            if delivery.call in self._unheeded:
+                # Written, but to a client that had cancelled the call by then.
+                self._unheeded.discard(delivery.call)
+                continue
             self._sent.pop(delivery.call, None)
             self._arrived[delivery.call] = delivery
             by_session.setdefault(session_id, []).append(delivery)

@@ -109,3 +109,27 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
         monkeypatch.setattr(actor, "_mark_delivered", full)
         await at.decide(card.id, Decision.STOP)
         assert (await asked()).answer.decision == "stop"
+
+
+@in_house
+async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delivered(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        door = Door(at.app.system, at.app.config, "shim", str(root), None)
+
+        async def call(tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
+            opened = await door.open_call(BY_NAME[tool], None, THREAD)
+            content = await BY_NAME[tool].run(opened, BY_NAME[tool].takes(**given))
+            door.close_call(opened)
+            return opened.name, content
+
+        asked = at.begin(partial(call, "transmit", prompt_text="well?"))
+        card = await at.people.card(away=False)
+        await at.decide(card.id, Decision.STOP)
+        name, _ = await asked()
+        receipt = door.receipt(name)
+        assert receipt is not None
+        # The client cancels while the shim still has the answer, which it then writes to somebody who heeds it not.
+        door.abandon(name)
+        await door.delivered([receipt])
+        _, told = await call("ping")
+        assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]

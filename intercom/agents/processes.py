@@ -27,8 +27,12 @@ class AgentProcesses:
         if not said:
             found = {pid: started_at(pid) for pid in pids}
             self.departed.update({pid: started for pid, started in found.items() if started is not None})
+            self._forget_the_dead()
 
     def pids(self) -> frozenset[int]:
         """The processes whose descendants may not answer."""
-        self.departed = {pid: started for pid, started in self.departed.items() if started_at(pid) == started}
+        self._forget_the_dead()
         return frozenset(self.departed).union(*self.connected.values())
+
+    def _forget_the_dead(self) -> None:
+        self.departed = {pid: started for pid, started in self.departed.items() if started_at(pid) == started}

@@ -147,12 +147,12 @@ class Door:
             self._sent.pop(delivery.call, None)
             self._arrived[delivery.call] = delivery
             by_session.setdefault(session_id, []).append(delivery)
-        for session_id, deliveries in by_session.items():
-            try:
+        try:
+            for session_id, deliveries in by_session.items():
                 await self._record(session_id, deliveries)
-            finally:
-                for delivery in deliveries:
-                    self._arrived.pop(delivery.call, None)
+        finally:
+            for delivery in (each for deliveries in by_session.values() for each in deliveries):
+                self._arrived.pop(delivery.call, None)
 
     async def _record(self, session_id: str, deliveries: list[Delivery]) -> None:
         try:

@@ -70,6 +70,7 @@ class Door:
     cwd: str | None
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     _agents: set[str] = field(factory=set, init=False)
+    _known: int = field(default=0, init=False)
     _sessions: dict[str, str] = field(factory=dict, init=False)
     _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
     _arrived: dict[str, Delivery] = field(factory=dict, init=False)
@@ -179,9 +180,20 @@ class Door:
         except (Busy, Down, IntercomError, NotRunning, trio.TooSlowError) as failed:
             log.warning("a delivery could not be recorded: %r", failed)
 
-    def opened(self) -> None:
-        """The connection is up: an agent that was here before is here again."""
-        self._reception.tell(AgentsHere(self.name, (self.key,)))
+    def opened(self, agents: Iterable[str] = ()) -> None:
+        """The connection is up: an agent that was here before is here again, and so are `agents`, which a door of the
+        same shim had news of."""
+        self._agents.update(agents)
+        self._known = len(self._agents)
+        self._reception.tell(AgentsHere(self.name, (self.key, *self._agents)))
+
+    def news_of_agents(self) -> list[str] | None:
+        """The agents whose conversations the client has named, for the shim to know them by after a server's death;
+        None when it knows them already."""
+        if len(self._agents) == self._known:
+            return None
+        self._known = len(self._agents)
+        return sorted(self._agents)
 
     def closed(self, *, for_good: bool = False) -> None:
         """The connection is gone: what was not confirmed rides again, and the agents may be gone. `for_good` says that
@@ -192,7 +204,7 @@ class Door:
         for session_id, names in by_session.items():
             self.system.named(f"session/{session_id}").tell(Undeliver(tuple(names)))
         self._sent.clear()
-        self._reception.tell(AgentsGone(self.name, tuple({self.key, *self._agents}), for_good))
+        self._reception.tell(AgentsGone(self.name, (self.key, *self._agents), for_good))
 
     @property
     def _reception(self) -> Name:
@@ -200,11 +212,12 @@ class Door:
 
     async def _session(self, caller: Caller) -> str:
         key = _conversation(caller)
+        if key in self._sessions and not self._admission.locked():
+            return self._sessions[key]
         async with self._admission:
             if key not in self._sessions:
                 agent = await self._agent(caller)
-                # Noted first: a connection that ends meanwhile takes along who is on the way in.
-                self._agents.add(agent.key)
+                self._note(agent)
                 self._sessions[key] = await ask(self._reception, Admit(agent), timeout=_RECORD_SECONDS, retry=True)
             return self._sessions[key]
 
@@ -212,9 +225,14 @@ class Door:
         key = _conversation(caller)
         async with self._admission:
             agent = await self._agent(caller)
-            self._agents.add(agent.key)
+            self._note(agent)
             self._sessions[key] = await ask(self._reception, Adopt(agent, wanted), timeout=_RECORD_SECONDS, retry=True)
             return self._sessions[key]
+
+    def _note(self, agent: Agent) -> None:
+        """Before it is let in: a connection that ends meanwhile takes along who is on the way."""
+        if agent.key != self.key:
+            self._agents.add(agent.key)
 
     async def _agent(self, caller: Caller) -> Agent:
         roots = [] if self.workspace is not None else await caller.roots()

@@ -15,17 +15,17 @@ _TEXTS = {
     "config": 65536,
     "config_digest": 200,
 }
+#: The longest text of a list.
+_LONGEST = 2**20
 _LARGEST_PID = 2**31 - 1
 
 
 def is_sound(hello: Mapping[str, Any]) -> bool:
-    """Whether every field of a hello is absent, null, or of its kind: texts that can be written, process ids, and a
-    list of texts. What is not known is left alone: a newer shim may say more."""
+    """Whether every field of a hello is absent, null, or of its kind: texts that can be written, process ids, and
+    lists of texts. What is not known is left alone: a newer shim may say more."""
     texts = all(_is_text(hello.get(name), longest) for name, longest in _TEXTS.items())
     pids = all(_is_pid(hello.get(name)) for name in ("pid", "client_pid"))
-    delivered = hello.get("delivered")
-    names = delivered is None or (isinstance(delivered, list) and all(isinstance(name, str) for name in delivered))
-    return texts and pids and names
+    return texts and pids and _are_texts(hello.get("delivered")) and _are_texts(hello.get("agents"))
 
 
 def _is_text(value: object, longest: int) -> bool:
@@ -38,6 +38,12 @@ def _is_text(value: object, longest: int) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _are_texts(value: object) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, list) and all(isinstance(each, str) and _is_text(each, _LONGEST) for each in value)
 
 
 def _is_pid(value: object) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -133,7 +134,7 @@ class Link(Actor):
         self._at.came(door.name, pids)
         try:
             await self._send({"intercom": {"welcome": {"wire": WIRE, "version": __version__, "life": self._at.life}}})
-            door.opened()
+            door.opened(_texts(hello.get("agents")))
             if resent := [str(name) for name in hello.get("delivered") or ()]:
                 await self._delivered(door, resent)
             await self._mcp(door, lines)
@@ -191,6 +192,8 @@ class Link(Actor):
                 # The SDK fails the calls of a connection that ends. They have not failed: the shim asks them again.
                 return
             data = sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+            if (agents := door.news_of_agents()) is not None:
+                data = json.dumps({"intercom": {"agents": agents}}).encode() + b"\n" + data
             name = None
             if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
                 name = _answered(names, sent.message.id, door)
@@ -226,14 +229,35 @@ class Link(Actor):
         await self._send_bytes(json.dumps(message).encode() + b"\n")
 
     async def _send_bytes(self, data: bytes) -> None:
-        async with self._sending:
-            try:
-                with trio.fail_after(STALLED_SECONDS):
-                    await self._stream.send_all(data)
-            except BaseException:
-                # Part of a line may have left: what followed it would be read as its rest.
-                await trio.aclose_forcefully(self._stream)
-                raise
+        try:
+            self._sending.acquire_nowait()
+        except trio.WouldBlock:
+            await self._sending.acquire()
+        try:
+            # As a rule there is room, and nobody has to wait.
+            rest = data[self._sent_at_once(data) :]
+            if rest:
+                await self._send_rest(rest)
+        finally:
+            self._sending.release()
+
+    def _sent_at_once(self, data: bytes) -> int:
+        """How many bytes the system took without waiting."""
+        try:
+            return os.write(self._stream.socket.fileno(), data)
+        except BlockingIOError:
+            return 0
+        except OSError as gone:
+            raise trio.BrokenResourceError("the shim is gone") from gone
+
+    async def _send_rest(self, rest: bytes) -> None:
+        try:
+            with trio.fail_after(STALLED_SECONDS):
+                await self._stream.send_all(rest)
+        except BaseException:
+            # Part of a line may have left: what followed it would be read as its rest.
+            await trio.aclose_forcefully(self._stream)
+            raise
 
 
 def _answered(names: dict[Any, str], id: Any, door: Door) -> str | None:

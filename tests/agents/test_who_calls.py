@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,19 @@ async def test_a_session_with_a_live_agent_can_not_be_taken_over(house: Home, mo
         assert (await call(other, "reboot", session_id=mine))["error_code"] == "invalid_state"
         assert await call(other, "reboot") == {"status": "clean"}
         assert (await call(one, "ping"))["session_id"] == mine
+
+
+@both_eras
+@live
+async def test_a_named_conversation_that_rests_while_the_server_restarts_keeps_its_session(mode: str) -> None:
+    with home(TRUSTING) as house:
+        root = house.workspace()
+        codex = partial(house.agent, root, mode=mode, name="codex-mcp-client")
+        async with codex() as resting, codex() as other:
+            ping = partial(resting.call_tool, "ping", {"progress_snapshot": [{"label": "a", "status": "done"}]})
+            mine = content(await ping(meta={"threadId": "t-1"}))["session_id"]
+            await call(other, "ping")
+            house.kill()
+            # Nobody takes over what has a live agent, be it one that has said nothing since.
+            assert await call(other, "reboot") == {"status": "clean"}
+            assert content(await ping(meta={"threadId": "t-1"}))["session_id"] == mine

@@ -22,7 +22,9 @@ class Word(NamedTuple):
     value: dict[str, Any]
 
 
-def hello(shim: str, options: Options, where: Places | None, delivered: Sequence[str]) -> bytes:
+def hello(
+    shim: str, options: Options, where: Places | None, delivered: Sequence[str], agents: Sequence[str] = ()
+) -> bytes:
     """What a shim says first; without `where` there is no token to show (a private server knows its shim)."""
     config = None if options.config is None else os.path.abspath(options.config)
     said = {
@@ -37,6 +39,7 @@ def hello(shim: str, options: Options, where: Places | None, delivered: Sequence
         "config_digest": None if config is None else _digest(config),
         "token": "" if where is None else _token(where.token_file),
         "delivered": list(delivered),
+        "agents": list(agents),
     }
     return encode({"intercom": {"hello": said}})
 

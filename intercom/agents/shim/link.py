@@ -198,7 +198,7 @@ class Link:
             sock = connect(where.mcp_socket, timeout=0)
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError, PermissionError):
             return False
-        self._greet(sock, hello(self._shim, self._options, where, list(self._relay.undelivered)))
+        self._greet(sock, self._hello(where))
         return True
 
     def _wait_for_another(self, now: float) -> None:
@@ -211,7 +211,7 @@ class Link:
         self._say(f"can not write {directory} from here, so this agent gets a server of its own, which ends with it")
         sock, self._child = launch.start_private(self._options)
         sock.setblocking(False)
-        self._greet(sock, hello(self._shim, self._options, None, list(self._relay.undelivered)))
+        self._greet(sock, self._hello(None))
         self.due = time.monotonic() + _START_SECONDS
 
     def _on_start(self, start: launch.Start) -> None:
@@ -244,6 +244,9 @@ class Link:
             self._start = None
 
     # Talking
+
+    def _hello(self, where: Places | None) -> bytes:
+        return hello(self._shim, self._options, where, list(self._relay.undelivered), self._relay.agents)
 
     def _greet(self, sock: socket.socket, line: bytes) -> None:
         self._socket, self._out, self._lines = sock, Outlet(sock.fileno()), LineBuffer(LINE_LIMIT)

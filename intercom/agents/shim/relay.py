@@ -72,6 +72,8 @@ class Relay:
         self.in_flight: dict[str, InFlight] = {}
         #: Receipts of answers that were written and which no server has recorded yet, oldest first.
         self.undelivered: dict[str, None] = {}
+        #: The conversations that the client has named, in the words of the last server.
+        self.agents: list[str] = []
         #: What the server wants back when the answers to these calls have been written.
         self._receipts: dict[str, str] = {}
         self._shim = shim
@@ -94,7 +96,9 @@ class Relay:
         except ValueError as fault:
             return [ToClient(replies.error(None, replies.PARSE_ERROR, f"not a line of JSON: {fault}"))]
         try:
-            encode(message)  # what could be read and not written again must not get half-way
+            if not (isinstance(message, dict) and message.get("method") == "tools/call"):
+                # What could be read and not written again must not get half-way. A call is written first thing.
+                encode(message)
             return self._client_message(message)
         except ValueError as fault:
             request_id = message.get("id") if isinstance(message, dict) and "method" in message else None
@@ -265,6 +269,9 @@ class Relay:
         receipt = word.get("receipt")
         if isinstance(receipt, dict):
             self._receipts[str(receipt.get("call"))] = str(receipt.get("text"))
+        agents = word.get("agents")
+        if isinstance(agents, list):
+            self.agents = [str(agent) for agent in agents]
         recorded = word.get("recorded")
         if isinstance(recorded, list):
             for written in recorded:

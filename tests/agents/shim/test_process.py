@@ -40,6 +40,7 @@ async def test_it_introduces_itself_with_everything_the_server_needs() -> None:
                 "config": config,
                 "config_digest": hashlib.sha256(text.encode()).hexdigest(),
                 "delivered": [],
+                "agents": [],
             }
 
 

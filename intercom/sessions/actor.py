@@ -52,7 +52,8 @@ class Waiter:
     reply: Reply[Any]
 
 
-Handlers = Mapping[type[Any], Callable[["SessionActor", Any], Awaitable[Any]]]
+#: A handler answers with a value, or with a coroutine that does.
+Handlers = Mapping[type[Any], Callable[["SessionActor", Any], Any]]
 Recover = Callable[["SessionActor"], Awaitable[None]]
 
 
@@ -109,14 +110,18 @@ class SessionActor(Actor):
             self.watch_expiry(request)
         await self._recover(self)
 
-    async def on_receive(self, message: object) -> Any:
+    def on_receive(self, message: object) -> Any:
+        # No coroutine of its own: what can be answered from memory is answered within the ask.
         kind = recorded_kind(message)
         if kind is not None:
-            call: str = message.call  # type: ignore[attr-defined]
-            recorded = await self.transact(partial(calls.answer, name=call))
-            if recorded is not None:
-                # Asked again because the answer was lost: what was done then is what we say now.
-                return Answered(from_json(kind, recorded))
+            return self._once(kind, message)
+        return self._handlers[type(message)](self, message)
+
+    async def _once(self, kind: type[Any], message: Any) -> Any:
+        recorded = await self.transact(partial(calls.answer, name=message.call))
+        if recorded is not None:
+            # Asked again because the answer was lost: what was done then is what we say now.
+            return Answered(from_json(kind, recorded))
         return await self._handlers[type(message)](self, message)
 
     # --- the store ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
 
@@ -42,10 +43,19 @@ async def broadcast(session: SessionActor, asked: Broadcast) -> Answered[Broadca
     return session.answered(asked.call, answer)
 
 
-async def beat(session: SessionActor, asked: Beat) -> Answered[PingAnswer]:
+def beat(session: SessionActor, asked: Beat) -> Answered[PingAnswer] | Awaitable[Answered[PingAnswer]]:
     """A sign of life. Only a progress snapshot waits for the disk."""
     if asked.progress_snapshot is not None:
-        session.row = await session.transact(partial(_progress, session=session, items=asked.progress_snapshot))
+        return _kept_progress(session, asked, asked.progress_snapshot)
+    return _alive(session, asked)
+
+
+async def _kept_progress(session: SessionActor, asked: Beat, items: tuple[ProgressItem, ...]) -> Answered[PingAnswer]:
+    session.row = await session.transact(partial(_progress, session=session, items=items))
+    return _alive(session, asked)
+
+
+def _alive(session: SessionActor, asked: Beat) -> Answered[PingAnswer]:
     if asked.status_message:
         session.notify(asked.status_message)
     session.touch("ping")

@@ -17,7 +17,7 @@ from intercom.local.places import places
 from intercom.operators.ctl.client import request
 from tests.bench.bench_rig import CLIENT, SHIM, home
 
-SESSIONS = 1000
+SESSIONS = int(os.environ.get("HELD", "1000"))
 
 
 class Agent:

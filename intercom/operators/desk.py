@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from intercom.model.card import Card
+from intercom.model.card import Card, CardKind
 from intercom.model.session import Session, SessionMode
 from intercom.model.verdict import Verdict
 
@@ -22,6 +22,8 @@ class Desk(Protocol):
     async def pending(self, session_id: str | None = None) -> Sequence[Card]: ...
 
     async def card(self, prefix: str) -> Card: ...
+
+    async def identify(self, prefix: str) -> tuple[str, CardKind]: ...
 
     async def decide(self, prefix: str, verdict: Verdict) -> Card: ...
 

@@ -42,7 +42,7 @@ class Desk:
     reader: Reader
     board: PolicyBoard
     clients: Callable[[], frozenset[int]]
-    _owners: dict[str, str] = field(factory=dict, init=False, repr=False)
+    _seen: dict[str, tuple[CardKind, str]] = field(factory=dict, init=False, repr=False)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         """Sessions that are not over, oldest first; all that the database holds with `everything`."""
@@ -53,6 +53,8 @@ class Desk:
     async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
         """What waits for a person, oldest first."""
         found = await self.reader.read(partial(open_cards, session_id=session_id))
+        for card in found:
+            self._remember(card)
         proposed = () if session_id is not None else self.board.cards()
         return tuple(sorted((*found, *proposed), key=lambda card: card.created_at))
 
@@ -65,6 +67,14 @@ class Desk:
         self._remember(card)
         return card
 
+    async def identify(self, prefix: str) -> tuple[str, CardKind]:
+        """The whole id of what waits or waited, and its kind, which never changes. Raises NotFound and Ambiguous."""
+        seen = self._seen.get(prefix)
+        if seen is not None:
+            return prefix, seen[0]
+        card = await self.card(prefix)
+        return card.id, card.kind
+
     async def decide(self, prefix: str, verdict: Verdict) -> Card:
         """Answer what waits. The first verdict wins: raises AlreadyDecided for a later one, which changes nothing; the
         same verdict (by its id) given again is answered as the first time."""
@@ -72,11 +82,8 @@ class Desk:
         if proposed is not None:
             return await self.board.decide(proposed, verdict)
         # Whoever decides has as a rule looked just before: what was looked at belongs to its session for good.
-        session_id = self._owners.get(prefix)
-        if session_id is None:
-            card = await self.card(prefix)
-            prefix, session_id = card.id, card.session_id
-        return await self._ask_session(session_id, Decide(prefix, verdict))
+        id, _ = await self.identify(prefix)
+        return await self._ask_session(self._seen[id][1], Decide(id, verdict))
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         """Give a waiting agent word to go on; without `session`, to the only one that waits, else raises Ambiguous."""
@@ -145,9 +152,9 @@ class Desk:
         return {"version": __version__}
 
     def _remember(self, card: Card) -> None:
-        self._owners[card.id] = card.session_id
-        if len(self._owners) > _REMEMBERED:
-            del self._owners[next(iter(self._owners))]
+        self._seen[card.id] = card.kind, card.session_id
+        if len(self._seen) > _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
 
     # --- finding -----------------------------------------------------------------------------------------------------
 

@@ -81,7 +81,9 @@ def main() -> None:
             assert answer["result"]["structuredContent"]["status"] == "approved", answer
         answered = time.perf_counter() - began
         print(f"{SESSIONS} sessions, each with one pending clearance")
-        print(f"  memory per session     {(held - before) / SESSIONS / 1024:8.1f} KiB   (server {held / 2**20:.0f} MiB)")
+        print(
+            f"  memory per session     {(held - before) / SESSIONS / 1024:8.1f} KiB   (server {held / 2**20:.0f} MiB)"
+        )
         print(f"  opening and asking     {opened:8.2f} s     ({SESSIONS / opened:.0f}/s)")
         print(f"  answering all          {answered:8.2f} s     ({SESSIONS / answered:.0f}/s)")
         server.terminate()

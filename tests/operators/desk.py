@@ -111,6 +111,10 @@ class StandInDesk:
             raise Ambiguous(f"{prefix} fits more than one request", ids=[each.id for each in found])
         return self.cards.get(prefix) or found[0]
 
+    async def identify(self, prefix: str) -> tuple[str, CardKind]:
+        card = await self.card(prefix)
+        return card.id, card.kind
+
     async def decide(self, prefix: str, verdict: Verdict) -> Card:
         found = await self.card(prefix)
         self.acts.append(("decide", found.id, verdict.decision.value, verdict.text, verdict.by, verdict.channel))

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from intercom.model.card import CHOICES, Card, CardKind
+from intercom.model.card import CHOICES, CardKind
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.session import Session, SessionMode
 from intercom.model.verdict import Decision, Verdict
@@ -111,9 +111,9 @@ async def _answer(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     text = (request.text or "").strip() or None
     if request.decision == "refine" and text is None:
         raise InvalidArguments("refine needs the text the agent should go by")
-    card = await desk.card(_id(request))
-    decision = words[1] if card.kind is CardKind.STANDBY else words[0]
-    return await _decide(desk, request, _verdict(request, caller, decision, text), card)
+    _, kind = await desk.identify(_id(request))
+    decision = words[1] if kind is CardKind.STANDBY else words[0]
+    return await _decide(desk, request, _verdict(request, caller, decision, text))
 
 
 async def _resume(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
@@ -177,15 +177,15 @@ VERBS: dict[str, Verb] = {
 }
 
 
-async def _decide(desk: Desk, request: CtlRequest, verdict: Verdict, card: Card | None = None) -> Any:
-    card = card or await desk.card(_id(request))
-    if verdict.decision not in CHOICES[card.kind]:
+async def _decide(desk: Desk, request: CtlRequest, verdict: Verdict) -> Any:
+    id, kind = await desk.identify(_id(request))
+    if verdict.decision not in CHOICES[kind]:
         raise InvalidState(
-            f"{card.id} is a {card.kind.value} card, which {verdict.decision.value} does not answer; "
-            f"use {how_to_answer(card.kind, card.id)}"
+            f"{id} is a {kind.value} card, which {verdict.decision.value} does not answer; "
+            f"use {how_to_answer(kind, id)}"
         )
     # By its full id: between a look and an act another request may come to share the prefix.
-    after = await desk.decide(card.id, verdict)
+    after = await desk.decide(id, verdict)
     won = after.decided
     if won is not None and won.verdict_id == verdict.id and won.decision != verdict.decision.value:
         raise AlreadyDecided(f"this verdict id stands for another act ({won.decision}); give each act its own")

@@ -111,9 +111,7 @@ def test_whoever_writes_an_answer_gets_the_receipt_that_the_server_wants_back() 
     one.client_line(call(2))
     assert one.server_line(b'{"intercom": {"receipt": {"call": "shim/2/2/tools/call", "text": "two"}}}') == []
     assert one.server_line(b'{"id": 1, "result": {}}') == [ToClient(b'{"id": 1, "result": {}}\n')]
-    assert one.server_line(b'{"id": 2, "result": {}}') == [
-        ToClient(b'{"id": 2, "result": {}}\n', "two")
-    ]
+    assert one.server_line(b'{"id": 2, "result": {}}') == [ToClient(b'{"id": 2, "result": {}}\n', "two")]
 
 
 def test_an_answer_reaches_the_client_once_and_as_it_was_written() -> None:

@@ -55,6 +55,8 @@ class Reception(Actor):
     """The actor `reception`."""
 
     refusals = (Refused, IntercomError)
+    #: After a server's death all agents come at once, and none is to be turned away.
+    mailbox_size = 50_000
 
     def __init__(
         self,

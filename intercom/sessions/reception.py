@@ -3,6 +3,7 @@ is connected. Being one actor, two first calls of one agent open one session."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -22,6 +23,8 @@ from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.presence import Presence
 from intercom.store import audit, journal, policies, requests, sessions
 from intercom.store.messages import Database, Transact
+
+log = logging.getLogger("intercom.sessions")
 
 #: Seconds a lost connection may come back within before its agent counts as gone: a shim reconnects in well under one.
 GRACE_SECONDS = 5.0
@@ -98,16 +101,13 @@ class Reception(Actor):
                 self._awaited.add(agent)
         self.set_timer(AllBack(), RETURN_SECONDS, AllBack())
         if wanted and not self._announced:
-            self._context.operators.tell(
-                Notice(
-                    f"server restarted: {counts.interrupted_sessions} interrupted session(s),"
-                    f" {counts.pending_approvals} pending approval(s), {counts.pending_prompts} pending prompt(s),"
-                    f" {counts.pending_waits} agent(s) standing by; agents can use reboot to resume",
-                    "warning",
-                    self._context.now(),
-                )
+            found = (
+                f"server restarted: {counts.interrupted_sessions} interrupted session(s),"
+                f" {counts.pending_approvals} pending approval(s), {counts.pending_prompts} pending prompt(s),"
+                f" {counts.pending_waits} agent(s) standing by; agents can use reboot to resume"
             )
-
+            log.warning("%s", found)
+            self._context.operators.tell(Notice(found, "warning", self._context.now()))
         crash_points.reach("sessions.brought_back")
         self._announced = self._brought_back = True
         self.monitor(self._units)

@@ -15,7 +15,8 @@ _NAMES = frozenset(
         *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     )
 )
-_PREFIXES = ("LC_", "XDG_", "SLACK_", "INTERCOM_")
+# Nothing of Slack's: who may answer, and under which credentials, is not for a client's environment to say.
+_PREFIXES = ("LC_", "XDG_", "INTERCOM_")
 
 
 def allowed(environ: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hmac
 import logging
 import pwd
@@ -180,6 +181,7 @@ async def _until_gone(stream: trio.abc.Stream, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
+@functools.cache
 def _user(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

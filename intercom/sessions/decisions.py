@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from attrs import evolve
+
 from intercom.model import crash_points
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.card import Card
@@ -152,9 +154,14 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
             won = prompts.decide(db, request.id, WaitStatus.DECIDED, decided)
         case Wait():
             won = waits.decide(db, request.id, WaitStatus.DECIDED, decided)
-    after = requests.find(db, request.id)
+    first = won and not session.is_settled(request)
+    if first and isinstance(request, ApprovalRequest):
+        # What it became is known, and its files need not be read again.
+        after: Asked | None = evolve(request, status=_APPROVAL[verdict.decision], decided=decided)
+    else:
+        after = requests.find(db, request.id)
     assert after is not None, "requests are not deleted while their session lives"
-    if won and not session.is_settled(request):
+    if first:
         # A repeat of the verdict that won is no second act.
         session.record(
             db, verdict.by, "decided", verdict.decision.value, request_id=request.id, channel=verdict.channel

@@ -54,7 +54,7 @@ class Desk:
         """What waits for a person, oldest first."""
         found = await self.reader.read(partial(open_cards, session_id=session_id))
         for card in found:
-            self._remember(card)
+            self.seen(card)
         proposed = () if session_id is not None else self.board.cards()
         return tuple(sorted((*found, *proposed), key=lambda card: card.created_at))
 
@@ -64,7 +64,7 @@ class Desk:
         if proposed is not None:
             return proposed
         card = await self.reader.read(partial(_named_card, prefix=prefix))
-        self._remember(card)
+        self.seen(card)
         return card
 
     async def identify(self, prefix: str) -> tuple[str, CardKind]:
@@ -151,7 +151,8 @@ class Desk:
     def version(self) -> dict[str, Any]:
         return {"version": __version__}
 
-    def _remember(self, card: Card) -> None:
+    def seen(self, card: Card) -> None:
+        """Remember whose card this is: who has been shown it may answer it next."""
         self._seen[card.id] = card.kind, card.session_id
         if len(self._seen) > _REMEMBERED:
             del self._seen[next(iter(self._seen))]

@@ -5,14 +5,16 @@ Both ways: call upon call, which keeps every process warm, and one call every 20
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
-import threading
 import time
+import uuid
 from collections.abc import Callable
 
+from intercom.local.dial import connect
 from intercom.local.places import places
-from intercom.operators.ctl.client import Watch, request
+from intercom.operators.ctl.client import Watch
 from tests.bench.bench_rig import SHIM, Peer, home, row
 
 ROUNDS = 10
@@ -60,13 +62,16 @@ def verdict(agent: Peer, name: str, pause: float) -> float:
     with Watch(places()) as watch:
         asked = agent.send("tools/call", {"name": "check_clearance", "arguments": proposal})
         id = card(watch, name)
-    time.sleep(pause)
-    act = threading.Thread(target=request, args=(places(), "approve", {"id": id}))
-    began = time.perf_counter()
-    act.start()
-    answer = agent.receive(asked)
-    took = time.perf_counter() - began
-    act.join()
+    where = places()
+    with connect(where.ctl_socket) as ctl, open(where.token_file, encoding="ascii") as token:
+        wish = {"command": "approve", "id": id, "verdict_id": uuid.uuid4().hex, "auth_token": token.read().strip()}
+        line = json.dumps(wish).encode() + b"\n"
+        time.sleep(pause)
+        began = time.perf_counter()
+        ctl.sendall(line)
+        answer = agent.receive(asked)
+        took = time.perf_counter() - began
+        assert json.loads(ctl.makefile("rb").readline())["ok"] is True
     assert answer["result"]["structuredContent"]["status"] == "approved", answer
     return took
 

@@ -111,6 +111,9 @@ class StandInDesk:
             raise Ambiguous(f"{prefix} fits more than one request", ids=[each.id for each in found])
         return self.cards.get(prefix) or found[0]
 
+    def seen(self, card: Card) -> None:
+        """Nothing to remember: all cards are at hand."""
+
     async def identify(self, prefix: str) -> tuple[str, CardKind]:
         card = await self.card(prefix)
         return card.id, card.kind

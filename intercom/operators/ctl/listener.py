@@ -118,6 +118,7 @@ class CtlListener(Actor):
     def _take(self, card: Card) -> None:
         if card.state is CardState.PENDING:
             self._open[card.id] = card
+            self._door.desk.seen(card)
             while len(self._open) > _REMEMBERED:
                 del self._open[next(iter(self._open))]
         else:

@@ -59,9 +59,11 @@ def request(places: Places, command: str, fields: dict[str, Any], *, patience: f
     if command in ACTS and "verdict_id" not in fields:
         fields["verdict_id"] = os.urandom(16).hex()
     deadline = time.monotonic() + min(patience, FIRST_PATIENCE)
-    asked = False
+    asked = there = False
     while True:
         token = None
+        # Looked at before each try: a server that starts takes the old socket away for a moment.
+        there = there or os.path.exists(places.ctl_socket)
         try:
             with _Line(places) as line:
                 token = line.token
@@ -72,7 +74,7 @@ def request(places: Places, command: str, fields: dict[str, Any], *, patience: f
         except (NoServer, OSError, EOFError) as lost:
             if asked and command in ONCE:
                 raise _unsure(command) from None
-            if (not asked and not os.path.exists(places.ctl_socket)) or time.monotonic() >= deadline:
+            if (not asked and not there) or time.monotonic() >= deadline:
                 raise _no_server(lost) from None
         except Refusal as refusal:
             # The token may have been that of the server before this one: a new one is written once the socket is had.

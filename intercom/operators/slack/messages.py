@@ -1,0 +1,22 @@
+"""What the actors of the Slack channel tell and ask each other."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class Wake:
+    """There may be something new to send. Told to `slack/outbox`; often is once too often at worst."""
+
+
+@frozen
+class SocketUp:
+    """Slack has said hello on a socket. Told to `slack/channel`."""
+
+
+@frozen
+class SocketDown:
+    """No socket is up any more; `why` is a sentence for people. Told to `slack/channel`."""
+
+    why: str

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import trio
-from attrs import frozen
 
-from actors import Actor, Busy, Down, DownEvent, NotRunning, ask
+from actors import Actor, Busy, Down, DownEvent, NotRunning
 from intercom.local.dial import Peer
 from intercom.local.listen import listen
 from intercom.local.peers import peer
@@ -20,7 +19,8 @@ from intercom.operators.ctl.connection import Door, Limits, serve, turn_away
 from intercom.operators.ctl.token import new_token, write_token
 from intercom.operators.ctl.watchers import Watchers
 from intercom.operators.desk import Desk
-from intercom.operators.messages import Channel, Subscribe
+from intercom.operators.messages import Channel
+from intercom.operators.subscription import Subscribed, subscribe
 
 log = logging.getLogger(__name__)
 
@@ -28,17 +28,6 @@ Listen = Callable[[str], trio.abc.Listener[Any]]
 PeerOf = Callable[[Any], Peer]
 
 _REMEMBERED = 10_000
-
-#: Seconds until a router that had too much to do is asked again.
-_BUSY_WAIT = 0.5
-
-
-@frozen
-class _Subscribed:
-    """The router's answer, and which incarnation of it gave it."""
-
-    router: Any
-    cards: tuple[Card, ...]
 
 
 class CtlListener(Actor):
@@ -102,7 +91,7 @@ class CtlListener(Actor):
                 self._take(message)
             case Notice():
                 self._watchers.publish(message)
-            case _Subscribed():
+            case Subscribed():
                 self._catch_up(message)
             case DownEvent():
                 self._subscribe_soon()
@@ -131,20 +120,10 @@ class CtlListener(Actor):
 
     async def _subscribe(self, known: frozenset[str]) -> None:
         """Ask the router, which may be restarting, to be told from now on. `known` are the cards shown as open."""
-        name = self.system.named(self._operators)
-        router = name.ref
-        while True:
-            if router is None:
-                router = await self.system.next_incarnation(name, None)
-            try:
-                cards = await ask(router, Subscribe(self.name or "ctl", Channel.CTL))
-                break
-            except Busy:
-                await trio.sleep(_BUSY_WAIT)
-            except (Down, NotRunning):
-                router = await self.system.next_incarnation(name, router)
+        answer = await subscribe(self.system, self._operators, self.name or "ctl", Channel.CTL)
+        cards = answer.cards
         closed = [await self._closed(gone) for gone in known - {card.id for card in cards}]
-        self.actor_ref.tell(_Subscribed(router, (*cards, *(card for card in closed if card is not None))))
+        self.actor_ref.tell(Subscribed(answer.router, (*cards, *(card for card in closed if card is not None))))
 
     async def _closed(self, card_id: str) -> Card | None:
         """A card that closed while nobody told of it; None if the desk does not know it (any more)."""
@@ -153,7 +132,7 @@ class CtlListener(Actor):
         except (IntercomError, Down, NotRunning, Busy):
             return None
 
-    def _catch_up(self, message: _Subscribed) -> None:
+    def _catch_up(self, message: Subscribed) -> None:
         # What came by itself meanwhile is newer than the answer.
         told, self._told = self._told or set(), None
         for card in message.cards:

@@ -21,18 +21,9 @@ from intercom.agents.tools import inputs
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound
-from intercom.sessions.messages import (
-    Activity,
-    Admit,
-    Adopt,
-    Agent,
-    AgentsGone,
-    AgentsHere,
-    Deliver,
-    Delivery,
-    Undeliver,
-    Wanted,
-)
+from intercom.sessions.messages import Deliver, Delivery, Undeliver
+from intercom.sessions.reception_messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Wanted
+from intercom.sessions.stall_messages import Activity
 
 log = logging.getLogger("intercom.agents")
 

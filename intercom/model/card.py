@@ -74,10 +74,11 @@ class Card:
 @frozen
 class Notice:
     """One line for every channel: a broadcast, a recovery summary, a warning. `level` is info, success, warning or
-    error."""
+    error; `key` names the outbox row of a line that is on its way to the chat already."""
 
     text: str
     level: str
     at: datetime
     session_id: str | None = None
     thread: str | None = None
+    key: str | None = None

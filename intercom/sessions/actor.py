@@ -25,8 +25,9 @@ from intercom.model.session import Session, SessionStatus
 from intercom.sessions import cards, outcomes
 from intercom.sessions.answers import Instruction, LateVerdict, from_json, to_json
 from intercom.sessions.context import Context
-from intercom.sessions.messages import Answered, Delivery, Watch, recorded_kind
+from intercom.sessions.messages import Answered, Delivery, recorded_kind
 from intercom.sessions.outcomes import Asked
+from intercom.sessions.stall_messages import Watch
 from intercom.store import audit, calls, instructions, requests, sessions
 from intercom.store.messages import Database, Touch, Transact
 

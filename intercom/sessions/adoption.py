@@ -7,7 +7,7 @@ from datetime import datetime
 
 from intercom.model.errors import InvalidState, NotFound
 from intercom.model.session import Session, SessionStatus
-from intercom.sessions.messages import Agent
+from intercom.sessions.reception_messages import Agent
 from intercom.store import audit, requests, sessions
 from intercom.store.messages import Database
 

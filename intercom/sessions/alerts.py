@@ -12,7 +12,7 @@ from intercom.model.verdict import Decision, Verdict
 from intercom.sessions import cards
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import Instruction
-from intercom.sessions.messages import Activity, Escalated, NudgeDue, Recovered, Stalled
+from intercom.sessions.stall_messages import Activity, Escalated, NudgeDue, Recovered, Stalled
 from intercom.store import instructions, sessions, stalls
 from intercom.store.messages import Database
 

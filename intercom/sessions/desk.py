@@ -17,8 +17,9 @@ from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.verdict import Decision, Verdict
 from intercom.sessions import cards
 from intercom.sessions.context import Context
-from intercom.sessions.messages import Decide, End, Instruct, Resume, SwitchMode, Wanted
+from intercom.sessions.messages import Decide, End, Instruct, Resume, SwitchMode
 from intercom.sessions.policies import PolicyBoard
+from intercom.sessions.reception_messages import Wanted
 from intercom.store import audit, journal, requests, sessions, stalls, waits
 from intercom.store.audit import AuditEntry
 from intercom.store.messages import Database, Transact

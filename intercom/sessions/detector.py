@@ -6,16 +6,8 @@ import trio
 
 from actors import Actor, Name
 from intercom.sessions import stall
-from intercom.sessions.messages import (
-    Activity,
-    DetectorStarted,
-    Escalated,
-    NudgeDue,
-    Recovered,
-    Stalled,
-    Watch,
-)
 from intercom.sessions.stall import Rules, StallState
+from intercom.sessions.stall_messages import Activity, DetectorStarted, Escalated, NudgeDue, Recovered, Stalled, Watch
 
 _TICK = "tick"
 

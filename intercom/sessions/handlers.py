@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from intercom.model.session import SessionStatus
-from intercom.sessions import alerts, applying, clearance, decisions, messages, questions, reports, summary
+from intercom.sessions import (
+    alerts,
+    applying,
+    clearance,
+    decisions,
+    messages,
+    questions,
+    reports,
+    stall_messages,
+    summary,
+)
 from intercom.sessions.actor import Expire, Handlers, SessionActor, Show, WriteTouch
 from intercom.sessions.context import Context
 
@@ -45,12 +55,12 @@ async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
 async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
     session.agent_here = False
     session.brief_detector()
-    await alerts.recovered(session, messages.Recovered())
+    await alerts.recovered(session, stall_messages.Recovered())
     if session.row.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
         await decisions.become(session, SessionStatus.INTERRUPTED, "intercom", "the agent's connection is gone")
 
 
-async def _brief(session: SessionActor, _started: messages.DetectorStarted) -> None:
+async def _brief(session: SessionActor, _started: stall_messages.DetectorStarted) -> None:
     session.brief_detector()
 
 
@@ -89,11 +99,11 @@ HANDLERS: Handlers = {
     messages.End: decisions.end,
     messages.Describe: decisions.describe,
     messages.OpenCards: decisions.open_cards,
-    messages.DetectorStarted: _brief,
-    messages.Stalled: alerts.stalled,
-    messages.NudgeDue: alerts.nudge_due,
-    messages.Escalated: alerts.escalated,
-    messages.Recovered: alerts.recovered,
+    stall_messages.DetectorStarted: _brief,
+    stall_messages.Stalled: alerts.stalled,
+    stall_messages.NudgeDue: alerts.nudge_due,
+    stall_messages.Escalated: alerts.escalated,
+    stall_messages.Recovered: alerts.recovered,
     Expire: decisions.expire,
     summary.Summarize: summary.summarize,
     Show: _show,

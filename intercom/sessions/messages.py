@@ -1,4 +1,4 @@
-"""The protocol of a session, its stall detector and the reception, whole.
+"""The protocol of a session, whole. Its stall detector and the reception have protocols of their own beside it.
 
 Everything a tool asks is answered with `Answered`: the answer, and what rides on it (verdicts that came while nobody
 waited, words of an operator). `call` names the tool call for good: asking again under the same name never acts twice.
@@ -281,108 +281,6 @@ class Describe(Request[Session]):
 @frozen
 class OpenCards(Request[tuple[Card, ...]]):
     """Show everything of this session that waits on every channel once more. The answer is what was shown."""
-
-
-# --- between a session and its stall detector ------------------------------------------------------------------------
-
-
-@frozen
-class Activity:
-    """The agent made a call, or got a result."""
-
-
-@frozen
-class Watch:
-    """How things stand with the agent. `resting`: it waits for a person, or is not there, so silence is no stall;
-    `road`: whether words can reach it."""
-
-    resting: bool
-    road: bool
-
-
-@frozen
-class DetectorStarted:
-    """The detector runs (again) and rests until it is told, by `Watch`, how things stand."""
-
-
-@frozen
-class Stalled:
-    """The agent has been quiet for so many seconds, longer than it may."""
-
-    idle_seconds: int
-
-
-@frozen
-class NudgeDue:
-    """Nobody has seen to the stall: it is time for nudge number `count`."""
-
-    count: int
-
-
-@frozen
-class Escalated:
-    """Nudging is over after `count` nudges. `delivered` is False where no road led to the agent."""
-
-    count: int
-    delivered: bool
-
-
-@frozen
-class Recovered:
-    """The agent that was taken for stalled has done something."""
-
-
-# --- asked of the reception ------------------------------------------------------------------------------------------
-
-
-@frozen
-class Agent:
-    """Who calls: `key` is stable for one conversation, `client_name` what it says of itself, `workspace` checked, and
-    `door` names the connection it came by."""
-
-    key: str
-    client_name: str | None
-    workspace: str
-    door: str = ""
-
-
-@frozen
-class Admit(Request[str]):
-    """The id of the agent's session, opened if it has none; its actors run when this is answered."""
-
-    agent: Agent
-
-
-@frozen
-class Adopt(Request[str]):
-    """Give the agent the session it left behind (or `session_id`), else its own. The answer is the session's id."""
-
-    agent: Agent
-    session_id: str | None = None
-
-
-@frozen
-class Wanted(Request[str]):
-    """See to it that this session's actors run; answers its id."""
-
-    session_id: str
-
-
-@frozen
-class AgentsGone:
-    """The connection these agents spoke over is gone."""
-
-    door: str
-    keys: tuple[str, ...]
-    for_good: bool = False
-
-
-@frozen
-class AgentsHere:
-    """These agents' connection is up."""
-
-    door: str
-    keys: tuple[str, ...]
 
 
 def recorded_kind(message: object) -> type[Any] | None:

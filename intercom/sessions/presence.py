@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from intercom.sessions.messages import Agent
+from intercom.sessions.reception_messages import Agent
 
 
 @define

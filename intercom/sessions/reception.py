@@ -18,9 +18,10 @@ from intercom.model.errors import IntercomError, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import adoption, unit
 from intercom.sessions.context import Context
-from intercom.sessions.messages import Admit, Adopt, Agent, AgentCame, AgentLeft, AgentsGone, AgentsHere, Wanted
+from intercom.sessions.messages import AgentCame, AgentLeft
 from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.presence import Presence
+from intercom.sessions.reception_messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Wanted
 from intercom.store import audit, journal, policies, requests, sessions
 from intercom.store.messages import Database, Transact
 

@@ -96,12 +96,19 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
+def protocols() -> list[Path]:
+    """The modules that hold nothing but messages, those of a package that has several side by side."""
+    found = {*(ROOT / "intercom").rglob("messages.py"), *(ROOT / "intercom").rglob("*_messages.py")}
+    return sorted({*found, ROOT / "intercom/sessions/chat.py"})
+
+
 def messages() -> str:
     """Every message of the actors, from the source: module by module, as its docstrings tell it."""
     lines = []
-    for file in sorted((ROOT / "intercom").glob("*/messages.py")):
+    for file in protocols():
         module = ast.parse(file.read_text())
-        lines += [f"## `intercom.{file.parent.name}`", "", _flowing(ast.get_docstring(module)), ""]
+        whole = file.parent if file.stem == "messages" else file.with_suffix("")
+        lines += [f"## `{'.'.join(whole.relative_to(ROOT).parts)}`", "", _flowing(ast.get_docstring(module)), ""]
         for each in module.body:
             if isinstance(each, ast.ClassDef):
                 lines += _message(each)

@@ -10,7 +10,7 @@ import pytest
 
 from intercom.agents import clients
 from intercom.model.errors import ERROR_CODES
-from tests.docs.generated import BEGIN, DOCS, END, PAGES, ROOT, page_with
+from tests.docs.generated import BEGIN, DOCS, END, PAGES, ROOT, page_with, protocols
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -38,7 +38,7 @@ def test_every_client_that_is_known_is_on_its_page_with_the_time_it_is_given() -
 def test_every_message_says_what_it_is_for() -> None:
     silent = [
         f"{file.parent.name}.{each.name}"
-        for file in (ROOT / "intercom").glob("*/messages.py")
+        for file in protocols()
         for each in ast.parse(file.read_text()).body
         if isinstance(each, ast.ClassDef) and not ast.get_docstring(each)
     ]

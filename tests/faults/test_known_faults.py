@@ -18,7 +18,8 @@ from intercom.model.errors import AlreadyDecided
 from intercom.model.session import SessionMode
 from intercom.model.verdict import Decision
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.messages import Activity, Beat, Decide
+from intercom.sessions.messages import Beat, Decide
+from intercom.sessions.stall_messages import Activity
 from intercom.store import approvals
 from tests.agents.live import TRUSTING, Home, begin, call, home, live
 from tests.faults.hosted import ctl, hosted

@@ -21,9 +21,6 @@ from intercom.model.prompt import PromptType
 from intercom.model.session import SESSION_TRANSITIONS, SessionMode, SessionStatus
 from intercom.model.verdict import Decision
 from intercom.sessions.messages import (
-    Adopt,
-    Agent,
-    AgentsGone,
     Apply,
     AskPrompt,
     AwaitPrompt,
@@ -35,6 +32,7 @@ from intercom.sessions.messages import (
     SwitchMode,
 )
 from intercom.sessions.reception import GRACE_SECONDS
+from intercom.sessions.reception_messages import Adopt, Agent, AgentsGone
 from tests.agents.live import TRUSTING, Home, call, home, live
 from tests.sessions.house import House, house, in_house, partial_ask
 

@@ -30,15 +30,8 @@ from intercom.model.card import Card, Notice
 from intercom.model.config import Config
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.messages import (
-    Admit,
-    Agent,
-    Answered,
-    AwaitClearance,
-    Describe,
-    Opened,
-    Propose,
-)
+from intercom.sessions.messages import Answered, AwaitClearance, Describe, Opened, Propose
+from intercom.sessions.reception_messages import Admit, Agent
 from intercom.store.messages import Transact
 
 R = TypeVar("R")

@@ -12,8 +12,8 @@ import trio.testing
 from intercom.model.card import CardKind
 from intercom.model.errors import InvalidState
 from intercom.model.session import SessionStatus
-from intercom.sessions.messages import Adopt, Agent, AgentsGone, AgentsHere
 from intercom.sessions.reception import RETURN_SECONDS
+from intercom.sessions.reception_messages import Adopt, Agent, AgentsGone, AgentsHere
 from tests.sessions.house import House, house, in_house
 
 Clock = trio.testing.MockClock

@@ -13,8 +13,9 @@ from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, PolicySettings
 from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound
 from intercom.model.verdict import Decision
-from intercom.sessions.messages import AgentsGone, CheckPolicy
+from intercom.sessions.messages import CheckPolicy
 from intercom.sessions.reception import GRACE_SECONDS
+from intercom.sessions.reception_messages import AgentsGone
 from intercom.workspace.messages import Current
 from intercom.workspace.watcher import watcher_name
 from tests.sessions.house import Guest, House, house, in_house

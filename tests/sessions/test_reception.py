@@ -10,8 +10,9 @@ import trio.testing
 from intercom.model.errors import InvalidState
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
 from intercom.model.verdict import Decision
-from intercom.sessions.messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Beat, Describe, Recall, Wanted
+from intercom.sessions.messages import Beat, Describe, Recall
 from intercom.sessions.reception import GRACE_SECONDS, START_GRACE_SECONDS
+from intercom.sessions.reception_messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Wanted
 from tests.sessions.house import Guest, House, house, in_house
 
 Clock = trio.testing.MockClock

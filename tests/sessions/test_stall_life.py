@@ -13,8 +13,10 @@ from intercom.model.config import Config, StallSettings
 from intercom.model.errors import AlreadyDecided
 from intercom.model.session import SessionStatus
 from intercom.model.verdict import Decision
-from intercom.sessions.messages import Activity, AgentsGone, Beat
+from intercom.sessions.messages import Beat
 from intercom.sessions.reception import GRACE_SECONDS
+from intercom.sessions.reception_messages import AgentsGone
+from intercom.sessions.stall_messages import Activity
 from tests.sessions.house import Guest, House, house, in_house
 
 Clock = trio.testing.MockClock

@@ -14,14 +14,7 @@ from intercom.sessions.answers import (
     PromptAnswer,
     StandbyAnswer,
 )
-from intercom.sessions.messages import (
-    AskPrompt,
-    AwaitClearance,
-    AwaitPrompt,
-    AwaitStandby,
-    Propose,
-    StandBy,
-)
+from intercom.sessions.messages import AskPrompt, AwaitClearance, AwaitPrompt, AwaitStandby, Propose, StandBy
 
 CHECK_CLEARANCE = """\
 Ask a person for clearance to change files, before you write anything. Give the change as a unified diff (one file or \

@@ -17,6 +17,7 @@ from typing import Any
 from attrs import field, frozen
 
 from intercom.model.approval import RiskLevel
+from intercom.model.channel_id import CHANNEL_ID, LOOKS_LIKE
 from intercom.model.prompt import PromptType
 
 Check = Callable[[Any, Any, Any], None]
@@ -100,7 +101,7 @@ class SlackSettings:
     channel_id: str | None = setting(
         None,
         "The channel where cards are posted; a connection may name another. Left out: no Slack.",
-        matching(r"[CGD][A-Z0-9]{2,}", "a channel id like C0123456789 (the channel's details in Slack show it)"),
+        matching(CHANNEL_ID, LOOKS_LIKE),
     )
     authorized_user_ids: tuple[str, ...] = setting(
         (),

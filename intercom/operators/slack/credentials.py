@@ -1,0 +1,175 @@
+"""Slack's credentials: where each is looked for, and what it must look like.
+
+Each is taken from the first place that has it: the keychain, the environment, the file that `slack login --file` wrote.
+They never stand in the configuration, and never come from a shim's environment (`intercom.local.daemon` drops them).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+
+from attrs import field, frozen
+
+from intercom.model.config import Config
+from intercom.model.errors import SlackError
+from intercom.operators.slack import credential_file, keychain
+
+#: Seconds a server's start waits for the keychain, which may be asking somebody who is not there for its password.
+PATIENCE = 3.0
+
+MEMBERS = "SLACK_MEMBER_IDS"
+
+
+class Source(StrEnum):
+    KEYCHAIN = "keychain"
+    ENVIRONMENT = "environment"
+    FILE = "file"
+
+
+@frozen
+class Kind:
+    """A credential: its name in the keychain and the file, its environment variable, and what it is to people."""
+
+    name: str
+    variable: str
+    title: str
+    begins: str
+    where: str
+    needed: bool = True
+
+
+APP = Kind(
+    "slack_app_token",
+    "SLACK_APP_TOKEN",
+    "app-level token",
+    "xapp-",
+    "Basic Information > App-Level Tokens, with the scope connections:write",
+)
+BOT = Kind("slack_bot_token", "SLACK_BOT_TOKEN", "bot token", "xoxb-", "OAuth & Permissions, once the app is installed")
+TEAM = Kind("slack_team_id", "SLACK_TEAM_ID", "team id", "T", "the address of Slack in a browser", needed=False)
+KINDS = (APP, BOT, TEAM)
+
+#: What people paste by mistake, by its beginning.
+_STRANGERS = {
+    "xapp-": "the app-level token",
+    "xoxb-": "the bot token",
+    "xoxp-": "a user's token",
+    "xoxe.": "a token that expires: set the app up without token rotation",
+    "xoxe-": "a refresh token: set the app up without token rotation",
+    "http": "an address",
+}
+
+
+@frozen
+class SlackTokens:
+    """What this server shows Slack. The tokens are kept out of every text made from it."""
+
+    app: str = field(repr=False)
+    bot: str = field(repr=False)
+    team_id: str = ""
+
+
+@frozen
+class Credential:
+    """One value and where it was found."""
+
+    kind: Kind
+    value: str = field(repr=False)
+    source: Source
+
+
+@frozen
+class Looked:
+    """What a look at every place found. `unread` are sentences on places that could not be looked at; a machine
+    without a keychain is not one of them."""
+
+    found: Mapping[str, Credential]
+    has_keychain: bool
+    unread: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> tuple[Kind, ...]:
+        return tuple(kind for kind in KINDS if kind.needed and kind.name not in self.found)
+
+    def value(self, kind: Kind) -> str:
+        credential = self.found.get(kind.name)
+        return credential.value if credential is not None else ""
+
+    def tokens(self) -> SlackTokens | None:
+        """The tokens, or None where one is missing. Raises SlackError when one can not be what it should be."""
+        if self.missing:
+            return None
+        for credential in self.found.values():
+            check(credential.kind, credential.value)
+        return SlackTokens(self.value(APP), self.value(BOT), self.value(TEAM))
+
+
+def load(env: Mapping[str, str], *, file: Path | None = None, patience: float = PATIENCE) -> SlackTokens | None:
+    """The tokens of this user, or None where the app-level or the bot token is nowhere.
+
+    Blocks, for `patience` seconds at most. Raises SlackError when a token found can not be what it should be, or
+    when one is missing and a place that may have it could not be looked at.
+    """
+    looked = look(env, file=file, patience=patience)
+    if looked.missing and looked.unread:
+        raise SlackError("; ".join(looked.unread))
+    return looked.tokens()
+
+
+def look(env: Mapping[str, str], *, file: Path | None = None, patience: float = PATIENCE) -> Looked:
+    """Look for every credential. Blocks, for `patience` seconds at most; raises nothing."""
+    unread: list[str] = []
+    kept: Mapping[str, str] | None = None
+    filed: Mapping[str, str] = {}
+    try:
+        kept = keychain.read([kind.name for kind in KINDS], patience=patience)
+    except SlackError as fault:
+        unread.append(fault.message)
+    try:
+        filed = credential_file.read(file) if file is not None else {}
+    except SlackError as fault:
+        unread.append(fault.message)
+    found = {}
+    for kind in KINDS:
+        for source, value in (
+            (Source.KEYCHAIN, (kept or {}).get(kind.name)),
+            (Source.ENVIRONMENT, env.get(kind.variable)),
+            (Source.FILE, filed.get(kind.name)),
+        ):
+            if value is not None and value.strip():
+                found[kind.name] = Credential(kind, value.strip(), source)
+                break
+    return Looked(found, kept is not None, tuple(unread))
+
+
+def check(kind: Kind, value: str) -> None:
+    """Refuse a value that can not be this credential: raises SlackError, without the value in it."""
+    if kind is TEAM:
+        if not re.fullmatch(r"[TE][A-Z0-9]{2,}", value):
+            raise SlackError(f"the {TEAM.title} ({TEAM.variable}) must look like T0123456789")
+        return
+    fault = ""
+    if not value.startswith(kind.begins):
+        what = next((what for begins, what in _STRANGERS.items() if value.startswith(begins)), "")
+        fault = f"but it is {what}" if what else "and it does not"
+    elif len(value) < 10 or not re.fullmatch(r"[\x21-\x7e]+", value):
+        fault = "but it is cut off, or has something else in it"
+    if fault:
+        raise SlackError(
+            f"the {kind.title} ({kind.variable}) must begin with {kind.begins}, {fault}; copy it from {kind.where}"
+        )
+
+
+def authorized(config: Config, env: Mapping[str, str]) -> frozenset[str]:
+    """Who may answer from Slack: the configuration's ids, else those in `SLACK_MEMBER_IDS`."""
+    members = (each.strip() for each in env.get(MEMBERS, "").split(","))
+    return frozenset(config.slack.authorized_user_ids or (each for each in members if each))
+
+
+def file_in(state_dir: str) -> Path:
+    """Where `slack login --file` keeps the credentials."""
+    # Not beside the configuration, which people put under version control with their other dotfiles.
+    return Path(state_dir) / "slack-credentials.json"

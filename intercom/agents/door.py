@@ -51,7 +51,7 @@ class Door:
     """`key` names the agent of a client that has no names for its conversations: the life of one shim. `name` is the
     connection's own: the same shim may be in by a new door before its old one is known to be closed.
 
-    `workspace` and `cwd` are the shim's own; both may be absent.
+    `workspace`, `cwd` and `channel_id` are the shim's own; each may be absent.
     """
 
     system: System
@@ -59,6 +59,7 @@ class Door:
     key: str
     workspace: str | None
     cwd: str | None
+    channel_id: str | None = None
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     _agents: set[str] = field(factory=set, init=False)
     _known: int = field(default=0, init=False)
@@ -231,7 +232,7 @@ class Door:
         chosen = await trio.to_thread.run_sync(workspaces.choose, self.workspace, roots, self.cwd, default)
         # A conversation that goes on elsewhere is another session: the first one's paths mean other files.
         key = f"{caller.client_name or 'client'}:{caller.thread}@{chosen}" if caller.thread else self.key
-        return Agent(key, caller.client_name, chosen, self.name)
+        return Agent(key, caller.client_name, chosen, self.name, self.channel_id)
 
 
 def _conversation(caller: Caller) -> str:

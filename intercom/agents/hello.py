@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from intercom.model.channel_id import is_channel_id
+
 #: The longest each text may be, in characters.
 _TEXTS = {
     "version": 100,
@@ -21,11 +23,12 @@ _LARGEST_PID = 2**31 - 1
 
 
 def is_sound(hello: Mapping[str, Any]) -> bool:
-    """Whether every field of a hello is absent, null, or of its kind: texts that can be written, process ids, and
-    lists of texts. What is not known is left alone: a newer shim may say more."""
+    """Whether every field of a hello is absent, null, or of its kind: texts that can be written, process ids, the
+    id of a channel, and lists of texts. What is not known is left alone: a newer shim may say more."""
     texts = all(_is_text(hello.get(name), longest) for name, longest in _TEXTS.items())
     pids = all(_is_pid(hello.get(name)) for name in ("pid", "client_pid"))
-    return texts and pids and _are_texts(hello.get("delivered")) and _are_texts(hello.get("agents"))
+    lists = all(_are_texts(hello.get(name)) for name in ("delivered", "agents"))
+    return texts and pids and lists and _is_channel(hello.get("channel"))
 
 
 def _is_text(value: object, longest: int) -> bool:
@@ -38,6 +41,10 @@ def _is_text(value: object, longest: int) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _is_channel(value: object) -> bool:
+    return value is None or (isinstance(value, str) and len(value) <= 100 and is_channel_id(value))
 
 
 def _are_texts(value: object) -> bool:

@@ -127,7 +127,8 @@ class Link(Actor):
         if hello is None:
             return
         shim = str(hello["shim"])
-        door = Door(self.system, self._at.config, shim, _text(hello, "workspace"), _text(hello, "cwd"))
+        channel = _text(hello, "channel")
+        door = Door(self.system, self._at.config, shim, _text(hello, "workspace"), _text(hello, "cwd"), channel)
         peer = peers.peer(self._stream)
         ours = (hello.get("client_pid"), hello.get("pid"), peer.pid)
         pids = frozenset(pid for pid in ours if isinstance(pid, int) and pid > 1)

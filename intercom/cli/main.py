@@ -34,7 +34,14 @@ def _run(options: argparse.Namespace) -> int:
             from intercom.agents.shim.options import Options
             from intercom.agents.shim.run import main as relay
 
-            return relay(Options(config=options.config, workspace=options.workspace, ipc_name=options.ipc_name))
+            return relay(
+                Options(
+                    config=options.config,
+                    workspace=options.workspace,
+                    ipc_name=options.ipc_name,
+                    channel=options.channel,
+                )
+            )
         case "serve":
             from intercom.cli import serve
 
@@ -72,6 +79,12 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     top.add_argument("--workspace", metavar="DIR", help="the directory the agent may change (else it is found)")
+    top.add_argument(
+        "--channel",
+        metavar="ID",
+        type=_channel,
+        help="the Slack channel to show this agent in (else it is found)",
+    )
     top.add_argument("--in-process", action="store_true", help="serve MCP in this process, without a background server")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     again = _common(defaults=False)
@@ -105,6 +118,14 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", parents=[again], help="see an approval from end to end, in this terminal")
     demo.add_argument("--yes", action="store_true", help="approve everything, ask nothing")
     return top
+
+
+def _channel(text: str) -> str:
+    from intercom.model.channel_id import LOOKS_LIKE, is_channel_id
+
+    if not is_channel_id(text):
+        raise argparse.ArgumentTypeError(f"must be {LOOKS_LIKE}, not {text!r}")
+    return text
 
 
 def _common(*, defaults: bool) -> argparse.ArgumentParser:

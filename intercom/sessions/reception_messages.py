@@ -9,13 +9,15 @@ from actors import Request
 
 @frozen
 class Agent:
-    """Who calls: `key` is stable for one conversation, `client_name` what it says of itself, `workspace` checked, and
-    `door` names the connection it came by."""
+    """Who calls: `key` is stable for one conversation, `client_name` what it says of itself, `workspace` checked,
+    `door` names the connection it came by, and `channel_id` the chat channel that the connection asked for: a session
+    that is opened for it is shown there for good."""
 
     key: str
     client_name: str | None
     workspace: str
     door: str = ""
+    channel_id: str | None = None
 
 
 @frozen

@@ -35,6 +35,7 @@ def hello(
         "client_pid": os.getppid(),
         "cwd": _directory(),
         "workspace": None if options.workspace is None else os.path.abspath(options.workspace),
+        "channel": options.channel,
         "config": config,
         "config_digest": None if config is None else _digest(config),
         "token": "" if where is None else _token(where.token_file),

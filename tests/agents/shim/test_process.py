@@ -24,7 +24,10 @@ async def test_it_introduces_itself_with_everything_the_server_needs() -> None:
     with stage() as here:
         text = "ipc_name = 'agent-intercom'\n"
         config = here.write("own.toml", text)
-        async with by_hand(here) as server, shim(here, config=config, workspace="/somewhere/x") as client:
+        async with (
+            by_hand(here) as server,
+            shim(here, config=config, workspace="/somewhere/x", channel="C12") as client,
+        ):
             here.write(server.where.token_file, "secret\n")
             _, hello = await server.accept()
             assert len(hello.pop("shim")) == 32
@@ -36,7 +39,8 @@ async def test_it_introduces_itself_with_everything_the_server_needs() -> None:
                 "pid": client.process.pid,
                 "client_pid": os.getpid(),
                 "cwd": here.root,
-                "workspace": "/somewhere/x",
+                "workspace": "/somewhere",
+                "channel": "C12",
                 "config": config,
                 "config_digest": hashlib.sha256(text.encode()).hexdigest(),
                 "delivered": [],

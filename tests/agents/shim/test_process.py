@@ -26,7 +26,7 @@ async def test_it_introduces_itself_with_everything_the_server_needs() -> None:
         config = here.write("own.toml", text)
         async with (
             by_hand(here) as server,
-            shim(here, config=config, workspace="/somewhere/x", channel="C12") as client,
+            shim(here, config=config, workspace="/somewhere", channel="C12") as client,
         ):
             here.write(server.where.token_file, "secret\n")
             _, hello = await server.accept()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from enum import StrEnum
+
 from attrs import frozen
+
+from actors import Request
 
 
 @frozen
@@ -12,29 +17,42 @@ class Wake:
 
 @frozen
 class SocketUp:
-    """Slack has said hello on a socket. Told to `slack/channel`."""
+    """Slack has said hello on a socket, and none was up before. Told to `slack/channel`."""
 
 
 @frozen
 class SocketDown:
-    """No socket is up any more; `why` is a sentence for people. Told to `slack/channel`."""
+    """No socket is up any more; `why` is a sentence for people. Told to `slack/channel`, again when `why` changes."""
 
     why: str
 
 
+class ConnectionState(StrEnum):
+    """How the connection to Slack stands."""
+
+    CONNECTING = "connecting"  # no socket is up; one is being opened
+    UP = "up"  # Slack has said hello
+    WAITING = "waiting"  # the last try failed; the next one is due soon
+    REFUSED = "refused"  # Slack says no, and a person has to change something; tried again now and then
+
+
 @frozen
-class Redraw:
-    """The message of this card may not show how things stand: draw the card again. Told to `slack/channel`."""
+class Standing:
+    """The answer to `Health`.
 
-    card_id: str
+    `since` is when the connection came into this state; `reconnects` how many sockets were opened after the first;
+    `last_error` a sentence on what went wrong last, None if nothing did; `last_heard` when anything came from Slack;
+    `in_hand` how many envelopes are being handled.
+    """
+
+    state: ConnectionState
+    since: datetime
+    reconnects: int
+    last_error: str | None
+    last_heard: datetime | None
+    in_hand: int
 
 
 @frozen
-class Whisper:
-    """Show `text` to one person only, at the end of the channel or thread. Told to `slack/whispers`, which does it if
-    it can be done soon, and otherwise not at all."""
-
-    channel: str
-    person: str
-    text: str
-    thread: str | None = None
+class Health(Request[Standing]):
+    """How the connection stands. Asked of `slack/connection`."""

@@ -1,0 +1,278 @@
+"""Slack's Web API over one kept-alive HTTP client: each call is done, refused, surely not done, or may have been."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+import trio
+from attrs import field, frozen
+from slack_sdk.version import __version__ as sdk_version
+
+from intercom._version import __version__
+from intercom.operators.slack import discretion
+from intercom.operators.slack.addresses import SLACK, checked_base, may_follow, over_http
+from intercom.operators.slack.errors import RateLimited, SlackError, SlackRefused, Unreachable
+
+__all__ = ["RateLimited", "SlackError", "SlackRefused", "SlackTokens", "Unreachable", "WebApi"]
+
+log = logging.getLogger(__name__)
+
+#: The longest answer that is read, in bytes. A page of history is the longest there is.
+MAX_ANSWER = 16 * 2**20
+
+#: Seconds until a call may be repeated when Slack limits it without saying.
+_RETRY_AFTER = 1.0
+_LONGEST_RETRY_AFTER = 3600.0
+
+#: Slack's words for "something broke here": part of what was asked may have happened.
+_BROKEN = frozenset({"fatal_error", "internal_error", "service_unavailable"})
+_LIMITED = frozenset({"ratelimited", "rate_limited"})
+
+#: With these the request surely never left.
+_NOT_SENT = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.LocalProtocolError,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+
+_AGENT = f"agent-intercom/{__version__} slackclient/{sdk_version} Python/{platform.python_version()}"
+
+_TOKEN = re.compile(r"[\x21-\x7e]*")
+
+
+@frozen
+class SlackTokens:
+    """The app-level token (Socket Mode) and the bot's (all else); `repr` shows neither. Empty means there is none.
+
+    Raises ValueError, without the token, if one holds what no token holds.
+    """
+
+    app: str = field(repr=False)
+    bot: str = field(repr=False)
+    team_id: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        for name, token in (("app-level", self.app), ("bot", self.bot)):
+            if not _TOKEN.fullmatch(token):
+                raise ValueError(f"the {name} token holds spaces or characters no token has; copy it again")
+
+
+class WebApi:
+    """One client of Slack's Web API, to be used as `async with WebApi(tokens) as web`, inside Trio.
+
+    `base_url` is where the methods are: https, or http on the loopback; raises ValueError for others. `max_answer` is
+    the most bytes read of an answer. `transport` takes the place of the network in tests.
+    """
+
+    def __init__(
+        self,
+        tokens: SlackTokens,
+        *,
+        base_url: str = SLACK,
+        max_answer: int = MAX_ANSWER,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.base_url = checked_base(base_url)
+        self._tokens = tokens
+        self._max_answer = max_answer
+        self._transport = transport
+        self._client: httpx2.AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"<WebApi {self.base_url}>"
+
+    async def __aenter__(self) -> Self:
+        discretion.keep_addresses_out_of_logs()
+        self._client = httpx2.AsyncClient(
+            headers={"User-Agent": _AGENT},
+            # Slack cuts idle connections by itself; a client that gives up first only pays for handshakes.
+            limits=httpx2.Limits(max_connections=32, max_keepalive_connections=8, keepalive_expiry=120.0),
+            transport=self._transport,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def call(self, method: str, *, app: bool = False, timeout: float = 10.0, **params: Any) -> dict[str, Any]:
+        """Call a method (`chat.postMessage`) and return its answer, which says `"ok": True`.
+
+        With `app` the app-level token is sent, else the bot's. `timeout` is for the whole call, in seconds. `params`
+        that are None are left out; lists and objects (blocks, metadata, view) go as JSON within the form, which every
+        method takes.
+
+        Raises SlackRefused (Slack said no; nothing was done), RateLimited (nothing was done), Unreachable (`maybe_done`
+        tells whether it may have been).
+        """
+        token = self._tokens.app if app else self._tokens.bot
+        if not token:
+            raise SlackRefused(method, "not_authed")
+        request = self._open_client().build_request(
+            "POST", self.base_url + method, data=_form(params), headers={"Authorization": f"Bearer {token}"}
+        )
+        response, body = await self._send(method, request, timeout)
+        data = _read(body)
+        _judge(method, response, data)
+        if data is None or data.get("ok") is not True:
+            # A proxy or a captive portal answered, or the answer was cut.
+            raise Unreachable(f"no answer of slack's to {method} (HTTP {response.status_code})", maybe_done=True)
+        return data
+
+    async def upload(self, url: str, data: bytes, filename: str, *, timeout: float = 60.0) -> None:
+        """Send a file's bytes to the address `files.getUploadURLExternal` gave. Uploading again does no harm.
+
+        `filename` is for errors only: Slack knows the name already. Raises as `call` does.
+        """
+        what = f"the upload of {filename}"
+        request = self._request(what, url, content=data, headers={"Content-Type": "application/octet-stream"})
+        response, body = await self._send(what, request, timeout)
+        _judge(what, response, _read(body))
+        if response.status_code != 200:
+            raise Unreachable(f"{what} failed (HTTP {response.status_code})", maybe_done=True)
+
+    async def respond(self, response_url: str, body: dict[str, Any], *, timeout: float = 10.0) -> None:
+        """Post to a `response_url`, which Slack gives with a command or a tap (5 times within 30 minutes).
+
+        Raises as `call` does; SlackRefused once the address is used up.
+        """
+        what = "the response_url"
+        request = self._request(what, response_url, json=body)
+        response, answer = await self._send(what, request, timeout)
+        data = _read(answer)
+        _judge(what, response, data)
+        if response.status_code != 200:
+            raise SlackRefused(what, (data or {}).get("error") or f"http_{response.status_code}")
+
+    @asynccontextmanager
+    async def upgraded(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[httpx2.Response]:
+        """The answer to a WebSocket handshake at a ws or wss address; its connection is closed at the end.
+
+        Raises Unreachable if there is none or the address may not be used. Nothing times out here but by the caller.
+        """
+        if not may_follow(url, self.base_url):
+            raise Unreachable("the socket's address is neither wss nor on the loopback", maybe_done=False)
+        client = self._open_client()
+        request = client.build_request("GET", over_http(url), headers=headers, timeout=None)
+        failure: Exception | None = None
+        try:
+            response = await client.send(request, stream=True)
+        except (httpx2.TransportError, httpx2.InvalidURL, OSError) as exc:
+            failure = exc
+        if failure is not None:
+            raise Unreachable(f"the socket could not be opened: {_told(failure)}", maybe_done=False)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    def _open_client(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            raise RuntimeError("the web api is closed; use `async with WebApi(...)`")
+        return self._client
+
+    def _request(self, what: str, url: str, **how: Any) -> httpx2.Request:
+        if not may_follow(url, self.base_url):
+            raise Unreachable(f"the address for {what} is neither https nor on the loopback", maybe_done=False)
+        return self._open_client().build_request("POST", url, **how)
+
+    async def _send(self, what: str, request: httpx2.Request, timeout: float) -> tuple[httpx2.Response, bytes]:
+        client = self._open_client()
+        journey = _Journey()
+        request.extensions = {"timeout": httpx2.Timeout(timeout).as_dict(), "trace": journey.went}
+        failure: Exception | None = None
+        # Raised below and not here: a traceback would lead to the request, and so to the token.
+        try:
+            with trio.fail_after(timeout):
+                response = await client.send(request, stream=True)
+                try:
+                    return response, await self._body(what, response)
+                finally:
+                    await response.aclose()
+        except (httpx2.TransportError, httpx2.DecodingError, OSError, trio.TooSlowError) as exc:
+            failure = exc
+        maybe_done = not isinstance(failure, _NOT_SENT) and (journey.sending or not journey.known)
+        if isinstance(failure, trio.TooSlowError | httpx2.TimeoutException):
+            raise Unreachable(f"slack did not answer {what} within {timeout:g} s", maybe_done=maybe_done)
+        raise Unreachable(f"slack could not be reached for {what}: {_told(failure)}", maybe_done=maybe_done)
+
+    async def _body(self, what: str, response: httpx2.Response) -> bytes:
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > self._max_answer:
+                raise Unreachable(f"slack's answer to {what} is longer than {self._max_answer} bytes", maybe_done=True)
+        return bytes(body)
+
+
+class _Journey:
+    """How far a request came. `known` is False where the transport does not say."""
+
+    def __init__(self) -> None:
+        self.known = False
+        self.sending = False
+
+    async def went(self, event: str, _info: Mapping[str, Any]) -> None:
+        self.known = True
+        if event.endswith("send_request_headers.started"):
+            self.sending = True
+
+
+def _form(params: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _field(value) for name, value in params.items() if value is not None}
+
+
+def _field(value: Any) -> str:
+    if isinstance(value, str):
+        # What came from a file or a person may hold half a character, which no form can carry.
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _read(body: bytes) -> dict[str, Any] | None:
+    """The answer as an object; None if it is no JSON object."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _judge(what: str, response: httpx2.Response, data: dict[str, Any] | None) -> None:
+    """Raise if Slack says that it did not do it, or that it does not know."""
+    error = None if data is None or data.get("ok") is not False else str(data.get("error") or "unknown_error")
+    if response.status_code == 429 or error in _LIMITED:
+        raise RateLimited(what, _retry_after(response.headers.get("Retry-After")))
+    if response.status_code >= 500 or response.status_code == 408 or error in _BROKEN:
+        words = error or f"HTTP {response.status_code}"
+        raise Unreachable(f"slack could not finish {what}: {words}", maybe_done=True)
+    if error is not None:
+        raise SlackRefused(what, error, data)
+    if 300 <= response.status_code < 500:
+        raise Unreachable(f"something else than slack answered {what} (HTTP {response.status_code})", maybe_done=False)
+
+
+def _retry_after(given: str | None) -> float:
+    text = (given or "").strip()
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
+        return _RETRY_AFTER
+    return min(float(text), _LONGEST_RETRY_AFTER)
+
+
+def _told(failure: Exception | None) -> str:
+    """What an error of the network says, on one line."""
+    return " ".join(str(failure).split()) or type(failure).__name__

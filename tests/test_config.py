@@ -70,6 +70,9 @@ def test_every_kind_of_setting_is_read(tmp_path: Path) -> None:
             [slack]
             channel_id = "C0123456789"
             authorized_user_ids = ["U0123456789"]
+            [slack.workspace_channels]
+            "~/project" = "C0123456780"
+            "link/../rel" = "C0123456781"
             [timeouts]
             approval_seconds = 0.5
             prompt_on_timeout = "stop"
@@ -98,6 +101,10 @@ def test_every_kind_of_setting_is_read(tmp_path: Path) -> None:
     assert config.database.path == here / "rel/a.db"
     assert config.slack.channel_id == "C0123456789"
     assert config.slack.authorized_user_ids == ("U0123456789",)
+    assert config.slack.workspace_channels == {
+        tmp_path / "home/project": "C0123456780",
+        here / "rel": "C0123456781",
+    }
     assert config.timeouts.approval_seconds == 0.5
     assert config.timeouts.prompt_by_type == {
         PromptType.ERROR_RECOVERY: OnTimeout.CONTINUE,
@@ -145,6 +152,10 @@ FAULTS = [
     ("database = 3", "database is 3 but must be a table: write [database]"),
     ("[database]\npath = {}", "line 2: database.path is a table but must be a path"),
     ('[slack]\nchannel_id = "#general"', "line 2: slack.channel_id must be a channel id like C0123456789"),
+    (
+        '[slack]\nworkspace_channels = {"/a" = "#web"}',
+        "line 2: slack.workspace_channels must be a channel id like C0123",
+    ),
     ('[slack]\nauthorized_user_ids = ["bob"]', "must be a user id like U0123456789"),
     ('[slack]\napp_token = "xapp-1"', "a token never stands in this file"),
     ("[timeouts]\n# why\napproval_seconds = 0", "line 3: timeouts.approval_seconds must be more than 0"),

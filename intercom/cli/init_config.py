@@ -15,6 +15,7 @@ EXAMPLES = {
     "http_port": "3000",
     "database.path": '"data/agent-rc.db"',
     "slack.channel_id": '"C0123456789"',
+    "slack.workspace_channels": '{ "~/projects/web" = "C0123456789" }',
     "slack.authorized_user_ids": '["U0123456789"]',
     "timeouts.prompt_by_type": '{ error_recovery = "stop" }',
     'clients."NAME".slice_seconds': "240",

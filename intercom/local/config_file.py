@@ -80,6 +80,9 @@ def _settle(config: Config, raw: Mapping[str, Any], directory: Path) -> Config:
     if not slack.authorized_user_ids:
         members = [each.strip() for each in os.environ.get("SLACK_MEMBER_IDS", "").split(",")]
         slack = attrs.evolve(slack, authorized_user_ids=tuple(each for each in members if each))
+    # Sessions know their workspaces by what links lead to.
+    channels = {_absolute(root, directory).resolve(): channel for root, channel in slack.workspace_channels.items()}
+    slack = attrs.evolve(slack, workspace_channels=channels)
     if cli and ("/" in cli or cli.startswith("~")):  # else the server's PATH finds it
         cli = str(_absolute(Path(cli), directory))
     return attrs.evolve(

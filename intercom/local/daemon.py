@@ -17,6 +17,8 @@ _NAMES = frozenset(
 )
 # Nothing of Slack's: who may answer, and under which credentials, is not for a client's environment to say.
 _PREFIXES = ("LC_", "XDG_", "INTERCOM_")
+# It would send the tokens to whoever listens there, and take that one's word for people's.
+_NEVER = frozenset(("INTERCOM_SLACK_API",))
 
 
 def allowed(environ: Mapping[str, str]) -> dict[str, str]:
@@ -28,7 +30,8 @@ def allowed(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if name in _NAMES or name.startswith(_PREFIXES) or (name.islower() and name.upper().endswith("_PROXY"))
+        if name not in _NEVER
+        and (name in _NAMES or name.startswith(_PREFIXES) or (name.islower() and name.upper().endswith("_PROXY")))
     }
 
 

@@ -67,6 +67,16 @@ def matching(pattern: str, means: str) -> Check:
     return check
 
 
+def each_value(check: Check) -> Check:
+    """`check` for every value of a table."""
+
+    def check_all(owner: Any, setting: Any, value: Mapping[Any, Any]) -> None:
+        for each in value.values():
+            check(owner, setting, each)
+
+    return check_all
+
+
 def not_empty(_owner: Any, _setting: Any, value: Any) -> None:
     """A check that a text, or each text of a table, says something."""
     for name, text in value.items() if isinstance(value, Mapping) else [("", value)]:
@@ -102,6 +112,12 @@ class SlackSettings:
         None,
         "The channel where cards are posted; a connection may name another. Left out: no Slack.",
         matching(CHANNEL_ID, LOOKS_LIKE),
+    )
+    workspace_channels: Mapping[Path, str] = setting(
+        dict,
+        'Another channel for the agents of one directory and all below it, `"~/projects/web" = "C0123456789"`; '
+        "of several the nearest one.",
+        each_value(matching(CHANNEL_ID, LOOKS_LIKE)),
     )
     authorized_user_ids: tuple[str, ...] = setting(
         (),

@@ -18,7 +18,7 @@ from intercom.local.daemon import allowed, spawn
         *((name, True) for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR")),
         *((name, True) for name in ("HTTPS_PROXY", "https_proxy", "no_proxy", "DBUS_SESSION_BUS_ADDRESS")),
         ("INTERCOM_HTTP_TOKEN", True),
-        *((name, False) for name in ("SLACK_BOT_TOKEN", "SLACK_MEMBER_IDS")),
+        *((name, False) for name in ("SLACK_BOT_TOKEN", "SLACK_MEMBER_IDS", "INTERCOM_SLACK_API")),
         *((name, False) for name in ("LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PYTHONPATH")),
         *((name, False) for name in ("PYTHONSTARTUP", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "GIT_DIR", "PWD")),
         *((name, False) for name in ("SSL_KEYLOGFILE", "path", "EVIL_PROXY", "LCX", "XSLACK_TOKEN")),

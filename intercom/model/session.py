@@ -48,7 +48,8 @@ class ProgressItem:
 @frozen
 class Session:
     """A row of `session`. `agent_key` names the agent it belongs to; `owner_user_id` is empty for a session that an
-    agent opened by connecting, which belongs to every authorized operator."""
+    agent opened by connecting, which belongs to every authorized operator. `channel_id` is the Slack channel it is
+    shown in, None for the configured one."""
 
     id: str
     owner_user_id: str
@@ -65,6 +66,7 @@ class Session:
     progress_snapshot: tuple[ProgressItem, ...] | None = None
     agent_key: str | None = None
     client_name: str | None = None
+    channel_id: str | None = None
 
 
 def may_become(now: SessionStatus, then: SessionStatus) -> bool:

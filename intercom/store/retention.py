@@ -11,6 +11,7 @@ from intercom.store import audit, rows
 
 #: Rows that go with their session, in the order they must go.
 _OF_A_SESSION = (
+    ("outbox", "session_id in {old}"),
     ("instruction", "session_id in {old}"),
     ("apply_journal", "session_id in {old}"),
     ("wait", "session_id in {old}"),
@@ -22,12 +23,19 @@ _OF_A_SESSION = (
     ("session", "id in {old}"),
 )
 
+#: What Slack shows of no session that is kept, and shows as it should.
+_DONE_WITH = (
+    "state in ('posted', 'merged', 'refused') and open = 0 and (state <> 'posted' or shown = version)"
+    " and (session_id is null or session_id not in (select id from session))"
+)
+
 
 def purge(
     db: Database, cutoff: datetime, at: datetime, limit: int = 200, checkpoints_before: datetime | None = None
 ) -> dict[str, int]:
-    """Delete sessions terminated before `cutoff` with all that is theirs, and audit entries and answered calls from
-    before it; and checkpoints of any session from before `checkpoints_before`, when given.
+    """Delete sessions terminated before `cutoff` with all that is theirs, and audit entries, answered calls and what
+    Slack was shown and asked outside of sessions from before it; and checkpoints of any session from before
+    `checkpoints_before`, when given.
 
     At most `limit` sessions (oldest first) and a hundred times as many of the others in one call, so that no one waits
     long behind it: call again while a count is at its limit. A session with an apply not finished stays. Returns how
@@ -46,13 +54,19 @@ def purge(
         table: rows.affected(db, f"delete from {table} where {where.format(old=old)}", ids)
         for table, where in _OF_A_SESSION
     }
-    by_age = [("answered_call", "name", "created_at", cutoff), ("audit", "id", "at", cutoff)]
+    by_age = [
+        ("answered_call", "name", "created_at", cutoff, "true"),
+        ("audit", "id", "at", cutoff, "true"),
+        ("outbox", "id", "created_at", cutoff, _DONE_WITH),
+        ("slack_question", "rowid", "at", cutoff, "true"),
+    ]
     if checkpoints_before is not None:
-        by_age.append(("checkpoint", "id", "created_at", checkpoints_before))
-    for table, key, age, before in by_age:
+        by_age.append(("checkpoint", "id", "created_at", checkpoints_before, "true"))
+    for table, key, age, before, also in by_age:
         gone[table] = gone.get(table, 0) + rows.affected(
             db,
-            f"delete from {table} where {key} in (select {key} from {table} where {age} < ? order by {age} limit ?)",
+            f"delete from {table} where {key} in"
+            f" (select {key} from {table} where {age} < ? and {also} order by {age} limit ?)",
             (clock.to_text(before), limit * 100),
         )
     if any(gone.values()):

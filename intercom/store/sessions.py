@@ -32,6 +32,7 @@ def _to_row(session: Session) -> Row:
         "progress_snapshot": progress_text(session.progress_snapshot),
         "agent_key": session.agent_key,
         "client_name": session.client_name,
+        "channel_id": session.channel_id,
     }
 
 
@@ -52,6 +53,7 @@ def _from_row(row: Row) -> Session:
         progress_snapshot=progress_value(row["progress_snapshot"]),
         agent_key=row["agent_key"],
         client_name=row["client_name"],
+        channel_id=row["channel_id"],
     )
 
 
@@ -136,6 +138,13 @@ def set_mode(db: Database, id: str, mode: SessionMode, at: datetime) -> SessionM
         (mode.value, clock.to_text(at), id),
     )
     return before.mode if won and before is not None else None
+
+
+def set_channel(db: Database, id: str, channel_id: str | None) -> bool:
+    """Set the Slack channel that what the session shows from now on goes to. False when it is unknown or terminated."""
+    return rows.changed(
+        db, "update session set channel_id = ? where id = ? and status <> 'terminated'", (channel_id, id)
+    )
 
 
 def set_progress(db: Database, id: str, progress: tuple[ProgressItem, ...] | None, at: datetime) -> bool:

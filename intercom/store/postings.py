@@ -1,0 +1,243 @@
+"""How the rows of the outbox get to Slack: what waits, and what became of each attempt.
+
+Every attempt is on record before it is made, so that after a crash it is known what may be out there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from uuid import uuid4
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.model.outbox import Content, Row, RowKind, RowState, Urgency, Waiting
+from intercom.store import outbox, rows
+
+_WAITING = "state in ('queued', 'posting')"
+_STALE = "state = 'posted' and shown < version"
+
+
+@frozen
+class Begun:
+    """A post that may be made now: of `row`, whose message also holds the rows merged into it (`contents`: the row's
+    own first), in the thread `thread_ts`. `seek`: an earlier attempt may have gone through."""
+
+    row: Row
+    contents: tuple[Content, ...]
+    thread_ts: str | None
+    seek: bool
+
+
+@frozen
+class Update:
+    """An update that is to be made: of `row`, which shows `contents` together, or its interim line where it has one."""
+
+    row: Row
+    contents: tuple[Content, ...]
+
+
+def channels_waiting(db: Database) -> tuple[str, ...]:
+    """The channels in which something is to be posted or updated, now or later."""
+    return tuple(
+        rows.column(
+            db,
+            f"select distinct channel from outbox where {_WAITING} union"
+            f" select distinct channel from outbox where {_STALE}",
+        )
+    )
+
+
+def next_due(db: Database, now: datetime) -> datetime | None:
+    """When the first of the rows that are not to be sent before some later instant may be; None when there is none."""
+    row = rows.one(
+        db,
+        "select not_before from outbox where not_before is not null and not_before > ?"
+        f" and ({_WAITING} or {_STALE}) order by not_before limit 1",
+        (clock.to_text(now),),
+    )
+    return None if row is None else clock.from_text(row["not_before"])
+
+
+def waiting(db: Database, channel: str) -> Iterator[Waiting]:
+    """What waits to be posted in a channel, the most urgent and oldest first, read as far as it is asked for.
+
+    Nothing may be written before the last of it is read.
+    """
+    cursor = db.execute(
+        "select post.id, post.kind, post.state, post.urgency, post.thread, post.attempts, post.not_before,"
+        " post.chars, post.lines, root.id, root.not_before"
+        " from outbox as post left join outbox as root on root.key = post.thread"
+        " and root.state in ('queued', 'posting') and root.channel = post.channel"
+        " where post.channel = ? and post.state in ('queued', 'posting') order by post.urgency, post.id",
+        (channel,),
+    )
+    for id, kind, state, urgency, thread, attempts, not_before, chars, lines, root_id, root_not_before in cursor:
+        yield Waiting(
+            id=id,
+            kind=RowKind(kind),
+            state=RowState(state),
+            urgency=Urgency(urgency),
+            thread=thread,
+            attempts=attempts,
+            not_before=rows.time_value(not_before),
+            chars=chars,
+            lines=lines,
+            root_id=root_id,
+            root_not_before=rows.time_value(root_not_before),
+        )
+
+
+def begin_post(db: Database, id: int, at: datetime, merge: Sequence[int] = ()) -> Begun | None:
+    """Put on record that a row is about to be posted, with the lines of the rows `merge` under its own.
+
+    None, changing nothing, when it waits no more. The post may be made once this is committed; then call `posted`,
+    `retry` or `refused`.
+    """
+    before = rows.one(db, f"select state from outbox where id = ? and {_WAITING}", (id,))
+    if before is None:
+        return None
+    text = clock.to_text(at)
+    db.execute(
+        "update outbox set state = 'posting', attempts = attempts + 1, first_at = coalesce(first_at, ?),"
+        " not_before = null where id = ?",
+        (text, id),
+    )
+    if merge:
+        db.execute(
+            f"update outbox set state = 'merged', merged_into = ? where id in ({rows.holders(merge)})"
+            " and state = 'queued'",
+            (id, *merge),
+        )
+    row = outbox.by_id(db, id)
+    assert row is not None
+    return Begun(row, _contents(db, row), _thread_ts(db, row), seek=before["state"] == RowState.POSTING)
+
+
+def uploading(db: Database, id: int, file_id: str | None) -> None:
+    """Keep the id of an upload that is about to be shared; None when it has to be made anew."""
+    db.execute("update outbox set file_id = ? where id = ? and state = 'posting'", (file_id, id))
+
+
+def posted(db: Database, id: int, ts: str | None, version: int, at: datetime) -> Row | None:
+    """Slack shows this version of a row since now, as the message `ts` (None: a file whose message is not known).
+
+    The row as it is then, or None when it was not being posted. A file's text is dropped.
+    """
+    text = clock.to_text(at)
+    won = rows.changed(
+        db,
+        "update outbox set state = 'posted', ts = ?, posted_at = ?, attempts = 0, not_before = null, last_error = null,"
+        " shown = case when kind = 'file' then version when interim is null then ? else 0 end,"
+        " content = case when kind = 'file' then null else content end where id = ? and state = 'posting'",
+        (ts, text, version, id),
+    )
+    if not won:
+        return None
+    db.execute("update outbox set ts = ?, posted_at = ?, shown = version where merged_into = ?", (ts, text, id))
+    return outbox.by_id(db, id)
+
+
+def retry(db: Database, id: int, not_before: datetime | None, error: str, *, uncertain: bool) -> None:
+    """An attempt to post or update failed; try again, not before the given instant. `uncertain`: what was to be posted
+    may be out there all the same."""
+    db.execute(
+        "update outbox set not_before = ?, last_error = ?,"
+        " state = case when state = 'posting' and not ? then 'queued' else state end where id = ?",
+        (rows.time_text(not_before), error, int(uncertain), id),
+    )
+
+
+def refused(db: Database, id: int, error: str, version: int) -> None:
+    """Slack does not take this version of the row in any form. A newer version is tried in its turn."""
+    db.execute(
+        "update outbox set last_error = ?, not_before = null, interim = null, interim_until = null,"
+        " shown = case when state = 'posted' then max(shown, ?) else shown end,"
+        " state = case when state = 'posting' then case when version > ? then 'queued' else 'refused' end"
+        " else state end where id = ?",
+        (error, version, version, id),
+    )
+
+
+def next_update(db: Database, channel: str, now: datetime) -> Update | None:
+    """The message to be updated first in a channel, or None: one whose buttons were just tapped, else the most urgent
+    and oldest."""
+    due = f"channel = ? and {_STALE} and (not_before is null or not_before <= ?)"
+    text = clock.to_text(now)
+    for where in (f"interim is not null and {due} order by id", f"{due} order by urgency, id"):
+        found = rows.one(db, f"select id from outbox where {where} limit 1", (channel, text))
+        if found is not None:
+            # an interim line is not worth showing once its time is over
+            db.execute(
+                "update outbox set interim = null, interim_until = null where id = ? and interim_until <= ?",
+                (found["id"], text),
+            )
+            row = outbox.by_id(db, found["id"])
+            assert row is not None
+            return Update(row, _contents(db, row))
+    return None
+
+
+def shown(db: Database, id: int, version: int, interim: str | None = None) -> None:
+    """Slack shows this version of a row; or the interim line, in which case the row is drawn again when the line's time
+    is over."""
+    if interim is not None:
+        db.execute(
+            "update outbox set not_before = interim_until, interim = null, interim_until = null, last_error = null"
+            " where id = ? and version = ? and interim = ?",
+            (id, version, interim),
+        )
+        return
+    db.execute(
+        "update outbox set shown = max(shown, ?), not_before = null, last_error = null"
+        " where id = ? and interim is null and state = 'posted'",
+        (version, id),
+    )
+
+
+def deleted(db: Database, id: int, version: int) -> bool:
+    """The message is gone from Slack: an open card is posted anew (True), anything else is done with (False)."""
+    row = outbox.by_id(db, id)
+    if row is not None and row.open and repost(db, id):
+        return True
+    db.execute("update outbox set interim = null, interim_until = null where id = ?", (id,))
+    shown(db, id, version)
+    return False
+
+
+def repost(db: Database, id: int) -> bool:
+    """Let a message that was posted be posted once more, as one that Slack has never seen; False if it was not."""
+    return rows.changed(
+        db,
+        "update outbox set state = 'queued', client_id = ?, ts = null, posted_at = null, shown = 0, attempts = 0,"
+        " first_at = null, not_before = null, interim = null, interim_until = null"
+        " where id = ? and state = 'posted' and kind = 'message'",
+        (str(uuid4()), id),
+    )
+
+
+def unthread(db: Database, id: int, error: str) -> None:
+    """Slack knows no thread where this row was to go: the message at its top is posted anew, or, where that is not
+    ours, the row goes to the channel itself."""
+    row = outbox.by_id(db, id)
+    if row is None or row.thread is None:
+        return
+    root = None if outbox.is_ts(row.thread) else outbox.by_key(db, row.thread)
+    if root is None or not repost(db, root.id):
+        db.execute("update outbox set thread = null where id = ?", (id,))
+    retry(db, id, None, error, uncertain=False)
+
+
+def _contents(db: Database, row: Row) -> tuple[Content, ...]:
+    merged = rows.column(db, "select content from outbox where merged_into = ? order by id", (row.id,))
+    return (row.content, *(json.loads(text) for text in merged))
+
+
+def _thread_ts(db: Database, row: Row) -> str | None:
+    if row.thread is None or outbox.is_ts(row.thread):
+        return row.thread
+    root = rows.one(db, "select ts from outbox where key = ?", (row.thread,))
+    return None if root is None else root["ts"]

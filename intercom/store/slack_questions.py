@@ -1,0 +1,56 @@
+"""Questions put in a Slack thread: what the next reply there answers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.store import rows
+
+
+@frozen
+class Question:
+    """The next reply of `asked_of` (a user id) in the thread is the text of `decision` on the card `card_id`."""
+
+    channel: str
+    thread: str
+    card_id: str
+    decision: str
+    asked_of: str
+    at: datetime
+
+
+def ask(db: Database, question: Question) -> None:
+    """Keep a question; one asked in the same thread before is forgotten."""
+    row = {
+        "channel": question.channel,
+        "thread": question.thread,
+        "card_id": question.card_id,
+        "decision": question.decision,
+        "asked_of": question.asked_of,
+        "at": clock.to_text(question.at),
+    }
+    newer = ", ".join(f"{name} = excluded.{name}" for name in ("card_id", "decision", "asked_of", "at"))
+    rows.insert(db, "slack_question", row, conflict=f"(channel, thread) do update set {newer}")
+
+
+def peek(db: Database, channel: str, thread: str) -> Question | None:
+    """The question that is open in a thread, or None."""
+    row = rows.one(db, "select * from slack_question where channel = ? and thread = ?", (channel, thread))
+    return None if row is None else Question(**{**row, "at": clock.from_text(row["at"])})
+
+
+def take(db: Database, channel: str, thread: str) -> Question | None:
+    """The question that is open in a thread, which is answered with this; or None."""
+    question = peek(db, channel, thread)
+    if question is not None:
+        forget(db, channel, thread)
+    return question
+
+
+def forget(db: Database, channel: str, thread: str) -> bool:
+    """Drop the question of a thread; False when there is none."""
+    return rows.changed(db, "delete from slack_question where channel = ? and thread = ?", (channel, thread))

@@ -56,3 +56,21 @@ class Standing:
 @frozen
 class Health(Request[Standing]):
     """How the connection stands. Asked of `slack/connection`."""
+
+
+@frozen
+class Redraw:
+    """The message of this card may not show how things stand: draw the card again. Told to `slack/channel`."""
+
+    card_id: str
+
+
+@frozen
+class Whisper:
+    """Show `text` to one person only, at the end of the channel or thread. Told to `slack/whispers`, which does it if
+    it can be done soon, and otherwise not at all."""
+
+    channel: str
+    person: str
+    text: str
+    thread: str | None = None

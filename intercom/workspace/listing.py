@@ -1,0 +1,175 @@
+"""Listing a directory of the workspace as a tree, for people: bounded, and following no link."""
+
+from __future__ import annotations
+
+import errno
+import os
+import unicodedata
+from pathlib import Path
+
+from attrs import define, frozen
+
+from intercom.model.errors import FileError, InvalidArguments, NotFound, PathViolation
+from intercom.workspace.paths import lexical, open_parent, open_root, relative
+
+DEPTH = 3
+DEEPEST = 10
+
+#: How many entries of one directory, and of a whole tree, are drawn. What is left out is counted.
+MAX_IN_DIRECTORY = 200
+MAX_ENTRIES = 2000
+#: How many entries of one directory are looked at; beyond it even the count is "at least".
+MAX_SCANNED = 20_000
+
+#: Directories that hold what tools made. Hidden ones (a leading dot) are skipped too.
+SKIPPED = frozenset({"node_modules", "target"})
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Besides control characters: what does not show, turns the direction of writing, or breaks a line.
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+
+
+@frozen
+class Tree:
+    """`path` is canonical, "." for the workspace itself; `lines` are ready to be shown, the directory's own name first;
+    `directories` and `files` count what is drawn below it, `left_out` what the limits cut off, `skipped` the
+    directories that are never entered."""
+
+    path: str
+    lines: tuple[str, ...]
+    directories: int
+    files: int
+    left_out: int
+    skipped: int
+    depth: int
+
+
+@define
+class _Walk:
+    depth: int
+    lines: list[str]
+    directories: int = 0
+    files: int = 0
+    left_out: int = 0
+    skipped: int = 0
+
+    @property
+    def room(self) -> int:
+        return MAX_ENTRIES - self.directories - self.files
+
+
+def tree(root: Path, path: str = ".", depth: int = DEPTH) -> Tree:
+    """The directory `path` of the workspace `root`, `depth` levels deep (1 to 10), files before directories.
+
+    Hidden directories, node_modules and target are skipped below it, but may be named as `path`. Links are shown and
+    not followed; `path` itself may lead through links that stay inside. Raises InvalidArguments for a depth out of
+    range, PathViolation for a path that leads outside, NotFound for nothing there, FileError for what is no directory
+    or can not be read.
+    """
+    if not 1 <= depth <= DEEPEST:
+        raise InvalidArguments(f"the depth must be from 1 to {DEEPEST}, not {depth}")
+    rel, fd = _open(root, path)
+    try:
+        walk = _Walk(depth, [f"{shown(rel)}/" if rel != "." else "./"])
+        _list(walk, fd, "", 1)
+    except OSError as error:
+        raise FileError(f"{rel} can not be listed: {error.strerror}") from None
+    finally:
+        os.close(fd)
+    return Tree(rel, tuple(walk.lines), walk.directories, walk.files, walk.left_out, walk.skipped, depth)
+
+
+def shown(name: str) -> str:
+    """A name as it may stand in a line: what would not show, or show as something else, is written as an escape."""
+    return "".join(
+        char if unicodedata.category(char) not in _UNSEEN else char.encode("unicode_escape").decode("ascii")
+        for char in name
+    )
+
+
+def _open(root: Path, path: str) -> tuple[str, int]:
+    if _is_root(root, path):
+        return ".", open_root(root)
+    rel = relative(root, path)
+    try:
+        parent = open_parent(root, rel, create=False)
+    except FileNotFoundError:
+        raise NotFound(f"there is no directory {path!r} in the workspace") from None
+    try:
+        return rel, os.open(rel.rsplit("/", 1)[-1], _DIRECTORY, dir_fd=parent)
+    except FileNotFoundError:
+        raise NotFound(f"there is no directory {path!r} in the workspace") from None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            # A link was resolved before; one that is here now was put here since.
+            if os.path.islink(os.path.join(os.path.realpath(root), rel)):
+                raise PathViolation(f"{rel} is a symbolic link; it was none when it was checked") from None
+            raise FileError(f"{rel} is a file; show it with show-file") from None
+        raise FileError(f"{rel} can not be listed: {error.strerror}") from None
+    finally:
+        os.close(parent)
+
+
+def _is_root(root: Path, path: str) -> bool:
+    """Whether a path is one more way to say the workspace itself; what can not be said at all is left to be refused."""
+    if os.path.normpath(path or ".") == ".":
+        return True
+    top = os.path.realpath(root)
+    return os.path.realpath(os.path.join(top, lexical(path))) == top
+
+
+@frozen
+class _Name:
+    name: str
+    is_directory: bool
+    is_link: bool
+
+
+def _names(fd: int) -> tuple[list[_Name], int]:
+    """What a directory holds, files first, and how many directories in it are skipped."""
+    found: list[_Name] = []
+    skipped = 0
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            is_directory = entry.is_dir(follow_symlinks=False)
+            if is_directory and (entry.name.startswith(".") or entry.name in SKIPPED):
+                skipped += 1
+                continue
+            found.append(_Name(entry.name, is_directory, entry.is_symlink()))
+            if len(found) == MAX_SCANNED:
+                break
+    return sorted(found, key=lambda each: (each.is_directory, each.name)), skipped
+
+
+def _list(walk: _Walk, fd: int, margin: str, level: int) -> None:
+    found, skipped = _names(fd)
+    walk.skipped += skipped
+    drawn = found[: max(0, min(MAX_IN_DIRECTORY, walk.room))]
+    cut = len(found) - len(drawn)
+    for i, each in enumerate(drawn):
+        last = i == len(drawn) - 1 and not cut
+        branch, below = ("└── ", "    ") if last else ("├── ", "│   ")
+        if not each.is_directory:
+            walk.files += 1
+            walk.lines.append(f"{margin}{branch}{shown(each.name)}{' (link)' if each.is_link else ''}")
+            continue
+        walk.directories += 1
+        walk.lines.append(f"{margin}{branch}{shown(each.name)}/")
+        if level < walk.depth:
+            _enter(walk, fd, each.name, margin + below, level + 1)
+    if cut:
+        walk.left_out += cut
+        more = "at least " if len(found) == MAX_SCANNED else ""
+        walk.lines.append(f"{margin}└── … {more}{cut} more")
+
+
+def _enter(walk: _Walk, parent: int, name: str, margin: str, level: int) -> None:
+    try:
+        fd = os.open(name, _DIRECTORY, dir_fd=parent)
+        try:
+            _list(walk, fd, margin, level)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        # Gone, closed to us, or swapped for a link since it was seen: the tree says so and goes on.
+        walk.lines.append(f"{margin}└── ({(error.strerror or 'can not be read').lower()})")

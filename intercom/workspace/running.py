@@ -1,0 +1,203 @@
+"""Running one command of the configuration in a workspace: bounded in time and output, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+import trio
+from attrs import frozen
+
+from intercom.model.errors import FileError
+from intercom.workspace.commands import words
+from intercom.workspace.output import Output
+
+#: How long a process group has between being asked to end and being killed, and what reading may take after that.
+GRACE_SECONDS = 2.0
+_LAST_WORDS_SECONDS = 0.5
+_POLL_SECONDS = 0.03
+
+#: Output beyond the limit is read and dropped, so that a command that is only chatty can end well; one that writes so
+#: much is out of hand.
+FLOOD_BYTES = 64 * 1024 * 1024
+
+#: What a command is given of the server's environment. An allowlist: the server's holds tokens.
+_NAMES = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    )
+)
+_PREFIXES = ("LC_", "XDG_")
+
+#: What a shell would do something about, quoted or not: then it is the shell that runs the command.
+_SHELL_ONLY = frozenset("*?[]~#!^%")
+
+
+class Ending(StrEnum):
+    EXITED = "exited"
+    TIMED_OUT = "timed out"
+    FLOODED = "flooded"
+
+
+@frozen
+class Ran:
+    """How a command ended. `exit_code` is its own, or minus the signal that ended it; `seconds` how long it ran."""
+
+    ending: Ending
+    exit_code: int
+    seconds: float
+
+
+def program(command: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The program and arguments that run `command` as /bin/sh would.
+
+    Without a shell where the string is one plain program with its words, and that program exists; else by `/bin/sh -c`
+    with exactly this string.
+    """
+    plain = words(command)
+    through_shell = ("/bin/sh", "-c", command)
+    if plain is None or _SHELL_ONLY.intersection(command) or "=" in plain[0]:
+        return through_shell
+    if "/" not in plain[0] and shutil.which(plain[0], path=environ.get("PATH", os.defpath)) is None:
+        # One of the shell's own commands, or a mistake that it reports in the usual words.
+        return through_shell
+    return plain
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Choose what of the server's environment a command gets: what programs need, and no credential."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in _NAMES or name.startswith(_PREFIXES) or (name.islower() and name.upper().endswith("_PROXY"))
+    }
+    # Nobody is there to page through output or to type a password.
+    return {**kept, "TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+
+
+async def run(
+    command: str,
+    root: Path,
+    output: Output,
+    *,
+    timeout: float,
+    environ: Mapping[str, str],
+    on_output: Callable[[], None] = lambda: None,
+) -> Ran:
+    """Run `command` in the directory `root` until it ends, or for `timeout` seconds; what it writes, to either stream,
+    goes to `output`, and `on_output` is called after each piece.
+
+    It has no input, an environment of `environment(environ)`, and a session of its own. When it ends, runs out of time
+    or this call is cancelled, what is left of its process group and session is asked to end, and killed after
+    `GRACE_SECONDS`. Only a process that left both can outlive the call. Raises FileError when it can not be started.
+    """
+    given = environment(environ)
+    started = trio.current_time()
+    try:
+        process = await trio.lowlevel.open_process(
+            program(command, given),
+            cwd=root,
+            env=given,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        what = command if error.filename is None else os.fspath(error.filename)
+        raise FileError(f"{what} can not be run: {(error.strerror or str(error)).lower()}") from None
+    assert process.stdout is not None
+    ending = Ending.TIMED_OUT
+    try:
+        with trio.move_on_after(timeout):
+            ending = await _attend(process, process.stdout, output, on_output)
+    finally:
+        ended = trio.current_time()
+        with trio.CancelScope(shield=True):
+            await _end_all(process)
+            # Its last words; a process that escaped may hold the pipe open, and is not waited for.
+            with trio.move_on_after(_LAST_WORDS_SECONDS):
+                await _read(process.stdout, output, on_output)
+            await process.stdout.aclose()
+    assert process.returncode is not None
+    return Ran(ending, process.returncode, ended - started)
+
+
+async def _attend(
+    process: trio.Process, stream: trio.abc.ReceiveStream, output: Output, on_output: Callable[[], None]
+) -> Ending:
+    """Read what it writes until the command itself has ended, whoever else still holds the pipe."""
+    flooded = False
+    async with trio.open_nursery() as nursery:
+
+        async def read() -> None:
+            nonlocal flooded
+            if await _read(stream, output, on_output):
+                flooded = True
+                nursery.cancel_scope.cancel()
+
+        nursery.start_soon(read)
+        await process.wait()
+        nursery.cancel_scope.cancel()
+    return Ending.FLOODED if flooded else Ending.EXITED
+
+
+async def _read(stream: trio.abc.ReceiveStream, output: Output, on_output: Callable[[], None]) -> bool:
+    """Read to the end; True as soon as it has been far too much."""
+    while output.total < FLOOD_BYTES:
+        piece = await stream.receive_some(64 * 1024)
+        if not piece:
+            return False
+        output.add(piece)
+        on_output()
+    return True
+
+
+async def _end_all(process: trio.Process) -> None:
+    """End all that belong to the command; reap the command itself."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        left = _members(process)
+        _signal(left, number)
+        with trio.move_on_after(GRACE_SECONDS):
+            while left:
+                await trio.sleep(_POLL_SECONDS)
+                left = _members(process)
+                if number == signal.SIGKILL:
+                    # Also who was started since by one that was killed.
+                    _signal(left, number)
+        if not left:
+            break
+    with trio.move_on_after(GRACE_SECONDS):
+        await process.wait()
+
+
+def _members(process: trio.Process) -> list[int]:
+    """The living processes of the command's group and session.
+
+    The command's pid names both, and is not given to anybody else while one of them has members.
+    """
+    process.poll()
+    found = []
+    for pid in psutil.pids():
+        try:
+            if process.pid in (os.getsid(pid), os.getpgid(pid)):
+                alive = psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+                found += [pid] if alive else []
+        except (OSError, psutil.Error):
+            continue
+    return found
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        # One that has ended since, or runs as somebody else.
+        with suppress(OSError):
+            os.kill(pid, number)

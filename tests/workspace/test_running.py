@@ -1,0 +1,234 @@
+"""Commands as processes: bounded, without a shell where one is not needed, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import trio
+
+from intercom.model.errors import FileError
+from intercom.workspace import running
+from intercom.workspace.output import Output
+from intercom.workspace.running import Ending, Ran, environment, program, run
+from tests.support.trio_case import trio_test
+
+ENVIRON = {"PATH": os.environ["PATH"]}
+
+#: Ignores TERM, and leaves a grandchild that does so too, in the same group, with its parent gone.
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    if os.fork() == 0:
+        open("grandchild", "w").write(str(os.getpid()))
+        os.rename("grandchild", "grandchild.pid")
+        while True:
+            time.sleep(60)
+    os._exit(0)
+open("child", "w").write(str(os.getpid()))
+os.rename("child", "child.pid")
+while not os.path.exists("grandchild.pid"):
+    time.sleep(0.01)
+print("up", flush=True)
+{after}
+"""
+
+#: Leaves a child in a session of its own, which holds the pipe for a while.
+ESCAPING = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(8)
+    os._exit(0)
+print("out", flush=True)
+"""
+
+
+async def result(command: str, root: Path, *, timeout: float = 20, limit: int = 65536, **more: Any) -> tuple[Ran, str]:
+    output = Output(limit)
+    ran = await run(command, root, output, timeout=timeout, environ=ENVIRON | more.pop("environ", {}), **more)
+    return ran, output.text()
+
+
+def stubborn(root: Path, after: str) -> str:
+    (root / "stubborn.py").write_text(STUBBORN.replace("{after}", after))
+    return f"{sys.executable} stubborn.py"
+
+
+def gone(root: Path) -> bool:
+    for name in ("child.pid", "grandchild.pid"):
+        pid = int((root / name).read_text())
+        if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("git log -1 --oneline", ("git", "log", "-1", "--oneline")),
+        ('git commit -m "two words"', ("git", "commit", "-m", "two words")),
+        ("git status --color=never", ("git", "status", "--color=never")),
+        ("./scripts/deploy.sh staging", ("./scripts/deploy.sh", "staging")),
+        ("git status | head", None),
+        ("git status && git log", None),
+        ("git log > out", None),
+        ("ls *.py", None),
+        ("ls ~", None),
+        ("echo $HOME", None),
+        ("X=1 git status", None),
+        ("cd src", None),
+        ("no-such-program-anywhere", None),
+        ("git 'unclosed", None),
+        ("git status\ngit log", None),
+    ],
+)
+def test_a_shell_runs_only_what_needs_one(command: str, expected: tuple[str, ...] | None) -> None:
+    assert program(command, ENVIRON) == (expected or ("/bin/sh", "-c", command))
+
+
+def test_a_command_gets_what_programs_need_and_no_token() -> None:
+    given = {
+        "PATH": "/bin",
+        "LC_ALL": "C",
+        "SLACK_BOT_TOKEN": "xoxb-1",
+        "SLACK_MEMBER_IDS": "U1",
+        "INTERCOM_TOKEN": "t",
+        "AWS_SECRET_ACCESS_KEY": "k",
+        "GITHUB_TOKEN": "g",
+        "LD_PRELOAD": "x.so",
+        "https_proxy": "http://p",
+    }
+    kept = environment(given)
+    assert {"PATH", "LC_ALL", "https_proxy"} < kept.keys()
+    assert not {name for name in kept if "TOKEN" in name or name.startswith(("SLACK", "INTERCOM", "AWS", "LD_"))}
+
+
+@trio_test(real_time=True)
+async def test_both_streams_are_heard_in_order_and_the_exit_code_told(tmp_path: Path) -> None:
+    ran, text = await result("echo one; echo two >&2; pwd; exit 3", tmp_path)
+    assert text == f"one\ntwo\n{tmp_path}\n"
+    assert (ran.ending, ran.exit_code) == (Ending.EXITED, 3)
+
+
+@trio_test(real_time=True)
+async def test_a_plain_program_runs_as_itself_with_no_input_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "look.py").write_text(
+        "import os, sys\nprint(repr(sys.stdin.read()), os.getsid(0) == os.getpid(), 'SLACK_BOT_TOKEN' in os.environ)"
+    )
+    ran, text = await result(f"{sys.executable} look.py", tmp_path, environ={"SLACK_BOT_TOKEN": "xoxb-1"})
+    assert (ran.exit_code, text) == (0, "'' True False\n")
+
+
+@trio_test(real_time=True)
+async def test_what_can_not_be_started_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="can not be run: no such file"):
+        await result("./missing.sh", tmp_path)
+    (tmp_path / "plain").write_text("text")
+    with pytest.raises(FileError, match="permission denied"):
+        await result("./plain", tmp_path)
+
+
+@trio_test(real_time=True)
+async def test_output_is_told_as_it_comes(tmp_path: Path) -> None:
+    """Only when its first line was heard is the command let go on."""
+    os.mkfifo(tmp_path / "go")
+    seen = trio.Event()
+    heard: list[str] = []
+
+    def note() -> None:
+        heard.append("piece")
+        seen.set()
+
+    async with trio.open_nursery() as nursery:
+
+        async def let_go_on() -> None:
+            await seen.wait()
+            async with await trio.open_file(tmp_path / "go", "w") as go:
+                await go.write("on\n")
+
+        nursery.start_soon(let_go_on)
+        _, text = await result("echo first; cat go", tmp_path, on_output=note)
+    assert text == "first\non\n"
+    assert len(heard) >= 2
+
+
+@trio_test(real_time=True)
+async def test_a_chatty_command_ends_well_and_its_output_is_cut(tmp_path: Path) -> None:
+    ran, text = await result("seq 100000; exit 5", tmp_path, limit=1000)
+    assert (ran.ending, ran.exit_code) == (Ending.EXITED, 5)
+    assert text.startswith("1\n2\n")
+    assert text.endswith("\n99999\n100000\n")
+    assert "bytes left out" in text
+    assert len(text) < 1100
+
+
+@trio_test(real_time=True)
+async def test_a_command_that_only_writes_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "FLOOD_BYTES", 1_000_000)
+    ran, _ = await result("yes", tmp_path, limit=100)
+    assert ran.ending is Ending.FLOODED
+    assert ran.exit_code == -signal.SIGTERM
+
+
+@trio_test(real_time=True)
+async def test_time_up_ends_it_politely_first(tmp_path: Path) -> None:
+    ran, text = await result("trap 'echo bye; exit 9' TERM; echo up; while :; do sleep 0.05; done", tmp_path, timeout=1)
+    assert (ran.ending, ran.exit_code) == (Ending.TIMED_OUT, 9)
+    assert text.startswith("up\n")
+    assert text.endswith("bye\n")
+
+
+@trio_test(real_time=True)
+async def test_time_up_leaves_nothing_behind_that_ignores_being_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "GRACE_SECONDS", 0.3)
+    ran, text = await result(stubborn(tmp_path, "time.sleep(60)"), tmp_path, timeout=3)
+    assert (ran.ending, ran.exit_code, text) == (Ending.TIMED_OUT, -signal.SIGKILL, "up\n")
+    assert gone(tmp_path)
+
+
+@trio_test(real_time=True)
+async def test_an_ordinary_end_leaves_nothing_behind_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "GRACE_SECONDS", 0.3)
+    ran, _ = await result(stubborn(tmp_path, "sys.exit(4)"), tmp_path)
+    assert (ran.ending, ran.exit_code) == (Ending.EXITED, 4)
+    assert gone(tmp_path)
+
+
+@trio_test(real_time=True)
+async def test_a_member_of_the_session_with_a_group_of_its_own_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "GRACE_SECONDS", 0.3)
+    own_group = "os.setpgid(0, 0)\n        open("
+    script = STUBBORN.replace("open(", own_group, 1).replace("{after}", "sys.exit(0)")
+    (tmp_path / "own.py").write_text(script)
+    await result(f"{sys.executable} own.py", tmp_path)
+    assert gone(tmp_path)
+
+
+@trio_test(real_time=True)
+async def test_cancelling_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "GRACE_SECONDS", 0.3)
+    with trio.CancelScope() as scope:
+        await result(stubborn(tmp_path, "time.sleep(60)"), tmp_path, on_output=scope.cancel)
+    assert scope.cancelled_caught
+    assert gone(tmp_path)
+
+
+@trio_test(real_time=True)
+async def test_a_process_that_escaped_with_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "escape.py").write_text(ESCAPING)
+    started = time.monotonic()
+    ran, text = await result(f"{sys.executable} escape.py", tmp_path)
+    assert (ran.exit_code, text) == (0, "out\n")
+    assert time.monotonic() - started < 6

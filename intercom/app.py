@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
@@ -35,6 +35,9 @@ from intercom.store.reader import Reader
 from intercom.store.writer import Writer
 from intercom.workspace.watcher import watcher_name
 
+if TYPE_CHECKING:
+    from intercom.operators.slack.setup import SlackSetup
+
 #: A part that keeps falling is restarted ever more slowly; only one that never recovers takes the server down.
 _BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
 _PATIENCE: dict[str, Any] = {"max_restarts": 60, "within": 60.0, "backoff": _BACKOFF}
@@ -45,7 +48,7 @@ class App:
     """One server, built and not yet running: `async with app.system` runs it.
 
     `doors` says which sockets it listens on: "ctl" for operators, "shims" for agents. `judge` refuses shims by their
-    hello; `outdated` is asked whether a shim wants a newer server than this.
+    hello; `outdated` is asked whether a shim wants a newer server than this. `slack` is None where it is not set up.
     """
 
     config: Config
@@ -55,6 +58,7 @@ class App:
     judge: Callable[[dict[str, Any]], None] = lambda _hello: None
     outdated: Callable[[dict[str, Any]], bool] = lambda _hello: False
     on_event: Callable[[Event], object] | None = None
+    slack: SlackSetup | None = None
     life: str = field(factory=lambda: uuid.uuid4().hex)
     token: str = field(factory=lambda: secrets.token_hex(32))
     presence: Presence = field(factory=Presence, init=False)
@@ -103,6 +107,7 @@ class App:
         Each is known by its name, so one that restarts is found again by all who need it.
         """
         context, board, named = self.context, self.board, self.system.named
+        mode = SessionMode.LOCAL if self.slack is None else SessionMode.HYBRID
         children = [
             # What everybody's promises rest on: the one writer of the database.
             ChildSpec("store", lambda: Writer(self.database, on_opened=self._opened), shutdown=10.0),
@@ -114,9 +119,7 @@ class App:
             # Lets agents in, and brings back what an earlier server left.
             ChildSpec(
                 "reception",
-                lambda: Reception(
-                    context, self.presence, named("sessions"), named("policies"), board, SessionMode.LOCAL
-                ),
+                lambda: Reception(context, self.presence, named("sessions"), named("policies"), board, mode),
             ),
             ChildSpec("housekeeping", lambda: Housekeeper(context)),
         ]

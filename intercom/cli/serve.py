@@ -94,7 +94,9 @@ async def _private(settings: Settings, descriptor: int) -> int:
 
     with tempfile.TemporaryDirectory(prefix="agent-intercom-") as directory:
         database = evolve(settings.config.database, path=Path(directory) / "agent-rc.db")
-        app = _app(evolve(settings, config=evolve(settings.config, database=database)), _open_doors(settings))
+        # No Slack: it spreads what people do over all connections of an app, so that two servers would part it.
+        alone = evolve(settings, config=evolve(settings.config, database=database), slack=None)
+        app = _app(alone, _open_doors(settings))
         # The socket pair is known to the shim alone, so there is no token to show.
         surroundings = evolve(app.surroundings, token="")
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=descriptor)))
@@ -134,7 +136,8 @@ async def _until_idle(app: App) -> None:
 
 async def _is_needed(app: App) -> bool:
     try:
-        return not app.is_idle() or bool(await app.desk.pending())
+        # People may want something of it from Slack at any time, and only a server that runs hears them.
+        return app.slack is not None or not app.is_idle() or bool(await app.desk.pending())
     except IntercomError as failed:
         # What can not be known now may be there.
         logs.log.warning("what waits could not be read: %s", failed)
@@ -157,6 +160,7 @@ def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})
         judge=lambda hello: judge(settings, hello),
         outdated=outdated,
         on_event=logs.of_actors,
+        slack=settings.slack,
     )
     return app
 
@@ -166,6 +170,8 @@ def _log(settings: Settings, options: argparse.Namespace) -> None:
     if getattr(options, "background", False) and file is None:
         file = Path(settings.places.log_file)
     logs.set_up(settings.config.logging.level.value, options.log_format, file)
+    if settings.slack_fault:
+        logs.log.warning("slack is off: %s", settings.slack_fault)
 
 
 def _say(error: IntercomError, failed: BaseException) -> int:

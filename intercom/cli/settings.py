@@ -6,7 +6,7 @@ import argparse
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import fields, frozen
 
@@ -14,17 +14,25 @@ from intercom.app import database_path
 from intercom.local import config_file
 from intercom.local.places import Places, places, private_directory
 from intercom.model.config import Config
-from intercom.model.errors import IntercomError, VersionMismatch
+from intercom.model.errors import IntercomError, SlackError, VersionMismatch
+
+if TYPE_CHECKING:
+    from intercom.operators.slack.setup import SlackSetup
 
 
 @frozen
 class Settings:
-    """What a server runs with; `digest` is that of the configuration file as it was read, None without a file."""
+    """What a server runs with; `digest` is that of the configuration file as it was read, None without a file.
+
+    `slack` is None where no channel is configured, or where `slack_fault` says why it can not be used.
+    """
 
     config: Config
     places: Places
     path: Path | None
     digest: str | None
+    slack: SlackSetup | None = None
+    slack_fault: str = ""
 
     @property
     def database(self) -> Path:
@@ -39,14 +47,29 @@ class Settings:
 
 def settle(options: argparse.Namespace) -> Settings:
     """Read the configuration that the command line names, else the user's own, else none. Raises ConfigError with
-    every fault of it, and IpcError for an ipc_name that is not usable."""
+    every fault of it, and IpcError for an ipc_name that is not usable. What is wrong with Slack is noted, not raised:
+    the terminal works without."""
     path = Path(options.config).absolute() if options.config is not None else None
     name = options.ipc_name
     if path is None:
         users = Path(places(name or "agent-intercom").config_file)
         path = users if users.exists() else None
     config = config_file.load(path)
-    return Settings(config, places(name or config.ipc_name), path, _digest(path))
+    where = places(name or config.ipc_name)
+    slack, fault = _slack(config, where)
+    return Settings(config, where, path, _digest(path), slack, fault)
+
+
+def _slack(config: Config, where: Places) -> tuple[SlackSetup | None, str]:
+    if config.slack.channel_id is None:
+        # A fifth of a second that most servers need not spend.
+        return None, ""
+    from intercom.operators.slack import credentials, setup
+
+    try:
+        return setup.settle(config, os.environ, file=credentials.file_in(where.state_dir)), ""
+    except SlackError as fault:
+        return None, fault.message
 
 
 def _digest(path: Path | None) -> str | None:

@@ -16,6 +16,7 @@ from attrs import field, frozen
 from intercom.model.config import Config
 from intercom.model.errors import SlackError
 from intercom.operators.slack import credential_file, keychain
+from intercom.operators.slack.web import SlackTokens
 
 #: Seconds a server's start waits for the keychain, which may be asking somebody who is not there for its password.
 PATIENCE = 3.0
@@ -61,15 +62,6 @@ _STRANGERS = {
     "xoxe-": "a refresh token: set the app up without token rotation",
     "http": "an address",
 }
-
-
-@frozen
-class SlackTokens:
-    """What this server shows Slack. The tokens are kept out of every text made from it."""
-
-    app: str = field(repr=False)
-    bot: str = field(repr=False)
-    team_id: str = ""
 
 
 @frozen

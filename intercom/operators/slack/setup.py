@@ -1,0 +1,54 @@
+"""What a server needs to be in Slack, settled once when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+from attrs import field, frozen
+
+from intercom.model.config import Config
+from intercom.model.errors import SlackError
+from intercom.operators.slack import credentials
+from intercom.operators.slack.addresses import SLACK, api_base
+from intercom.operators.slack.credentials import PATIENCE
+from intercom.operators.slack.web import SlackTokens
+
+
+@frozen
+class SlackSetup:
+    """Slack as it is set up: the tokens, who may answer, where to post, and where Slack is (`api_url`)."""
+
+    tokens: SlackTokens
+    channel_id: str
+    authorized: frozenset[str] = frozenset()
+    workspace_channels: Mapping[Path, str] = field(factory=dict)
+    api_url: str = SLACK
+
+    def channel_for(self, workspace_root: str) -> str:
+        """The channel of an agent that works there and names none itself."""
+        root = PurePath(workspace_root)
+        above = [each for each in self.workspace_channels if root.is_relative_to(each)]
+        return self.workspace_channels[max(above, key=lambda each: len(each.parts))] if above else self.channel_id
+
+
+def settle(
+    config: Config, env: Mapping[str, str], *, file: Path | None = None, patience: float = PATIENCE
+) -> SlackSetup | None:
+    """Slack as configuration, keychain and environment set it up; None where the configuration names no channel.
+
+    Blocks while the keychain is asked, for `patience` seconds at most. Raises SlackError when a channel is named and
+    the rest is missing or not usable: the sentence says what to do, and a server starts without Slack.
+    """
+    channel_id = config.slack.channel_id
+    if channel_id is None:
+        return None
+    tokens = credentials.load(env, file=file, patience=patience)
+    if tokens is None:
+        raise SlackError("a Slack channel is configured, and there are no tokens: run agent-intercom slack login")
+    try:
+        api_url = api_base(env)
+    except ValueError as fault:
+        raise SlackError(str(fault)) from None
+    authorized = credentials.authorized(config, env)
+    return SlackSetup(tokens, channel_id, authorized, dict(config.slack.workspace_channels), api_url)

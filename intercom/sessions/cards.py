@@ -146,6 +146,7 @@ def of_stall(alert: StallAlert, workspace_root: str, *, note: str | None = None)
         body="\n".join(f"{item.status.value}: {item.label}" for item in alert.progress_snapshot or ()) or None,
         detail=headline(f"last tool: {alert.last_tool}") if alert.last_tool else None,
         note=note or ended,
+        escalated=alert.status is StallStatus.ESCALATED,
     )
 
 

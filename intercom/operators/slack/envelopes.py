@@ -1,0 +1,372 @@
+"""What Slack delivers, read: from the payload of an envelope to the act of a person, or to nothing of ours.
+
+Pure, and total: whatever the payload holds, the answer is an act or `Ignored`, never an error. Each act has an id that
+names it for good: a redelivery is the same act, and a verdict takes the id over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from intercom.model.card import CardKind
+from intercom.model.verdict import Decision
+
+#: How much of a person's text is taken, in characters; Slack's own inputs and messages end below it.
+TEXT_LIMIT = 40_000
+
+#: What a form's `callback_id` begins with; what follows names the form.
+FORM = "intercom_"
+
+_NAME_LIMIT = 80
+_USER = re.compile(r"[UW][A-Z0-9]{2,31}")
+_CHANNEL = re.compile(r"[CGD][A-Z0-9]{2,31}")
+_TEAM = re.compile(r"[TE][A-Z0-9]{2,31}")
+_TS = re.compile(r"[0-9]{1,16}\.[0-9]{1,9}")
+_CARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_TOKEN = re.compile(r"[!-~]{1,512}")
+
+
+@frozen
+class Button:
+    """What a button means: on which kind of card, which decision, and the form that asks for words first, if one
+    does."""
+
+    kind: CardKind
+    decision: Decision
+    form: str | None = None
+
+
+#: Every button a card can have, by its `action_id`.
+BUTTONS: dict[str, Button] = {
+    "approve_accept": Button(CardKind.APPROVAL, Decision.APPROVE),
+    "approve_reject": Button(CardKind.APPROVAL, Decision.REJECT, "reject"),
+    "prompt_continue": Button(CardKind.PROMPT, Decision.CONTINUE),
+    "prompt_refine": Button(CardKind.PROMPT, Decision.REFINE, "refine"),
+    "prompt_stop": Button(CardKind.PROMPT, Decision.STOP),
+    "stall_nudge": Button(CardKind.STALL, Decision.NUDGE),
+    "stall_nudge_instruct": Button(CardKind.STALL, Decision.NUDGE, "nudge"),
+    "stall_stop": Button(CardKind.STALL, Decision.STOP),
+    "stall_dismiss": Button(CardKind.STALL, Decision.DISMISS),
+    "wait_resume": Button(CardKind.STANDBY, Decision.RESUME),
+    "wait_resume_instruct": Button(CardKind.STANDBY, Decision.RESUME, "resume"),
+    "wait_stop": Button(CardKind.STANDBY, Decision.STOP),
+    "policy_accept": Button(CardKind.POLICY, Decision.ACCEPT),
+    "policy_reject": Button(CardKind.POLICY, Decision.REJECT),
+    "apply_dismiss": Button(CardKind.APPLY, Decision.DISMISS),
+}
+
+#: The forms, with the button whose decision their words go with.
+FORMS: dict[str, Button] = {button.form: button for button in BUTTONS.values() if button.form is not None}
+
+
+@frozen
+class Person:
+    """Somebody in Slack. `name` is empty where the payload does not tell it."""
+
+    id: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id})" if self.name else self.id
+
+
+@frozen
+class Tap:
+    """A button was tapped. `thread` is the ts of the thread's root, that of the message itself where it is no reply."""
+
+    act_id: str
+    person: Person
+    team: str
+    action: str
+    card_id: str
+    channel: str
+    message: str
+    thread: str
+    trigger: str
+
+    @property
+    def button(self) -> Button:
+        return BUTTONS[self.action]
+
+    @property
+    def within(self) -> str | None:
+        """The thread that the message with the button stands in; None where it stands in the channel itself."""
+        return None if self.thread == self.message else self.thread
+
+
+@frozen
+class Submitted:
+    """A form was sent. `block` is where its text stood, for a complaint about it; channel and thread are empty where
+    the form did not say where it came from."""
+
+    act_id: str
+    person: Person
+    team: str
+    form: str
+    card_id: str
+    channel: str
+    thread: str
+    block: str
+    text: str
+
+    @property
+    def button(self) -> Button:
+        return FORMS[self.form]
+
+
+@frozen
+class Command:
+    """A slash command was typed; `text` is what followed it, as Slack escaped it."""
+
+    act_id: str
+    person: Person
+    team: str
+    command: str
+    text: str
+    channel: str
+    trigger: str
+    response_url: str
+
+
+@frozen
+class Said:
+    """A person replied in a thread; `text` as Slack escaped it, without a leading mention of the app itself."""
+
+    act_id: str
+    person: Person
+    team: str
+    channel: str
+    ts: str
+    thread: str
+    text: str
+
+
+@frozen
+class Ignored:
+    """Nothing that concerns us, or nothing that can be read; `why` is for the log and holds nothing of the payload."""
+
+    why: str
+
+
+Act = Tap | Submitted | Command | Said | Ignored
+
+
+class _Unreadable(Exception):
+    """A part that an act needs is missing or has an impossible form."""
+
+
+def read(kind: str, payload: object) -> Act:
+    """The act that an envelope of type `kind` ("interactive", "slash_commands", "events_api") carries."""
+    try:
+        match kind:
+            case "interactive":
+                return _interactive(payload)
+            case "slash_commands":
+                return _command(payload)
+            case "events_api":
+                return _event(payload)
+    except _Unreadable as fault:
+        return Ignored(str(fault))
+    return Ignored("an envelope of another type")
+
+
+def form_metadata(card_id: str, channel: str, thread: str) -> str:
+    """What a form carries in `private_metadata`, so that its submission says what it is about."""
+    return json.dumps({"card": card_id, "channel": channel, "thread": thread}, separators=(",", ":"))
+
+
+def person_name(answer: object) -> str:
+    """The name in an answer to `users.info`, the same that a tap tells; empty where there is none."""
+    return _name(_at(answer, "user", "name"))
+
+
+def _interactive(payload: object) -> Act:
+    match _at(payload, "type"):
+        case "block_actions":
+            return _tap(payload)
+        case "view_submission":
+            return _submitted(payload)
+    return Ignored("an interaction of another type")
+
+
+def _tap(payload: object) -> Act:
+    actions = _at(payload, "actions")
+    if not isinstance(actions, list) or not actions:
+        raise _Unreadable("a tap without an action")
+    action = actions[0]
+    name = _at(action, "action_id")
+    if not isinstance(name, str) or name not in BUTTONS:
+        return Ignored("a tap on something that is no button of ours")
+    person = _person(_at(payload, "user"))
+    channel = _fits(_CHANNEL, _first(payload, ("container", "channel_id"), ("channel", "id")), "channel")
+    message = _fits(_TS, _first(payload, ("container", "message_ts"), ("message", "ts")), "message ts")
+    thread = _first(payload, ("container", "thread_ts"), ("message", "thread_ts"))
+    at = _fits(_TS, _at(action, "action_ts"), "action ts")
+    return Tap(
+        act_id=f"slack/{person.id}/{at}",
+        person=person,
+        team=_team(_first(payload, ("team", "id"), ("user", "team_id"))),
+        action=name,
+        card_id=_fits(_CARD, _at(action, "value"), "card id"),
+        channel=channel,
+        message=message,
+        thread=message if thread is None else _fits(_TS, thread, "thread ts"),
+        trigger=_optional(_TOKEN, _at(payload, "trigger_id")),
+    )
+
+
+def _submitted(payload: object) -> Act:
+    callback = _at(payload, "view", "callback_id")
+    form = callback.removeprefix(FORM) if isinstance(callback, str) and callback.startswith(FORM) else ""
+    if form not in FORMS:
+        return Ignored("a form that is not ours")
+    view = _fits(_TOKEN, _at(payload, "view", "id"), "view id")
+    metadata = _json(_at(payload, "view", "private_metadata"))
+    block, text = _typed(_at(payload, "view", "state", "values"))
+    # With the text: a person whose first try was refused may send the same form again with other words, which is
+    # another act; the same words sent again because no answer came are not.
+    words = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return Submitted(
+        act_id=f"slack/{view}/{words}",
+        person=_person(_at(payload, "user")),
+        team=_team(_first(payload, ("team", "id"), ("user", "team_id"))),
+        form=form,
+        card_id=_fits(_CARD, _at(metadata, "card"), "card id"),
+        channel=_optional(_CHANNEL, _at(metadata, "channel")),
+        thread=_optional(_TS, _at(metadata, "thread")),
+        block=block,
+        text=text,
+    )
+
+
+def _typed(values: object) -> tuple[str, str]:
+    """The block and value of the first text input among a form's `state.values`; empty where nothing was typed."""
+    if not isinstance(values, Mapping):
+        return "", ""
+    for block, inputs in values.items():
+        if isinstance(block, str) and isinstance(inputs, Mapping):
+            for input in inputs.values():
+                if _at(input, "type") == "plain_text_input":
+                    return block[:255], _words(_at(input, "value"))
+    return "", ""
+
+
+def _command(payload: object) -> Act:
+    trigger = _fits(_TOKEN, _at(payload, "trigger_id"), "trigger id")
+    return Command(
+        act_id=f"slack/{trigger}",
+        person=Person(_fits(_USER, _at(payload, "user_id"), "user"), _name(_at(payload, "user_name"))),
+        team=_team(_at(payload, "team_id")),
+        command=_fits(_TOKEN, _at(payload, "command"), "command"),
+        text=_words(_at(payload, "text")),
+        channel=_fits(_CHANNEL, _at(payload, "channel_id"), "channel"),
+        trigger=trigger,
+        response_url=_optional(_TOKEN, _at(payload, "response_url")),
+    )
+
+
+def _event(payload: object) -> Act:
+    event = _at(payload, "event")
+    if _at(event, "type") != "message":
+        return Ignored("an event of another type")
+    if _at(event, "subtype") not in (None, "thread_broadcast"):
+        return Ignored("a message event that is not somebody's new message")
+    if _at(event, "bot_id") is not None or _at(event, "bot_profile") is not None or _at(event, "edited") is not None:
+        return Ignored("a message of an app, or an edited one")
+    thread, ts = _at(event, "thread_ts"), _fits(_TS, _at(event, "ts"), "ts")
+    if thread is None or thread == ts:
+        return Ignored("a message that is no reply")
+    person = Person(_fits(_USER, _at(event, "user"), "user"))
+    us = _us(payload)
+    if person.id in us:
+        return Ignored("a message of our own")
+    channel = _fits(_CHANNEL, _at(event, "channel"), "channel")
+    return Said(
+        act_id=f"slack/{channel}/{ts}",
+        person=person,
+        team=_team(_first(event, ("team",), ("user_team",)) or _at(payload, "team_id")),
+        channel=channel,
+        ts=ts,
+        thread=_fits(_TS, thread, "thread ts"),
+        text=_without_mention(_words(_at(event, "text")), us),
+    )
+
+
+def _us(payload: object) -> frozenset[str]:
+    """The user ids of the app itself, as the payload tells them."""
+    authorizations = _at(payload, "authorizations")
+    if not isinstance(authorizations, list):
+        return frozenset()
+    bots = (_at(each, "user_id") for each in authorizations[:10] if _at(each, "is_bot") is True)
+    return frozenset(bot for bot in bots if isinstance(bot, str))
+
+
+def _without_mention(text: str, us: frozenset[str]) -> str:
+    # Only of the app: `@bob approve` asks Bob, and is no approval.
+    for id in us:
+        mention = f"<@{id}>"
+        if text.lstrip().startswith(mention):
+            return text.lstrip()[len(mention) :].lstrip(" ,:")
+    return text
+
+
+def _person(user: object) -> Person:
+    id = _fits(_USER, _at(user, "id"), "user")
+    return Person(id, _name(_at(user, "name")) or _name(_at(user, "username")))
+
+
+def _name(value: object) -> str:
+    """A name as one short line: it is shown, written to the audit and compared with nothing."""
+    text = value[: 4 * _NAME_LIMIT] if isinstance(value, str) else ""
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(printable.split())[:_NAME_LIMIT].strip()
+
+
+def _words(value: object) -> str:
+    text = value[:TEXT_LIMIT] if isinstance(value, str) else ""
+    # Half a surrogate pair can be had from JSON, and can be written to no database and no socket.
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
+
+
+def _team(value: object) -> str:
+    return _optional(_TEAM, value)
+
+
+def _json(value: object) -> object:
+    if not isinstance(value, str) or len(value) > 3000:
+        raise _Unreadable("a form that does not say what it is about")
+    try:
+        found: object = json.loads(value)
+    except (ValueError, RecursionError):
+        raise _Unreadable("a form that does not say what it is about") from None
+    return found
+
+
+def _first(value: object, *paths: tuple[str, ...]) -> Any:
+    """What stands at the first of the paths where something stands."""
+    return next((found for path in paths if (found := _at(value, *path)) is not None), None)
+
+
+def _at(value: object, *path: str) -> Any:
+    """What stands at a path of keys; None where there is no such path."""
+    for key in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _fits(pattern: re.Pattern[str], value: object, what: str) -> str:
+    if isinstance(value, str) and pattern.fullmatch(value):
+        return value
+    raise _Unreadable(f"no {what}, or one of an impossible form")
+
+
+def _optional(pattern: re.Pattern[str], value: object) -> str:
+    return value if isinstance(value, str) and pattern.fullmatch(value) else ""

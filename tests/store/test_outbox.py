@@ -1,0 +1,435 @@
+"""What Slack is to show, row by row: wishes that are put, and what becomes of each attempt to fulfil them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from intercom.model.outbox import Row, RowKind, RowState, Urgency, measure
+from intercom.store import outbox, postings, retention, rows, sessions
+from intercom.store.database import Database
+
+from . import cases
+from .cases import NOW, after
+
+CHANNEL = "C1"
+HELLO = {"text": "hello", "blocks": []}
+OTHER = {"text": "other", "blocks": []}
+
+
+def put(db: Database, key: str, content: dict[str, Any] = HELLO, **changes: Any) -> outbox.Put:
+    options: dict[str, Any] = {"channel": CHANNEL, "urgency": Urgency.CARD, **changes}
+    return outbox.put(db, key, content, NOW, **options)
+
+
+def row(db: Database, key: str) -> Row:
+    found = outbox.by_key(db, key)
+    assert found is not None
+    return found
+
+
+def post(db: Database, key: str, ts: str = "1.5") -> Row:
+    """Send a row as the sender does."""
+    begun = postings.begin_post(db, row(db, key).id, NOW)
+    assert begun is not None
+    sent = postings.posted(db, begun.row.id, ts, begun.row.version, NOW)
+    assert sent is not None
+    return sent
+
+
+def update(db: Database, at: float = 0) -> postings.Update | None:
+    """Make the next update as the sender does; what it showed."""
+    found = postings.next_update(db, CHANNEL, after(at))
+    if found is not None:
+        postings.shown(db, found.row.id, found.row.version, found.row.interim)
+    return found
+
+
+def test_a_new_key_is_a_new_message() -> None:
+    with cases.database() as db:
+        done = put(db, "card/1", session_id="s1", open=True, client_id="c-1")
+        assert (done.created, done.changed) == (True, True)
+        found = row(db, "card/1")
+        assert (found.id, found.content, found.version, found.shown) == (done.id, HELLO, 1, 0)
+        assert (found.state, found.client_id, found.session_id, found.open) == (RowState.QUEUED, "c-1", "s1", True)
+        assert outbox.by_key(db, "card/2") is None
+
+
+def test_the_same_again_changes_nothing() -> None:
+    with cases.database() as db:
+        first = put(db, "card/1", {"text": "a", "blocks": []})
+        again = put(db, "card/1", {"blocks": [], "text": "a"})
+        assert again == outbox.Put(first.id, created=False, changed=False)
+        assert row(db, "card/1").version == 1
+
+
+@pytest.mark.parametrize("changes", [{"content": OTHER}, {"open": True}])
+def test_another_content_or_other_buttons_are_a_new_version(changes: dict[str, Any]) -> None:
+    with cases.database() as db:
+        put(db, "card/1")
+        post(db, "card/1")
+        assert update(db) is None
+        assert put(db, "card/1", **changes).changed
+        found = update(db)
+        assert found is not None
+        assert found.row.version == 2
+        assert update(db) is None
+        assert row(db, "card/1").shown == 2
+
+
+def test_what_is_put_while_a_post_is_made_is_shown_afterwards() -> None:
+    with cases.database() as db:
+        put(db, "card/1")
+        begun = postings.begin_post(db, row(db, "card/1").id, NOW)
+        assert begun is not None
+        put(db, "card/1", OTHER)
+        postings.posted(db, begun.row.id, "1.5", begun.row.version, NOW)
+        found = update(db)
+        assert found is not None
+        assert found.contents == (OTHER,)
+
+
+def test_an_interim_line_is_shown_once_and_then_the_buttons_come_back() -> None:
+    with cases.database() as db:
+        put(db, "card/1", open=True)
+        post(db, "card/1")
+        assert outbox.interim(db, "card/1", "processing", after(15))
+        found = update(db)
+        assert found is not None
+        assert found.row.interim == "processing"
+        assert update(db, 14) is None
+        assert postings.next_due(db, NOW) == after(15)
+        found = update(db, 15)
+        assert found is not None
+        assert (found.row.interim, found.contents) == (None, (HELLO,))
+        assert update(db, 99) is None
+
+
+def test_an_interim_line_that_comes_too_late_is_not_shown() -> None:
+    with cases.database() as db:
+        put(db, "card/1", open=True)
+        post(db, "card/1")
+        outbox.interim(db, "card/1", "processing", after(15))
+        found = update(db, 15)
+        assert found is not None
+        assert found.row.interim is None
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_new_version_wins_over_an_interim_line(sent: bool) -> None:
+    with cases.database() as db:
+        put(db, "card/1", open=True)
+        post(db, "card/1")
+        outbox.interim(db, "card/1", "processing", after(15))
+        if sent:
+            update(db)
+        put(db, "card/1", OTHER)
+        found = update(db)
+        assert found is not None
+        assert (found.row.interim, found.contents) == (None, (OTHER,))
+        assert update(db, 99) is None
+
+
+def test_a_new_version_put_while_an_interim_line_is_sent_is_shown() -> None:
+    with cases.database() as db:
+        put(db, "card/1", open=True)
+        post(db, "card/1")
+        outbox.interim(db, "card/1", "processing", after(15))
+        sending = postings.next_update(db, CHANNEL, NOW)
+        assert sending is not None
+        put(db, "card/1", OTHER)
+        postings.shown(db, sending.row.id, sending.row.version, sending.row.interim)
+        found = update(db)
+        assert found is not None
+        assert found.contents == (OTHER,)
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_an_interim_line_can_be_taken_back(sent: bool) -> None:
+    with cases.database() as db:
+        put(db, "card/1", open=True)
+        post(db, "card/1")
+        assert not outbox.restore(db, "card/1")
+        outbox.interim(db, "card/1", "processing", after(15))
+        if sent:
+            update(db)
+        assert outbox.restore(db, "card/1")
+        found = update(db)
+        assert found is not None
+        assert found.row.interim is None
+        assert update(db, 99) is None
+
+
+def test_a_tap_that_overtakes_the_record_of_its_post_is_shown() -> None:
+    with cases.database() as db:
+        put(db, "card/1", open=True)
+        begun = postings.begin_post(db, row(db, "card/1").id, NOW)
+        assert begun is not None
+        assert outbox.interim(db, "card/1", "processing", after(15))
+        postings.posted(db, begun.row.id, "1.5", 1, NOW)
+        found = update(db)
+        assert found is not None
+        assert found.row.interim == "processing"
+
+
+def test_only_open_cards_have_interim_lines() -> None:
+    with cases.database() as db:
+        put(db, "card/1")
+        post(db, "card/1")
+        assert not outbox.interim(db, "card/1", "processing", after(15))
+        assert not outbox.interim(db, "card/2", "processing", after(15))
+        assert update(db) is None
+
+
+def test_taps_are_shown_before_other_updates() -> None:
+    with cases.database() as db:
+        for number in (1, 2):
+            put(db, f"card/{number}", open=True)
+            post(db, f"card/{number}")
+        put(db, "card/1", OTHER, open=True)
+        outbox.interim(db, "card/2", "processing", after(15))
+        shown = [update(db), update(db)]
+        assert [found and found.row.key for found in shown] == ["card/2", "card/1"]
+
+
+def test_an_attempt_not_known_to_have_failed_is_looked_for() -> None:
+    with cases.database() as db:
+        id = put(db, "card/1").id
+        first = postings.begin_post(db, id, NOW)
+        assert first is not None
+        assert not first.seek
+        postings.retry(db, id, after(1), "answer lost", uncertain=True)
+        assert row(db, "card/1").not_before == after(1)
+        second = postings.begin_post(db, id, after(2))
+        assert second is not None
+        assert second.seek
+        assert (second.row.first_at, second.row.attempts, second.row.last_error) == (NOW, 2, "answer lost")
+        postings.retry(db, id, None, "looked for and refused", uncertain=False)
+        third = postings.begin_post(db, id, after(3))
+        assert third is not None
+        assert not third.seek
+
+
+def test_what_is_refused_waits_for_new_content() -> None:
+    with cases.database() as db:
+        id = put(db, "card/1").id
+        postings.begin_post(db, id, NOW)
+        postings.refused(db, id, "invalid_blocks", 1)
+        assert row(db, "card/1").state is RowState.REFUSED
+        assert postings.begin_post(db, id, NOW) is None
+        assert postings.channels_waiting(db) == ()
+        put(db, "card/1", OTHER)
+        assert postings.begin_post(db, id, NOW) is not None
+        put(db, "card/1", HELLO)
+        postings.refused(db, id, "invalid_blocks", 2)
+        assert row(db, "card/1").state is RowState.QUEUED
+
+
+def test_an_update_that_is_refused_is_not_tried_again() -> None:
+    with cases.database() as db:
+        id = put(db, "card/1").id
+        post(db, "card/1")
+        put(db, "card/1", OTHER)
+        postings.refused(db, id, "invalid_blocks", 2)
+        assert update(db) is None
+        assert row(db, "card/1").last_error == "invalid_blocks"
+
+
+def test_an_open_card_that_was_deleted_is_posted_anew() -> None:
+    with cases.database() as db:
+        id = put(db, "card/1", open=True).id
+        first = post(db, "card/1")
+        put(db, "card/1", OTHER, open=True)
+        assert postings.deleted(db, id, 2)
+        again = row(db, "card/1")
+        assert (again.state, again.ts, again.shown, again.attempts) == (RowState.QUEUED, None, 0, 0)
+        assert again.client_id != first.client_id
+        post(db, "card/1", "2.5")
+        assert outbox.by_ts(db, CHANNEL, "1.5") is None
+        put(db, "card/1", HELLO, open=False)
+        assert not postings.deleted(db, id, 3)
+        assert update(db) is None
+
+
+def test_merged_lines_are_shown_with_the_row_they_were_merged_into() -> None:
+    with cases.database() as db:
+        ids = [put(db, f"notice/{n}", {"text": str(n)}, urgency=Urgency.LOG).id for n in range(3)]
+        begun = postings.begin_post(db, ids[0], NOW, ids[1:])
+        assert begun is not None
+        assert [content["text"] for content in begun.contents] == ["0", "1", "2"]
+        # the same after a crash
+        again = postings.begin_post(db, ids[0], NOW)
+        assert again is not None
+        assert again.contents == begun.contents
+        postings.posted(db, ids[0], "1.5", 1, NOW)
+        assert {row(db, f"notice/{n}").ts for n in range(3)} == {"1.5"}
+        found = outbox.by_ts(db, CHANNEL, "1.5")
+        assert found is not None
+        assert found.id == ids[0]
+        put(db, "notice/1", {"text": "new"}, urgency=Urgency.LOG)
+        changed = update(db)
+        assert changed is not None
+        assert [content["text"] for content in changed.contents] == ["0", "new", "2"]
+
+
+def test_a_reply_to_a_reply_goes_to_the_thread_that_is_in() -> None:
+    with cases.database() as db:
+        put(db, "thread/s1")
+        put(db, "card/1", thread="thread/s1")
+        put(db, "diff/1", thread="card/1", kind=RowKind.FILE)
+        put(db, "note/1", thread="123.456")
+        assert row(db, "diff/1").thread == "thread/s1"
+        post(db, "thread/s1", "7.5")
+        for key, ts in (("card/1", "7.5"), ("diff/1", "7.5"), ("note/1", "123.456")):
+            begun = postings.begin_post(db, row(db, key).id, NOW)
+            assert begun is not None
+            assert begun.thread_ts == ts
+
+
+def test_where_a_thread_is_lost_its_top_is_posted_anew() -> None:
+    with cases.database() as db:
+        put(db, "thread/s1")
+        post(db, "thread/s1")
+        for key, thread in (("card/1", "thread/s1"), ("card/2", "9.9")):
+            id = put(db, key, thread=thread).id
+            postings.begin_post(db, id, NOW)
+            postings.unthread(db, id, "thread_not_found")
+        assert row(db, "thread/s1").state is RowState.QUEUED
+        assert (row(db, "card/1").thread, row(db, "card/2").thread) == ("thread/s1", None)
+        assert row(db, "card/1").state is RowState.QUEUED
+
+
+def test_a_file_is_posted_once_and_its_text_dropped() -> None:
+    with cases.database() as db:
+        text = {"filename": "a.diff", "title": "a", "snippet_type": "diff", "text": "x" * 1000}
+        id = put(db, "diff/1", text, kind=RowKind.FILE).id
+        postings.begin_post(db, id, NOW)
+        postings.uploading(db, id, "F1")
+        again = postings.begin_post(db, id, NOW)
+        assert again is not None
+        assert again.row.file_id == "F1"
+        postings.posted(db, id, None, 1, NOW)
+        assert row(db, "diff/1").content == {}
+        assert not put(db, "diff/1", {**text, "text": "y"}, kind=RowKind.FILE).changed
+        assert update(db) is None
+
+
+def test_what_nobody_has_tried_to_send_can_be_withdrawn() -> None:
+    with cases.database() as db:
+        id = put(db, "card/1").id
+        assert outbox.withdraw(db, "card/1")
+        assert outbox.by_id(db, id) is None
+        id = put(db, "card/1").id
+        postings.begin_post(db, id, NOW)
+        postings.retry(db, id, None, "no network", uncertain=False)
+        assert not outbox.withdraw(db, "card/1")
+
+
+def test_what_waits_is_counted() -> None:
+    with cases.database() as db:
+        assert outbox.counts(db).oldest is None
+        put(db, "card/1")
+        put(db, "card/2")
+        put(db, "log/1", urgency=Urgency.LOG)
+        post(db, "card/2")
+        put(db, "card/2", OTHER)
+        postings.retry(db, row(db, "card/1").id, after(60), "not_in_channel", uncertain=False)
+        counts = outbox.counts(db)
+        assert counts.posts == {Urgency.CARD: 1, Urgency.LOG: 1}
+        assert (counts.updates, counts.oldest, counts.last_error) == (1, NOW, "not_in_channel")
+        assert postings.channels_waiting(db) == (CHANNEL,)
+
+
+def test_open_cards_are_told_without_their_content() -> None:
+    with cases.database() as db:
+        put(db, "card/1", open=True)
+        put(db, "card/2")
+        put(db, "card/3", open=True)
+        assert [(found.key, found.content) for found in outbox.open_rows(db)] == [("card/1", {}), ("card/3", {})]
+
+
+def test_half_a_surrogate_pair_does_no_harm() -> None:
+    with cases.database() as db:
+        put(db, "card/1", {"text": "\ud800"})
+        assert row(db, "card/1").content == {"text": "\ud800"}
+
+
+@pytest.mark.parametrize(
+    ("content", "size"),
+    [
+        ({"text": "abc"}, (3, 1)),
+        ({}, (0, 1)),
+        ({"text": "a", "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "ab\ncd"}}]}, (5, 2)),
+        (
+            {
+                "text": "a",
+                "blocks": [
+                    {"type": "divider"},
+                    {"type": "section", "fields": [{"type": "mrkdwn", "text": "ab"}]},
+                    {"type": "context", "elements": [{"type": "mrkdwn", "text": "cd"}, {"type": "image"}]},
+                ],
+            },
+            (5, 2),
+        ),
+    ],
+)
+def test_text_is_measured(content: dict[str, Any], size: tuple[int, int]) -> None:
+    assert measure(content) == size
+
+
+def test_rows_go_with_their_session_and_others_by_age() -> None:
+    with cases.database() as db:
+        put(db, "thread/s1", session_id="s1")
+        put(db, "command/1")
+        put(db, "command/2", open=True)
+        put(db, "command/3")
+        put(db, "notice/1", session_id="gone before")
+        for key in ("thread/s1", "command/1", "command/2", "notice/1"):
+            post(db, key)
+        assert retention.purge(db, after(1), after(1))["outbox"] == 2
+        left = {found["key"] for found in rows.every(db, "select key from outbox")}
+        assert left == {"thread/s1", "command/2", "command/3"}
+        db.execute("update session set status = 'terminated', terminated_at = '2026-03-01'")
+        assert retention.purge(db, after(1), after(1))["outbox"] == 1
+        assert outbox.by_key(db, "thread/s1") is None
+
+
+def test_the_channel_of_a_session_is_kept() -> None:
+    with cases.database() as db:
+        sessions.insert(db, cases.session("s2", channel_id="C7"))
+        assert sessions.set_channel(db, "s1", "C9")
+        assert [found.channel_id for found in sessions.live(db)] == ["C9", "C7"]
+        assert not sessions.set_channel(db, "none", "C9")
+
+
+def test_what_waits_is_found_by_its_index_however_much_is_done() -> None:
+    with cases.database() as db:
+        db.execute("begin")
+        db.execute(
+            "with recursive n (i) as (select 1 union all select i + 1 from n where i < 200000)"
+            " insert into outbox (key, kind, state, channel, client_id, urgency, content, digest, chars, lines,"
+            " version, shown, ts, created_at, posted_at)"
+            " select 'done/' || i, 'message', 'posted', 'C1', i, 0, '{}', '', 0, 0, 1, 1, i || '.5', :at, :at from n",
+            {"at": "2026-03-01T12:00:00+00:00"},
+        )
+        put(db, "card/1")
+        steps = 0
+
+        def step() -> None:
+            nonlocal steps
+            steps += 1
+
+        db.conn.set_progress_handler(step, 100)
+        waits = next(iter(postings.waiting(db, CHANNEL)))
+        postings.channels_waiting(db)
+        postings.next_update(db, CHANNEL, NOW)
+        postings.next_due(db, NOW)
+        outbox.counts(db)
+        outbox.open_rows(db)
+        outbox.by_ts(db, CHANNEL, "77.5")
+        post(db, "card/1")
+        db.conn.set_progress_handler(None, 0)
+        assert waits.id == 200_001
+        # a look through the table would be two thousand at least
+        assert steps < 100

@@ -11,6 +11,7 @@ from attrs import field, frozen
 from actors import Name
 from intercom.model.config import Config
 from intercom.model.policy import WorkspacePolicy
+from intercom.sessions.chat import Chat
 
 #: One lock a workspace: two sessions may change the same files, and a base must not move between check and write.
 Locks = dict[str, trio.Lock]
@@ -19,7 +20,8 @@ Locks = dict[str, trio.Lock]
 @frozen
 class Context:
     """`now` is wall time; `policy` the policy in force for a workspace root (deny-all where none is
-    known), `watcher` the actor that judges by it; `present` whether the agent of this key is connected."""
+    known), `watcher` the actor that judges by it; `present` whether the agent of this key is connected; `chat`
+    what is known of the chat channel, None where none is set up."""
 
     config: Config
     store: Name
@@ -29,6 +31,7 @@ class Context:
     policy: Callable[[str], WorkspacePolicy]
     watcher: Callable[[str], Name]
     present: Callable[[str | None], bool]
+    chat: Chat | None = None
     locks: Locks = field(factory=dict)
 
     def lock(self, workspace_root: str) -> trio.Lock:

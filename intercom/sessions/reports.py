@@ -10,7 +10,7 @@ import trio
 
 from intercom.model import clock, crash_points
 from intercom.model.approval import ApprovalRequest
-from intercom.model.errors import InvalidState
+from intercom.model.errors import InvalidState, SlackError
 from intercom.model.prompt import ContinuationPrompt
 from intercom.model.session import ProgressItem, Session, SessionMode
 from intercom.sessions import outcomes, summary
@@ -63,8 +63,16 @@ def _alive(session: SessionActor, asked: Beat) -> Answered[PingAnswer]:
 
 
 async def switch_mode(session: SessionActor, asked: SwitchMode) -> Answered[ModeAnswer]:
-    """Change who is notified of this session's cards. It never changes who may answer them."""
+    """Change who is notified of this session's cards. It never changes who may answer them.
+
+    Raises SlackError for `remote` where no Slack is set up: nobody would be notified.
+    """
     session.require_open()
+    if asked.mode is SessionMode.REMOTE and session.context.chat is None:
+        raise SlackError(
+            "slack is not set up, so nobody would be told in mode remote: stay in local or hybrid, or have a person run"
+            " agent-intercom slack login"
+        )
     session.row, answer = await session.transact(partial(_switch, session=session, asked=asked))
     session.notify(f"mode is {answer.current_mode} (was {answer.previous_mode}), set by {asked.by}")
     return session.answered(asked.call, answer)

@@ -19,6 +19,7 @@ class House:
         self.connected, self.waits = connected, pending
         self.left: float | None = None
         self.desk = self.system = self
+        self.slack: object | None = None
 
     def is_idle(self) -> bool:
         return not self.connected[0] <= trio.current_time() < self.connected[1]
@@ -66,3 +67,12 @@ async def test_it_stays_while_it_can_not_be_read_what_waits() -> None:
     house.pending = unreadable
     await serve._until_idle(house)
     assert house.left == pytest.approx(1300, abs=10)
+
+
+@trio_test
+async def test_in_slack_it_stays_for_whoever_wants_something_of_it_there() -> None:
+    house: Any = House(NEVER, NEVER)
+    house.slack = object()
+    with trio.move_on_after(1_000_000):
+        await serve._until_idle(house)
+    assert house.left is None

@@ -14,16 +14,16 @@ import trio.testing
 from intercom.model.approval import ApprovalStatus
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, StallSettings, TimeoutSettings
-from intercom.model.errors import AlreadyDecided
+from intercom.model.errors import AlreadyDecided, SlackError
 from intercom.model.session import SessionMode
 from intercom.model.verdict import Decision
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.messages import Beat, Decide
+from intercom.sessions.messages import Beat, Decide, SwitchMode
 from intercom.sessions.stall_messages import Activity
 from intercom.store import approvals
 from tests.agents.live import TRUSTING, Home, begin, call, home, live
 from tests.faults.hosted import ctl, hosted
-from tests.sessions.house import People, house, in_house
+from tests.sessions.house import SILENT_CHAT, People, house, in_house
 
 Clock = trio.testing.MockClock
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
@@ -78,7 +78,7 @@ async def test_a_request_without_the_token_is_refused(served: Home) -> None:
 
 @in_house
 async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
+    async with house(root.parent, clock, chat=SILENT_CHAT) as at:
         chat = People()
         at.app.system.adopt(chat, "chat")
         await at.ask("operators", Subscribe("chat", Channel.SLACK))
@@ -96,6 +96,19 @@ async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(clock: 
             assert not [card for channel in untold for card in channel.cards if card.id == id]
             # Whoever was not notified may answer all the same.
             assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
+
+
+@in_house
+async def test_without_slack_mode_remote_is_refused_as_nobody_would_be_told(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        with pytest.raises(SlackError, match="slack is not set up") as refused:
+            await at.app.desk.switch_mode(guest.session_id, SessionMode.REMOTE, "kim", "ctl")
+        assert refused.value.error_code == "slack"
+        with pytest.raises(SlackError):
+            await guest.ask(SwitchMode(guest.call(), SessionMode.REMOTE, "agent", "mcp"))
+        before, _ = await at.app.desk.switch_mode(guest.session_id, SessionMode.HYBRID, "kim", "ctl")
+        assert before is SessionMode.LOCAL, "nothing has changed"
 
 
 # --- a fast tap is lost ---------------------------------------------------------------------------

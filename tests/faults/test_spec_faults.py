@@ -34,7 +34,7 @@ from intercom.sessions.messages import (
 from intercom.sessions.reception import GRACE_SECONDS
 from intercom.sessions.reception_messages import Adopt, Agent, AgentsGone
 from tests.agents.live import TRUSTING, Home, call, home, live
-from tests.sessions.house import House, house, in_house, partial_ask
+from tests.sessions.house import SILENT_CHAT, House, house, in_house, partial_ask
 
 Clock = trio.testing.MockClock
 
@@ -188,7 +188,7 @@ async def test_the_allowlist_gates_only_where_the_configuration_says_so(
     allow(root, commands=["make *"])
     gated = Config(policy=PolicySettings(require_allowlist=True), commands=listed)
     for config, expected in ((Config(commands=listed), True), (gated, passes)):
-        async with house(root.parent, clock, config) as at:
+        async with house(root.parent, clock, config, chat=SILENT_CHAT) as at:
             guest = await at.arrive(root, key=f"{expected}{config.policy}")
             assert (await guest.ask(check("make all"))).answer.auto_approved is expected
 
@@ -222,7 +222,7 @@ async def test_the_policy_applies_in_every_mode_unless_remote_mode_asks_always(
     allow(root, file_patterns={"write": ["**/*"]}, tools=["transmit"])
     for config in (Config(), Config(policy=PolicySettings(remote_mode_asks_always=True))):
         expected = not (config.policy.remote_mode_asks_always and mode is SessionMode.REMOTE)
-        async with house(root.parent, clock, config) as at:
+        async with house(root.parent, clock, config, chat=SILENT_CHAT) as at:
             guest = await at.arrive(root, key=f"{expected}{config.policy}")
             await guest.ask(SwitchMode(guest.call(), mode, "agent", "mcp"))
             assert ((await guest.propose(diff=str(config))).answered is not None) is expected

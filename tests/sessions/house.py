@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 import outcome
 import trio
 import trio.testing
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 import intercom.app
 from actors import Actor, Request, ask
@@ -30,6 +30,7 @@ from intercom.model.card import Card, Notice
 from intercom.model.config import Config
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.messages import Channel, Subscribe
+from intercom.sessions.chat import Chat
 from intercom.sessions.messages import Answered, AwaitClearance, Describe, Opened, Propose
 from intercom.sessions.reception_messages import Admit, Agent
 from intercom.store.messages import Transact
@@ -195,8 +196,14 @@ class Pending(Generic[R]):
         return self.outcome.unwrap()
 
 
+#: A chat channel that is set up, and shows no session anywhere.
+SILENT_CHAT = Chat(lambda _session: None, lambda _notice: {}, lambda _session: {}, lambda: None)
+
+
 @asynccontextmanager
-async def house(root: Path, clock: trio.testing.MockClock, config: Config | None = None) -> AsyncIterator[House]:
+async def house(
+    root: Path, clock: trio.testing.MockClock, config: Config | None = None, *, chat: Chat | None = None
+) -> AsyncIterator[House]:
     """A server whose database lies in `root`; a second one there finds what the first left."""
 
     def now() -> datetime:
@@ -206,6 +213,7 @@ async def house(root: Path, clock: trio.testing.MockClock, config: Config | None
     try:
         where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root)})
         app = App(config or Config(), where, root / "intercom.db", frozenset())
+        app.context = evolve(app.context, chat=chat)
         people = People()
         async with app.system, trio.open_nursery() as nursery:
             app.system.adopt(people, "people")

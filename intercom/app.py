@@ -6,7 +6,6 @@ import secrets
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +111,7 @@ class App:
             # What everybody's promises rest on: the one writer of the database.
             ChildSpec("store", lambda: Writer(self.database, on_opened=self._opened), shutdown=10.0),
             # The people's side hears of cards from here on.
-            ChildSpec("operators", lambda: Operators(self._open_cards, partial(mode_of, self.reader))),
+            ChildSpec("operators", lambda: Operators(self._open_cards, self._mode_of)),
             # A watcher for each workspace's policy; a unit (session and stall detector) for each agent.
             ChildSpec("policies", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
             ChildSpec("sessions", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
@@ -144,6 +143,11 @@ class App:
 
     async def _open_cards(self) -> Sequence[Any]:
         return (*await self.reader.read(open_cards), *self.board.cards())
+
+    async def _mode_of(self, session_id: str) -> SessionMode | None:
+        """A session's mode; one left in `remote` by a server that had Slack is told of here instead."""
+        mode = await mode_of(self.reader, session_id)
+        return SessionMode.LOCAL if mode is SessionMode.REMOTE and self.context.chat is None else mode
 
     def _opened(self, opened: Opened) -> None:
         """What the store found when it opened; runs in its thread."""

@@ -111,6 +111,17 @@ async def test_without_slack_mode_remote_is_refused_as_nobody_would_be_told(cloc
         assert before is SessionMode.LOCAL, "nothing has changed"
 
 
+@in_house
+async def test_a_session_left_in_mode_remote_is_told_of_here_once_slack_is_gone(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, chat=SILENT_CHAT) as at:
+        guest = await at.arrive(root)
+        await at.app.desk.switch_mode(guest.session_id, SessionMode.REMOTE, "kim", "ctl")
+        id = (await guest.propose()).request_id
+        assert not at.people.cards
+    async with house(root.parent, clock) as at:
+        assert [card.id for card in await at.ask("operators", Subscribe("people", Channel.CTL))] == [id]
+
+
 # --- a fast tap is lost ---------------------------------------------------------------------------
 
 

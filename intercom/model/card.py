@@ -51,8 +51,8 @@ CHOICES: dict[CardKind, tuple[Decision, ...]] = {
 @frozen
 class Card:
     """`body` is the text a person reads (description, prompt, message); `away` says that no call waits for the answer
-    any more; `note` is one more line (auto-approved by which rule, a nudge that found no road, ...); `escalated` says that
-    an alert's nudges did not help."""
+    any more; `note` is one more line (auto-approved by which rule, a nudge that found no road, ...); `escalated` says
+    that an alert's nudges did not help."""
 
     id: str
     kind: CardKind

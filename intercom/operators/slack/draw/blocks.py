@@ -1,0 +1,77 @@
+"""The blocks we use, each valid for any text: cut to its limit, never empty.
+
+What agents and people wrote goes into `plain` text, which Slack shows as it stands. `mrkdwn` is for our own words and
+for spans made by `text.code`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from intercom.operators.slack.draw import limits
+from intercom.operators.slack.draw.text import cut, fitted, size
+
+Block = dict[str, Any]
+
+PRIMARY, DANGER = "primary", "danger"
+
+
+def plain(text: str, limit: int = limits.SECTION) -> Block:
+    """A text object for words that are not ours."""
+    return {"type": "plain_text", "text": fitted(text, limit), "emoji": False}
+
+
+def mrkdwn(text: str) -> Block:
+    """A text object for our own words; whoever composes it keeps it within its limit."""
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def header(text: str) -> Block:
+    return {"type": "header", "text": plain(" ".join(text[: 4 * limits.HEADER].split()), limits.HEADER)}
+
+
+def section(text: Block) -> Block:
+    return {"type": "section", "text": text}
+
+
+def fields(texts: Sequence[Block]) -> Block:
+    """A section in two columns."""
+    return {"type": "section", "fields": list(texts[: limits.FIELDS])}
+
+
+def context(*texts: Block) -> Block:
+    """A line in small type."""
+    return {"type": "context", "elements": list(texts[: limits.CONTEXT_ELEMENTS])}
+
+
+def divider() -> Block:
+    return {"type": "divider"}
+
+
+def button(label: str, action_id: str, value: str, style: str | None = None) -> Block:
+    element: Block = {
+        "type": "button",
+        "text": {"type": "plain_text", "text": cut(label, limits.BUTTON_TEXT), "emoji": True},
+        "action_id": action_id,
+        "value": value[: limits.BUTTON_VALUE],
+    }
+    return element if style is None else {**element, "style": style}
+
+
+def actions(buttons: Iterable[Block]) -> Block:
+    return {"type": "actions", "elements": list(buttons)[: limits.ACTIONS]}
+
+
+def joined(lines: Iterable[str], limit: int) -> tuple[str, int]:
+    """As many of the lines as go into `limit` units, and how many did not."""
+    kept: list[str] = []
+    room = limit
+    rest = 0
+    for line in lines:
+        room -= size(line) + 1
+        if rest or room < -1:
+            rest += 1
+        else:
+            kept.append(line)
+    return "\n".join(kept), rest

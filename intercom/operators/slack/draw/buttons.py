@@ -1,0 +1,38 @@
+"""Which buttons each kind of card has; their action ids are what the taps are known by."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from intercom.model.card import Card, CardKind, CardState
+from intercom.operators.slack.draw.blocks import DANGER, PRIMARY, Block, actions, button
+
+#: For each kind of card: label, action id, style.
+BUTTONS: Final[dict[CardKind, tuple[tuple[str, str, str | None], ...]]] = {
+    CardKind.APPROVAL: (("✅ Accept", "approve_accept", PRIMARY), ("❌ Reject", "approve_reject", DANGER)),
+    CardKind.PROMPT: (
+        ("▶️ Continue", "prompt_continue", PRIMARY),
+        ("✏️ Refine", "prompt_refine", None),
+        ("🛑 Stop", "prompt_stop", DANGER),
+    ),
+    CardKind.STANDBY: (
+        ("▶️ Resume", "wait_resume", PRIMARY),
+        ("✏️ Resume with instructions", "wait_resume_instruct", None),
+        ("🛑 Stop", "wait_stop", DANGER),
+    ),
+    CardKind.STALL: (
+        ("👉 Nudge", "stall_nudge", PRIMARY),
+        ("✏️ Nudge with instructions", "stall_nudge_instruct", None),
+        ("🛑 Stop", "stall_stop", DANGER),
+        ("Dismiss", "stall_dismiss", None),
+    ),
+    CardKind.POLICY: (("✅ Accept", "policy_accept", PRIMARY), ("❌ Reject", "policy_reject", DANGER)),
+    CardKind.APPLY: (("Dismiss", "apply_dismiss", None),),
+}
+
+
+def buttons(card: Card) -> list[Block]:
+    """The block of the card's buttons, as a list: empty unless the card is pending."""
+    if card.state is not CardState.PENDING:
+        return []
+    return [actions(button(label, action_id, card.id, style) for label, action_id, style in BUTTONS[card.kind])]

@@ -1,0 +1,109 @@
+"""A card as a message: what is asked, of whom, at what risk, and where it stands."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from intercom.model.approval import RiskLevel
+from intercom.model.card import Card, CardKind, CardState
+from intercom.operators.slack.draw import limits
+from intercom.operators.slack.draw.blocks import Block, context, header, mrkdwn, plain, section
+from intercom.operators.slack.draw.buttons import buttons
+from intercom.operators.slack.draw.diffs import change, diff_file, files, paths
+from intercom.operators.slack.draw.drawn import Drawn, drawn_to_fit
+from intercom.operators.slack.draw.life import headline, life, outcome
+from intercom.operators.slack.draw.masks import Mask, Masking
+from intercom.operators.slack.draw.text import code, fitted, is_cut, moment, short
+
+KINDS: Final = {
+    CardKind.APPROVAL: "📝",
+    CardKind.PROMPT: "🔄",
+    CardKind.STANDBY: "⏸️",
+    CardKind.STALL: "🐌",
+    CardKind.POLICY: "🛡️",
+    CardKind.APPLY: "🚧",
+}
+RISKS: Final = {RiskLevel.LOW: "🟢", RiskLevel.HIGH: "🟡", RiskLevel.CRITICAL: "🔴"}
+
+#: Calls everyone in the channel. Only ever written by us: what others write is escaped.
+CALL = "<!channel>"
+
+__all__ = ["CALL", "KINDS", "RISKS", "card", "diff_file", "escalation", "is_urgent"]
+
+_BODY, _DETAIL, _NOTE, _TITLE = 1_800, 300, 400, 120
+
+
+def card(card: Card, masker: Mask, *, first: bool = False) -> Drawn:
+    """The message that shows a card as it stands. `first` says that it is about to be posted, not updated: it calls the
+    channel then, if the card is that urgent."""
+    return drawn_to_fit(partial(_draw, card, masker, first))
+
+
+def is_urgent(card: Card) -> bool:
+    """Whether everyone in the channel is called: for an approval of high or critical risk that waits, and for an alert
+    that was escalated."""
+    if card.state is not CardState.PENDING:
+        return False
+    if card.kind is CardKind.STALL:
+        return card.escalated
+    return card.kind is CardKind.APPROVAL and card.risk in (RiskLevel.HIGH, RiskLevel.CRITICAL)
+
+
+def escalation(card: Card, masker: Mask) -> Drawn:
+    """The line that calls everyone to an alert that was escalated: an update of its card would make no sound."""
+    title = Masking(masker)(card.title, _TITLE)
+    text = f"{CALL} 📣 {fitted(title, _TITLE, flat=True)}"
+    call = f"{CALL} 📣 *escalated*: the agent does not react; session {code(short(card.session_id))}"
+    return Drawn(text, (section(mrkdwn(call)), section(plain(title, 2 * _TITLE))))
+
+
+def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
+    masking = Masking(masker)
+    call = first and is_urgent(card)
+    title = masking(card.title, limits.HEADER).strip() or card.kind.value
+    body = masking(card.body, _BODY) if card.body and card.body.strip() else ""
+    room = int(_BODY * scale)
+    blocks: list[Block] = []
+    if call:
+        blocks.append(section(mrkdwn(f"{CALL} {_call(card)}")))
+    blocks += [header(f"{KINDS[card.kind]} {title}"), _facts(card, masking, scale)]
+    if card.detail and card.detail.strip() and card.detail not in paths(card):
+        blocks.append(section(plain(masking(card.detail, _DETAIL), int(_DETAIL * scale))))
+    if body:
+        blocks.append(section(plain(body, room)))
+    blocks += files(card, masking, scale)
+    blocks += change(card, masking)
+    if card.note and card.note.strip():
+        blocks.append(context(plain(f"ℹ️ {masking(card.note, _NOTE)}", int(_NOTE * scale))))
+    if card.away:
+        blocks.append(
+            context(mrkdwn("💤 agent away: it does not wait any more; your answer reaches it when it is back"))
+        )
+    blocks += outcome(card, masking, scale)
+    blocks += masking.line(card.id, cut=bool(body) and is_cut(body, room))
+    blocks += life(card)
+    blocks += buttons(card)
+    return Drawn(_text(card, title, call), tuple(blocks))
+
+
+def _facts(card: Card, masking: Masking, scale: float) -> Block:
+    facts = [f"{RISKS[card.risk]} *{card.risk.value}* risk"] if card.risk else []
+    facts += [f"{card.kind.value} {code(short(card.id), 80)}", f"session {code(short(card.session_id), 80)}"]
+    facts.append(code(masking(card.workspace_root, 200), int(200 * scale)))
+    if card.expires_at is not None and card.state is CardState.PENDING:
+        facts.append(f"⌛ expires {moment(card.expires_at)}")
+    return context(mrkdwn(" · ".join(facts)))
+
+
+def _call(card: Card) -> str:
+    if card.kind is CardKind.STALL:
+        return "📣 *escalated*: the agent does not react"
+    return f"{RISKS[card.risk]} *{card.risk.value}* risk" if card.risk else ""
+
+
+def _text(card: Card, title: str, call: bool) -> str:
+    state = "" if card.state is CardState.PENDING else f"{headline(card)}: "
+    badge = f"{RISKS[card.risk]} " if card.risk else ""
+    words = f"{state}{badge}{card.kind.value}: {title}"
+    return f"{CALL} {fitted(words, 300, flat=True)}" if call else fitted(words, 300, flat=True)

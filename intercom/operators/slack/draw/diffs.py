@@ -1,0 +1,100 @@
+"""The change that a card proposes: in the message when it is small, beside it as a file when it is not."""
+
+from __future__ import annotations
+
+from intercom.model.approval import ChangeKind, FileChange
+from intercom.model.card import Card
+from intercom.operators.slack.draw import limits
+from intercom.operators.slack.draw.blocks import Block, context, joined, mrkdwn, section
+from intercom.operators.slack.draw.drawn import FileDrawn
+from intercom.operators.slack.draw.masks import Mask, Masking
+from intercom.operators.slack.draw.text import amount, code, cut, fence, one_line, short, size, visible
+
+#: How much of the message a diff may take, in characters.
+_INLINE = 2_400
+#: How many files are listed, and in how much room.
+_FILES, _FILES_ROOM = 10, 1_200
+_PATH = 120
+#: How a proposal begins that is a patch; any other is a file's whole content.
+_PATCH = ("--- ", "diff ")
+
+
+def is_inline(diff: str) -> bool:
+    """Whether a diff is small enough to be shown in the message."""
+    if len(diff) > _INLINE:
+        return False
+    shown = visible(diff)
+    return _lines(diff) <= limits.DIFF_LINES and size(shown) + 4 * sum(map(shown.count, "&<>")) <= _INLINE
+
+
+def change(card: Card, masking: Masking) -> list[Block]:
+    """The blocks of the proposed change: the diff, or the word that it follows as a file."""
+    if not card.diff or not card.diff.strip():
+        return []
+    whole = [] if card.diff.startswith(_PATCH) else [context(mrkdwn("the whole new content:"))]
+    if is_inline(card.diff):
+        return [*whole, section(mrkdwn(fence(masking(card.diff), limits.SECTION)))]
+    return [context(mrkdwn(f"📎 the diff ({amount(_lines(card.diff), 'line')}) follows as a file"))]
+
+
+def diff_file(card: Card, masker: Mask) -> FileDrawn | None:
+    """The diff of a card as a file; None when there is none, or it stands in the message.
+
+    The text is masked, made visible and bounded to what Slack shows as text. It costs time by its length: for a diff of
+    a megabyte it belongs beside the loop.
+    """
+    if not card.diff or not card.diff.strip() or is_inline(card.diff):
+        return None
+    masking = Masking(masker)
+    text = visible(masking(card.diff, limits.SNIPPET))
+    head = f"{masking.said}; agent-intercom-ctl show {short(card.id)} shows the original\n" if masking.kinds else ""
+    suffix = "diff" if card.diff.startswith(_PATCH) else "txt"
+    title = cut(masking(card.title, 200), 200, flat=True, escape=False)
+    return FileDrawn(
+        filename=f"{file_stem(short(card.id))}.{suffix}",
+        title=title,
+        snippet_type="diff" if suffix == "diff" else "text",
+        text=bounded(head + text),
+    )
+
+
+def bounded(text: str) -> str:
+    """`text` cut at a line's end so that Slack still shows it as text; it says how much is missing."""
+    raw = text.encode()
+    if len(raw) <= limits.SNIPPET:
+        return text
+    head = raw[: limits.SNIPPET - 100].decode(errors="ignore")
+    kept = head[: head.rfind("\n") + 1] or head
+    return f"{kept}\n… {len(raw) - len(kept.encode()):,} more bytes are not shown"
+
+
+def file_stem(name: str) -> str:
+    """`name` as the start of a file's name."""
+    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)[:64] or "card"
+
+
+def files(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
+    """The files that change, with how many lines come and go; the first ten of them."""
+    if not card.files:
+        return []
+    lines = [_file(entry, masking) for entry in card.files[:_FILES]]
+    text, rest = joined(lines, int(_FILES_ROOM * scale))
+    rest += len(card.files) - len(lines)
+    more = f"and {rest} more" if text else amount(rest, "file")
+    return [section(mrkdwn("\n".join(part for part in (text, more if rest else "") if part)))]
+
+
+def paths(card: Card) -> frozenset[str]:
+    return frozenset(entry.path for entry in card.files)
+
+
+def _file(entry: FileChange, masking: Masking) -> str:
+    name = code(masking(one_line(entry.path[:4096]), _PATH), _PATH)
+    if entry.old_path:
+        name = f"{code(masking(one_line(entry.old_path[:4096]), _PATH), _PATH)} → {name}"
+    kind = "" if entry.kind is ChangeKind.WRITE else f" ({entry.kind.value})"
+    return f"{name}  +{entry.added} −{entry.removed}{kind}"
+
+
+def _lines(text: str) -> int:
+    return text.removesuffix("\n").count("\n") + 1

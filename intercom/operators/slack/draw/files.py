@@ -1,0 +1,112 @@
+"""Directory trees and files: in the message when they are small, beside it as a file when they are not."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from intercom.operators.slack.draw import limits
+from intercom.operators.slack.draw.blocks import context, header, mrkdwn, section
+from intercom.operators.slack.draw.diffs import bounded
+from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
+from intercom.operators.slack.draw.masks import Mask, Masking
+from intercom.operators.slack.draw.text import amount, cut, fence, fitted, moment, one_line, size, visible
+
+#: What Slack calls the language of a snippet, by the file's suffix; any other is text.
+SNIPPET_TYPES: Final = {
+    "bash": "shell", "c": "c", "cc": "cpp", "cfg": "ini", "clj": "clojure", "coffee": "coffeescript", "conf": "ini",
+    "cpp": "cpp", "cs": "csharp", "css": "css", "csv": "csv", "dart": "dart",
+    "diff": "diff", "dockerfile": "dockerfile", "erl": "erlang", "ex": "elixir", "exs": "elixir",
+    "fs": "fsharp", "go": "go", "groovy": "groovy", "h": "c",
+    "hpp": "cpp", "hs": "haskell", "htm": "html", "html": "html", "ini": "ini", "java": "java", "jl": "julia",
+    "js": "javascript", "json": "json", "jsx": "javascript", "kt": "kotlin", "lisp": "lisp", "lua": "lua",
+    "m": "objc", "markdown": "markdown", "md": "markdown", "ml": "ocaml", "patch": "diff", "php": "php", "pl": "perl",
+    "ps1": "powershell", "py": "python", "pyi": "python", "r": "r", "rb": "ruby", "rs": "rust", "scala": "scala",
+    "scm": "scheme", "sh": "shell", "sql": "sql", "svg": "xml", "swift": "swift", "tex": "latex", "toml": "ini",
+    "ts": "typescript", "tsx": "typescript", "vb": "vb", "xml": "xml", "yaml": "yaml", "yml": "yaml", "zsh": "shell",
+}  # fmt: skip
+_NAME = 120
+
+
+def tree(
+    path: str, text: str, directories: int, files: int, depth: int, masker: Mask
+) -> tuple[Drawn, FileDrawn | None]:
+    """A directory's tree, drawn already in `text`. The file goes along when the tree is too long for the message."""
+    masking = Masking(masker)
+    name = masking(one_line(path[:4096]) or ".", 500)
+    facts = f"📊 {_count(directories, 'directory', 'directories')}, {amount(files, 'file')} · depth {depth}"
+    shown = visible(masking(text, limits.SNIPPET))
+    inline = _fits(shown, limits.TREE_LINES, limits.SECTION - 100)
+    beside = None if inline else FileDrawn("tree.txt", cut(name, 200, escape=False), "text", bounded(shown))
+    body = fence(shown, limits.SECTION) if inline else f"The tree ({_lines(shown)}) follows as a file."
+    hint = "" if inline else " · `--depth N` to see less"
+    blocks = [header(f"📁 {name}"), section(mrkdwn(body)), context(mrkdwn(facts + hint)), *masking.line()]
+    return Drawn(fitted(f"📁 {name}", 300, flat=True), tuple(blocks)), beside
+
+
+def file(
+    path: str,
+    text: str,
+    nbytes: int,
+    modified: datetime,
+    masker: Mask,
+    *,
+    lines: tuple[int, int] | None = None,
+    total: int | None = None,
+) -> tuple[Drawn, FileDrawn | None]:
+    """A file's text, or the range `lines` of it (first and last, from 1, of `total`). `nbytes` is the whole file's
+    size.
+
+    The file goes along when the text is too long for the message (30 lines, 2 KB).
+    """
+    masking = Masking(masker)
+    name = masking(one_line(path[:4096]), 500) or "file"
+    shown = visible(masking(text, limits.SNIPPET))
+    inline = len(text.encode(errors="replace")) <= limits.FILE_BYTES and _fits(
+        shown, limits.FILE_LINES, limits.SECTION - 100
+    )
+    stem = name.replace("\\", "/").rpartition("/")[2]
+    beside = None
+    if not inline:
+        beside = FileDrawn(
+            cut(stem, 120, nothing="file", escape=False),
+            cut(name, 200, escape=False),
+            snippet_type(path),
+            bounded(shown),
+        )
+    count = amount(_line_count(text), "line") if total is None else amount(total, "line")
+    if lines is not None:
+        count = f"lines {lines[0]}–{lines[1]} of {count}"
+    facts = [f"📊 {count}", f"{nbytes:,} bytes", f"modified {moment(modified)}"]
+    if not inline and lines is None:
+        facts.append("`--lines 10:50` to see a part")
+    body = fence(shown, limits.SECTION) if inline else "It is too long for a message and follows as a file."
+    blocks = [header(f"📄 {name}"), section(mrkdwn(body)), context(mrkdwn(" · ".join(facts))), *masking.line()]
+    return Drawn(fitted(f"📄 {name}", 300, flat=True), tuple(blocks)), beside
+
+
+def snippet_type(path: str) -> str:
+    """Slack's word for the language of a file, by its name."""
+    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    return SNIPPET_TYPES.get(name.rpartition(".")[2], "text")
+
+
+def _fits(text: str, lines: int, room: int) -> bool:
+    head = text[: room + 1]
+    return len(head) <= room and _line_count(head) <= lines and _escaped_size(head) <= room
+
+
+def _escaped_size(text: str) -> int:
+    return size(text) + 4 * sum(map(text.count, "&<>")) + text.count("``") * 2
+
+
+def _line_count(text: str) -> int:
+    return text.removesuffix("\n").count("\n") + 1 if text else 0
+
+
+def _lines(text: str) -> str:
+    return amount(_line_count(text), "line")
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"

@@ -1,0 +1,92 @@
+"""Where a card stands: who decided what and when, and how far the answer has come."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.verdict import Decided
+from intercom.operators.slack.draw.blocks import Block, context, mrkdwn, plain, section
+from intercom.operators.slack.draw.masks import Masking
+from intercom.operators.slack.draw.text import moment
+
+DECISIONS: Final = {
+    "approve": "✅ Approved",
+    "accept": "✅ Accepted",
+    "reject": "❌ Rejected",
+    "continue": "▶️ Continued",
+    "refine": "✏️ Refined",
+    "stop": "🛑 Stopped",
+    "resume": "▶️ Resumed",
+    "nudge": "👉 Nudged",
+    "dismiss": "☑️ Dismissed",
+}
+_STATES: Final = {
+    CardState.APPROVED: "✅ Approved",
+    CardState.REJECTED: "❌ Rejected",
+    CardState.ANSWERED: "✅ Answered",
+    CardState.DELIVERED: "✅ Delivered",
+    CardState.APPLIED: "✅ Applied",
+    CardState.EXPIRED: "⌛ Expired",
+    CardState.INTERRUPTED: "🔌 Interrupted: the session ended first",
+    CardState.CLOSED: "☑️ Closed",
+}
+#: The states that say how it ended, whatever was decided before.
+_OVER: Final = frozenset({CardState.EXPIRED, CardState.INTERRUPTED})
+_CHANNELS: Final = {"ctl": "on the terminal", "slack": "in Slack", "web": "on the web page", "embed": "in a program"}
+
+_APPROVAL_LIFE: Final[tuple[CardState, ...]] = (
+    CardState.PENDING,
+    CardState.APPROVED,
+    CardState.DELIVERED,
+    CardState.APPLIED,
+)
+_ANSWER_LIFE: Final[tuple[CardState, ...]] = (CardState.PENDING, CardState.ANSWERED, CardState.DELIVERED)
+_REASON = 800
+
+
+def headline(card: Card) -> str:
+    """The state in a word or two, of our own words only."""
+    if card.decided is not None and card.state not in _OVER:
+        return DECISIONS.get(card.decided.decision, _STATES.get(card.state, "✅ Answered"))
+    return _STATES.get(card.state, "⏳ Pending")
+
+
+def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
+    """What was decided, by whom, when and why; no blocks while the card is pending."""
+    if card.state is CardState.PENDING:
+        return []
+    words = headline(card)
+    decided = card.decided
+    if decided is None:
+        return [section(plain(words))]
+    blocks = [section(plain(f"{words}{_who(decided, masking)}"))]
+    if decided.text:
+        room = int(_REASON * scale)
+        blocks.append(section(plain(f"“{masking(decided.text, room).strip()}”", room)))
+    blocks.append(context(mrkdwn(f"🕑 {moment(decided.at)}")))
+    return blocks
+
+
+def life(card: Card) -> list[Block]:
+    """How far the card has come on its way; the step it is at in bold."""
+    steps: tuple[CardState, ...]
+    if card.kind is CardKind.APPROVAL:
+        steps = _APPROVAL_LIFE
+    elif card.kind in (CardKind.PROMPT, CardKind.STANDBY):
+        steps = _ANSWER_LIFE
+    else:
+        return []
+    if card.state not in steps:
+        steps = (CardState.PENDING, card.state)
+    words = [f"*{step.value.capitalize()}*" if step is card.state else step.value.capitalize() for step in steps]
+    return [context(mrkdwn(" → ".join(words)))]
+
+
+def _who(decided: Decided, masking: Masking) -> str:
+    if decided.channel == "timeout":
+        return " by itself: nobody answered in time"
+    if decided.channel == "policy":
+        return " by the workspace's policy"
+    by = masking(decided.by, 200).strip()[:200] or "someone"
+    return f" by {by} {_CHANNELS.get(decided.channel, '')}".rstrip()

@@ -1,0 +1,81 @@
+"""Lines: what is told and not asked. Broadcasts, recovery, the word to one person, the last word before a shutdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from intercom.model.card import Notice
+from intercom.operators.slack.draw.blocks import Block, context, plain, section
+from intercom.operators.slack.draw.drawn import Drawn, drawn_to_fit
+from intercom.operators.slack.draw.masks import Mask, Masking
+from intercom.operators.slack.draw.text import amount, fitted, size
+
+LEVELS: Final = {"info": "ℹ️", "success": "✅", "warning": "⚠️", "error": "❌"}
+
+#: How much one line may say, how much a message of several, and in how many blocks (some are left for others to add).
+_LINE = 2_800
+_ALL = 6_000
+_BLOCKS = 40
+
+
+def notices(notices: Sequence[Notice], masker: Mask) -> Drawn:
+    """Notices in one message, each with the icon of its level, in their order.
+
+    Meant for as many as a person reads at once: past 40 of them, or 6,000 characters, it says how many more there were.
+    """
+    return drawn_to_fit(lambda scale: _notices(notices, masker, scale))
+
+
+def note(text: str, masker: Mask, *, level: str = "info") -> Drawn:
+    """One line of our own, as for one person's eyes (an ephemeral answer)."""
+    masking = Masking(masker)
+    words = f"{LEVELS.get(level, LEVELS['info'])} {masking(text, _LINE)}"
+    return Drawn(fitted(words, 300, flat=True), (section(plain(words, _LINE)), *masking.line()))
+
+
+def recovery(pending: int, sessions: int, masker: Mask, *, details: Sequence[str] = ()) -> Drawn:
+    """What a restart found: how many requests still wait and of how many sessions; `details` a line each."""
+    head = (
+        f"🔄 Intercom is back: {amount(pending, 'request')} of {amount(sessions, 'session')} still wait for an answer"
+    )
+    if not pending:
+        head = "🔄 Intercom is back; nothing waits for an answer"
+    masking = Masking(masker)
+    blocks = [section(plain(head))]
+    if details:
+        words = "\n".join(f"• {masking(detail, 300)[:300]}" for detail in details[:20])
+        more = f"\nand {len(details) - 20} more" if len(details) > 20 else ""
+        blocks.append(section(plain(f"{words[: _LINE - 50]}{more}")))
+    return Drawn(fitted(head, 300), (*blocks, *masking.line()))
+
+
+def shutdown(pending: int) -> Drawn:
+    """The last word before the server stops. What waits is not lost, and it says so."""
+    words = "🌙 Intercom stops."
+    if pending:
+        words += f" {amount(pending, 'request')} stay open and can be answered once it is back."
+    return Drawn(fitted(words, 300), (context(plain(words)),))
+
+
+def _notices(given: Sequence[Notice], masker: Mask, scale: float) -> Drawn:
+    masking = Masking(masker)
+    blocks: list[Block] = []
+    first = ""
+    room = int(_ALL * scale)
+    for notice in given[:_BLOCKS]:
+        if room < 100 and blocks:
+            break
+        words = f"{LEVELS.get(notice.level, LEVELS['info'])} {masking(notice.text, _LINE)}"
+        block = section(plain(words, min(_LINE, max(room, 100))))
+        room -= size(block["text"]["text"])
+        first = first or words
+        blocks.append(block)
+    rest = len(given) - len(blocks)
+    text = fitted(first, 300, flat=True)
+    if len(given) > 1:
+        text = f"{text} (and {len(given) - 1} more)"
+    if rest > 0:
+        blocks.append(context(plain(f"and {amount(rest, 'more line')}")))
+    blocks += masking.line()
+    return Drawn(text, tuple(blocks) or (section(plain("")),))

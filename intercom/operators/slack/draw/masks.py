@@ -1,0 +1,57 @@
+"""Masking while drawing: every text that goes out passes here, and what kinds of secret were masked is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+from intercom.operators.slack.draw import blocks
+from intercom.operators.slack.draw.blocks import Block
+from intercom.operators.slack.draw.text import CUT, amount, code, escaped, short
+
+#: Looked at beyond what is shown, so that a secret that begins before the cut is seen whole.
+_BEYOND = 2_048
+
+
+class Mask(Protocol):
+    """Hides secrets: `intercom.operators.slack.masking.Masker`, or a stand-in for it."""
+
+    def mask(self, text: str, /) -> Masked: ...
+
+
+class Masked(Protocol):
+    @property
+    def text(self) -> str: ...
+    @property
+    def kinds(self) -> tuple[str, ...]: ...
+
+
+class Masking:
+    """The masking of one message."""
+
+    def __init__(self, mask: Mask) -> None:
+        self._mask = mask
+        self.kinds: Counter[str] = Counter()
+
+    def __call__(self, text: str, limit: int | None = None) -> str:
+        """`text` without its secrets. With a `limit` only about as much as will be shown is looked at and returned."""
+        whole = limit is None or len(text) <= limit + _BEYOND
+        found = self._mask.mask(text if limit is None else text[: limit + _BEYOND])
+        self.kinds.update(found.kinds)
+        return found.text if whole else found.text + CUT
+
+    @property
+    def said(self) -> str:
+        """How many secrets of what kind were masked, in words; empty when none was."""
+        if not self.kinds:
+            return ""
+        kinds = ", ".join(f"{kind} ×{count}" if count > 1 else kind for kind, count in sorted(self.kinds.items()))
+        return f"🔒 {amount(self.kinds.total(), 'secret')} masked ({kinds})"
+
+    def line(self, card_id: str | None = None, *, cut: bool = False) -> list[Block]:
+        """The line that says what was masked (and, with `cut`, that more was left away) and which command shows the
+        original; no block when there is nothing to say."""
+        whole = f"{code(f'agent-intercom-ctl show {short(card_id)}')} shows the original" if card_id else ""
+        parts = [escaped(self.said[:600]), "✂️ shortened" if cut else "", whole if self.kinds or cut else ""]
+        text = "; ".join(part for part in parts if part)
+        return [blocks.context(blocks.mrkdwn(text))] if text else []

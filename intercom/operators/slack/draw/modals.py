@@ -1,0 +1,86 @@
+"""The forms that open from a card: each asks for words, in one field, and remembers what it was opened for."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from intercom.model.card import Card
+from intercom.operators.slack.draw import limits
+from intercom.operators.slack.draw.blocks import Block, context, mrkdwn, plain, section
+from intercom.operators.slack.draw.masks import Mask, Masking
+from intercom.operators.slack.draw.text import code, cut, short
+
+#: Where a submitted form holds its words: `view["state"]["values"][BLOCK][FIELD]["value"]`.
+BLOCK: Final = "words"
+FIELD: Final = "text"
+
+
+def reject(card: Card, metadata: str, masker: Mask) -> Block:
+    """Reject, with a reason if there is one. `metadata` (at most 3,000 characters) comes back with the submission."""
+    ask = _input("Reason", "What should the agent know or do differently?", optional=True)
+    return _modal("reject", "Reject", "Reject", card, metadata, ask, masker)
+
+
+def refine(card: Card, metadata: str, masker: Mask, prompt: str | None = None) -> Block:
+    """Refine: new instructions. The field begins with `prompt`, or with what the card asks."""
+    before = Masking(masker)(prompt or card.body or "", limits.INPUT)
+    ask = _input("Instructions", "What should the agent do from here on?", before=before)
+    return _modal("refine", "Refine", "Send", card, metadata, ask, masker)
+
+
+def nudge(card: Card, metadata: str, masker: Mask) -> Block:
+    """Nudge, in the person's own words."""
+    ask = _input("Message", "What should the agent be told?")
+    return _modal("nudge", "Nudge", "Send", card, metadata, ask, masker)
+
+
+def resume(card: Card, metadata: str, masker: Mask) -> Block:
+    """Resume, with instructions."""
+    ask = _input("Instructions", "What should the agent do next?")
+    return _modal("resume", "Resume", "Send", card, metadata, ask, masker)
+
+
+def words(view: dict[str, Any]) -> str | None:
+    """What the person wrote in a submitted form; None when they left it empty."""
+    values: Any = (view.get("state") or {}).get("values") or {}
+    value = ((values.get(BLOCK) or {}).get(FIELD) or {}).get("value")
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _modal(what: str, title: str, submit: str, card: Card, metadata: str, ask: Block, masker: Mask) -> Block:
+    masking = Masking(masker)
+    facts = f"{card.kind.value} {code(short(card.id), 80)} · session {code(short(card.session_id), 80)}"
+    return {
+        "type": "modal",
+        "callback_id": f"intercom_{what}",
+        "private_metadata": metadata,
+        "title": _label(title, limits.MODAL_TITLE),
+        "submit": _label(submit, limits.MODAL_BUTTON),
+        "close": _label("Cancel", limits.MODAL_BUTTON),
+        "blocks": [section(plain(masking(card.title, 300), 300)), context(mrkdwn(facts)), ask],
+    }
+
+
+def _input(label: str, placeholder: str, *, before: str = "", optional: bool = False) -> Block:
+    element: Block = {
+        "type": "plain_text_input",
+        "action_id": FIELD,
+        "multiline": True,
+        "max_length": limits.INPUT,
+        "placeholder": _label(placeholder, limits.PLACEHOLDER),
+        "focus_on_load": True,
+    }
+    if before.strip():
+        # A value is taken as it stands: escaped it would be read with its entities.
+        element["initial_value"] = cut(before, limits.INPUT, escape=False)
+    return {
+        "type": "input",
+        "block_id": BLOCK,
+        "label": _label(label, limits.LABEL),
+        "optional": optional,
+        "element": element,
+    }
+
+
+def _label(text: str, limit: int) -> Block:
+    return {"type": "plain_text", "text": cut(text, limit)}

@@ -84,6 +84,8 @@ class WebApi:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.base_url = checked_base(base_url)
+        #: What stood at the head of the last answer to `call`: the token's scopes, and Slack's time.
+        self.heard: Mapping[str, str] = {}
         self._tokens = tokens
         self._max_answer = max_answer
         self._transport = transport
@@ -126,6 +128,7 @@ class WebApi:
             "POST", self.base_url + method, data=_form(params), headers={"Authorization": f"Bearer {token}"}
         )
         response, body = await self._send(method, request, timeout)
+        self.heard = response.headers
         data = _read(body)
         _judge(method, response, data)
         if data is None or data.get("ok") is not True:
@@ -167,9 +170,9 @@ class WebApi:
         if not may_follow(url, self.base_url):
             raise Unreachable("the socket's address is neither wss nor on the loopback", maybe_done=False)
         client = self._open_client()
-        request = client.build_request("GET", over_http(url), headers=headers, timeout=None)
         failure: Exception | None = None
         try:
+            request = client.build_request("GET", over_http(url), headers=headers, timeout=None)
             response = await client.send(request, stream=True)
         except (httpx2.TransportError, httpx2.InvalidURL, OSError) as exc:
             failure = exc
@@ -186,9 +189,13 @@ class WebApi:
         return self._client
 
     def _request(self, what: str, url: str, **how: Any) -> httpx2.Request:
-        if not may_follow(url, self.base_url):
-            raise Unreachable(f"the address for {what} is neither https nor on the loopback", maybe_done=False)
-        return self._open_client().build_request("POST", url, **how)
+        client = self._open_client()
+        try:
+            if may_follow(url, self.base_url):
+                return client.build_request("POST", url, **how)
+        except httpx2.InvalidURL:
+            pass
+        raise Unreachable(f"the address for {what} is neither https nor on the loopback", maybe_done=False)
 
     async def _send(self, what: str, request: httpx2.Request, timeout: float) -> tuple[httpx2.Response, bytes]:
         client = self._open_client()

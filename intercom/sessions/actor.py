@@ -94,6 +94,7 @@ class SessionActor(Actor):
         self.words: dict[str, Instruction] = {}
         self.riding: dict[str, Delivery] = {}
         self.let_pass: list[str] = []
+        self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
         self.agent_here = False
         self._touched: Touch | None = None
 
@@ -182,9 +183,9 @@ class SessionActor(Actor):
         should the call have been lost on the way."""
         self.set_timer(Show(request.id), SHOW_SECONDS, Show(request.id))
 
-    def notify(self, text: str, level: str = "info", thread: str | None = None) -> None:
-        """Tell people one line."""
-        self.context.operators.tell(Notice(text, level, self.now(), self.id, thread))
+    def notify(self, text: str, level: str = "info", thread: str | None = None, key: str | None = None) -> None:
+        """Tell people one line; `key` names its row where it is on its way to the chat already."""
+        self.context.operators.tell(Notice(text, level, self.now(), self.id, thread, key))
 
     @staticmethod
     def is_settled(request: Asked) -> bool:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any
+from pathlib import PurePath
 
 from attrs import frozen
 
 from actors import Request
 from intercom.model.card import Notice
+from intercom.model.config import Config
+from intercom.model.outbox import Content
 from intercom.model.session import Session, SessionMode
 
 #: Under this name the chat channel answers `ReadRecent`.
@@ -57,17 +59,29 @@ class ReadRecent(Request[History]):
 
 @frozen
 class Chat:
-    """What sessions know of the chat channel that is set up. All three are called on the loop and return at once.
+    """What sessions know of the chat channel that is set up.
 
     `channel_for` gives the channel a session is shown in, None when it is shown in none. `draw_notice` and `draw_root`
-    give the content of a row (masked already) for a line, and for the message that a session's thread hangs from.
-    `wake` says that there is something new to send.
+    give the content of a row (masked already) for a line, and for the message that a session's thread hangs from; they
+    are pure, and called in threads. `wake`, called on the loop, says that there is something new to send.
     """
 
     channel_for: Callable[[Session], str | None]
-    draw_notice: Callable[[Notice], dict[str, Any]]
-    draw_root: Callable[[Session], dict[str, Any]]
+    draw_notice: Callable[[Notice], Content]
+    draw_root: Callable[[Session], Content]
     wake: Callable[[], None]
+
+
+def channel_of(config: Config, session: Session) -> str | None:
+    """The channel a session is shown in: the one its connection named, else its directory's (the nearest that has
+    one), else the common one."""
+    if session.channel_id is not None:
+        return session.channel_id
+    root = PurePath(session.workspace_root)
+    above = [each for each in config.slack.workspace_channels if root.is_relative_to(each)]
+    if above:
+        return config.slack.workspace_channels[max(above, key=lambda each: len(each.parts))]
+    return config.slack.channel_id
 
 
 def is_notified(mode: SessionMode) -> bool:

@@ -6,6 +6,8 @@ from intercom.model.session import SessionStatus
 from intercom.sessions import (
     alerts,
     applying,
+    broadcasts,
+    chat,
     clearance,
     decisions,
     messages,
@@ -83,7 +85,7 @@ HANDLERS: Handlers = {
     messages.AwaitStandby: questions.await_standby,
     messages.Apply: applying.apply,
     messages.CheckPolicy: reports.check_policy,
-    messages.Broadcast: reports.broadcast,
+    messages.Broadcast: broadcasts.broadcast,
     messages.Recall: reports.recall,
     messages.SwitchMode: reports.switch_mode,
     messages.Beat: reports.beat,
@@ -108,4 +110,6 @@ HANDLERS: Handlers = {
     summary.Summarize: summary.summarize,
     Show: _show,
     WriteTouch: _write_touch,
+    chat.Posted: broadcasts.posted,
+    broadcasts.PostOverdue: broadcasts.overdue,
 }

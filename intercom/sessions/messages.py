@@ -142,7 +142,8 @@ class CheckPolicy(Request[Answered[CheckAnswer]]):
 
 @frozen
 class Broadcast(Request[Answered[BroadcastAnswer]]):
-    """Tell people one line. The answer says whether a chat channel took it; `level` is as a `Notice` has it."""
+    """Tell people one line. The answer says whether it stands in the chat (`posted`, with its ts) or is on its way
+    there (`queued`); `level` is as a `Notice` has it. Refused (`invalid_arguments`) for a `thread_ts` that is none."""
 
     call: str
     message: str
@@ -290,6 +291,5 @@ def recorded_kind(message: object) -> type[Any] | None:
 
 _RECORDED: dict[type[Any], type[Any]] = {
     Apply: ApplyAnswer,
-    Broadcast: BroadcastAnswer,
     SwitchMode: ModeAnswer,
 }

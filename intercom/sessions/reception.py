@@ -267,6 +267,7 @@ def _find_or_open(db: Database, agent: Agent, id: str, mode: SessionMode, at: da
         updated_at=at,
         agent_key=agent.key,
         client_name=agent.client_name,
+        channel_id=agent.channel_id,
     )
     sessions.insert(db, session)
     audit.record(

@@ -1,4 +1,4 @@
-"""Reports: what an agent says or asks that nobody has to answer (broadcast, ping, switch_freq, auto_check, reboot)."""
+"""Reports: what an agent says or asks that nobody has to answer (ping, switch_freq, auto_check, reboot)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import trio
 
-from intercom.model import clock, crash_points
+from intercom.model import clock
 from intercom.model.approval import ApprovalRequest
 from intercom.model.errors import InvalidState, SlackError
 from intercom.model.prompt import ContinuationPrompt
@@ -16,7 +16,6 @@ from intercom.model.session import ProgressItem, Session, SessionMode
 from intercom.sessions import outcomes, summary
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import (
-    BroadcastAnswer,
     CheckAnswer,
     CheckpointSummary,
     ModeAnswer,
@@ -25,22 +24,12 @@ from intercom.sessions.answers import (
     RebootAnswer,
     from_json,
 )
-from intercom.sessions.messages import Answered, Beat, Broadcast, CheckPolicy, Recall, SwitchMode
+from intercom.sessions.messages import Answered, Beat, CheckPolicy, Recall, SwitchMode
 from intercom.store import calls, checkpoints, requests, sessions
 from intercom.store.messages import Database
 from intercom.workspace import paths
 from intercom.workspace.messages import Evaluate
 from intercom.workspace.policy import Query
-
-
-async def broadcast(session: SessionActor, asked: Broadcast) -> Answered[BroadcastAnswer]:
-    """Tell people one line, once a call. `posted` says whether a chat channel took it."""
-    answer = BroadcastAnswer(posted=False)
-    await session.transact(partial(_broadcast, session=session, asked=asked, answer=answer))
-    crash_points.reach("broadcast.recorded")
-    session.notify(asked.message, asked.level, asked.thread_ts)
-    session.touch("broadcast")
-    return session.answered(asked.call, answer)
 
 
 def beat(session: SessionActor, asked: Beat) -> Answered[PingAnswer] | Awaitable[Answered[PingAnswer]]:
@@ -126,11 +115,6 @@ def _pending(request: outcomes.Asked) -> PendingRequest:
         case _:
             kind, title = "standby", outcomes.headline(request.message)
     return PendingRequest(request.id, kind, title, clock.to_text(request.created_at))
-
-
-def _broadcast(db: Database, session: SessionActor, asked: Broadcast, answer: BroadcastAnswer) -> None:
-    if session.answered_and_recorded(asked.call, "broadcast", answer)(db):
-        session.record(db, "agent", "broadcast", asked.message, level=asked.level)
 
 
 def _progress(db: Database, session: SessionActor, items: tuple[ProgressItem, ...]) -> Session:

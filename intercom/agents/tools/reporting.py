@@ -22,7 +22,8 @@ check_clearance asks the policy by itself, so there is no need to call this befo
 
 BROADCAST = """\
 Tell the operator one line without waiting: progress, a result, a warning. It asks for no answer; to ask, \
-use transmit."""
+use transmit. Every operator is told; "posted" says whether the line stands in the chat too (with its ts, to go on in \
+the same thread), and "queued" that it will."""
 
 REBOOT = """\
 Call this first when you start, or after a crash or restart: it finds what you left behind in this workspace. On \

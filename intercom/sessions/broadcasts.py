@@ -1,0 +1,139 @@
+"""Broadcasts: one line for people, once a call; and in the chat, where one is set up, as a message that is waited for.
+
+The line's row for the chat is written with the call's answer, so it is posted once however often the call is made.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import trio
+from attrs import frozen
+
+from actors import Reply
+from intercom.model import crash_points
+from intercom.model.card import Notice
+from intercom.model.errors import InvalidArguments
+from intercom.model.outbox import Content, Urgency
+from intercom.sessions import chat
+from intercom.sessions.actor import SessionActor
+from intercom.sessions.answers import BroadcastAnswer, from_json
+from intercom.sessions.chat import Posted
+from intercom.sessions.messages import Answered, Broadcast
+from intercom.store import calls, outbox, sessions
+from intercom.store.messages import Database
+
+#: How long a broadcast waits for its message to stand in the chat before it is said to be on its way.
+POST_SECONDS = 2.0
+_SERIOUS = frozenset({"warning", "error"})
+_TS = re.compile(r"\d{1,12}\.\d{1,9}")
+
+
+@frozen
+class PostOverdue:
+    """A timer: the row of this key has not been posted in time."""
+
+    key: str
+
+
+async def broadcast(session: SessionActor, asked: Broadcast) -> Answered[BroadcastAnswer] | None:
+    """Tell people one line, once a call. `posted` says whether it stands in the chat by now, and `queued` that it will;
+    the session does other things while the answer waits for that. Refused (`invalid_arguments`) for a `thread_ts` that
+    is none, where there is a chat."""
+    key = chat.notice_key(asked.call)
+    answer = await session.transact(partial(_found, call=asked.call, key=key))
+    if answer is None:
+        line = Notice(asked.message, asked.level, session.now(), session.id, asked.thread_ts, key)
+        content = await _drawn(session, line)
+        answer = await session.transact(partial(_record, session=session, asked=asked, key=key, content=content))
+        crash_points.reach("broadcast.recorded")
+        session.notify(asked.message, asked.level, asked.thread_ts, key if answer.queued else None)
+    session.touch("broadcast")
+    if not answer.queued:
+        return session.answered(asked.call, answer)
+    if session.context.chat is not None:
+        session.context.chat.wake()
+    # Whatever was posted after the look above is told after this, and finds who waits.
+    session.posts.setdefault(key, []).append((asked.call, session.defer()))
+    session.set_timer(PostOverdue(key), POST_SECONDS, PostOverdue(key))
+    return None
+
+
+async def posted(session: SessionActor, told: Posted) -> None:
+    """A line stands in the chat: whose call waits for that is answered."""
+    session.cancel_timer(PostOverdue(told.key))
+    _answer(session, told.key, BroadcastAnswer(posted=True, ts=told.ts))
+
+
+async def overdue(session: SessionActor, due: PostOverdue) -> None:
+    """A line is still on its way: its call has waited long enough."""
+    _answer(session, due.key, BroadcastAnswer(posted=False, queued=True))
+
+
+def _answer(session: SessionActor, key: str, answer: BroadcastAnswer) -> None:
+    waiting: list[tuple[str, Reply[Answered[BroadcastAnswer]]]] = session.posts.pop(key, [])
+    for call, reply in waiting:
+        if not reply.abandoned:
+            reply.set(session.answered(call, answer))
+
+
+async def _drawn(session: SessionActor, line: Notice) -> Content | None:
+    """The line as the chat shows it; None where it does not."""
+    there = session.context.chat
+    if there is None or not chat.is_notified(session.row.mode) or there.channel_for(session.row) is None:
+        return None
+    if line.thread is not None and _TS.fullmatch(line.thread) is None:
+        raise InvalidArguments("thread_ts is no message's ts; give one that an earlier broadcast answered with")
+    return await trio.to_thread.run_sync(there.draw_notice, line)
+
+
+def _found(db: Database, call: str, key: str) -> BroadcastAnswer | None:
+    """What the call was answered, as things stand now; None for a new one."""
+    recorded = calls.answer(db, call)
+    if recorded is None:
+        return None
+    answer = from_json(BroadcastAnswer, recorded)
+    row = outbox.by_key(db, key)
+    if row is not None and row.ts is not None:
+        return BroadcastAnswer(posted=True, ts=row.ts)
+    return answer
+
+
+def _record(
+    db: Database, session: SessionActor, asked: Broadcast, key: str, content: Content | None
+) -> BroadcastAnswer:
+    """Keep the answer, and with it what the chat is to show; run again, the same."""
+    answer = BroadcastAnswer(posted=False, queued=True if content is not None else None)
+    if not session.answered_and_recorded(asked.call, "broadcast", answer)(db):
+        return answer
+    session.record(db, "agent", "broadcast", asked.message, level=asked.level)
+    if content is not None:
+        _put(db, session, asked, key, content)
+    return answer
+
+
+def _put(db: Database, session: SessionActor, asked: Broadcast, key: str, content: Content) -> None:
+    there = session.context.chat
+    row = sessions.get(db, session.id)
+    assert there is not None, "it was drawn for the chat"
+    assert row is not None, "the session's row outlives its actor"
+    top = chat.thread_key(session.id)
+    root = outbox.by_key(db, top)
+    # A session stays in the channel where its thread is, whatever the configuration says since.
+    channel = root.channel if root is not None else there.channel_for(row)
+    assert channel is not None, "it was drawn for a channel"
+    at = session.now()
+    if root is None:
+        outbox.put(db, top, there.draw_root(row), at, channel=channel, urgency=Urgency.LOG, session_id=session.id)
+    urgency = Urgency.LINE if asked.level in _SERIOUS else Urgency.LOG
+    outbox.put(
+        db,
+        key,
+        content,
+        at,
+        channel=channel,
+        urgency=urgency,
+        session_id=session.id,
+        thread=asked.thread_ts or top,
+    )

@@ -1,0 +1,247 @@
+"""Broadcasts where a chat channel is set up: written once, waited for a little, and known again after a crash."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+from attrs import field, frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.testing import inject
+from intercom.model.card import Notice
+from intercom.model.config import Config, SlackSettings
+from intercom.model.errors import InvalidArguments
+from intercom.model.outbox import Row, Urgency
+from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.sessions.answers import BroadcastAnswer
+from intercom.sessions.broadcasts import POST_SECONDS
+from intercom.sessions.chat import Chat, Posted, channel_of, is_notified, notice_key, thread_key
+from intercom.sessions.messages import Beat, Broadcast, SwitchMode
+from intercom.sessions.reception_messages import Admit, Agent
+from intercom.store import outbox, postings
+from intercom.store.messages import Database, Transact
+from tests.sessions.house import BEGAN, Guest, House, Pending, house, in_house
+
+Clock = trio.testing.MockClock
+CONFIG = Config(slack=SlackSettings(channel_id="C11"))
+QUEUED = BroadcastAnswer(posted=False, queued=True)
+
+
+@frozen
+class Wall:
+    """A chat that says what it is to show, and is woken."""
+
+    woken: list[None] = field(factory=list)
+
+    def chat(self) -> Chat:
+        return Chat(
+            channel_for=lambda session: channel_of(CONFIG, session),
+            draw_notice=lambda notice: {"text": f"{notice.level}: {notice.text}"},
+            draw_root=lambda session: {"text": f"thread of {session.id}"},
+            wake=lambda: self.woken.append(None),
+        )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def arrive(at: House, root: Path) -> Guest:
+    guest = await at.arrive(root)
+    await guest.ask(SwitchMode(guest.call(), SessionMode.HYBRID, "kim", "ctl"))
+    return guest
+
+
+async def begin(at: House, guest: Guest, call: str = "one", **given: Any) -> Pending[Any]:
+    """A broadcast that is under way and has been put on record."""
+    asked = at.begin(partial(guest.ask, Broadcast(call, given.pop("message", "built"), **given)))
+    await at.later(0)
+    return asked
+
+
+async def row(at: House, key: str) -> Row | None:
+    return await at.ask("store", Transact(partial(outbox.by_key, key=key)))
+
+
+async def post(at: House, guest: Guest, call: str, ts: str, *, tell: bool = True) -> None:
+    """What the sender does once the chat has taken the message."""
+
+    def posted(db: Database) -> None:
+        row = outbox.by_key(db, notice_key(call))
+        assert row is not None
+        assert postings.begin_post(db, row.id, at.now()) is not None
+        postings.posted(db, row.id, ts, row.version, at.now())
+
+    def root_posted(db: Database) -> None:
+        row = outbox.by_key(db, thread_key(guest.session_id))
+        assert row is not None
+        if row.ts is None:
+            assert postings.begin_post(db, row.id, at.now()) is not None
+            postings.posted(db, row.id, "1.0", row.version, at.now())
+
+    await at.ask("store", Transact(root_posted))
+    await at.ask("store", Transact(posted))
+    if tell:
+        guest.tell(Posted(notice_key(call), ts))
+
+
+@in_house
+async def test_a_broadcast_answers_with_the_ts_of_its_message(clock: Clock, root: Path) -> None:
+    wall = Wall()
+    async with house(root.parent, clock, CONFIG, chat=wall.chat()) as at:
+        guest = await arrive(at, root)
+        asked = await begin(at, guest, level="warning")
+        assert asked.outcome is None
+        assert wall.woken
+        # The session does other things meanwhile.
+        assert (await guest.ask(Beat(guest.call()))).answer.acknowledged
+        await post(at, guest, "one", "1700000000.000100")
+        assert (await asked()).answer == BroadcastAnswer(posted=True, ts="1700000000.000100")
+        line, top = await row(at, notice_key("one")), await row(at, thread_key(guest.session_id))
+        assert line is not None
+        assert top is not None
+        assert (line.channel, line.thread, line.urgency) == ("C11", top.key, Urgency.LINE)
+        assert (line.content, line.session_id) == ({"text": "warning: built"}, guest.session_id)
+        assert (top.channel, top.content) == ("C11", {"text": f"thread of {guest.session_id}"})
+        # Other channels are told the line, and the chat which row it is already.
+        assert (await at.people.notice("built")).key == line.key
+
+
+@in_house
+async def test_a_broadcast_that_is_not_posted_in_time_is_said_to_be_queued(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
+        guest = await arrive(at, root)
+        asked = await begin(at, guest)
+        await at.later(POST_SECONDS - 0.1)
+        assert asked.outcome is None
+        await at.later(0.1)
+        assert (await asked()).answer == QUEUED
+        # Asked again when it stands there by now: it says so, and there is one row and one line.
+        await post(at, guest, "one", "1700000000.000100")
+        again = await guest.ask(Broadcast("one", "built"))
+        assert again.answer == BroadcastAnswer(posted=True, ts="1700000000.000100")
+        await guest.settled()
+        assert len([notice for notice in at.people.notices if notice.text == "built"]) == 1
+        line = await row(at, notice_key("one"))
+        assert line is not None
+        assert line.urgency is Urgency.LOG
+
+
+@in_house
+async def test_verdicts_that_came_meanwhile_ride_on_a_broadcast_that_waited(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
+        guest = await arrive(at, root)
+        asked = await begin(at, guest)
+        await at.app.desk.nudge(guest.session_id, "go on", "kim", "ctl")
+        await post(at, guest, "one", "1.5")
+        assert [word.text for word in (await asked()).instructions] == ["go on"]
+
+
+@pytest.mark.parametrize("posted", [True, False], ids=["posted meanwhile", "not posted yet"])
+def test_a_broadcast_is_known_again_by_a_session_that_fell(tmp_path: Path, posted: bool) -> None:
+    (root := tmp_path / "ws").mkdir()
+
+    @in_house
+    async def run(clock: Clock) -> None:
+        async with house(tmp_path, clock, CONFIG, chat=Wall().chat()) as at:
+            guest = await arrive(at, root)
+            asked = await begin(at, guest)
+            if posted:
+                # The word of it is lost with the session.
+                await post(at, guest, "one", "1.5", tell=False)
+            inject(at.app.system, f"session/{guest.session_id}", RuntimeError("a fault was asked for"), "now")
+            async with at.restarting():
+                answer = (await asked()).answer
+            assert answer == (BroadcastAnswer(posted=True, ts="1.5") if posted else QUEUED)
+            assert len([notice for notice in at.people.notices if notice.text == "built"]) == 1
+
+    run()
+
+
+@in_house
+async def test_a_broadcast_goes_to_the_thread_that_it_names(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
+        guest = await arrive(at, root)
+        await begin(at, guest, thread_ts="1700000000.000100")
+        line = await row(at, notice_key("one"))
+        assert line is not None
+        assert line.thread == "1700000000.000100"
+        with pytest.raises(InvalidArguments, match="thread_ts"):
+            await guest.ask(Broadcast("two", "built", thread_ts="card/x"))
+        assert await row(at, notice_key("two")) is None
+
+
+@in_house
+async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
+        guest = await arrive(at, root)
+        await begin(at, guest)
+    moved = Chat(lambda session: "C22", lambda notice: {"text": notice.text}, lambda session: {}, lambda: None)
+    async with house(root.parent, clock, CONFIG, chat=moved) as at:
+        guest = await at.arrive(root)
+        await begin(at, guest, "two")
+        line = await row(at, notice_key("two"))
+        assert line is not None
+        assert line.channel == "C11"
+
+
+@in_house
+async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothing(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
+        guest = await at.arrive(root)
+        await guest.ask(SwitchMode(guest.call(), SessionMode.LOCAL, "kim", "ctl"))
+        assert (await guest.ask(Broadcast("one", "built"))).answer == BroadcastAnswer(posted=False)
+        assert await row(at, notice_key("one")) is None
+        assert (await at.people.notice("built")).key is None
+
+
+@in_house
+async def test_a_session_is_shown_in_the_channel_that_its_connection_named(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        id = await at.ask("reception", Admit(Agent("agent", "client", str(root), "", "C77")))
+        # It stays there, whatever a later connection of the same agent says.
+        assert await at.ask("reception", Admit(Agent("agent", "client", str(root), "", "C88"))) == id
+        (session,) = await at.app.desk.sessions()
+        assert channel_of(CONFIG, session) == "C77"
+
+
+def session(root: str, channel_id: str | None = None) -> Session:
+    return Session("s", "", root, SessionStatus.ACTIVE, SessionMode.HYBRID, BEGAN, BEGAN, channel_id=channel_id)
+
+
+@pytest.mark.parametrize(
+    ("root", "own", "wanted"),
+    [
+        ("/elsewhere", None, "C11"),
+        ("/work", None, "C22"),
+        ("/work/web/site", None, "C33"),
+        ("/workshop", None, "C11"),
+        ("/work", "C99", "C99"),
+        ("/elsewhere", "C99", "C99"),
+    ],
+)
+def test_whose_channel_is_which(root: str, own: str | None, wanted: str) -> None:
+    channels = {Path("/work"): "C22", Path("/work/web"): "C33"}
+    config = Config(slack=SlackSettings(channel_id="C11", workspace_channels=channels))
+    assert channel_of(config, session(root, own)) == wanted
+
+
+def test_without_a_channel_there_is_none() -> None:
+    assert channel_of(Config(), session("/work")) is None
+    assert [mode for mode in SessionMode if is_notified(mode)] == [SessionMode.REMOTE, SessionMode.HYBRID]
+
+
+@given(st.text(), st.text())
+def test_a_calls_row_is_its_own(one: str, other: str) -> None:
+    assert (notice_key(one) == notice_key(other)) is (one == other)
+    assert re.fullmatch(r"notice/[0-9a-f-]{36}", notice_key(one))
+    assert Notice(one, "info", BEGAN).key is None

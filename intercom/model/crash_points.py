@@ -37,10 +37,17 @@ NAMES: dict[str, str] = {
     "journal.finished": "it is on record, and the agent has not been told",
 }
 
+#: The same on the way to Slack, for runs that have one.
+SLACK_NAMES: dict[str, str] = {
+    "outbox.before_post": "it is on record that a message is about to be posted, and it is not",
+    "outbox.after_post": "Slack has it, and that is not on record",
+    "outbox.recorded": "that is on record, and nobody has been told",
+}
+
 hook: Callable[[str], None] | None = None
 
 
 def reach(name: str) -> None:
-    """Pass the crash point `name`, one of NAMES."""
+    """Pass the crash point `name`, one of NAMES or SLACK_NAMES."""
     if hook is not None:
         hook(name)

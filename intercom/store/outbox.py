@@ -148,6 +148,12 @@ def by_ts(db: Database, channel: str, ts: str) -> Row | None:
     return _one(db, "channel = ? and ts = ? order by merged_into is not null, id limit 1", channel, ts)
 
 
+def with_merged(db: Database, id: int) -> tuple[Row, ...]:
+    """The row with this id and those whose lines stand in its message, in their order, without their content."""
+    sql = f"select {_COLUMNS}, null as content from outbox where id = ? or merged_into = ? order by id"
+    return tuple(from_row(row) for row in rows.every(db, sql, (id, id)))
+
+
 def open_rows(db: Database) -> tuple[Row, ...]:
     """The cards whose buttons are live or about to be, oldest first, without their content."""
     found = rows.every(db, f"select {_COLUMNS}, null as content from outbox where open = 1 order by id")

@@ -122,10 +122,11 @@ def uploading(db: Database, id: int, file_id: str | None) -> None:
     db.execute("update outbox set file_id = ? where id = ? and state = 'posting'", (file_id, id))
 
 
-def posted(db: Database, id: int, ts: str | None, version: int, at: datetime) -> Row | None:
+def posted(db: Database, id: int, ts: str | None, version: int, at: datetime) -> tuple[Row, ...]:
     """Slack shows this version of a row since now, as the message `ts` (None: a file whose message is not known).
 
-    The row as it is then, or None when it was not being posted. A file's text is dropped.
+    Returns the row and those merged into it, without their content; nothing, changing nothing, when it was not being
+    posted. A file's text is dropped.
     """
     text = clock.to_text(at)
     won = rows.changed(
@@ -136,9 +137,9 @@ def posted(db: Database, id: int, ts: str | None, version: int, at: datetime) ->
         (ts, text, version, id),
     )
     if not won:
-        return None
+        return ()
     db.execute("update outbox set ts = ?, posted_at = ?, shown = version where merged_into = ?", (ts, text, id))
-    return outbox.by_id(db, id)
+    return outbox.with_merged(db, id)
 
 
 def retry(db: Database, id: int, not_before: datetime | None, error: str, *, uncertain: bool) -> None:

@@ -33,8 +33,7 @@ def post(db: Database, key: str, ts: str = "1.5") -> Row:
     """Send a row as the sender does."""
     begun = postings.begin_post(db, row(db, key).id, NOW)
     assert begun is not None
-    sent = postings.posted(db, begun.row.id, ts, begun.row.version, NOW)
-    assert sent is not None
+    (sent,) = postings.posted(db, begun.row.id, ts, begun.row.version, NOW)
     return sent
 
 
@@ -262,7 +261,8 @@ def test_merged_lines_are_shown_with_the_row_they_were_merged_into() -> None:
         again = postings.begin_post(db, ids[0], NOW)
         assert again is not None
         assert again.contents == begun.contents
-        postings.posted(db, ids[0], "1.5", 1, NOW)
+        assert [sent.id for sent in postings.posted(db, ids[0], "1.5", 1, NOW)] == ids
+        assert postings.posted(db, ids[0], "9.9", 1, NOW) == ()
         assert {row(db, f"notice/{n}").ts for n in range(3)} == {"1.5"}
         found = outbox.by_ts(db, CHANNEL, "1.5")
         assert found is not None

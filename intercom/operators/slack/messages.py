@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
@@ -40,7 +41,7 @@ class ConnectionState(StrEnum):
 class Standing:
     """The answer to `Health`.
 
-    `since` is when the connection came into this state; `reconnects` how many sockets were opened after the first;
+    `since` is when the connection came up, or went down; `reconnects` how many sockets were opened after the first;
     `last_error` a sentence on what went wrong last, None if nothing did; `last_heard` when anything came from Slack;
     `in_hand` how many envelopes are being handled.
     """
@@ -74,3 +75,24 @@ class Whisper:
     person: str
     text: str
     thread: str | None = None
+
+
+@frozen
+class OutboxStanding:
+    """The answer to `OutboxHealth`.
+
+    `waiting` counts messages not posted yet by urgency ("card", "alert", "line", "log"), `updates` those that do not
+    show what they should; `oldest` is when the one that waits longest was asked for. `troubles` has a sentence for each
+    channel that fares badly now, `last_error` the latest there was, None if all went well.
+    """
+
+    waiting: Mapping[str, int]
+    updates: int
+    oldest: datetime | None
+    troubles: Mapping[str, str]
+    last_error: str | None
+
+
+@frozen
+class OutboxHealth(Request[OutboxStanding]):
+    """How the sending of messages stands. Asked of `slack/outbox`."""

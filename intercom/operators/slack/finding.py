@@ -1,0 +1,53 @@
+"""Finding a message that may have been posted, by the client id in its metadata."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from intercom.model.outbox import Row
+from intercom.operators.slack.errors import SlackRefused
+from intercom.operators.slack.wire import EVENT_TYPE, Web
+
+#: How far before the first attempt the search begins: our clock and Slack's may differ.
+MARGIN = timedelta(minutes=5)
+
+#: Messages asked for at a time, and how often at most.
+PAGE = 200
+PAGES = 100
+
+
+async def find(web: Web, row: Row, thread_ts: str | None) -> str | None:
+    """The ts of the message that shows `row`, or None when there is none. Raises as `Web.call` does."""
+    if row.first_at is None:
+        return None
+    place: dict[str, Any] = {"channel": row.channel}
+    if thread_ts is not None:
+        place["ts"] = thread_ts
+    method = "conversations.history" if thread_ts is None else "conversations.replies"
+    oldest = f"{(row.first_at - MARGIN).timestamp():.6f}"
+    cursor = None
+    for _ in range(PAGES):
+        try:
+            answer = await web.call(
+                method, **place, oldest=oldest, limit=PAGE, include_all_metadata=True, cursor=cursor
+            )
+        except SlackRefused as refused:
+            if thread_ts is not None and refused.error in {"thread_not_found", "message_not_found"}:
+                return None
+            raise
+        for message in answer.get("messages") or ():
+            if _client_id(message) == row.client_id:
+                return str(message["ts"])
+        cursor = (answer.get("response_metadata") or {}).get("next_cursor") or None
+        if cursor is None:
+            break
+    return None
+
+
+def _client_id(message: dict[str, Any]) -> str | None:
+    metadata = message.get("metadata") or {}
+    if metadata.get("event_type") != EVENT_TYPE:
+        return None
+    id = (metadata.get("event_payload") or {}).get("client_id")
+    return id if isinstance(id, str) else None

@@ -1,0 +1,81 @@
+"""Which message is posted next in a channel, and which lines share it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from attrs import frozen
+
+from intercom.model.outbox import RowKind, RowState, Waiting
+
+#: The most that lines sharing one message may come to.
+CHARS = 2_800
+LINES = 20
+
+#: How many rows are looked at for lines that can share a message.
+REACH = 500
+
+#: After so many attempts a message that may be out there, and is not found, no longer holds back those behind it.
+PATIENCE = 8
+
+
+@frozen
+class Choice:
+    """Post the row `id`, with the lines of the rows `merge` under its own."""
+
+    id: int
+    merge: tuple[int, ...] = ()
+
+
+def choose(waiting: Iterable[Waiting], now: datetime) -> Choice | None:
+    """What is to be posted first of `waiting`, which comes the most urgent and oldest first and is read no further than
+    needed; None when nothing may be posted now.
+
+    The most urgent goes first, and of equally urgent ones the oldest, so that cards overtake lines and each keeps its
+    order within a thread. A row whose time has not come is passed over; but one that may be out there holds back those
+    behind it in its thread. A reply waits for the message at the top of its thread, which goes with the urgency of the
+    most urgent reply.
+    """
+    rows = iter(waiting)
+    held: set[tuple[str | None, int]] = set()
+    for row in rows:
+        if _lane(row) in held:
+            continue
+        if not _due(row.not_before, now):
+            if row.state is RowState.POSTING and row.attempts <= PATIENCE:
+                held.add(_lane(row))
+        elif row.root_id is None:
+            return Choice(row.id, _sharing(row, rows, now))
+        elif _due(row.root_not_before, now):
+            return Choice(row.root_id)
+    return None
+
+
+def _sharing(first: Waiting, behind: Iterator[Waiting], now: datetime) -> tuple[int, ...]:
+    """The rows behind a line whose lines can stand in its message. What was tried before must stay as it was."""
+    if not first.urgency.is_line or first.kind is not RowKind.MESSAGE or first.attempts:
+        return ()
+    chars, lines = first.chars, first.lines
+    sharing: list[int] = []
+    for _, row in zip(range(REACH), behind, strict=False):
+        if row.urgency != first.urgency:
+            break
+        if row.thread != first.thread:
+            continue
+        chars, lines = chars + 1 + row.chars, lines + row.lines
+        fits = chars <= CHARS and lines <= LINES
+        fresh = row.kind is RowKind.MESSAGE and row.attempts == 0 and _due(row.not_before, now)
+        if not (fits and fresh):
+            # those behind it stay behind it
+            break
+        sharing.append(row.id)
+    return tuple(sharing)
+
+
+def _lane(row: Waiting) -> tuple[str | None, int]:
+    return (row.thread, row.urgency)
+
+
+def _due(not_before: datetime | None, now: datetime) -> bool:
+    return not_before is None or not_before <= now

@@ -1,0 +1,56 @@
+"""The page a person sees: the channel, drawn, with buttons that work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from tests.slack.team import Json
+
+if TYPE_CHECKING:
+    from tests.slack.standin import Standin
+
+
+def routes(slack: Standin) -> list[Route]:
+    """The page, and what it draws."""
+
+    async def page(request: Request) -> Response:
+        return FileResponse(Path(__file__).with_name("page.html"), media_type="text/html")
+
+    async def seen(request: Request) -> Response:
+        query = request.query_params
+        since, seconds = int(query.get("since", -1)), 20.0
+        try:
+            await slack.wait_for(lambda: slack.team.version > since, seconds)
+        except TimeoutError:
+            pass
+        return JSONResponse(_seen(slack, query.get("user", ""), query.get("channel", "")))
+
+    return [Route("/", page), Route("/_page/seen", seen)]
+
+
+def _seen(slack: Standin, user: str, channel: str) -> Json:
+    team = slack.team
+    people = [one for one in team.users.values() if one.id != team.bot_user]
+    user = user if user in team.users else people[0].id
+    channel = channel if channel in team.channels else next(iter(team.channels))
+    files = {name: (one.data or b"").decode(errors="replace") for name, one in team.uploads.items() if one.completed}
+    modals = [{"view": one.view, "errors": one.errors} for one in team.modals.values() if one.user == user]
+    whispered = [one for one in slack.ephemerals(user) if one["channel"] == channel]
+    return {
+        "version": team.version,
+        "user": user,
+        "users": [{"id": one.id, "name": one.name, "real_name": one.real_name} for one in team.users.values()],
+        "bot": team.bot_user,
+        "channel": channel,
+        "channels": [{"id": one.id, "name": one.name} for one in team.channels.values() if one.is_member],
+        "messages": slack.messages(channel),
+        "ephemerals": whispered,
+        "modals": modals,
+        "files": files,
+        "connected": len(slack.socket_mode.live()),
+    }

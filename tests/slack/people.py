@@ -1,0 +1,248 @@
+"""What people do in Slack's own apps: press, fill in, write, type a command."""
+
+from __future__ import annotations
+
+import copy
+import html
+import re
+from typing import Any
+
+from tests.slack import chat, modals, payloads
+from tests.slack.sockets import Envelope, SocketMode
+from tests.slack.team import Channel, Json, Modal, SlackRefuses, Team, User
+
+
+class CannotDo(Exception):
+    """Slack's own app does not let a person do this: there is no such button, a field is missing or too long."""
+
+
+class People:
+    """Everybody but the app. An act returns the Envelope that tells the app; `await envelope.answer()` for its ack."""
+
+    def __init__(self, team: Team, socket_mode: SocketMode) -> None:
+        self._team, self._sockets = team, socket_mode
+
+    def tap(self, user: str, message: Json | str, action_id: str, option: str | None = None) -> Envelope:
+        """Press a button (or choose an option by its value) of a message.
+
+        Args:
+            message: its ts, or the message as somebody's phone still shows it: a stale copy has its old buttons.
+
+        Raises:
+            CannotDo: the message shows no such button.
+        """
+        channel, kept, ephemeral = self._find(message if isinstance(message, str) else message["ts"])
+        seen = kept if isinstance(message, str) else message
+        action = _action(seen, action_id, option)
+        payload = payloads.block_actions(
+            self._team, self._user(user), channel, kept or seen, action, ephemeral=ephemeral
+        )
+        return self._sockets.send("interactive", payload, accepts_response=False)
+
+    def submit(self, user: str, view: Json | str, values: dict[str, str] | None = None) -> Envelope:
+        """Fill in a modal and send it.
+
+        Args:
+            view: it, or its id or callback_id.
+            values: what goes into the inputs, by block_id or action_id; others keep what they were given.
+
+        Raises:
+            CannotDo: it is not on this person's screen, an input that is wanted is empty, or a text is too long.
+        """
+        modal = self._modal(user, view)
+        if modal.view["submit"] is None:
+            raise CannotDo("this modal has no button to submit it")
+        state = _filled(modal.view, dict(values or {}))
+        sent = copy.deepcopy(modal.view)
+        sent["state"] = {"values": state}
+        modal.errors = {}
+        payload = payloads.view_submission(self._team, self._user(user), sent)
+        return self._sockets.send(
+            "interactive", payload, accepts_response=True, honour=lambda answer: self._submitted(modal, answer)
+        )
+
+    def close_view(self, user: str, view: Json | str) -> Envelope | None:
+        """Put a modal away; the app hears of it if it asked to."""
+        modal = self._modal(user, view)
+        del self._team.modals[modal.view["id"]]
+        self._team.change()
+        if not modal.view["notify_on_close"]:
+            return None
+        payload = payloads.view_closed(self._team, self._user(user), copy.deepcopy(modal.view))
+        return self._sockets.send("interactive", payload, accepts_response=False)
+
+    def command(self, user: str, channel: str, text: str, command: str = "/intercom") -> Envelope:
+        """Type a slash command."""
+        place = self._team.channel(channel)
+        payload = payloads.slash_command(self._team, self._user(user), place, command, html.escape(text, quote=False))
+        return self._sockets.send(
+            "slash_commands",
+            payload,
+            accepts_response=True,
+            honour=lambda answer: self._commanded(place, user, answer),
+        )
+
+    def say(self, user: str, channel: str, text: str, thread_ts: str | None = None) -> Json:
+        """Write a message, or a reply; returns it as kept. The app is told if it is in the channel."""
+        place = self._team.channel(channel)
+        message: Json = {"type": "message", "user": self._user(user).id, "text": _typed(text), "team": self._team.id}
+        message["client_msg_id"] = self._team.name("msg-")
+        if thread_ts is not None:
+            message["thread_ts"] = thread_ts
+        kept = chat.put(self._team, place, message)
+        self.tell(place, chat.shown(kept))
+        return kept
+
+    def edit(self, user: str, ts: str, text: str) -> None:
+        """Change what one has written."""
+        channel, message, _ = self._find(ts)
+        before = chat.shown(message)
+        message |= {"text": _typed(text), "edited": {"user": self._user(user).id, "ts": self._team.stamp()}}
+        self._team.change()
+        event = {"subtype": "message_changed", "message": chat.shown(message), "previous_message": before}
+        self.tell(channel, {"type": "message", "ts": self._team.stamp(), **event})
+
+    def remove(self, ts: str) -> None:
+        """Take a message away, as an admin can: also one of the app's."""
+        channel, message, _ = self._find(ts)
+        gone = chat.removed(self._team, channel, message)
+        self.tell(channel, {"type": "message", "hidden": True, "ts": self._team.stamp(), **gone})
+
+    def tell(self, channel: Channel, event: Json) -> Envelope | None:
+        """Let the app know of a message, if it may know."""
+        scope = "groups:history" if channel.is_private else "channels:history"
+        if not channel.is_member or scope not in self._team.bot_scopes:
+            return None
+        payload = payloads.event(self._team, channel, event)
+        return self._sockets.send("events_api", payload, accepts_response=False)
+
+    # What the app answers
+
+    def _submitted(self, modal: Modal, answer: Json | None) -> None:
+        team, what = self._team, (answer or {}).get("response_action")
+        try:
+            if what == "errors":
+                inputs = {block["block_id"] for block in modal.view["blocks"] if block["type"] == "input"}
+                errors = dict((answer or {}).get("errors") or {})
+                if not errors or set(errors) - inputs:
+                    raise SlackRefuses("errors name no input of this view")
+                modal.errors = errors
+            elif what == "update":
+                modals.replace(team, modal, modals.checked_view((answer or {}).get("view")))
+            elif what == "push":
+                modals.show(team, modal.user, modals.checked_view((answer or {}).get("view")), modal.view)
+            elif what == "clear":
+                for name in [name for name, one in team.modals.items() if one.user == modal.user]:
+                    del team.modals[name]
+            elif what is None and not answer:
+                team.modals.pop(modal.view["id"], None)
+            else:
+                raise SlackRefuses(f"unknown response_action: {what}")
+        except SlackRefuses as refusal:
+            modal.errors = {"": f"We had some trouble connecting. Try again? ({refusal})"}
+            self._sockets.strange.append(dict(answer or {}))
+        team.change()
+
+    def _commanded(self, channel: Channel, user: str, answer: Json | None) -> None:
+        if not answer:
+            return
+        try:
+            respond(self._team, channel, user, None, answer)
+        except SlackRefuses as refusal:
+            self._sockets.strange.append({**answer, "error": str(refusal)})
+
+    # Looking things up
+
+    def _user(self, user: str) -> User:
+        found = self._team.users.get(user)
+        if found is None:
+            raise CannotDo(f"there is no user {user}")
+        return found
+
+    def _find(self, ts: str) -> tuple[Channel, Json, bool]:
+        for channel in self._team.channels.values():
+            if ts in channel.messages:
+                return channel, channel.messages[ts], False
+        for whispered in self._team.ephemerals:
+            if whispered["ts"] == ts:
+                return self._team.channels[whispered["channel"]], whispered, True
+        raise CannotDo(f"there is no message {ts}")
+
+    def _modal(self, user: str, view: Json | str) -> Modal:
+        wanted = view if isinstance(view, str) else view["id"]
+        for modal in reversed(list(self._team.modals.values())):
+            if modal.user == user and wanted in (modal.view["id"], modal.view["callback_id"]):
+                return modal
+        raise CannotDo(f"{user} sees no modal {wanted}")
+
+
+def respond(team: Team, channel: Channel, user: str, message_ts: str | None, body: Json) -> None:
+    """Do what an app says through a response_url, or in the ack of a command.
+
+    Raises:
+        SlackRefuses: no_text, invalid_blocks and so on.
+    """
+    original = channel.messages.get(message_ts or "")
+    if body.get("delete_original"):
+        if original is not None:
+            chat.removed(team, channel, original)
+        team.ephemerals[:] = [one for one in team.ephemerals if one["ts"] != message_ts]
+        team.change()
+        return
+    content: Json = {"text": str(body.get("text") or "")}
+    if body.get("blocks") is not None:
+        content["blocks"] = chat.checked_blocks(body["blocks"])
+    if not content["text"] and not content.get("blocks"):
+        raise SlackRefuses("no_text")
+    if body.get("replace_original") and original is not None:
+        original.update(content)
+        team.change()
+        return
+    if body.get("thread_ts"):
+        content["thread_ts"] = str(body["thread_ts"])
+    if body.get("response_type") == "in_channel":
+        chat.put(team, channel, {**chat.by_bot(team), **content})
+    else:
+        chat.whisper(team, channel.id, user, content)
+
+
+def _typed(text: str) -> str:
+    return re.sub(r"https?://[^\s<>|]+", lambda url: f"<{url[0]}>", html.escape(text, quote=False))
+
+
+def _action(message: Json, action_id: str, option: str | None) -> Json:
+    for block in message.get("blocks", []):
+        for element in [*block.get("elements", []), block.get("accessory")]:
+            if isinstance(element, dict) and element.get("action_id") == action_id:
+                shape = {"action_id": action_id, "block_id": block["block_id"], "type": element["type"]}
+                if element["type"] == "button":
+                    told = {name: element[name] for name in ("text", "value", "style", "url") if name in element}
+                    return {**shape, **copy.deepcopy(told)}
+                for choice in element.get("options", []):
+                    if choice["value"] == option:
+                        return {**shape, "selected_option": copy.deepcopy(choice)}
+    raise CannotDo(f"message {message['ts']} shows no {action_id}")
+
+
+def _filled(view: Json, values: dict[str, str]) -> dict[str, Any]:
+    state: dict[str, Any] = {}
+    for block in view["blocks"]:
+        if block["type"] != "input":
+            continue
+        element = block["element"]
+        action_id = element.setdefault("action_id", "input")
+        given = values.pop(block["block_id"], values.pop(action_id, None))
+        value = element.get("initial_value") if given is None else given
+        if not value and not block.get("optional"):
+            raise CannotDo(f"{block['block_id']}: please complete this required field")
+        if element["type"] == "plain_text_input":
+            if len(value or "") > element.get("max_length", 3000):
+                raise CannotDo(f"{block['block_id']}: too long")
+            held: Json = {"type": "plain_text_input", "value": value or None}
+        else:
+            chosen = next((one for one in element.get("options", []) if one["value"] == value), None)
+            held = {"type": element["type"], "selected_option": chosen}
+        state.setdefault(block["block_id"], {})[action_id] = held
+    if values:
+        raise CannotDo(f"this modal has no input {', '.join(values)}")
+    return state

@@ -1,0 +1,245 @@
+"""Proving that Slack is set up: each token, the scopes, the channels, the socket, and the people."""
+
+from __future__ import annotations
+
+import time
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+
+import trio
+from attrs import frozen
+
+from intercom.operators.slack.errors import RateLimited, SlackError, SlackRefused, Unreachable
+from intercom.operators.slack.manifest import APP_SCOPE, scopes
+from intercom.operators.slack.setup import SlackSetup
+from intercom.operators.slack.socket_mode import SocketLimits, open_socket
+from intercom.operators.slack.web import WebApi
+
+#: Seconds our clock may differ from Slack's: messages are looked for by time.
+_SKEW = 30.0
+#: Seconds for each question, and for Slack to say hello.
+_PATIENCE = 10.0
+#: How many people are looked up; a list any longer takes Slack's patience.
+_PEOPLE = 20
+
+_AGAIN = "make a new one in the app's settings (api.slack.com/apps), and run agent-intercom slack login"
+_REINSTALL = (
+    "in the app's settings (api.slack.com/apps) replace App Manifest by what agent-intercom slack manifest prints, then"
+    " Install App > Reinstall to Workspace"
+)
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAULT = "fault"
+
+
+@frozen
+class Proof:
+    """What was found about `subject`; `advice` says what to do where the text does not."""
+
+    subject: str
+    outcome: Outcome
+    text: str
+    advice: str = ""
+
+
+@frozen
+class _Bot:
+    bot_id: str
+    name: str
+
+
+async def prove(setup: SlackSetup, *, socket: bool = True, patience: float = _PATIENCE) -> tuple[Proof, ...]:
+    """Ask Slack about everything the setup rests on. Nothing is posted.
+
+    With `socket` one is opened until Slack says hello; leave that out while a server is connected, since Slack would
+    hand some of what people do to this socket instead. `patience` is for each question, in seconds. Where Slack can not
+    be reached there is one warning and nothing else.
+    """
+    async with WebApi(setup.tokens, base_url=setup.api_url) as web:
+        proofs, bot = await _bot(web, setup, patience)
+        if proofs[0].outcome is Outcome.WARN:
+            return tuple(proofs)
+        proofs.append(await _connection(web, setup, bot, socket=socket, patience=patience))
+        if bot is not None:
+            for channel in dict.fromkeys((setup.channel_id, *setup.workspace_channels.values())):
+                proofs.append(await _channel(web, channel, bot, patience))
+            proofs.append(await _people(web, setup, patience))
+        return tuple(proofs)
+
+
+async def verify(setup: SlackSetup, *, patience: float = _PATIENCE) -> tuple[Proof, ...]:
+    """Ask Slack about the tokens and the scopes only. Nothing is posted, and no socket is opened."""
+    async with WebApi(setup.tokens, base_url=setup.api_url) as web:
+        proofs, bot = await _bot(web, setup, patience)
+        if proofs[0].outcome is Outcome.WARN:
+            return tuple(proofs)
+        return (*proofs, await _connection(web, setup, bot, socket=False, patience=patience))
+
+
+async def _bot(web: WebApi, setup: SlackSetup, patience: float) -> tuple[list[Proof], _Bot | None]:
+    """What there is to say of the bot's token, of itself first, and who the bot is."""
+    subject = "slack bot"
+    try:
+        said = await web.call("auth.test", timeout=patience)
+    except Unreachable as fault:
+        text = f"{fault}; a server goes on trying"
+        return [Proof(subject, Outcome.WARN, text, "see to the network, or the proxy")], None
+    except SlackError as fault:
+        return [_token_refused(subject, "bot token", fault)], None
+    bot = _Bot(str(said.get("bot_id", "")), str(said.get("user", "the app")))
+    team = f"{said.get('team', '?')} ({said.get('team_id', '?')})"
+    expected = setup.tokens.team_id
+    if expected and expected != said.get("team_id"):
+        text = f"the bot token is of the team {team}, and the team id kept with it is {expected}"
+        return [Proof(subject, Outcome.FAULT, text, "agent-intercom slack login, with tokens of one team")], None
+    proofs = [Proof(subject, Outcome.OK, f"@{bot.name} in {team}"), _scopes(web)]
+    skew = _skew(web)
+    if abs(skew) > _SKEW:
+        text = f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} Slack's"
+        proofs.append(Proof("clock", Outcome.WARN, text, "set the clock: messages are looked for by time"))
+    return proofs, bot
+
+
+def _scopes(web: WebApi) -> Proof:
+    subject = "slack scopes"
+    given = {each.strip() for each in web.heard.get("x-oauth-scopes", "").split(",") if each.strip()}
+    missing = [each for each in scopes() if each not in given]
+    if not given:
+        return Proof(subject, Outcome.WARN, "slack does not say what the bot may do")
+    if missing:
+        return Proof(subject, Outcome.FAULT, f"the bot may not do all it has to: {', '.join(missing)}", _REINSTALL)
+    more = sorted(given.difference(scopes()))
+    text = f"all {len(scopes())} that are needed" + (f", and {', '.join(more)}, which are not" if more else "")
+    return Proof(subject, Outcome.OK, text)
+
+
+def _skew(web: WebApi) -> float:
+    """Seconds by which this clock is ahead of Slack's."""
+    try:
+        theirs = parsedate_to_datetime(web.heard.get("date", ""))
+    except ValueError:
+        return 0.0
+    return time.time() - theirs.timestamp()
+
+
+async def _connection(web: WebApi, setup: SlackSetup, bot: _Bot | None, *, socket: bool, patience: float) -> Proof:
+    subject = "slack socket"
+    try:
+        url = str((await web.call("apps.connections.open", app=True, timeout=patience))["url"])
+    except SlackRefused as fault:
+        return _socket_refused(subject, fault)
+    except SlackError as fault:
+        return Proof(subject, Outcome.WARN, f"{fault}; a server goes on trying", "see to the network, or the proxy")
+    apps = await _apps(web, setup, bot, patience)
+    if apps is not None:
+        return Proof(subject, Outcome.FAULT, apps, "take both tokens from the same app, and log in again")
+    if not socket:
+        return Proof(subject, Outcome.OK, "the app-level token may open one")
+    try:
+        with trio.fail_after(patience):
+            async with open_socket(web, url, SocketLimits()) as opened:
+                first = await opened.next()
+    except (SlackError, trio.TooSlowError) as fault:
+        why = str(fault) or f"slack said nothing for {patience:g} s"
+        text = f"a socket could not be opened: {why}"
+        return Proof(subject, Outcome.FAULT, text, "let this machine reach wss-primary.slack.com, port 443")
+    if first is None or first.get("type") != "hello":
+        text = "slack opened a socket and did not say hello"
+        return Proof(subject, Outcome.FAULT, text, "switch Socket Mode on in the app's settings (api.slack.com/apps)")
+    return Proof(subject, Outcome.OK, "opened, and slack said hello")
+
+
+def _socket_refused(subject: str, fault: SlackRefused) -> Proof:
+    match fault.error:
+        case "missing_scope" | "not_allowed_token_type":
+            text = f"the app-level token may not open a socket ({fault.error})"
+            return Proof(subject, Outcome.FAULT, text, f"make one with the scope {APP_SCOPE}; {_AGAIN}")
+        case "socket_mode_disabled" | "forbidden_team" | "not_enabled":
+            advice = "switch Socket Mode on in the app's settings (api.slack.com/apps)"
+            return Proof(subject, Outcome.FAULT, f"slack refuses a socket ({fault.error})", advice)
+    return _token_refused(subject, "app-level token", fault)
+
+
+async def _apps(web: WebApi, setup: SlackSetup, bot: _Bot | None, patience: float) -> str | None:
+    """A sentence when the tokens are of two apps: cards would be posted, and no tap would ever arrive."""
+    parts = setup.tokens.app.split("-")
+    if bot is None or not bot.bot_id or len(parts) < 4 or not parts[2].startswith("A"):
+        return None
+    try:
+        said = await web.call("bots.info", timeout=patience, bot=bot.bot_id)
+    except SlackError:
+        return None
+    theirs = str(said.get("bot", {}).get("app_id") or "")
+    if not theirs or theirs == parts[2]:
+        return None
+    return f"the bot token is of the app {theirs}, the app-level token of {parts[2]}"
+
+
+async def _channel(web: WebApi, channel_id: str, bot: _Bot, patience: float) -> Proof:
+    subject = "slack channel"
+    invite = f"write /invite @{bot.name} in the channel"
+    try:
+        channel = (await web.call("conversations.info", timeout=patience, channel=channel_id))["channel"]
+    except SlackRefused as fault:
+        if fault.error == "missing_scope":
+            return Proof(subject, Outcome.FAULT, f"the bot may not look at {channel_id} (missing_scope)", _REINSTALL)
+        text = f"the bot does not see {channel_id} ({fault.error}): there is none, or it is private and without the bot"
+        return Proof(subject, Outcome.FAULT, text, f"compare the id with the channel's details in Slack; {invite}")
+    except SlackError as fault:
+        return Proof(subject, Outcome.WARN, f"{channel_id} could not be looked at: {fault}", "try again")
+    if channel.get("is_im") or channel.get("is_mpim"):
+        text = f"{channel_id} is a direct message: replies there are not heard"
+        return Proof(subject, Outcome.FAULT, text, "take a channel; it may be private")
+    named = f"#{channel.get('name', '?')} ({channel_id})"
+    if channel.get("is_archived"):
+        return Proof(subject, Outcome.FAULT, f"{named} is archived", "bring it back, or configure another")
+    if not channel.get("is_member"):
+        return Proof(subject, Outcome.FAULT, f"the bot is not in {named}", invite)
+    return Proof(subject, Outcome.OK, f"{named}, and the bot is in it")
+
+
+async def _people(web: WebApi, setup: SlackSetup, patience: float) -> Proof:
+    subject = "slack people"
+    where = "write your member id under [slack] authorized_user_ids (in Slack: your profile > ⋮ > Copy member ID)"
+    if not setup.authorized:
+        return Proof(subject, Outcome.FAULT, "nobody may answer from Slack", where)
+    names, wrong = [], []
+    for id in sorted(setup.authorized)[:_PEOPLE]:
+        try:
+            user = (await web.call("users.info", timeout=patience, user=id))["user"]
+        except SlackRefused as fault:
+            if fault.error == "missing_scope":
+                text = f"{len(setup.authorized)} may answer; who they are can not be looked up"
+                return Proof(subject, Outcome.WARN, text, _REINSTALL)
+            wrong.append(f"{id} is nobody here ({fault.error})")
+            continue
+        except SlackError as fault:
+            return Proof(subject, Outcome.WARN, f"{id} could not be looked up: {fault}", "try again")
+        name = f"{user.get('real_name') or user.get('name') or '?'} ({id})"
+        if user.get("deleted") or user.get("is_bot"):
+            wrong.append(f"{name} {'has left' if user.get('deleted') else 'is a bot'}")
+        else:
+            names.append(name)
+    more = len(setup.authorized) - _PEOPLE
+    told = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    if wrong:
+        return Proof(subject, Outcome.FAULT, "; ".join(([told] if told else []) + wrong), where)
+    return Proof(subject, Outcome.OK, f"{told} may answer")
+
+
+def _token_refused(subject: str, token: str, fault: SlackError) -> Proof:
+    if isinstance(fault, RateLimited):
+        return Proof(subject, Outcome.WARN, str(fault), "try again then")
+    word = fault.error if isinstance(fault, SlackRefused) else str(fault)
+    why = {
+        "invalid_auth": "slack does not know it",
+        "not_authed": "slack does not know it",
+        "token_revoked": "it was revoked, or the app was removed",
+        "account_inactive": "the app was removed from the team",
+        "token_expired": "it has expired; set the app up without token rotation",
+        "not_allowed_token_type": "it is a token of another kind",
+    }.get(word, "slack refuses it")
+    return Proof(subject, Outcome.FAULT, f"the {token} is not good: {why} ({word})", _AGAIN)

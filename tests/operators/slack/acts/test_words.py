@@ -217,5 +217,9 @@ def test_escaping_is_undone_by_unescaping(text: str) -> None:
 
 
 def test_having_nothing_to_say_and_taking_it_back() -> None:
-    assert is_nothing("-") and is_nothing("No reason.") and not is_nothing("no tests")
-    assert is_never_mind("Never mind!") and is_never_mind("cancel") and not is_never_mind("cancel the cache")
+    assert is_nothing("-")
+    assert is_nothing("No reason.")
+    assert not is_nothing("no tests")
+    assert is_never_mind("Never mind!")
+    assert is_never_mind("cancel")
+    assert not is_never_mind("cancel the cache")

@@ -1,0 +1,234 @@
+"""Replies in a thread: the same decisions as the buttons', in words.
+
+What a reply means depends on what is open when it comes. So it is settled once, and put on record under the act's id
+before it is done: the same reply delivered again decides the same card, and never the next one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.errors import IntercomError, NotFound
+from intercom.model.outbox import Urgency
+from intercom.model.verdict import Decision
+from intercom.operators.slack import verdicts
+from intercom.operators.slack.envelopes import Person, Said
+from intercom.operators.slack.means import Means, NotRecorded
+from intercom.operators.slack.modals import line
+from intercom.operators.slack.security import Gate
+from intercom.operators.slack.words import (
+    LONGEST,
+    addressed,
+    is_never_mind,
+    is_nothing,
+    possible,
+    understand,
+    unescape,
+)
+from intercom.store import calls, outbox, slack_questions
+from intercom.store.messages import Database
+from intercom.store.slack_questions import Question
+
+_TOOL = "slack.reply"
+
+#: How many open cards an answer lists.
+_LISTED = 10
+
+#: How much of an id is shown; more where that does not tell cards apart.
+_SHORT = 8
+
+
+@frozen
+class Thread:
+    """What a thread is about: a session, or one card alone; the question open in it; and what became of this reply
+    when it came before."""
+
+    session_id: str | None
+    card_id: str | None
+    question: Question | None
+    settled: dict[str, Any] | None
+
+
+@frozen
+class Decides:
+    """The reply decides a card. `asked` marks the answer to a question, which is closed by it."""
+
+    card_id: str
+    kind: CardKind
+    decision: Decision
+    text: str | None = None
+    asked: bool = False
+
+
+@frozen
+class Answered:
+    """The reply is answered in the thread, with text in Slack's markup, and decides nothing. `closes` drops the open
+    question."""
+
+    text: str
+    closes: bool = False
+
+
+async def said(means: Means, gate: Gate, reply: Said) -> None:
+    """Carry out a reply. Returns when what it means is on record, or it is none of ours; raises NotRecorded."""
+    thread = await means.transact(partial(_thread, reply=reply))
+    if thread is None or not await gate.passes(reply):
+        return
+    if thread.settled is not None:
+        await _carry_out(means, reply, thread, _decides(thread.settled))
+        return
+    meaning = await _meaning(means, thread, reply)
+    if meaning is not None:
+        await means.transact(partial(_settle, means=means, thread=thread, reply=reply, meaning=meaning))
+        means.wake()
+        await _carry_out(means, reply, thread, meaning if isinstance(meaning, Decides) else None)
+
+
+async def _carry_out(means: Means, reply: Said, thread: Thread, decides: Decides | None) -> None:
+    if decides is None:
+        return
+    person: Person = await means.people.named(reply.person)
+    turned = await verdicts.give(
+        means, reply.act_id, person, decides.card_id, decides.decision, decides.text, kind=decides.kind
+    )
+    if turned is not None:
+        await means.transact(partial(_answer, means=means, thread=thread, reply=reply, text=turned.why))
+        means.wake()
+
+
+# --- what it means ---------------------------------------------------------------------------------------------------
+
+
+async def _meaning(means: Means, thread: Thread, reply: Said) -> Decides | Answered | None:
+    text = unescape(reply.text).strip()
+    if thread.question is not None and thread.question.asked_of == reply.person.id:
+        card = await _card(means, thread.question.card_id)
+        if card is not None and card.state is CardState.PENDING:
+            return to_question(text, card, Decision(thread.question.decision))
+    return to_cards(text, await _open(means, thread))
+
+
+def to_question(text: str, card: Card, decision: Decision) -> Decides | Answered:
+    """What a reply means to whom was asked for the words of `decision` on this card. Pure."""
+    if is_never_mind(text):
+        return Answered("taken back; nothing was changed, and the card is still open", closes=True)
+    plain = understand(text, card.kind)
+    if plain is not None and plain.decision is not decision:
+        return Answered(
+            f"this could be your answer or another decision: say `never mind` first to {plain.decision.value},"
+            f" or say more for the words of {decision.value}"
+        )
+    words: str | None = text if plain is None else plain.text
+    if words is not None and is_nothing(words):
+        words = None
+    if words is None and decision is Decision.REFINE:
+        return Answered("it needs words: say what the agent should do instead, or `never mind`")
+    if words is not None and len(words) > LONGEST:
+        return Answered(f"that is too long: at most {LONGEST} characters, please")
+    return Decides(card.id, card.kind, decision, words, asked=True)
+
+
+def to_cards(text: str, cards: tuple[Card, ...]) -> Decides | Answered | None:
+    """What a reply means where these cards are open: a decision, an answer that says what is possible, or nothing,
+    where people only talk and nothing waits. Pure."""
+    id, rest = addressed(text)
+    named = [card for card in cards if id and card.id.casefold().startswith(id)]
+    if not cards:
+        decided = any(understand(words, kind) for words in (text, rest) for kind in CardKind)
+        return Answered("nothing waits for an answer in this thread") if decided else None
+    if len(named) > 1 or (not named and len(cards) > 1):
+        return Answered(_which(tuple(named) or cards))
+    card, words = (named[0], rest) if named else (cards[0], text)
+    found = understand(words, card.kind)
+    if found is None:
+        return Answered(f"not understood, so nothing was decided. You can say {possible(card.kind)}")
+    if found.text is not None and len(found.text) > LONGEST:
+        return Answered(f"that is too long: at most {LONGEST} characters, please")
+    return Decides(card.id, card.kind, found.decision, found.text)
+
+
+def _which(cards: tuple[Card, ...]) -> str:
+    """The question which of these is meant. Without titles: they are the agent's words, and the cards show them."""
+    length = _SHORT
+    while length < 64 and len({card.id[:length] for card in cards}) < len(cards):
+        length += 4
+    shown = [f"• `{card.id[:length]}` ({card.kind.value}): {possible(card.kind)}" for card in cards[:_LISTED]]
+    more = [f"and {len(cards) - _LISTED} more"] if len(cards) > _LISTED else []
+    return "\n".join([f"{len(cards)} cards are open here: begin with the id of the one you mean", *shown, *more])
+
+
+# --- looking and recording -------------------------------------------------------------------------------------------
+
+
+async def _card(means: Means, id: str) -> Card | None:
+    try:
+        return await means.desk.card(id)
+    except NotFound:
+        return None
+    except Exception as fault:
+        raise NotRecorded(f"a card could not be read: {type(fault).__name__}") from fault
+
+
+async def _open(means: Means, thread: Thread) -> tuple[Card, ...]:
+    if thread.session_id is None and thread.card_id is not None:
+        card = await _card(means, thread.card_id)
+        return (card,) if card is not None and card.state is CardState.PENDING else ()
+    if thread.session_id is None:
+        return ()
+    try:
+        return tuple(await means.desk.pending(thread.session_id))
+    except IntercomError as fault:
+        raise NotRecorded(f"the open cards could not be read: {fault.error_code}") from fault
+    except Exception as fault:
+        raise NotRecorded(f"the open cards could not be read: {type(fault).__name__}") from fault
+
+
+def _thread(db: Database, reply: Said) -> Thread | None:
+    """What the thread of a reply is about; None where it is none of ours."""
+    root = outbox.by_ts(db, reply.channel, reply.thread)
+    question = slack_questions.peek(db, reply.channel, reply.thread)
+    if root is None and question is None:
+        return None
+    kind, _, id = ("", "", "") if root is None else root.key.partition("/")
+    return Thread(
+        session_id=None if root is None else root.session_id or None,
+        card_id=id if kind == "card" else None,
+        question=question,
+        settled=calls.answer(db, reply.act_id),
+    )
+
+
+def _settle(db: Database, means: Means, thread: Thread, reply: Said, meaning: Decides | Answered) -> None:
+    kept: dict[str, Any] = {}
+    if isinstance(meaning, Decides):
+        kept = {"card": meaning.card_id, "kind": meaning.kind.value, "decision": meaning.decision.value}
+        kept |= {"text": meaning.text}
+    if not calls.record(db, reply.act_id, thread.session_id, _TOOL, kept, means.now()):
+        return
+    if (isinstance(meaning, Decides) and meaning.asked) or (isinstance(meaning, Answered) and meaning.closes):
+        slack_questions.forget(db, reply.channel, reply.thread)
+    if isinstance(meaning, Answered):
+        _answer(db, means, thread, reply, meaning.text)
+
+
+def _decides(kept: dict[str, Any]) -> Decides | None:
+    if "card" not in kept:
+        return None
+    return Decides(kept["card"], CardKind(kept["kind"]), Decision(kept["decision"]), kept["text"])
+
+
+def _answer(db: Database, means: Means, thread: Thread, reply: Said, text: str) -> None:
+    outbox.put(
+        db,
+        f"reply/{reply.act_id}",
+        line(text),
+        means.now(),
+        channel=reply.channel,
+        urgency=Urgency.ALERT,
+        session_id=thread.session_id,
+        thread=reply.thread,
+    )

@@ -1,0 +1,148 @@
+"""Giving a verdict: the person's decision goes to the desk, and the card's message keeps up with it."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import trio
+from attrs import frozen
+
+from actors import Refused
+from intercom.model.card import CHOICES, Card, CardKind
+from intercom.model.errors import AlreadyDecided, IntercomError
+from intercom.model.verdict import Decided, Decision, Verdict
+from intercom.operators.slack.envelopes import Person
+from intercom.operators.slack.means import Means, NotRecorded
+from intercom.operators.slack.words import PAST, escape
+from intercom.store import calls
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "slack"
+
+#: Refusals that say "not now": the act must be tried again.
+_PASSING = frozenset({"db", "busy", "unavailable"})
+
+#: Cards that keep no verdict's id themselves, so that giving it twice would be noticed.
+_FORGETFUL = frozenset({CardKind.STALL, CardKind.POLICY, CardKind.APPLY})
+
+_TOOL = "slack.verdict"
+
+
+@frozen
+class Turned:
+    """Nothing was changed, and `why`, a sentence in Slack's markup, says so to the person. `late` marks that the card
+    was no longer open."""
+
+    why: str
+    late: bool = False
+
+
+async def give(
+    means: Means,
+    act_id: str,
+    person: Person,
+    card_id: str,
+    decision: Decision,
+    text: str | None = None,
+    *,
+    kind: CardKind | None = None,
+) -> Turned | None:
+    """Decide the card `card_id` (the whole id) under the id of the act. None: it is on record, whoever delivered the
+    act how often. With `kind`, only a card of that kind.
+
+    The card's message says at once that somebody is at it; when nothing comes of it, its buttons come back. Raises
+    NotRecorded when the verdict could not be recorded for now, and it is not known whether it was.
+    """
+    means.processing(card_id, f"⏳ Processing… ({escape(str(person))})")
+    verdict = Verdict(act_id, decision, str(person), CHANNEL, means.now(), text)
+    try:
+        turned = await _decide(means, card_id, kind, verdict)
+    except NotRecorded:
+        means.redraw(card_id)
+        raise
+    except AlreadyDecided as late:
+        turned = await _late(means, card_id, person, verdict, late)
+    except IntercomError as refusal:
+        if refusal.error_code in _PASSING:
+            means.redraw(card_id)
+            raise NotRecorded(f"the verdict was not recorded: {refusal.error_code}") from refusal
+        turned = Turned(escape(refusal.message))
+    except Refused as refusal:
+        turned = Turned(escape(str(refusal)))
+    except Exception as fault:
+        means.redraw(card_id)
+        raise NotRecorded(f"the verdict was not recorded: {type(fault).__name__}") from fault
+    except trio.Cancelled:
+        # Whoever waits for us has given up; nobody knows what became of it until it is delivered again.
+        means.redraw(card_id)
+        raise
+    if turned is not None:
+        means.redraw(card_id)
+    return turned
+
+
+async def _decide(means: Means, card_id: str, kind: CardKind | None, verdict: Verdict) -> Turned | None:
+    id, found = await means.desk.identify(card_id)
+    if id != card_id:
+        return Turned("this is not the whole id of a card; nothing was changed")
+    if kind not in (None, found) or verdict.decision not in CHOICES[found]:
+        return Turned(f"{verdict.decision.value} is no answer to a {found.value} card; nothing was changed")
+    if found not in _FORGETFUL:
+        await means.desk.decide(id, verdict)
+        return None
+    if await means.transact(partial(calls.answer, name=_given(verdict))) is not None:
+        return None
+    await means.desk.decide(id, verdict)
+    await _remember(means, verdict)
+    return None
+
+
+async def _remember(means: Means, verdict: Verdict) -> None:
+    # After the verdict: the other way round, a crash in between would lose it. This way it may be given twice.
+    answer = {"decision": verdict.decision.value}
+    try:
+        await means.transact(
+            partial(calls.record, name=_given(verdict), session_id=None, tool=_TOOL, answer=answer, at=means.now())
+        )
+    except NotRecorded as fault:
+        log.warning("the verdict %s is given, but not remembered: %s", verdict.id, fault)
+
+
+def _given(verdict: Verdict) -> str:
+    return f"{verdict.id}/given"
+
+
+async def _late(means: Means, card_id: str, person: Person, verdict: Verdict, late: AlreadyDecided) -> Turned | None:
+    card = await _card(means, card_id)
+    first = None if card is None else card.decided
+    if first is None:
+        return Turned(escape(late.message), late=True)
+    if first.verdict_id == verdict.id or _same(first, person, verdict):
+        # Delivered again, or tapped again out of impatience: it is done already.
+        means.redraw(card_id)
+        return None
+    return Turned(f"too late: {who_was_first(first)}; nothing was changed", late=True)
+
+
+def who_was_first(first: Decided) -> str:
+    """A phrase in Slack's markup that says who decided what, where and when."""
+    word = PAST.get(Decision(first.decision), first.decision) if first.decision in set(Decision) else first.decision
+    if first.channel == "timeout":
+        return f"nobody answered in time, and at {first.at:%Y-%m-%d %H:%M} UTC it was {escape(word)} by itself"
+    return f"{escape(first.by)} {escape(word)} it at {first.at:%Y-%m-%d %H:%M} UTC ({escape(first.channel)})"
+
+
+def _same(first: Decided, person: Person, verdict: Verdict) -> bool:
+    by_them = first.channel == CHANNEL and (first.by == person.id or first.by.endswith(f"({person.id})"))
+    return by_them and first.decision == verdict.decision.value and verdict.text in (None, first.text)
+
+
+async def _card(means: Means, card_id: str) -> Card | None:
+    try:
+        card = await means.desk.card(card_id)
+    except Exception as fault:
+        log.info("a card that was decided could not be looked at: %s", type(fault).__name__)
+        return None
+    return card if card.id == card_id else None

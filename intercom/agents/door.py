@@ -76,7 +76,7 @@ class Door:
         Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption refuses.
         """
         adopted = False
-        session_id = await self._session(caller)
+        session_id = await self.session(caller)
         if isinstance(given, inputs.Reboot):
             before = session_id
             session_id = await self._adopt(caller, given.session_id)
@@ -202,7 +202,8 @@ class Door:
     def _reception(self) -> Name:
         return self.system.named("reception")
 
-    async def _session(self, caller: Caller) -> str:
+    async def session(self, caller: Caller) -> str:
+        """The id of the caller's session, which is opened if it has none. Raises WorkspaceRefused."""
         key = _conversation(caller)
         if key in self._sessions and not self._admission.locked():
             return self._sessions[key]

@@ -15,11 +15,10 @@ import mcp_types as types
 import trio
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
-from mcp.shared.exceptions import MCPError
 
 from actors import Busy, Down, NotRunning
 from intercom._version import __version__
-from intercom.agents import arguments
+from intercom.agents import arguments, recent
 from intercom.agents.call import error_content
 from intercom.agents.door import CALL_KEY, Caller, Door
 from intercom.agents.tools import BY_LEGACY_NAME, BY_NAME, TOOLS
@@ -38,13 +37,6 @@ files, call check_clearance and, once approved, check_diff; do not write them yo
 broadcast, and call standby when you have nothing left to do. Any result may carry late_verdicts or instructions: heed \
 them."""
 
-RECENT = types.ResourceTemplate(
-    uri_template="slack://channel/{id}/recent",
-    name="recent-messages",
-    title="Recent channel messages",
-    description="The latest messages of the operators' Slack channel, newest first; ?limit= takes 1 to 100 (20).",
-    mime_type="application/json",
-)
 #: How long a client may take to say what its workspace roots are, in seconds.
 _ROOTS_SECONDS = 3.0
 
@@ -169,16 +161,13 @@ async def _list_resources(_ctx: Context, _params: types.PaginatedRequestParams |
 async def _list_templates(
     _ctx: Context, _params: types.PaginatedRequestParams | None
 ) -> types.ListResourceTemplatesResult:
-    return types.ListResourceTemplatesResult(resource_templates=[RECENT])
+    return types.ListResourceTemplatesResult(resource_templates=[recent.TEMPLATE])
 
 
-async def _read_resource(_ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-    if not str(params.uri).startswith("slack://channel/"):
-        raise MCPError(code=types.INVALID_PARAMS, message="not found: no resource has this uri; see the templates")
-    raise MCPError(
-        code=types.INTERNAL_ERROR,
-        message="slack: slack is not set up on this server, so there is no channel to read; ask with transmit instead",
-    )
+async def _read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    door: Door | None = ctx.request
+    assert door is not None, "every transport says whose a request is"
+    return await recent.read(door, _caller(ctx), str(params.uri))
 
 
 def _failed(code: str, message: str) -> types.CallToolResult:

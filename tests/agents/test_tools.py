@@ -269,7 +269,7 @@ async def test_the_policy_lets_a_change_pass_and_says_by_which_rule(house: Home,
 async def test_the_channels_messages_are_listed_and_need_slack(house: Home, mode: str) -> None:
     async with house.agent(house.workspace(), mode=mode) as agent:
         (template,) = (await agent.list_resource_templates()).resource_templates
-        assert template.uri_template == "slack://channel/{id}/recent"
+        assert template.uri_template == "slack://channel/{id}/recent{?limit}"
         assert (await agent.list_resources()).resources == []
         with pytest.raises(Exception, match="slack is not set up"):
             await agent.read_resource("slack://channel/C0123/recent")

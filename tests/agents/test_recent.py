@@ -1,0 +1,142 @@
+"""The channel's recent messages, as a resource: only the session's own channel, and only with a chat."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.shared.exceptions import MCPError
+
+from actors import Actor
+from intercom.agents import recent
+from intercom.agents.door import Caller, Door
+from intercom.model.config import Config, SlackSettings
+from intercom.model.errors import SlackError
+from intercom.sessions.chat import CHANNEL_ACTOR, History, Message, ReadRecent
+from tests.sessions.house import House, house, in_house
+
+Clock = trio.testing.MockClock
+CONFIG = Config(slack=SlackSettings(channel_id="C0123"))
+
+
+class Channel(Actor):
+    """A chat channel that answers with what it has, or does not answer."""
+
+    refusals = (SlackError,)
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.asked: list[Any] = []
+        self._answer = answer
+
+    def on_receive(self, message: Any) -> Any:
+        assert isinstance(message, ReadRecent)
+        self.asked.append((message.channel_id, message.limit))
+        if isinstance(self._answer, SlackError):
+            raise self._answer
+        return self._answer
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def no_roots() -> list[str]:
+    return []
+
+
+CALLER = Caller("client", None, None, no_roots, None)
+
+
+def door(at: House, root: Path, channel: str | None = None) -> Door:
+    return Door(at.app.system, at.app.config, "shim", str(root), None, channel)
+
+
+async def refusal(door: Door, uri: str) -> str:
+    with pytest.raises(MCPError) as refused:
+        await recent.read(door, CALLER, uri)
+    return refused.value.error.message
+
+
+@in_house
+async def test_the_channels_messages_are_read_as_json(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        channel = Channel(History((Message("2.0", "U1", "do it"), Message("1.0", "U2", "ok", "0.5")), has_more=True))
+        at.app.system.adopt(channel, CHANNEL_ACTOR)
+        (found,) = (await recent.read(door(at, root), CALLER, "slack://channel/C0123/recent")).contents
+        assert json.loads(found.text) == {  # type: ignore[union-attr]
+            "messages": [
+                {"ts": "2.0", "user": "U1", "text": "do it"},
+                {"ts": "1.0", "user": "U2", "text": "ok", "thread_ts": "0.5"},
+            ],
+            "has_more": True,
+        }
+        assert found.mime_type == "application/json"
+        for asked in (7, 0, -3, 10**6):
+            await recent.read(door(at, root), CALLER, f"slack://channel/C0123/recent?limit={asked}")
+        assert channel.asked == [("C0123", limit) for limit in (20, 7, 1, 1, 100)]
+
+
+@in_house
+async def test_an_empty_channel_has_no_messages(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        at.app.system.adopt(Channel(History((), has_more=False)), CHANNEL_ACTOR)
+        (found,) = (await recent.read(door(at, root), CALLER, "slack://channel/C0123/recent")).contents
+        assert json.loads(found.text) == {"messages": [], "has_more": False}  # type: ignore[union-attr]
+
+
+@in_house
+async def test_only_the_sessions_own_channel_can_be_read(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        channel = Channel(History((), has_more=False))
+        at.app.system.adopt(channel, CHANNEL_ACTOR)
+        own = door(at, root, "C0777")
+        assert "C0777" in await refusal(own, "slack://channel/C0123/recent")
+        assert channel.asked == []
+        await recent.read(own, CALLER, "slack://channel/C0777/recent")
+        assert channel.asked == [("C0777", 20)]
+
+
+@in_house
+async def test_what_is_wrong_is_said_in_words(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        assert "not set up" in await refusal(door(at, root), "slack://channel/C0123/recent")
+    async with house(root.parent, clock, CONFIG) as at:
+        assert "doctor" in await refusal(door(at, root), "slack://channel/C0123/recent")
+        at.app.system.adopt(Channel(SlackError("the app is not in the channel")), CHANNEL_ACTOR)
+        assert await refusal(door(at, root), "slack://channel/C0123/recent") == "slack: the app is not in the channel"
+        assert "whole number" in await refusal(door(at, root), "slack://channel/C0123/recent?limit=many")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///etc/passwd",
+        "slack://channel/C0123",
+        "slack://channel//recent",
+        "slack://channel/C0123/recent/more",
+        "slack://user/C0123/recent",
+        "slack://[channel/C0123/recent",
+    ],
+)
+def test_a_uri_of_no_resource_is_said_to_be_none(uri: str) -> None:
+    with pytest.raises(MCPError, match="no resource has this uri"):
+        recent.parse(uri)
+
+
+@given(st.text() | st.text().map("slack://channel/C0123/recent?{}".format))
+def test_any_uri_is_read_or_refused(uri: str) -> None:
+    try:
+        channel, limit = recent.parse(uri)
+    except MCPError:
+        return
+    assert channel
+    assert 1 <= limit <= 100

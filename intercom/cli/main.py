@@ -62,6 +62,10 @@ def _run(options: argparse.Namespace) -> int:
             from intercom.cli import doctor
 
             return doctor.run(options)
+        case "slack":
+            from intercom.cli import slack
+
+            return slack.run(options)
         case _:
             from intercom.cli import demo
 
@@ -115,9 +119,27 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
     doctor.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to look at")
 
+    _slack(commands.add_parser("slack", parents=[again], help="set Slack up: the app's manifest, and its tokens"))
+
     demo = commands.add_parser("demo", parents=[again], help="see an approval from end to end, in this terminal")
     demo.add_argument("--yes", action="store_true", help="approve everything, ask nothing")
     return top
+
+
+def _slack(slack: argparse.ArgumentParser) -> None:
+    actions = slack.add_subparsers(dest="action", metavar="ACTION", required=True)
+    manifest = actions.add_parser("manifest", help="print the manifest to make the Slack app from (JSON)")
+    manifest.add_argument("--name", default="Intercom", help="what the app is called in Slack")
+    manifest.add_argument("--link", action="store_true", help="print an address that opens Slack with it filled in")
+    login = actions.add_parser("login", help="check the app's two tokens, and keep them in the keychain")
+    login.add_argument(
+        "--from-env", action="store_true", help="take them from SLACK_APP_TOKEN and SLACK_BOT_TOKEN, ask nothing"
+    )
+    login.add_argument(
+        "--file", action="store_true", help="keep them in a private file, on a machine without a keychain"
+    )
+    actions.add_parser("logout", help="remove what login kept")
+    actions.add_parser("status", help="say where each credential is found")
 
 
 def _channel(text: str) -> str:

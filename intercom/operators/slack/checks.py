@@ -13,7 +13,7 @@ from intercom.operators.slack.errors import RateLimited, SlackError, SlackRefuse
 from intercom.operators.slack.manifest import APP_SCOPE, scopes
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.socket_mode import SocketLimits, open_socket
-from intercom.operators.slack.web import WebApi
+from intercom.operators.slack.web import SlackTokens, WebApi
 
 #: Seconds our clock may differ from Slack's: messages are looked for by time.
 _SKEW = 30.0
@@ -47,6 +47,7 @@ class Proof:
 
 @frozen
 class _Bot:
+    team_id: str
     bot_id: str
     name: str
 
@@ -59,10 +60,10 @@ async def prove(setup: SlackSetup, *, socket: bool = True, patience: float = _PA
     be reached there is one warning and nothing else.
     """
     async with WebApi(setup.tokens, base_url=setup.api_url) as web:
-        proofs, bot = await _bot(web, setup, patience)
+        proofs, bot = await _bot(web, setup.tokens, patience)
         if proofs[0].outcome is Outcome.WARN:
             return tuple(proofs)
-        proofs.append(await _connection(web, setup, bot, socket=socket, patience=patience))
+        proofs.append(await _connection(web, setup.tokens, bot, socket=socket, patience=patience))
         if bot is not None:
             for channel in dict.fromkeys((setup.channel_id, *setup.workspace_channels.values())):
                 proofs.append(await _channel(web, channel, bot, patience))
@@ -70,16 +71,19 @@ async def prove(setup: SlackSetup, *, socket: bool = True, patience: float = _PA
         return tuple(proofs)
 
 
-async def verify(setup: SlackSetup, *, patience: float = _PATIENCE) -> tuple[Proof, ...]:
-    """Ask Slack about the tokens and the scopes only. Nothing is posted, and no socket is opened."""
-    async with WebApi(setup.tokens, base_url=setup.api_url) as web:
-        proofs, bot = await _bot(web, setup, patience)
-        if proofs[0].outcome is Outcome.WARN:
-            return tuple(proofs)
-        return (*proofs, await _connection(web, setup, bot, socket=False, patience=patience))
+async def verify(tokens: SlackTokens, api_url: str, *, patience: float = _PATIENCE) -> tuple[tuple[Proof, ...], str]:
+    """Ask Slack about the tokens and the scopes only; returns the bot's team as well, "" where it is not known.
+
+    Nothing is posted, and no socket is opened.
+    """
+    async with WebApi(tokens, base_url=api_url) as web:
+        proofs, bot = await _bot(web, tokens, patience)
+        if proofs[0].outcome is not Outcome.WARN:
+            proofs.append(await _connection(web, tokens, bot, socket=False, patience=patience))
+        return tuple(proofs), bot.team_id if bot is not None else ""
 
 
-async def _bot(web: WebApi, setup: SlackSetup, patience: float) -> tuple[list[Proof], _Bot | None]:
+async def _bot(web: WebApi, tokens: SlackTokens, patience: float) -> tuple[list[Proof], _Bot | None]:
     """What there is to say of the bot's token, of itself first, and who the bot is."""
     subject = "slack bot"
     try:
@@ -89,9 +93,9 @@ async def _bot(web: WebApi, setup: SlackSetup, patience: float) -> tuple[list[Pr
         return [Proof(subject, Outcome.WARN, text, "see to the network, or the proxy")], None
     except SlackError as fault:
         return [_token_refused(subject, "bot token", fault)], None
-    bot = _Bot(str(said.get("bot_id", "")), str(said.get("user", "the app")))
+    bot = _Bot(str(said.get("team_id", "")), str(said.get("bot_id", "")), str(said.get("user", "the app")))
     team = f"{said.get('team', '?')} ({said.get('team_id', '?')})"
-    expected = setup.tokens.team_id
+    expected = tokens.team_id
     if expected and expected != said.get("team_id"):
         text = f"the bot token is of the team {team}, and the team id kept with it is {expected}"
         return [Proof(subject, Outcome.FAULT, text, "agent-intercom slack login, with tokens of one team")], None
@@ -125,7 +129,7 @@ def _skew(web: WebApi) -> float:
     return time.time() - theirs.timestamp()
 
 
-async def _connection(web: WebApi, setup: SlackSetup, bot: _Bot | None, *, socket: bool, patience: float) -> Proof:
+async def _connection(web: WebApi, tokens: SlackTokens, bot: _Bot | None, *, socket: bool, patience: float) -> Proof:
     subject = "slack socket"
     try:
         url = str((await web.call("apps.connections.open", app=True, timeout=patience))["url"])
@@ -133,7 +137,7 @@ async def _connection(web: WebApi, setup: SlackSetup, bot: _Bot | None, *, socke
         return _socket_refused(subject, fault)
     except SlackError as fault:
         return Proof(subject, Outcome.WARN, f"{fault}; a server goes on trying", "see to the network, or the proxy")
-    apps = await _apps(web, setup, bot, patience)
+    apps = await _apps(web, tokens, bot, patience)
     if apps is not None:
         return Proof(subject, Outcome.FAULT, apps, "take both tokens from the same app, and log in again")
     if not socket:
@@ -163,9 +167,9 @@ def _socket_refused(subject: str, fault: SlackRefused) -> Proof:
     return _token_refused(subject, "app-level token", fault)
 
 
-async def _apps(web: WebApi, setup: SlackSetup, bot: _Bot | None, patience: float) -> str | None:
+async def _apps(web: WebApi, tokens: SlackTokens, bot: _Bot | None, patience: float) -> str | None:
     """A sentence when the tokens are of two apps: cards would be posted, and no tap would ever arrive."""
-    parts = setup.tokens.app.split("-")
+    parts = tokens.app.split("-")
     if bot is None or not bot.bot_id or len(parts) < 4 or not parts[2].startswith("A"):
         return None
     try:

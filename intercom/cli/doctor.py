@@ -14,7 +14,8 @@ from rich.text import Text
 from intercom._version import __version__
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_text import clean
-from intercom.cli.doctor_checks import Finding, State, examine
+from intercom.cli.doctor_checks import examine
+from intercom.cli.finding import Finding, State
 
 _STYLE = {State.OK: "green", State.WARN: "yellow", State.FAULT: "bold red"}
 _INDENT = 22

@@ -10,14 +10,13 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
-
-from attrs import frozen
 
 from intercom._version import __version__
 from intercom.agents import workspaces
 from intercom.app import database_path, version_tuple
+from intercom.cli import doctor_slack
+from intercom.cli.finding import Finding, State
 from intercom.cli.init_clients import CLIENTS, SERVER_NAME
 from intercom.local import config_file, dial, lock
 from intercom.local.places import Places, places
@@ -34,22 +33,6 @@ _ROOM = 100 * 1024 * 1024
 _PATIENCE = 2.0
 
 
-class State(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAULT = "fault"
-
-
-@frozen
-class Finding:
-    """What was found about `subject`; `advice` says what to do where the text does not."""
-
-    subject: str
-    state: State
-    text: str
-    advice: str = ""
-
-
 def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd: str) -> list[Finding]:
     """Look at everything, in the order a start needs it. `config`, `ipc_name` and `workspace` are as on a command line.
 
@@ -64,6 +47,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     database = database_path(settled, where)
     findings.append(_database(database))
     findings += _server(where, database)
+    findings += doctor_slack.examine(settled, where, doctor_slack.config_file_of(config, where))
     findings.append(_policy(settled, workspace, cwd))
     findings.append(_clients(workspace, cwd))
     return findings

@@ -19,7 +19,7 @@ import pytest
 from intercom._version import __version__
 from intercom.app import database_path
 from intercom.cli import doctor_checks, main
-from intercom.cli.doctor_checks import Finding, State
+from intercom.cli.finding import Finding, State
 from intercom.local import lock
 from intercom.local.config_file import load
 from intercom.local.places import Places, places

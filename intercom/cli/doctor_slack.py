@@ -1,0 +1,119 @@
+"""What doctor looks at in Slack: what a server would find, and, where it is complete, what Slack says to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from intercom.cli.finding import Finding, State
+from intercom.local.places import Places, peek
+from intercom.model.config import Config
+from intercom.model.errors import IntercomError
+from intercom.operators.ctl.client import NoServer, Refusal, request
+
+#: Seconds for each question: to the server that runs, and to Slack.
+_PATIENCE = 2.0
+_SLACK_PATIENCE = 10.0
+
+#: The part of a server that is there when it is in Slack.
+_CONNECTION = "slack/connection"
+
+
+def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding]:
+    """Look at what Slack needs. Without a channel in the configuration there is nothing to look at, and nothing of
+    Slack is loaded."""
+    if config.slack.channel_id is None:
+        if config.slack.workspace_channels:
+            text = "[slack] workspace_channels is set, and without channel_id there is no Slack"
+            yield Finding("slack", State.FAULT, text, f"write channel_id under [slack] in {config_file}")
+        else:
+            yield Finding("slack", State.OK, "not set up; agent-intercom slack manifest is the beginning")
+        return
+    from intercom.operators.slack import credentials, setup
+    from intercom.operators.slack.credentials import Source
+
+    file = credentials.file_in(where.state_dir)
+    looked = credentials.look(os.environ, file=file, patience=_SLACK_PATIENCE)
+    for fault in looked.unread:
+        yield Finding("slack tokens", State.FAULT if looked.missing else State.WARN, fault)
+    if looked.missing:
+        names = " and ".join(f"the {kind.title}" for kind in looked.missing)
+        option = "" if looked.has_keychain else " --file, as this machine has no keychain"
+        text = f"{names} {'is' if len(looked.missing) == 1 else 'are'} nowhere: a server starts without Slack"
+        yield Finding("slack tokens", State.FAULT, text, f"agent-intercom slack login{option}")
+        return
+    try:
+        settled = setup.settle(config, os.environ, file=file, patience=_SLACK_PATIENCE)
+    except IntercomError as fault:
+        yield Finding("slack tokens", State.FAULT, str(fault), "agent-intercom slack login")
+        return
+    assert settled is not None, "a channel is configured"
+    parts = _running(where)
+    in_slack = parts is not None and _CONNECTION in parts
+    sources = {credential.source for credential in looked.found.values() if credential.kind.needed}
+    yield from _tokens(sources == {Source.FILE}, Source.ENVIRONMENT in sources, in_slack, str(file))
+    if parts is not None and not in_slack:
+        text = "the server that runs is not in Slack: it started before this was set up, or did not find the tokens"
+        advice = "agent-intercom stop (or restart your service); nothing that waits is lost"
+        yield Finding("slack server", State.WARN, text, advice)
+    if not in_slack:
+        yield from _members(config_file)
+    yield from _asked(settled, in_slack)
+
+
+def _tokens(in_file: bool, in_environment: bool, in_slack: bool, file: str) -> Iterator[Finding]:
+    if in_environment and not in_slack:
+        text = "in this environment, which a server that an agent starts does not see"
+        advice = "agent-intercom slack login --from-env keeps them; or run agent-intercom serve with this environment"
+        yield Finding("slack tokens", State.WARN, text, advice)
+    else:
+        place = "this environment" if in_environment else file if in_file else "the keychain"
+        yield Finding("slack tokens", State.OK, f"found in {place}")
+
+
+def _members(config_file: str) -> Iterator[Finding]:
+    """Ids that only this environment names, which the next server may not see."""
+    if not os.environ.get("SLACK_MEMBER_IDS"):
+        return
+    try:
+        table: Any = peek(config_file).get("slack")
+    except IntercomError:
+        return
+    if not (isinstance(table, Mapping) and table.get("authorized_user_ids")):
+        text = "SLACK_MEMBER_IDS is set in this environment, which a server that an agent starts does not see"
+        yield Finding(
+            "slack members", State.WARN, text, f"write them under [slack] authorized_user_ids in {config_file}"
+        )
+
+
+def _asked(settled: Any, in_slack: bool) -> Iterator[Finding]:
+    import trio
+
+    from intercom.operators.slack import checks
+
+    # A second socket would take some of the taps that are the server's.
+    ask = partial(checks.prove, settled, socket=not in_slack, patience=_SLACK_PATIENCE)
+    for proof in trio.run(ask):
+        yield Finding(proof.subject, State(proof.outcome.value), proof.text, proof.advice)
+
+
+def _running(where: Places) -> frozenset[str] | None:
+    """The parts of the server that runs; None where there is none that answers."""
+    try:
+        return frozenset(_parts(request(where, "tree", {}, patience=_PATIENCE)["tree"]))
+    except (IntercomError, Refusal, NoServer, OSError, EOFError):
+        return None
+
+
+def _parts(node: Mapping[str, Any]) -> Iterator[str]:
+    yield str(node.get("name"))
+    for child in node.get("children") or ():
+        yield from _parts(child)
+
+
+def config_file_of(config: str | None, where: Places) -> str:
+    """The configuration file that people should write in."""
+    return str(Path(config).absolute()) if config is not None else where.config_file

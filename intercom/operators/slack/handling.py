@@ -128,7 +128,8 @@ class Handling:
 def _read(envelope: dict[str, Any]) -> SocketModeRequest | None:
     try:
         return SocketModeRequest.from_dict(envelope)
-    except ValueError:
+    except (TypeError, ValueError):
+        # The model means to raise ValueError for a payload of a wrong type, and stumbles over a name on the way.
         return None
 
 

@@ -21,7 +21,7 @@ from attrs import frozen
 from wsproto import ConnectionType
 from wsproto.connection import Connection, ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
-from wsproto.utilities import LocalProtocolError, RemoteProtocolError, generate_accept_token
+from wsproto.utilities import LocalProtocolError, generate_accept_token
 
 from intercom.operators.slack.errors import SocketLost, Unreachable
 from intercom.operators.slack.web import WebApi
@@ -117,13 +117,8 @@ class Socket:
         if not data and self._frames.state is not ConnectionState.LOCAL_CLOSING:
             self._dead = True
             raise SocketLost("slack closed the connection without a word")
-        try:
-            self._frames.receive_data(data or None)
-            events = list(self._frames.events())
-        except RemoteProtocolError as exc:
-            self._dead = True
-            raise SocketLost(f"slack sent what is no websocket frame: {exc}") from None
-        for event in events:
+        self._frames.receive_data(data or None)
+        for event in self._frames.events():
             await self._on(event)
 
     async def _on(self, event: Event) -> None:
@@ -142,6 +137,10 @@ class Socket:
             case CloseConnection():
                 if self._frames.state is ConnectionState.REMOTE_CLOSING:
                     await self._write(event.response())
+                elif self._frames.state is ConnectionState.OPEN:
+                    # So wsproto tells of bytes that are no frame.
+                    self._dead = True
+                    raise SocketLost(f"slack sent what is no websocket frame: {event.reason}")
 
     def _piece(self, event: TextMessage) -> None:
         self._length += len(event.data)

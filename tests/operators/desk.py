@@ -145,6 +145,12 @@ class StandInDesk:
         self.acts.append(("nudge", prefix, text))
         return self.all_sessions[prefix] if prefix in self.all_sessions else await self.card(prefix)
 
+    async def end(self, session: str, by: str, channel: str, why: str) -> Session:
+        found = self._session(session)
+        self.acts.append(("end", found.id, by, channel, why))
+        self.all_sessions[found.id] = attrs.evolve(found, status=SessionStatus.TERMINATED)
+        return self.all_sessions[found.id]
+
     async def accept_policy(self, prefix_or_path: str | None, by: str, channel: str) -> Card:
         self.acts.append(("policy", prefix_or_path))
         waiting = [each for each in self.cards.values() if each.kind is CardKind.POLICY]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from attrs import frozen
 
 from actors import Request
+from intercom.operators.slack.envelopes import Command
 
 
 @frozen
@@ -96,3 +98,11 @@ class OutboxStanding:
 @frozen
 class OutboxHealth(Request[OutboxStanding]):
     """How the sending of messages stands. Asked of `slack/outbox`."""
+
+
+@frozen
+class CarryOut(Request[dict[str, Any] | None]):
+    """An authorized person typed a command: carry it out, once however often it is asked. Asked of `slack/commands`;
+    answered with what the acknowledgement is to hold, in good time, while a command that takes longer goes on."""
+
+    command: Command

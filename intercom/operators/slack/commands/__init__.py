@@ -1,0 +1,1 @@
+"""The `/intercom` command: one table of commands, and what each does."""

@@ -1,0 +1,161 @@
+"""One call of a command: who typed it where, what they gave, and the parts of the server that commands go to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import trio
+from attrs import frozen
+
+from actors import Name, ask
+from intercom.model.config import Config
+from intercom.model.errors import SlackError
+from intercom.model.outbox import RowKind, Urgency
+from intercom.model.session import Session
+from intercom.operators.desk import Desk
+from intercom.operators.slack.commands import choice
+from intercom.operators.slack.commands.choice import Workspace
+from intercom.operators.slack.commands.table import SLASH, Entry, Table
+from intercom.operators.slack.commands.typed import Arguments
+from intercom.operators.slack.draw import blocks
+from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
+from intercom.operators.slack.draw.masks import Mask
+from intercom.operators.slack.envelopes import Command
+from intercom.operators.slack.means import NotRecorded
+from intercom.operators.slack.messages import Wake
+from intercom.sessions.chat import channel_of
+from intercom.store import outbox
+from intercom.store.messages import Database, Transact
+from intercom.workspace.paths import check_workspace
+
+T = TypeVar("T")
+
+#: How long the store may take to record something, in seconds.
+STORE_SECONDS = 30.0
+
+
+class Responder(Protocol):
+    """Posts to a `response_url`, as `intercom.operators.slack.web.WebApi` does."""
+
+    async def respond(self, response_url: str, body: dict[str, Any]) -> None: ...
+
+
+@frozen
+class Surroundings:
+    """What all commands share. `store` and `outbox` name actors, `environ` is the server's environment."""
+
+    desk: Desk
+    store: Name
+    outbox: Name
+    web: Responder
+    config: Config
+    masker: Mask
+    now: Callable[[], datetime]
+    environ: Mapping[str, str]
+
+    async def transact(self, work: Callable[[Database], T]) -> T:
+        """Run `work` in the store. Raises NotRecorded when the store can not do it."""
+        try:
+            return await ask(self.store, Transact(work), timeout=STORE_SECONDS, retry=True)
+        except Exception as fault:
+            raise NotRecorded(f"the store did not record it: {type(fault).__name__}") from fault
+
+    async def show(
+        self, key: str, channel: str, drawn: Drawn, beside: FileDrawn | None, asked: str, *where: str
+    ) -> None:
+        """See to it that `drawn` stands in the channel under `key`, with a line that says what was asked by whom, and
+        the file in its thread."""
+        masked = self.masker.mask(" · ".join((asked, *where))).text
+        line = blocks.context(blocks.plain(masked, 300))
+        content = Drawn(drawn.text, (*drawn.blocks, line)).content()
+        file = None if beside is None else beside.content()
+        await self.transact(partial(_put, key=key, channel=channel, content=content, file=file, at=self.now()))
+        self.outbox.tell(Wake())
+
+
+@frozen
+class Call:
+    """`arguments` fit the entry. `accept` acknowledges the call before its handler is done: it is on record, and goes
+    on."""
+
+    house: Surroundings
+    command: Command
+    table: Table
+    entry: Entry
+    arguments: Arguments
+    accept: Callable[[], None]
+
+    @property
+    def person(self) -> str:
+        """Who calls, by user id."""
+        return self.command.person.id
+
+    @property
+    def key(self) -> str:
+        """The key of the row that shows what came of this call."""
+        return f"command/{self.command.act_id}"
+
+    @property
+    def line(self) -> str:
+        """What was typed, on one line."""
+        return " ".join(f"{SLASH} {self.entry.name} {self.arguments.typed}".split())
+
+    @property
+    def asked(self) -> str:
+        """Who asked for what."""
+        return f"{self.command.person}: {self.line}"
+
+    async def workspace(self) -> Workspace:
+        """The workspace this call is about, checked to be one. Raises what `choice.workspace` and `check_workspace`
+        raise."""
+        live = await self.house.desk.sessions()
+        name = self.arguments.options.get("--session")
+        chosen = None if name is None else choice.named(await self.house.desk.sessions(everything=True), name)
+        found = choice.workspace(
+            live,
+            chosen,
+            self.command.channel,
+            partial(channel_of, self.house.config),
+            self.house.config.default_workspace_root,
+        )
+        return Workspace(await trio.to_thread.run_sync(check_workspace, found.root), found.session)
+
+    async def channel(self) -> str:
+        """Where what came of this call is shown: the channel it was typed in, if that is one of ours, else the common
+        one. Raises SlackError when there is none."""
+        slack = self.house.config.slack
+        ours = {slack.channel_id, *slack.workspace_channels.values()}
+        ours |= {each.channel_id for each in await self.house.desk.sessions()}
+        if self.command.channel in ours:
+            return self.command.channel
+        # Elsewhere the app may be no member, and others than the agents' people may read along.
+        if slack.channel_id is None:
+            raise SlackError("this channel is not one of intercom's; type the command in one that is")
+        return slack.channel_id
+
+    async def show(self, drawn: Drawn, beside: FileDrawn | None, workspace: Workspace) -> str | None:
+        """Show what came of this call in its channel; the answer for the person, where that is another channel."""
+        channel = await self.channel()
+        await self.house.show(self.key, channel, drawn, beside, self.asked, f"in {workspace.root}")
+        return None if channel == self.command.channel else f"the answer is in {mention(channel)}"
+
+
+def mention(channel: str) -> str:
+    """A channel as Slack shows its name."""
+    return f"<#{channel}>"
+
+
+def session_line(session: Session) -> str:
+    """A session as a sentence names it."""
+    return f"session {choice.short(session)} in {session.workspace_root}"
+
+
+def _put(
+    db: Database, key: str, channel: str, content: dict[str, Any], file: dict[str, Any] | None, at: datetime
+) -> None:
+    outbox.put(db, key, content, at, channel=channel, urgency=Urgency.ALERT)
+    if file is not None:
+        outbox.put(db, f"{key}/file", file, at, channel=channel, urgency=Urgency.ALERT, thread=key, kind=RowKind.FILE)

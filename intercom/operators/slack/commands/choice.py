@@ -1,0 +1,116 @@
+"""Which session and which workspace a command means. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from intercom.model.card import Card, CardKind
+from intercom.model.errors import Ambiguous, InvalidState, NotFound, Unauthorized
+from intercom.model.session import Session, SessionStatus
+
+#: The shortest beginning of an id that is taken for one where anything else could stand.
+SHORTEST_ID = 4
+
+ChannelOf = Callable[[Session], str | None]
+
+_RUNNING = frozenset({SessionStatus.CREATED, SessionStatus.ACTIVE, SessionStatus.PAUSED})
+
+
+@frozen
+class Workspace:
+    """`session` is whose workspace it is; None for the default one."""
+
+    root: Path
+    session: Session | None
+
+
+def named(sessions: Sequence[Session], prefix: str) -> Session:
+    """The session with this id, or the only one whose id begins so. Raises NotFound and Ambiguous."""
+    found = [each for each in sessions if each.id == prefix] or [
+        each for each in sessions if each.id.startswith(prefix)
+    ]
+    if not prefix or not found:
+        raise NotFound(f"no session has an id that begins with {prefix[:40]!r}; see /intercom sessions")
+    if len(found) > 1:
+        raise Ambiguous(f"{prefix!r} fits {len(found)} sessions ({listed(found)}); give more of the id")
+    return found[0]
+
+
+def looks_like_id(word: str) -> bool:
+    """Whether a word can be meant for a session's id, and hardly for anything else."""
+    return len(word) >= 8 and any(char.isdecimal() for char in word) and set(word) <= set("0123456789abcdef-")
+
+
+def may_control(session: Session, person: str) -> bool:
+    """Whether a person may end or resume a session: its owner; anybody authorized where an agent came by itself."""
+    return session.owner_user_id in ("", person)
+
+
+def require_control(session: Session, person: str) -> Session:
+    """The session, if the person may control it; raises Unauthorized."""
+    if not may_control(session, person):
+        raise Unauthorized(f"session {short(session)} belongs to {session.owner_user_id}, who alone may do that")
+    return session
+
+
+def workspace(
+    live: Sequence[Session], chosen: Session | None, channel: str, channel_of: ChannelOf, default: Path | None
+) -> Workspace:
+    """The workspace of the `chosen` session, else that of the sessions shown in `channel`, else the default one.
+
+    Sessions whose agent was interrupted count only where no other is shown. Raises Ambiguous where the channel has
+    several workspaces, NotFound where there is none at all.
+    """
+    if chosen is not None:
+        return Workspace(Path(chosen.workspace_root), chosen)
+    here = [each for each in live if channel_of(each) == channel]
+    here = [each for each in here if each.status in _RUNNING] or here
+    roots = {each.workspace_root for each in here}
+    if len(roots) == 1:
+        return Workspace(Path(roots.pop()), latest(here))
+    if roots:
+        raise Ambiguous(f"this channel has sessions in {len(roots)} workspaces; add --session ID: {listed(here)}")
+    if default is not None:
+        return Workspace(default, None)
+    raise NotFound("no session is shown in this channel and there is no default_workspace_root; add --session ID")
+
+
+def to_resume(live: Sequence[Session], open_cards: Sequence[Card], person: str) -> Session:
+    """The session that has waited for the shortest time, of those a person may let go on: paused ones, and ones whose
+    agent stands by. Raises InvalidState when none waits."""
+    standing_by = {card.session_id: card.created_at for card in open_cards if card.kind is CardKind.STANDBY}
+    waiting = [
+        (standing_by.get(each.id, each.updated_at), each)
+        for each in live
+        if (each.id in standing_by or each.status is SessionStatus.PAUSED) and may_control(each, person)
+    ]
+    if not waiting:
+        raise InvalidState("no session of yours is paused or stands by; see /intercom sessions")
+    return max(waiting, key=lambda pair: pair[0])[1]
+
+
+def to_clear(live: Sequence[Session], person: str) -> Session:
+    """The most recently active session that a person may end. Raises NotFound when there is none."""
+    own = [each for each in live if may_control(each, person)]
+    if not own:
+        raise NotFound("there is no session of yours to clear; see /intercom sessions")
+    return latest([each for each in own if each.status in _RUNNING] or own)
+
+
+def latest(sessions: Sequence[Session]) -> Session:
+    """The one that was heard of last."""
+    return max(sessions, key=lambda each: each.updated_at)
+
+
+def listed(sessions: Sequence[Session]) -> str:
+    """A few sessions as a sentence names them."""
+    shown = [f"{short(each)} in {each.workspace_root}" for each in sessions[:5]]
+    return ", ".join(shown) + (", ..." if len(sessions) > 5 else "")
+
+
+def short(session: Session) -> str:
+    """A session's id as people read it: enough of it to be typed."""
+    return session.id[:8]

@@ -1,0 +1,125 @@
+"""Commands of the configuration: run exactly as written there, and shown while they run and when they have ended."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import trio
+from attrs import define, field
+
+from intercom.model.errors import FileError, IntercomError, InvalidArguments
+from intercom.operators.slack.commands import once
+from intercom.operators.slack.commands.call import Call, mention
+from intercom.operators.slack.commands.choice import Workspace
+from intercom.operators.slack.draw import output as drawing
+from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
+from intercom.operators.slack.draw.output import Run
+from intercom.operators.slack.means import NotRecorded
+from intercom.workspace.output import Output
+from intercom.workspace.running import Ending, Ran, run
+
+#: A command that ends within this time is shown once, when it has ended; one that runs on is shown anew this often.
+FIRST_SECONDS = 1.0
+EVERY_SECONDS = 2.0
+
+#: How many run at the same time.
+AT_ONCE = 4
+
+
+@define
+class Runs:
+    """Runs commands of the configuration, a few at a time."""
+
+    _running: int = field(default=0, init=False)
+
+    async def handle(self, call: Call) -> str | None:
+        """Run the command of this name. It is acknowledged as soon as it is on record; what came of it stands in the
+        channel."""
+        if call.arguments.words:
+            raise InvalidArguments(
+                f"{call.entry.name} takes no arguments: it runs exactly what the configuration says; only --session is"
+                " understood"
+            )
+        command = call.house.config.commands[call.entry.name]
+        workspace = await call.workspace()
+        channel = await call.channel()
+        if self._running >= AT_ONCE:
+            raise IntercomError(f"{AT_ONCE} commands run already; try again when one has ended", code="busy")
+        self._running += 1
+        try:
+            note = {"line": call.line, "row": call.key, "to": channel, "name": call.entry.name, "asked": call.asked}
+            await once.begin(call, note, None if workspace.session is None else workspace.session.id)
+            call.accept()
+            shown = _Shown(call, channel, workspace, f"{call.entry.name}: {command}")
+            await _run(call, command, shown)
+            await once.finish(call, None)
+        finally:
+            self._running -= 1
+        return None if channel == call.command.channel else f"what came of it is in {mention(channel)}"
+
+
+@define
+class _Shown:
+    """The message about one run, and the state it is in."""
+
+    call: Call
+    channel: str
+    workspace: Workspace
+    title: str
+
+    async def draw(self, run: Run, text: str, *, ran: Ran | None = None, cut: bool = False, last: bool = False) -> None:
+        code = ran.exit_code if ran is not None and ran.ending is Ending.EXITED and ran.exit_code >= 0 else None
+        seconds = None if ran is None else ran.seconds
+        # Looking for secrets in much text takes longer than the others can wait.
+        drawn, file = await trio.to_thread.run_sync(self._draw, run, text, code, seconds, cut, last)
+        house = self.call.house
+        await house.show(self.call.key, self.channel, drawn, file, self.call.asked, f"in {self.workspace.root}")
+
+    def _draw(
+        self, run: Run, text: str, code: int | None, seconds: float | None, cut: bool, last: bool
+    ) -> tuple[Drawn, FileDrawn | None]:
+        masker = self.call.house.masker
+        drawn = drawing.output(self.title, text, run, masker, code_=code, seconds=seconds, truncated=cut)
+        return drawn, drawing.output_file(self.title, text, masker) if last else None
+
+
+async def _run(call: Call, command: str, shown: _Shown) -> None:
+    config, house = call.house.config, call.house
+    output = Output(config.command_output_limit_bytes)
+    timeout = config.timeouts.command_timeout_seconds
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_follow, output, shown)
+        try:
+            ran: Ran | None = await run(command, shown.workspace.root, output, timeout=timeout, environ=house.environ)
+            note = ""
+        except FileError as refused:
+            ran, note = None, str(refused)
+        nursery.cancel_scope.cancel()
+    if ran is None:
+        await shown.draw(Run.FAILED, note, last=True)
+        return
+    how, note = _end(ran, timeout)
+    await shown.draw(how, f"{output.text()}{note}", ran=ran, cut=output.is_cut, last=True)
+
+
+async def _follow(output: Output, shown: _Shown) -> None:
+    await trio.sleep(FIRST_SECONDS)
+    seen = -1
+    while True:
+        if output.total != seen:
+            seen = output.total
+            # A store that is away for a while is no reason to end the command.
+            with suppress(NotRecorded):
+                await shown.draw(Run.RUNNING, output.text(whole_lines=True), cut=output.is_cut)
+        await trio.sleep(EVERY_SECONDS)
+
+
+def _end(ran: Ran, timeout: float) -> tuple[Run, str]:
+    match ran.ending:
+        case Ending.TIMED_OUT:
+            return Run.TIMED_OUT, f"\n(killed: it ran longer than {timeout:g} s)"
+        case Ending.FLOODED:
+            return Run.STOPPED, "\n(killed: it wrote without end)"
+        case Ending.EXITED if ran.exit_code < 0:
+            return Run.FAILED, f"\n(ended by signal {-ran.exit_code})"
+    return (Run.DONE if ran.exit_code == 0 else Run.FAILED), ""

@@ -1,0 +1,133 @@
+"""Commands about sessions: list them, let one go on, end one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from intercom.model.errors import InvalidArguments, InvalidState, NotFound
+from intercom.model.session import Session, SessionStatus
+from intercom.model.verdict import Decision, Verdict
+from intercom.operators.messages import Channel
+from intercom.operators.slack.commands import choice
+from intercom.operators.slack.commands.call import Call, session_line
+from intercom.operators.slack.commands.once import once
+from intercom.operators.slack.commands.table import SLASH, Category, Entry, Option, Parameter
+from intercom.operators.slack.draw import sessions as drawing
+from intercom.operators.slack.draw.drawn import Drawn
+
+_SESSION = Option("--session", "ID", "the session, by the beginning of its id")
+
+
+async def list_sessions(call: Call) -> Drawn:
+    """All sessions that are not over."""
+    found = await call.house.desk.sessions()
+    newest_first = sorted(found, key=lambda each: each.updated_at, reverse=True)
+    return drawing.session_list(newest_first, call.house.masker, now=call.house.now())
+
+
+async def resume(call: Call) -> str:
+    """Answer a standby, or let a paused session go on."""
+    live = await call.house.desk.sessions()
+    chosen, instruction = _session_and_text(live, call)
+    if chosen is None:
+        chosen = choice.to_resume(live, await call.house.desk.pending(), call.person)
+    session = choice.require_control(chosen, call.person)
+
+    async def act() -> str:
+        verdict = Verdict(
+            call.command.act_id,
+            Decision.RESUME,
+            str(call.command.person),
+            Channel.SLACK.value,
+            call.house.now(),
+            instruction,
+        )
+        await call.house.desk.resume(session.id, instruction, verdict)
+        told = ", with your instruction" if instruction else ""
+        return f"resumed {session_line(session)}{told}"
+
+    return await once(call, act, session.id)
+
+
+async def clear(call: Call) -> str:
+    """End a session: what waits in it is interrupted, and its agent is told so with its next call."""
+    live = await call.house.desk.sessions()
+    name = _one_session(call)
+    found = choice.to_clear(live, call.person) if name is None else await _to_end(call, name)
+    session = choice.require_control(found, call.person)
+
+    async def act() -> str:
+        by, why = str(call.command.person), f"cleared with {SLASH} session-clear"
+        await call.house.desk.end(session.id, by, Channel.SLACK.value, why)
+        return f"ended {session_line(session)}; what waited in it is interrupted"
+
+    return await once(call, act, session.id)
+
+
+async def _to_end(call: Call, name: str) -> Session:
+    session = choice.named(await call.house.desk.sessions(everything=True), name)
+    if session.status is SessionStatus.TERMINATED:
+        raise InvalidState(f"session {choice.short(session)} is over already")
+    return session
+
+
+def _one_session(call: Call) -> str | None:
+    given = [*call.arguments.words, *call.arguments.options.values()]
+    if len(given) > 1:
+        raise InvalidArguments("name one session only")
+    return given[0] if given else None
+
+
+def _session_and_text(live: Sequence[Session], call: Call) -> tuple[Session | None, str | None]:
+    """Which session is named, None for none, and the instruction: all that is no name of a session."""
+    text = call.arguments.text
+    if "--session" in call.arguments.options:
+        return choice.named(live, call.arguments.options["--session"]), text or None
+    first = text.split(None, 1)[0] if text else ""
+    if len(first) >= choice.SHORTEST_ID:
+        try:
+            return choice.named(live, first), text[len(first) :].strip() or None
+        except NotFound:
+            if choice.looks_like_id(first):
+                raise
+    return None, text or None
+
+
+SESSIONS = Entry(
+    name="sessions",
+    category=Category.SESSIONS,
+    summary="list the sessions",
+    details="Lists the sessions that are not over: their state, workspace, last tool and when they were last active.",
+    example=f"{SLASH} sessions",
+    handler=list_sessions,
+)
+
+RESUME = Entry(
+    name="session-resume",
+    category=Category.SESSIONS,
+    summary="let a waiting agent go on",
+    details=(
+        "Answers an agent that stands by, or lets a paused session go on. Without a session: the one that began to wait"
+        " last. What follows is the agent's instruction, word for word."
+    ),
+    example=f"{SLASH} session-resume 1a2b3c4d run the tests again",
+    handler=resume,
+    parameters=(
+        Parameter("session", "the beginning of its id, four characters or more"),
+        Parameter("instruction", "what the agent is to do", takes_rest=True),
+    ),
+    options=(_SESSION,),
+    owner_only=True,
+)
+
+CLEAR = Entry(
+    name="session-clear",
+    category=Category.SESSIONS,
+    summary="end a session",
+    details="Ends a session; what waits in it is interrupted. Without a session, the one that was active last.",
+    example=f"{SLASH} session-clear 1a2b3c4d",
+    handler=clear,
+    parameters=(Parameter("session", "the beginning of its id"),),
+    options=(_SESSION,),
+    owner_only=True,
+)

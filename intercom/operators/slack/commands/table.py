@@ -1,0 +1,152 @@
+"""The table of commands: what there is, how it is typed, what it does. Help and the reference page are made from it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from intercom.model.errors import NotFound
+
+if TYPE_CHECKING:
+    from intercom.operators.slack.commands.call import Call
+    from intercom.operators.slack.draw.drawn import Drawn
+
+    Handler = Callable[[Call], Awaitable[Drawn | str | None]]
+
+#: What the slash command is called in words; the app's manifest names it so.
+SLASH = "/intercom"
+
+
+class Category(StrEnum):
+    """What a command is about; `help` takes these names."""
+
+    SESSIONS = "session"
+    FILES = "files"
+    CUSTOM = "custom"
+    HELP = "help"
+
+
+TITLES: dict[Category, str] = {
+    Category.SESSIONS: "Sessions",
+    Category.FILES: "Files",
+    Category.CUSTOM: "Custom commands",
+    Category.HELP: "Help",
+}
+
+
+@frozen
+class Parameter:
+    """An argument by place. `takes_rest` takes all that follows, as it stands."""
+
+    name: str
+    doc: str
+    required: bool = False
+    takes_rest: bool = False
+
+    @property
+    def shape(self) -> str:
+        return f"<{self.name}>" if self.required else f"[{self.name}]"
+
+
+@frozen
+class Option:
+    """An argument by name; `value` is what its value is called."""
+
+    name: str
+    value: str
+    doc: str
+
+    @property
+    def shape(self) -> str:
+        return f"[{self.name} {self.value}]"
+
+
+@frozen
+class Entry:
+    """A command. `summary` is a phrase, `details` whole sentences. `owner_only`: of a session that somebody started,
+    only they may do it. The handler's answer is for the person alone: a drawn message, a sentence, or nothing."""
+
+    name: str
+    category: Category
+    summary: str
+    details: str
+    example: str
+    handler: Handler
+    parameters: tuple[Parameter, ...] = ()
+    options: tuple[Option, ...] = ()
+    owner_only: bool = False
+
+    @property
+    def args(self) -> str:
+        """The arguments as help shows them: `[path] [--depth N]`."""
+        return " ".join(shape for shape, _ in self.arguments)
+
+    @property
+    def arguments(self) -> tuple[tuple[str, str], ...]:
+        """Each argument's shape, and what is to be said of it."""
+        places = [(each.shape, each.doc) for each in self.parameters]
+        return (*places, *((each.shape, each.doc) for each in self.options))
+
+    @property
+    def usage(self) -> str:
+        return f"{SLASH} {self.name} {self.args}".rstrip()
+
+
+@frozen
+class Table:
+    """The commands by name, in the order help shows them."""
+
+    entries: tuple[Entry, ...]
+
+    def find(self, name: str) -> Entry:
+        """The command of this name; its letters' case does not count unless two differ by it. Raises NotFound with the
+        nearest names."""
+        exact = [each for each in self.entries if each.name == name]
+        alike = [each for each in self.entries if each.name.casefold() == name.casefold()]
+        # What runs a program is found by its exact name only.
+        found = exact or [each for each in alike if each.category is not Category.CUSTOM]
+        if len(found) == 1:
+            return found[0]
+        raise NotFound(f"there is no command {name[:40]!r}; {self._nearest(name)}")
+
+    def categories(self) -> dict[Category, tuple[Entry, ...]]:
+        """The categories that have commands, with these."""
+        kept = {each: tuple(entry for entry in self.entries if entry.category is each) for each in Category}
+        return {category: entries for category, entries in kept.items() if entries}
+
+    def _nearest(self, name: str) -> str:
+        names = {each.name.casefold(): each.name for each in self.entries}
+        near = difflib.get_close_matches(name.casefold(), names, n=3, cutoff=0.5)
+        near += [each for each in names if each.startswith(name.casefold()) and each not in near]
+        if not near:
+            return f"{SLASH} help lists what there is"
+        return f"did you mean {either(f'{SLASH} {names[each]}' for each in near[:3])}?"
+
+
+def either(names: Iterable[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def custom(commands: Mapping[str, str], handler: Handler, taken: Sequence[Entry]) -> tuple[Entry, ...]:
+    """An entry for each alias of `[commands]`; an alias that is the name of a built-in command is out of reach."""
+    names = {each.name for each in taken}
+    session = Option("--session", "ID", "run it in this session's workspace")
+    return tuple(
+        Entry(
+            name=alias,
+            category=Category.CUSTOM,
+            summary=f"run {command}",
+            details="Runs exactly what the configuration says, in the workspace; takes no arguments of its own.",
+            example=f"{SLASH} {alias}",
+            handler=handler,
+            options=(session,),
+        )
+        for alias, command in commands.items()
+        if alias not in names
+    )

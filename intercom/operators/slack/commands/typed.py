@@ -1,0 +1,159 @@
+"""What a person typed after `/intercom`, taken apart: words, options, and the text as it stands. Pure.
+
+Phones change what is typed: straight quotes into curved ones, two hyphens into a dash, names of files into links. That
+is undone. Quotes count only around a whole word, so that an apostrophe is an apostrophe.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+from intercom.model.errors import InvalidArguments
+from intercom.operators.slack.words import unescape
+
+#: One character for one, so that places in the text stay where they are.
+_QUOTES = str.maketrans(
+    {
+        **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
+        **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'"),
+        **dict.fromkeys("\u00a0\u202f\u2007", " "),
+    }
+)
+_DASHES = re.compile(r"^[\u2013\u2014](?=[A-Za-z])")
+_WORD = re.compile(
+    r"(?P<option>--[A-Za-z][A-Za-z-]*=)?"
+    r"""(?:"(?P<double>(?:[^"\\]|\\.)*)"(?!\S)|'(?P<single>[^']*)'(?!\S)|(?P<plain>(?:[^\s\\]|\\.|\\$)+))""",
+    re.DOTALL,
+)
+#: An option before a person's own words, with its value; or the two hyphens that end options.
+_LEADING = re.compile(r"(?:--|[\u2013\u2014])(?:(?P<name>[A-Za-z][A-Za-z-]*)(?P<value>(?:=|\s+)\S*|$)|(?=\s|$))\s*")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+@frozen
+class Word:
+    """`text` without its quotes; a word that was quoted is never an option."""
+
+    text: str
+    quoted: bool = False
+
+
+@frozen
+class Typed:
+    """A command's name (empty when nothing was typed) and what came after it, both as they were meant."""
+
+    name: str
+    text: str
+
+
+@frozen
+class Arguments:
+    """`words` are those that are no options, `options` their values by name. `text` is, of a command that takes a
+    person's own words, all from the first word on as it was typed; `typed` is all that was typed."""
+
+    words: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(factory=dict)
+    text: str = ""
+    typed: str = ""
+
+
+def read(text: str) -> Typed:
+    """The command's name, and the text after it, from what Slack made of what was typed."""
+    name, *rest = unescape(text).split(None, 1)[:2] or [""]
+    return Typed(name, rest[0].strip() if rest else "")
+
+
+def split(text: str) -> list[Word]:
+    """The words of a text. A backslash takes the next character as it is. Raises InvalidArguments for a quote that is
+    opened before a word and not closed after one."""
+    straight = text.translate(_QUOTES)
+    words = []
+    at = 0
+    while (start := _next(straight, at)) < len(straight):
+        found = _WORD.match(straight, start)
+        assert found is not None, "every character that is no space begins a word"
+        at = found.end()
+        option, quoted = found["option"] or "", True
+        if found["double"] is not None:
+            value = _ESCAPED.sub(r"\1", found["double"])
+        elif found["single"] is not None:
+            value = found["single"]
+        else:
+            value, quoted = _ESCAPED.sub(r"\1", found["plain"]), False
+            if found["plain"][0] in ('"', "'"):
+                raise InvalidArguments(f"a quote is opened before {value[1:40]!r} and not closed; close it")
+        if not option and not quoted:
+            value = _DASHES.sub("--", value)
+        words.append(Word(option + value, quoted and not option))
+    return words
+
+
+def parse(text: str, options: Mapping[str, str], *, most: int | None, takes_text: bool = False) -> Arguments:
+    """The arguments in a text: `options` gives the known ones with what their value is called; at most `most` words,
+    any number where that is None.
+
+    With `takes_text`, what begins with the first word is a person's own words, and options are known only before it.
+    Raises InvalidArguments with a sentence for the person who typed.
+    """
+    if takes_text:
+        return _parse_leading(text, options)
+    words: list[str] = []
+    given: dict[str, str] = {}
+    found = split(text)
+    ended = False
+    while found:
+        word = found.pop(0)
+        if ended or word.quoted or not word.text.startswith("--"):
+            words.append(word.text)
+        elif word.text == "--":
+            ended = True
+        else:
+            _take(word, found, options, given)
+    if most is not None and len(words) > most:
+        raise InvalidArguments(
+            f"that is {_amount(len(words), 'argument')}, and this command takes {most or 'none'};"
+            " put quotes around one that holds spaces"
+        )
+    return Arguments(tuple(words), given, typed=text)
+
+
+def _parse_leading(text: str, options: Mapping[str, str]) -> Arguments:
+    given: dict[str, str] = {}
+    rest = text.strip()
+    # Only as far as the options go: in a person's own words an apostrophe or a quote opens nothing.
+    while (option := _LEADING.match(rest)) is not None:
+        rest = rest[option.end() :]
+        if option["name"] is None:
+            break
+        value = option["value"].lstrip().removeprefix("=")
+        _take(Word(f"--{option['name']}"), [Word(value)] if value else [], options, given)
+    return Arguments(tuple(rest.split()), given, rest, text)
+
+
+def _take(word: Word, following: list[Word], options: Mapping[str, str], given: dict[str, str]) -> None:
+    name, equals, value = word.text.partition("=")
+    if name not in options:
+        known = ", ".join(f"{each} {options[each]}" for each in options)
+        raise InvalidArguments(
+            f"there is no option {name}; " + (f"there is {known}" if known else "there are none here")
+        )
+    if name in given:
+        raise InvalidArguments(f"{name} is given twice; give it once")
+    if not equals:
+        if not following:
+            raise InvalidArguments(f"{name} needs a value: {name} {options[name]}")
+        value = following.pop(0).text
+    given[name] = value
+
+
+def _next(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _amount(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -23,6 +23,12 @@ def auth_test(team: Team, args: Json) -> Json:
     return {"ok": True, **where, **bot, "is_enterprise_install": False}
 
 
+def bot_info(team: Team, args: Json) -> Json:
+    if args.get("bot") != team.bot_id:
+        raise SlackRefuses("bot_not_found")
+    return {"ok": True, "bot": {"id": team.bot_id, "app_id": team.app_id, "name": team.bot_name, "deleted": False}}
+
+
 def add_reaction(team: Team, args: Json) -> Json:
     channel = team.channel(args.get("channel"), member=True)
     message = channel.messages.get(str(args.get("timestamp")))
@@ -44,6 +50,7 @@ _HISTORY, _READ = ("channels:history", "groups:history"), ("channels:read", "gro
 
 METHODS: dict[str, Method] = {
     "auth.test": _method(auth_test),
+    "bots.info": _method(bot_info, "users:read"),
     "chat.postMessage": _method(chat.post_message, "chat:write"),
     "chat.update": _method(chat.update, "chat:write"),
     "chat.delete": _method(chat.delete, "chat:write"),

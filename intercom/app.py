@@ -36,6 +36,7 @@ from intercom.workspace.watcher import watcher_name
 
 if TYPE_CHECKING:
     from intercom.operators.slack.setup import SlackSetup
+    from intercom.operators.slack.tree import Slack
 
 #: A part that keeps falling is restarted ever more slowly; only one that never recovers takes the server down.
 _BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
@@ -69,11 +70,17 @@ class App:
     board: PolicyBoard = field(init=False)
     desk: Desk = field(init=False)
     surroundings: Surroundings = field(init=False)
+    _slack: Slack | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.reader = Reader(self.database)
         self.system = System([ChildSpec("server", self._top, shutdown=None)], on_event=self.on_event)
         store, operators = self.system.named("store"), self.system.named("operators")
+        if self.slack is not None:
+            # Only who uses it pays for it: its libraries take a while to load.
+            from intercom.operators.slack.tree import Slack
+
+            self._slack = Slack(self.slack, self.config, self.system, _now)
         self.board = PolicyBoard(self.system, store, operators, _now, self.config, self.presence.count)
         self.context = Context(
             config=self.config,
@@ -84,10 +91,12 @@ class App:
             policy=self.board.in_force,
             watcher=lambda root: self.system.named(watcher_name(Path(root))),
             present=self.presence.connected,
+            chat=None if self._slack is None else self._slack.chat(),
         )
         self.desk = Desk(self.system, self.context, self.reader, self.board, self.processes.pids)
         self.surroundings = Surroundings(
             config=self.config,
+            presence=self.presence,
             life=self.life,
             token=self.token,
             server=mcp_server.build(self.config),
@@ -122,6 +131,10 @@ class App:
             ),
             ChildSpec("housekeeping", lambda: Housekeeper(context)),
         ]
+        if self._slack is not None:
+            # Up or not, nothing else waits for it.
+            slack = self._slack.children(self.desk, self.reader)
+            children.append(ChildSpec("slack", lambda: Supervisor(slack, **_PATIENCE), shutdown=None))
         if "ctl" in self.doors:
             children.append(ChildSpec("ctl", self._ctl))
         # Shims' connections, and the socket they come in by.

@@ -1,0 +1,316 @@
+"""The channel's own actor: it writes down what Slack is to show, and leaves the sending to the outbox.
+
+It keeps nothing. What it was not told while it was down (or too busy) it finds by looking: every card that may still
+change is compared with the store whenever the router or the socket comes back, and every few minutes besides.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import trio
+from attrs import frozen
+
+from actors import Actor, Busy, Down, DownEvent, Name, NotRunning, Refused, Reply, ask
+from intercom.model.card import Card, CardKind, CardState, Notice
+from intercom.model.config import Config
+from intercom.model.errors import IntercomError, NotFound, SlackError
+from intercom.model.outbox import Row, RowKind, Urgency
+from intercom.model.session import Session, SessionStatus
+from intercom.operators.desk import Desk
+from intercom.operators.messages import Channel
+from intercom.operators.slack import history
+from intercom.operators.slack.draw.processing import processing
+from intercom.operators.slack.drawing import CardDrawn, Drawing
+from intercom.operators.slack.messages import Redraw, SocketDown, SocketUp, Wake
+from intercom.operators.slack.web import WebApi
+from intercom.operators.subscription import Subscribed, subscribe
+from intercom.sessions.chat import ReadRecent, channel_of, thread_key
+from intercom.store import outbox, sessions
+from intercom.store.messages import Database, Transact
+from intercom.store.reader import Reader
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at everything that may still change, and until the next after one that failed.
+LOOK_SECONDS = 300.0
+AGAIN_SECONDS = 5.0
+#: Seconds the store may take.
+STORE_SECONDS = 30.0
+
+#: In these states nothing more can become of a card.
+_FINAL = frozenset({CardState.APPLIED, CardState.REJECTED, CardState.EXPIRED, CardState.INTERRUPTED, CardState.CLOSED})
+#: What may go wrong below and be better in a moment.
+_PASSING = (IntercomError, Refused, Down, NotRunning, Busy, trio.TooSlowError)
+
+
+@frozen
+class Look:
+    """A timer: compare what Slack shows with what is so."""
+
+
+@frozen
+class _Place:
+    """Where a card or line goes: a channel, and the session whose thread it hangs in, if it has one."""
+
+    channel: str
+    session: Session | None = None
+
+    @property
+    def session_id(self) -> str | None:
+        return None if self.session is None else self.session.id
+
+    @property
+    def thread(self) -> str | None:
+        return None if self.session is None else thread_key(self.session.id)
+
+
+class SlackChannel(Actor):
+    """Registered as `slack/channel`. Told `Card` and `Notice` by the router named `operators`, `Redraw` by whoever
+    handles people's acts, `SocketUp` and `SocketDown` by the connection; asked `ReadRecent` by agents."""
+
+    mailbox_size = 10_000
+    # What is dropped is found by the next look; a line that is dropped is one of ten thousand.
+    overflow = "drop_oldest"
+    refusals = (Refused, IntercomError)
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        desk: Desk,
+        reader: Reader,
+        store: Name,
+        outbox: Name,
+        web: WebApi,
+        drawing: Drawing,
+        now: Callable[[], datetime],
+        operators: str = "operators",
+    ) -> None:
+        super().__init__()
+        self._config = config
+        self._desk = desk
+        self._reader = reader
+        self._store = store
+        self._outbox = outbox
+        self._web = web
+        self._drawing = drawing
+        self._now = now
+        self._operators = operators
+        self._looking: trio.CancelScope | None = None
+
+    def on_start(self) -> None:
+        self._look()
+
+    async def on_receive(self, message: Any) -> None:
+        match message:
+            case Card():
+                await self._try(self._card, message)
+            case Notice():
+                await self._try(self._notice, message)
+            case Redraw():
+                await self._try(self._redraw, message.card_id)
+            case Subscribed():
+                self.monitor(message.router)
+                await self._try(self._compare, message.cards)
+            case SocketUp():
+                self._outbox.tell(message)
+                self._look()
+            case Look() | DownEvent():
+                self._look()
+            case SocketDown():
+                log.warning("slack does not reach us: %s", message.why)
+            case ReadRecent():
+                self.spawn(self._read_recent, message, self.defer())
+
+    async def _try(self, work: Callable[[Any], Any], what: Any) -> None:
+        """Do it; where a neighbour is down, look at everything again soon instead."""
+        try:
+            await work(what)
+        except _PASSING as failed:
+            log.warning("slack is not up to date, and is looked at again shortly: %s", failed)
+            self.set_timer("look", AGAIN_SECONDS, Look())
+
+    # --- cards -------------------------------------------------------------------------------------------------------
+
+    async def _card(self, card: Card, *, anew: bool = False) -> None:
+        self._desk.seen(card)
+        place = await self._place(card.session_id)
+        if place is None:
+            return
+        # In a worker thread: a long diff takes a while to be searched for secrets.
+        drawn = await trio.to_thread.run_sync(self._drawing.card, card)
+        await self._transact(partial(self._put_card, card=card, place=place, drawn=drawn, anew=anew))
+        self._outbox.tell(Wake())
+
+    def _put_card(
+        self,
+        db: Database,
+        card: Card,
+        place: _Place,
+        drawn: CardDrawn,
+        anew: bool,
+    ) -> None:
+        key = card_key(card.id)
+        there = outbox.by_key(db, key)
+        if there is None and card.state is not CardState.PENDING:
+            # It came and went while Slack was not to be told.
+            return
+        self._put_root(db, place)
+        urgency = Urgency.ALERT if card.kind is CardKind.STALL else Urgency.CARD
+        self._put(db, key, drawn.message, place, urgency, open=may_change(card))
+        if anew:
+            outbox.restore(db, key)
+        if drawn.diff is not None and there is None:
+            self._put(db, f"diff/{card.id}", drawn.diff, place, urgency, kind=RowKind.FILE)
+        if drawn.call is not None and there is not None:
+            # To change a message makes no sound: who is to hear of the escalation is called by a new one, once.
+            self._put(db, f"call/{card.id}", drawn.call, place, urgency)
+
+    async def _redraw(self, card_id: str) -> None:
+        try:
+            card = await self._desk.card(card_id)
+        except NotFound:
+            await self._close(card_key(card_id))
+        else:
+            await self._card(card, anew=True)
+
+    async def _compare(self, open_cards: tuple[Card, ...]) -> None:
+        """Make right what has come about unheard: cards that are open, and cards that were when they were drawn."""
+        for card in open_cards:
+            await self._card(card)
+        told = {card_key(card.id) for card in open_cards}
+        for row in await self._reader.read(outbox.open_rows):
+            if row.key not in told:
+                await self._look_at(row)
+        self.set_timer("look", LOOK_SECONDS, Look())
+
+    async def _look_at(self, row: Row) -> None:
+        kind, _, id = row.key.partition("/")
+        if kind == "card":
+            await self._redraw(id)
+        elif kind == "thread":
+            place = await self._place(id)
+            if place is not None and place.session is not None:
+                await self._transact(partial(self._put_root, place=place))
+                self._outbox.tell(Wake())
+
+    async def _close(self, key: str) -> None:
+        """A card that nobody knows any more: its buttons must not stay."""
+        await self._transact(partial(self._put_closed, key=key))
+        self._outbox.tell(Wake())
+
+    def _put_closed(self, db: Database, key: str) -> None:
+        row = outbox.by_key(db, key)
+        if row is not None and row.open:
+            content = processing(row.content, "this is no longer open")
+            self._put(db, key, content, _Place(row.channel), row.urgency)
+
+    # --- lines -------------------------------------------------------------------------------------------------------
+
+    async def _notice(self, notice: Notice) -> None:
+        if notice.key is None:
+            place = await self._place(notice.session_id)
+            if place is None:
+                return
+            content = await trio.to_thread.run_sync(self._drawing.notice, notice)
+            await self._transact(partial(self._put_notice, notice=notice, place=place, content=content))
+        self._outbox.tell(Wake())
+
+    def _put_notice(self, db: Database, notice: Notice, place: _Place, content: Mapping[str, Any]) -> None:
+        self._put_root(db, place)
+        self._put(db, f"line/{uuid.uuid4()}", content, place, urgency_of(notice.level), thread=notice.thread)
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def _put_root(self, db: Database, place: _Place) -> None:
+        session = place.session
+        if session is None:
+            return
+        alive = session.status is not SessionStatus.TERMINATED
+        outbox.put(
+            db,
+            thread_key(session.id),
+            dict(self._drawing.root(session)),
+            self._now(),
+            channel=place.channel,
+            urgency=Urgency.LOG,
+            session_id=session.id,
+            open=alive,
+        )
+
+    def _put(
+        self,
+        db: Database,
+        key: str,
+        content: Mapping[str, Any],
+        place: _Place,
+        urgency: Urgency,
+        *,
+        kind: RowKind = RowKind.MESSAGE,
+        open: bool = False,
+        thread: str | None = None,
+    ) -> None:
+        outbox.put(
+            db,
+            key,
+            dict(content),
+            self._now(),
+            channel=place.channel,
+            urgency=urgency,
+            session_id=place.session_id,
+            thread=thread or place.thread,
+            kind=kind,
+            open=open,
+        )
+
+    async def _place(self, session_id: str | None) -> _Place | None:
+        """Where what concerns this session goes; None where no channel is set."""
+        session = None
+        if session_id:
+            session = await self._reader.read(partial(sessions.get, id=session_id))
+        channel = self._config.slack.channel_id if session is None else channel_of(self._config, session)
+        return None if channel is None else _Place(channel, session)
+
+    async def _transact(self, work: Callable[[Database], Any]) -> None:
+        await ask(self._store, Transact(work), timeout=STORE_SECONDS, retry=True)
+
+    # --- the router and Slack ----------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking = self.spawn(self._subscribe)
+
+    async def _subscribe(self) -> None:
+        answer = await subscribe(self.system, self._operators, self.name or "slack/channel", Channel.SLACK)
+        self.actor_ref.tell(answer)
+
+    async def _read_recent(self, asked: ReadRecent, reply: Reply[Any]) -> None:
+        try:
+            reply.set(await history.recent(self._web, asked.channel_id, asked.limit))
+        except SlackError as refused:
+            reply.fail(refused)
+
+
+def card_key(card_id: str) -> str:
+    """The key of the row that shows this card."""
+    return f"card/{card_id}"
+
+
+def may_change(card: Card) -> bool:
+    """Whether the card is to be looked at again: something may still become of it."""
+    if card.state is CardState.DELIVERED:
+        # An approval is yet to be applied, or lapses; for any other answer nothing comes after its arrival.
+        return card.kind is CardKind.APPROVAL
+    return card.state not in _FINAL
+
+
+def urgency_of(level: str) -> Urgency:
+    """How soon a line of this level goes."""
+    return Urgency.LINE if level in ("warning", "error") else Urgency.LOG

@@ -1,0 +1,128 @@
+"""Slack's part of the supervision tree, readable from top to bottom."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from attrs import field, frozen
+
+from actors import Actor, ChildSpec, System
+from intercom.model.config import Config
+from intercom.operators.desk import Desk
+from intercom.operators.slack.acts import Acts
+from intercom.operators.slack.channel import SlackChannel
+from intercom.operators.slack.commands.call import Surroundings
+from intercom.operators.slack.commands.runner import CommandRunner, Commands
+from intercom.operators.slack.connection import Connection
+from intercom.operators.slack.drawing import Drawing
+from intercom.operators.slack.forms import DrawnForms
+from intercom.operators.slack.masking import Masker
+from intercom.operators.slack.means import Means
+from intercom.operators.slack.messages import Wake
+from intercom.operators.slack.outbox import Sender
+from intercom.operators.slack.people import People
+from intercom.operators.slack.security import Gate
+from intercom.operators.slack.setup import SlackSetup
+from intercom.operators.slack.trouble import Patience
+from intercom.operators.slack.web import WebApi
+from intercom.operators.slack.whispers import Whispers
+from intercom.sessions.chat import Chat, channel_of
+from intercom.store.reader import Reader
+
+
+class OpenWeb(Actor):
+    """Registered as `slack/web`: holds the connection that all calls to the Web API share."""
+
+    def __init__(self, web: WebApi) -> None:
+        super().__init__()
+        self._web = web
+
+    async def on_start(self) -> None:
+        await self._web.__aenter__()
+
+    async def on_stop(self) -> None:
+        await self._web.__aexit__(None, None, None)
+
+    async def on_failure(self, *_crash: object) -> None:
+        await self.on_stop()
+
+
+@frozen
+class Slack:
+    """The Slack channel of one server, built and not yet running."""
+
+    setup: SlackSetup
+    config: Config
+    system: System
+    now: Callable[[], datetime]
+    mask: Masker = field(factory=Masker)
+    web: WebApi = field(init=False)
+    drawing: Drawing = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "web", WebApi(self.setup.tokens, base_url=self.setup.api_url))
+        object.__setattr__(self, "drawing", Drawing(self.mask))
+
+    def chat(self) -> Chat:
+        """What sessions are told of this channel."""
+        outbox = self.system.named("slack/outbox")
+        return Chat(
+            channel_for=lambda session: channel_of(self.config, session),
+            draw_notice=self.drawing.notice,
+            draw_root=self.drawing.root,
+            wake=lambda: outbox.tell(Wake()),
+        )
+
+    def children(self, desk: Desk, reader: Reader) -> Sequence[ChildSpec]:
+        """The actors, in the order they start. None needs another to be up: each finds the others by name."""
+        named, web, config, now = self.system.named, self.web, self.config, self.now
+        store, outbox = named("store"), named("slack/outbox")
+        means = Means(
+            desk=desk,
+            store=store,
+            outbox=outbox,
+            channel=named("slack/channel"),
+            whispers=named("slack/whispers"),
+            web=web,
+            people=People(web),
+            forms=DrawnForms(self.mask),
+            now=now,
+        )
+        gate = Gate(desk, self.setup.authorized, self.setup.tokens.team_id)
+        house = Surroundings(
+            desk=desk,
+            store=store,
+            outbox=outbox,
+            web=web,
+            config=config,
+            masker=self.mask,
+            now=now,
+            environ=os.environ,
+        )
+        acts = Acts(means, gate, Commands(named("slack/commands")))
+        patience = Patience(backoff_max=config.slack.reconnect_backoff_max_seconds)
+        return (
+            # The one connection that all calls share.
+            ChildSpec("slack/web", lambda: OpenWeb(web)),
+            # What Slack is to show: who makes it so, and who says what it is.
+            ChildSpec("slack/outbox", lambda: Sender(store, web, now)),
+            ChildSpec(
+                "slack/channel",
+                lambda: SlackChannel(
+                    config=config,
+                    desk=desk,
+                    reader=reader,
+                    store=store,
+                    outbox=outbox,
+                    web=web,
+                    drawing=self.drawing,
+                    now=now,
+                ),
+            ),
+            # What people do: their commands, words for one of them alone, and the socket all of it comes by.
+            ChildSpec("slack/commands", lambda: CommandRunner(house), shutdown=10.0),
+            ChildSpec("slack/whispers", lambda: Whispers(web, now)),
+            ChildSpec("slack/connection", lambda: Connection(web, acts.handle, patience=patience), shutdown=10.0),
+        )

@@ -54,10 +54,8 @@ async def ask(means: Means, tap: Tap) -> None:
         return
     metadata = form_metadata(tap.card_id, tap.channel, tap.thread)
     try:
-        # In a worker thread: a long prompt takes a while to be searched for secrets.
-        draw = partial(means.forms.form, tap.button.form, card or _unknown(means, tap), metadata)
+        view = means.forms.form(tap.button.form, card or _unknown(means, tap), metadata)
         with trio.fail_after(_OPEN_SECONDS):
-            view = await trio.to_thread.run_sync(draw, abandon_on_cancel=True)
             await means.web.call("views.open", timeout=_OPEN_SECONDS, trigger_id=tap.trigger, view=view)
     except Exception as fault:
         if isinstance(fault, SlackRefused) and fault.error == _OPENED:

@@ -1,0 +1,191 @@
+"""Replies in a thread: beyond doubt they decide; otherwise all stays open, and the thread says what is possible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intercom.model.card import CHOICES, Card, CardKind, CardState
+from intercom.model.errors import DatabaseError
+from intercom.model.verdict import Decided, Decision
+from intercom.operators.slack.errors import Unreachable
+from intercom.operators.slack.means import NotRecorded
+from intercom.operators.slack.replies import Answered, Decides, to_cards, to_question
+from tests.operators.desk import START, card
+from tests.operators.slack.acts import payloads
+from tests.operators.slack.acts.house import CARD, OTHER, open_house
+from tests.operators.slack.acts.payloads import ANNA, BERT, CHANNEL, MESSAGE
+from tests.support.trio_case import trio_test
+
+LATER = "1700000300.000001"
+
+
+@trio_test
+async def test_a_reply_decides_the_only_open_card(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        assert await house.say(payloads.said("approve")) is None
+        assert house.desk.acts == [("decide", CARD, "approve", None, f"anna ({ANNA})", "slack")]
+        assert house.desk.verdicts == [f"slack/{CHANNEL}/1700000200.000300"]
+        assert await house.answers() == []
+
+
+@trio_test
+async def test_a_reply_that_is_not_understood_leaves_the_request_open(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        await house.say(payloads.said("aprove"))
+        assert house.decided == []
+        assert await house.answers() == [
+            "not understood, so nothing was decided. You can say `approve`, `reject` or `reject: why`"
+        ]
+        assert await house.wakes() > 0
+        await house.say(payloads.said("approve", ts=LATER))
+        assert house.decided == [(CARD, "approve", None)]
+
+
+@trio_test
+async def test_a_reply_delivered_again_never_decides_the_next_card(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        await house.say(payloads.said("approve"))
+        house.desk.cards[OTHER] = card(OTHER)
+        await house.say(payloads.said("approve"))
+        await house.again().handle("events_api", payloads.said("approve"))
+        assert {decided[0] for decided in house.decided} == {CARD}
+        assert house.desk.cards[OTHER].state is CardState.PENDING
+
+
+@trio_test
+async def test_a_reply_that_was_settled_but_not_decided_is_decided_when_it_comes_again(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        house.desk.down = [DatabaseError("the disk is full")]
+        with pytest.raises(NotRecorded):
+            await house.say(payloads.said("reject: too wide"))
+        house.desk.cards[OTHER] = card(OTHER)
+        await house.again().handle("events_api", payloads.said("reject: too wide"))
+        assert house.decided == [(CARD, "reject", "too wide")]
+
+
+@trio_test
+async def test_an_answer_is_given_once_however_often_the_reply_comes(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        for _ in range(3):
+            await house.again().handle("events_api", payloads.said("hm"))
+        assert len(await house.answers()) == 1
+
+
+@trio_test
+async def test_of_several_open_cards_the_reply_names_one(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD), card(OTHER, CardKind.PROMPT)) as house:
+        await house.say(payloads.said("approve"))
+        [answer] = await house.answers()
+        assert answer.startswith("2 cards are open here: begin with the id of the one you mean")
+        assert "`3f0c6f5e` (approval)" in answer
+        assert "`3f0c7777` (prompt)" in answer
+        await house.say(payloads.said("3f0c approve", ts=LATER))
+        assert house.decided == []
+        await house.say(payloads.said("3f0c6f5e approve", ts="1700000300.000002"))
+        assert house.decided == [(CARD, "approve", None)]
+        await house.say(payloads.said("3f0c7777: refine only auth", ts="1700000300.000003"))
+        assert house.decided[1:] == [(OTHER, "refine", "only auth")]
+
+
+@trio_test
+async def test_talk_where_nothing_waits_is_left_alone(tmp_path: Path) -> None:
+    first = Decided("v-1", "approve", "bert", "ctl", START)
+    done = attrs.evolve(card(CARD), state=CardState.APPROVED, decided=first)
+    async with open_house(tmp_path, done) as house:
+        await house.say(payloads.said("nice work"))
+        assert await house.answers() == []
+        await house.say(payloads.said("approve", ts=LATER))
+        assert await house.answers() == ["nothing waits for an answer in this thread"]
+
+
+@trio_test
+async def test_a_thread_of_others_is_not_ours(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        for user in (ANNA, payloads.MALLORY):
+            await house.say(payloads.said("approve", user, root="1600000000.000001"))
+        assert house.decided == []
+        assert house.desk.events == []
+        assert await house.answers() == []
+
+
+@trio_test
+async def test_a_reply_below_a_card_without_a_session_is_about_that_card(tmp_path: Path) -> None:
+    policy = card(CARD, CardKind.POLICY, session_id="")
+    async with open_house(tmp_path, policy, card(OTHER)) as house:
+        await house.say(payloads.said("accept", root=MESSAGE))
+        assert house.decided == [(CARD, "accept", None)]
+
+
+@trio_test
+async def test_who_replies_too_late_is_told_in_the_thread(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        house.desk.slow = 1.0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(house.say, payloads.said("reject", BERT))
+            await trio.sleep(0.5)
+            nursery.start_soon(house.say, payloads.said("approve", ts=LATER))
+        [answer] = await house.answers()
+        assert f"bert ({BERT}) rejected it" in answer
+        assert house.desk.cards[CARD].state is CardState.REJECTED
+
+
+@trio_test
+async def test_a_name_that_slack_does_not_tell_soon_costs_nothing_but_the_name(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD), card(OTHER)) as house:
+        house.web.slow["users.info"] = 100.0
+        with trio.fail_after(1.5):
+            await house.say(payloads.said("3f0c6f5e approve"))
+        assert house.desk.acts[0][4] == ANNA
+        house.web.slow.clear()
+        house.web.faults["users.info"] = [Unreachable("no network", maybe_done=False)]
+        await house.say(payloads.said("3f0c7777 approve", BERT, ts=LATER))
+        assert house.desk.acts[1][4] == BERT
+
+
+@trio_test
+async def test_a_name_is_asked_for_once_and_learned_from_taps(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD), card(OTHER)) as house:
+        await house.tap(payloads.tap("approve_accept", CARD))
+        await house.say(payloads.said("approve"))
+        await house.say(payloads.said("hm", BERT, ts=LATER))
+        await house.say(payloads.said("approve", BERT, ts="1700000300.000002"))
+        assert house.web.made("users.info") == []
+        assert [act[4] for act in house.desk.acts] == [f"anna ({ANNA})", f"anna ({ANNA})"]
+
+
+@trio_test
+async def test_without_the_store_a_reply_comes_again(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        with pytest.raises(NotRecorded):
+            await house.without_store().handle("events_api", payloads.said("approve"))
+        assert house.decided == []
+
+
+def cards(*kinds: CardKind) -> tuple[Card, ...]:
+    return tuple(card(f"{number:04x}aaaa-1111", kind) for number, kind in enumerate(kinds))
+
+
+@given(text=st.text(), kinds=st.lists(st.sampled_from(list(CardKind)), max_size=4))
+def test_whatever_is_said_about_whatever_is_open_is_settled(text: str, kinds: list[CardKind]) -> None:
+    meaning = to_cards(text, cards(*kinds))
+    if isinstance(meaning, Decides):
+        assert len(kinds) == 1 or text.strip().lstrip("#`").casefold().startswith(meaning.card_id[:4])
+        assert meaning.decision in CHOICES[meaning.kind]
+    else:
+        assert meaning is None or 0 < len(meaning.text) < 3000
+        assert (meaning is not None) or not kinds
+
+
+@given(text=st.text(), kind=st.sampled_from(list(CardKind)), data=st.data())
+def test_whatever_is_said_to_a_question_it_gives_the_decision_asked_for_or_none(
+    text: str, kind: CardKind, data: st.DataObject
+) -> None:
+    decision: Decision = data.draw(st.sampled_from(CHOICES[kind]))
+    meaning = to_question(text, card(CARD, kind), decision)
+    assert isinstance(meaning, Answered) or meaning.decision is decision

@@ -15,6 +15,7 @@ from attrs import frozen
 from actors import Actor, Busy, Down, Name, NotRunning, Refused
 from intercom.model.errors import IntercomError
 from intercom.model.outbox import Content, Row
+from intercom.operators.slack.draw.processing import processing
 from intercom.operators.slack.lanes import Done, Lane, Posts, Report, Updates
 from intercom.operators.slack.messages import OutboxHealth, OutboxStanding, SocketUp, Wake
 from intercom.operators.slack.sending import Means
@@ -63,8 +64,8 @@ class Sender(Actor):
         store: Name,
         web: Web,
         now: Callable[[], datetime],
-        processing: Callable[[Content, str], Content],
         *,
+        processing: Callable[[Content, str], Content] = processing,
         dice: random.Random | None = None,
     ) -> None:
         super().__init__()

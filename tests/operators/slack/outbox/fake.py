@@ -1,0 +1,178 @@
+"""A Slack in memory, on the test's clock: just the methods the sender calls, with faults on order."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from attrs import define, field, frozen
+
+from intercom.operators.slack.errors import RateLimited, SlackError, SlackRefused, Unreachable
+
+#: What Slack's clock says when the test's says 0.
+EPOCH = 1_750_000_000.0
+
+
+@frozen
+class Fault:
+    """Raise `error` in place of the answer; `done` says that what was asked happened all the same."""
+
+    error: SlackError
+    done: bool = False
+
+
+LOST = Fault(Unreachable("the answer was lost", maybe_done=True), done=True)
+BROKEN = Fault(Unreachable("slack could not finish: HTTP 500", maybe_done=True))
+NO_NETWORK = Fault(Unreachable("no network", maybe_done=False))
+
+
+def limited(seconds: float) -> Fault:
+    return Fault(RateLimited("method", seconds))
+
+
+def refusing(error: str) -> Fault:
+    return Fault(SlackRefused("method", error))
+
+
+@define
+class Message:
+    ts: str
+    channel: str
+    text: str
+    blocks: list[Any]
+    client_id: str | None
+    thread_ts: str | None
+    at: float
+    file: str | None = None
+    history: list[str] = field(factory=list)
+
+
+Judge = Callable[[str, dict[str, Any]], Fault | None]
+
+
+class FakeSlack:
+    """`judge(method, params)` decides on the fault of a call. `per_second` limits posts in a channel as Slack does."""
+
+    def __init__(self, *, per_second: bool = False, latency: float = 0.05, page: int = 3) -> None:
+        self.messages: list[Message] = []
+        self.calls: list[tuple[float, str, dict[str, Any]]] = []
+        self.uploads: dict[str, bytes] = {}
+        self.judge: Judge = lambda method, params: None
+        self.limited = 0
+        self._per_second = per_second
+        self._latency = latency
+        self._page = page
+        self._last: dict[str, float] = {}
+        self._number = 0
+
+    # what tests look at
+
+    def texts(self) -> list[str]:
+        """What stands in Slack, in the order it was posted."""
+        return [message.text for message in self.messages]
+
+    def methods(self) -> Counter[str]:
+        return Counter(method for _, method, _ in self.calls)
+
+    def delete(self, text: str) -> None:
+        self.messages = [message for message in self.messages if message.text != text]
+
+    # what the sender calls
+
+    async def call(self, method: str, /, **params: Any) -> dict[str, Any]:
+        params = copy.deepcopy({name: value for name, value in params.items() if value is not None})
+        self.calls.append((trio.current_time(), method, params))
+        await trio.sleep(self._latency)
+        fault = self.judge(method, params)
+        if fault is not None and not fault.done:
+            raise fault.error
+        answer: dict[str, Any] = getattr(self, "_" + method.replace(".", "_"))(**params)
+        if fault is not None:
+            raise fault.error
+        return {"ok": True, **answer}
+
+    async def upload(self, url: str, data: bytes, filename: str, /) -> None:
+        await self.call("upload", url=url, data=data)
+
+    def _upload(self, url: str, data: bytes) -> dict[str, Any]:
+        self.uploads[url.removeprefix("https://files/")] = data
+        return {}
+
+    def _chat_postMessage(self, channel: str, text: str, metadata: Any, **params: Any) -> dict[str, Any]:
+        last = self._last.get(channel, -1.0)
+        if self._per_second and trio.current_time() - last < 0.999:
+            self.limited += 1
+            raise RateLimited("chat.postMessage", 1.0)
+        self._last[channel] = trio.current_time()
+        thread_ts = params.get("thread_ts")
+        if thread_ts is not None and not any(m.ts == thread_ts and m.channel == channel for m in self.messages):
+            raise SlackRefused("chat.postMessage", "thread_not_found")
+        client_id = metadata["event_payload"]["client_id"]
+        return {"ts": self._add(channel, text, params.get("blocks") or [], client_id, thread_ts).ts}
+
+    def _chat_update(self, channel: str, ts: str, text: str, **params: Any) -> dict[str, Any]:
+        message = self._message(channel, ts)
+        message.history.append(message.text)
+        message.text, message.blocks = text, params["blocks"]
+        return {"ts": ts}
+
+    def _conversations_history(self, channel: str, oldest: str, cursor: str = "0", **_: Any) -> dict[str, Any]:
+        return self._listed([m for m in self.messages if m.channel == channel and not m.thread_ts], oldest, cursor)
+
+    def _conversations_replies(self, channel: str, ts: str, oldest: str, cursor: str = "0", **_: Any) -> dict[str, Any]:
+        found = [m for m in self.messages if m.channel == channel and ts in (m.ts, m.thread_ts)]
+        if not found:
+            raise SlackRefused("conversations.replies", "thread_not_found")
+        return self._listed(found, oldest, cursor)
+
+    def _files_getUploadURLExternal(self, filename: str, length: int, **_: Any) -> dict[str, Any]:
+        self._number += 1
+        return {"upload_url": f"https://files/F{self._number}", "file_id": f"F{self._number}"}
+
+    def _files_completeUploadExternal(self, files: Any, channel_id: str, **params: Any) -> dict[str, Any]:
+        (file,) = files
+        assert file["id"] in self.uploads
+        if any(message.file == file["id"] for message in self.messages):
+            raise SlackRefused("files.completeUploadExternal", "file_already_shared")
+        made = self._add(channel_id, file["title"], [], None, params.get("thread_ts"))
+        made.file = file["id"]
+        return {"files": [{"id": file["id"]}]}
+
+    def _files_info(self, file: str) -> dict[str, Any]:
+        if file not in self.uploads:
+            raise SlackRefused("files.info", "file_not_found")
+        shares: dict[str, Any] = {}
+        for message in self.messages:
+            if message.file == file:
+                shares = {"public": {message.channel: [{"ts": message.ts}]}}
+        return {"file": {"id": file, "shares": shares}}
+
+    def _add(self, channel: str, text: str, blocks: list[Any], client_id: str | None, thread: str | None) -> Message:
+        self._number += 1
+        ts = f"{EPOCH + trio.current_time():.0f}.{self._number:06d}"
+        message = Message(ts, channel, text, blocks, client_id, thread, trio.current_time())
+        self.messages.append(message)
+        return message
+
+    def _message(self, channel: str, ts: str) -> Message:
+        for message in self.messages:
+            if message.channel == channel and message.ts == ts:
+                return message
+        raise SlackRefused("chat.update", "message_not_found")
+
+    def _listed(self, found: list[Message], oldest: str, cursor: str) -> dict[str, Any]:
+        found = [message for message in found if float(message.ts) >= float(oldest)]
+        begin = int(cursor)
+        told = [
+            {
+                "ts": message.ts,
+                "text": message.text,
+                "metadata": {"event_type": "intercom_message", "event_payload": {"client_id": message.client_id}},
+            }
+            for message in reversed(found)
+        ][begin : begin + self._page]
+        more = begin + self._page < len(found)
+        return {"messages": told, "response_metadata": {"next_cursor": str(begin + self._page) if more else ""}}

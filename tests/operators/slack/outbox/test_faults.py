@@ -1,0 +1,236 @@
+"""Whatever the network, Slack or a crash does to the sending: everything is shown, and nothing twice."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import trio
+
+from intercom.model.crash_points import SLACK_NAMES
+from intercom.model.outbox import RowKind, Urgency
+from intercom.operators.slack.messages import SocketUp
+from tests.support.trio_case import trio_test
+
+from .fake import BROKEN, LOST, NO_NETWORK, FakeSlack, Fault, limited
+from .house import crashing, open_house
+
+DIFF = {"filename": "a.diff", "title": "a.diff", "snippet_type": "diff", "text": "+x\n"}
+HOUR = 3600.0
+
+
+def each_once(slack: FakeSlack) -> bool:
+    """Whether no two messages are of one row."""
+    ids = [message.client_id for message in slack.messages if message.client_id]
+    return len(set(ids)) == len(ids)
+
+
+@trio_test
+async def test_an_hour_without_network_and_then_everything_is_right() -> None:
+    async with open_house() as house:
+        await house.put("thread/s1", "root")
+        await house.put("card/0", "open", open=True, thread="thread/s1")
+        await house.settled()
+        house.slack.judge = lambda method, params: NO_NETWORK
+        for number in range(1, 11):
+            await house.put(f"card/{number}", f"card {number}", open=True, thread="thread/s1")
+            await house.put(f"log/{number}", f"log {number}", urgency=Urgency.LOG, thread="thread/s1")
+            await house.put("card/0", f"changed {number}", open=True)
+            await trio.sleep(HOUR / 10)
+        tries = house.slack.methods()
+        assert house.slack.texts() == ["root", "open"]
+        house.slack.judge = lambda method, params: None
+        assert await house.settled() < HOUR + 70
+        assert house.slack.texts()[1:-1] == ["changed 10", *(f"card {number}" for number in range(1, 11))]
+        assert house.slack.texts()[-1] == "\n".join(f"log {number}" for number in range(1, 11))
+        assert house.slack.messages[1].history == ["open"]
+        # an hour of tries, one a minute at most and one for each that came
+        assert tries["chat.postMessage"] < 120
+        assert each_once(house.slack)
+
+
+@trio_test
+async def test_a_row_changed_ten_times_while_slack_is_away_is_updated_once() -> None:
+    async with open_house() as house:
+        await house.put("card/1", "v0", open=True)
+        await house.settled()
+        house.slack.judge = lambda method, params: limited(100)
+        for number in range(1, 11):
+            await house.put("card/1", f"v{number}", open=True)
+            await trio.sleep(1)
+        house.slack.judge = lambda method, params: None
+        await house.settled()
+        assert house.slack.messages[0].history == ["v0"]
+        assert house.slack.texts() == ["v10"]
+
+
+@trio_test
+async def test_word_that_slack_is_back_ends_the_wait() -> None:
+    async with open_house() as house:
+        house.slack.judge = lambda method, params: NO_NETWORK
+        await house.put("card/1", "one")
+        await trio.sleep(HOUR)
+        house.slack.judge = lambda method, params: None
+        # at an arbitrary instant within the wait
+        house.system.named("slack/outbox").tell(SocketUp())
+        assert await house.settled() < HOUR + 1
+
+
+@trio_test
+async def test_a_storm_of_429_is_sat_out_as_long_as_slack_says() -> None:
+    async with open_house() as house:
+        storm = [37.0, 5.0, 1.0, 90.0]
+        house.slack.judge = lambda method, params: limited(storm.pop(0)) if storm else None
+        await house.put("card/1", "one")
+        end = await house.settled()
+        assert 133 < end < 140
+        times = [at for at, _, _ in house.slack.calls]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+        assert [round(gap) for gap in gaps] == [37, 5, 1, 90]
+        assert house.slack.texts() == ["one"]
+
+
+@trio_test
+async def test_after_a_429_the_pace_is_what_slack_takes() -> None:
+    async with open_house(FakeSlack(per_second=True, latency=0.01)) as house:
+        await house.put_all([(f"card/{number}", f"card {number}", {}) for number in range(50)])
+        assert await house.settled() < 60
+        assert house.slack.limited == 1
+
+
+@trio_test
+@pytest.mark.parametrize("fault", [BROKEN, LOST])
+async def test_500s_are_tried_again_until_they_end(fault: Fault) -> None:
+    async with open_house() as house:
+        broken = [10]
+
+        def judge(method: str, params: object) -> Fault | None:
+            broken[0] -= 1
+            return fault if broken[0] >= 0 else None
+
+        house.slack.judge = judge
+        await house.put("thread/s1", "root")
+        for number in range(5):
+            await house.put(f"card/{number}", f"card {number}", thread="thread/s1")
+        await house.settled()
+        assert house.slack.texts() == ["root", *(f"card {number}" for number in range(5))]
+        assert each_once(house.slack)
+
+
+@trio_test
+@pytest.mark.parametrize("thread", [None, "thread/s1"])
+async def test_a_message_whose_answer_was_lost_is_found_and_not_posted_twice(thread: str | None) -> None:
+    async with open_house() as house:
+        await house.put("thread/s1", "root")
+        for number in range(8):
+            await house.put(f"before/{number}", f"before {number}", thread=thread)
+        await house.settled()
+        lost = [LOST]
+        house.slack.judge = lambda method, params: lost.pop() if lost and method == "chat.postMessage" else None
+        await house.put("card/1", "one", thread=thread)
+        await house.settled()
+        assert house.slack.texts().count("one") == 1
+        assert house.slack.methods()["chat.postMessage"] == 10
+        assert (await house.row("card/1")).ts == house.slack.messages[-1].ts
+
+
+@trio_test
+async def test_a_message_found_on_a_later_page_is_not_posted_twice() -> None:
+    async with open_house(FakeSlack(page=2)) as house:
+        lost = [LOST]
+        found = [BROKEN, BROKEN]
+
+        def judge(method: str, params: dict[str, object]) -> Fault | None:
+            if method == "chat.postMessage":
+                return lost.pop() if lost else None
+            return found.pop() if found else None
+
+        house.slack.judge = judge
+        await house.put("card/1", "one")
+        await trio.sleep(0.2)
+        # others have gone on meanwhile
+        for number in range(9):
+            house.slack._add("C1", f"other {number}", [], None, None)
+        await house.settled()
+        assert house.slack.texts().count("one") == 1
+        assert house.slack.methods()["conversations.history"] > 4
+
+
+@trio_test
+async def test_a_message_that_was_not_posted_after_all_is_posted_once() -> None:
+    async with open_house() as house:
+        broken = [BROKEN]
+        house.slack.judge = lambda method, params: broken.pop() if broken and method == "chat.postMessage" else None
+        await house.put("card/1", "one")
+        await house.settled()
+        assert house.slack.texts() == ["one"]
+        assert house.slack.methods() == {"chat.postMessage": 2, "conversations.history": 1}
+
+
+@trio_test
+@pytest.mark.parametrize("name", SLACK_NAMES)
+async def test_a_sender_that_falls_posts_nothing_twice(name: str) -> None:
+    async with open_house() as house:
+        with crashing(name, times=3) as passed:
+            await house.put("thread/s1", "root")
+            for number in range(5):
+                await house.put(f"card/{number}", f"card {number}", thread="thread/s1")
+            await house.put("diff/1", DIFF, kind=RowKind.FILE, thread="thread/s1")
+            await house.settled()
+        assert len(passed) >= 4
+        assert house.slack.texts() == ["root", *(f"card {number}" for number in range(5)), "a.diff"]
+
+
+@trio_test
+@pytest.mark.parametrize("method", ["files.getUploadURLExternal", "upload", "files.completeUploadExternal"])
+@pytest.mark.parametrize("fault", [NO_NETWORK, BROKEN, LOST])
+async def test_a_file_is_shared_once_whatever_fails(method: str, fault: Fault) -> None:
+    async with open_house() as house:
+        faults = [fault] * 3
+        house.slack.judge = lambda called, params: faults.pop() if faults and called == method else None
+        await house.put("card/1", "card")
+        await house.put("diff/1", DIFF, kind=RowKind.FILE)
+        await house.settled()
+        assert house.slack.texts() == ["card", "a.diff"]
+
+
+@trio_test
+async def test_a_row_that_slack_stumbles_over_holds_up_no_other_thread() -> None:
+    async with open_house() as house:
+        house.slack.judge = lambda method, params: BROKEN if params.get("text") == "poison" else None
+        await house.put("thread/s1", "root 1")
+        await house.put("thread/s2", "root 2")
+        await house.put("card/1", "poison", thread="thread/s1")
+        await house.put("card/2", "behind", thread="thread/s1")
+        await house.put("card/3", "other", thread="thread/s2")
+        await trio.sleep(60)
+        assert "other" in house.slack.texts()
+        await trio.sleep(1200)
+        assert "behind" in house.slack.texts()
+        house.slack.judge = lambda method, params: None
+        await house.settled()
+        assert house.slack.texts().count("poison") == 1
+
+
+@trio_test
+async def test_the_urgent_does_not_wait_behind_a_thousand_lines() -> None:
+    slack = FakeSlack(per_second=True, latency=0.01)
+    async with open_house(slack) as house:
+        lines = [(f"log/{n}", f"log {n}", {"urgency": Urgency.LOG, "thread": "thread/s1"}) for n in range(1000)]
+        cards = [(f"card/{n}", f"card {n}", {"thread": "thread/s1"}) for n in range(500)]
+        await house.put_all([("thread/s1", "root", {}), *lines])
+        await trio.sleep(5.5)
+        began = trio.current_time()
+        await house.put_all(cards)
+        end = await house.settled()
+        posted = [message for message in slack.messages if message.text.startswith("card")]
+        assert [message.text for message in posted] == [f"card {n}" for n in range(500)]
+        # one a second from the moment they were put, with no line between
+        assert posted[-1].at - began < 510
+        logged = [message.text for message in slack.messages if message.text.startswith("log")]
+        assert "\n".join(logged) == "\n".join(f"log {n}" for n in range(1000))
+        assert len(logged) <= 51
+        assert end < 565
+        assert each_once(slack)
+        # Slack is asked about once a minute whether it takes more
+        assert slack.limited <= 10

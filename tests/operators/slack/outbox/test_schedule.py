@@ -1,0 +1,167 @@
+"""Which row is posted next: the table, and the promises for any queue."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intercom.model.outbox import RowKind, RowState, Urgency, Waiting
+from intercom.operators.slack.schedule import CHARS, LINES, PATIENCE, Choice, choose
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=1)
+
+
+def row(id: int, urgency: Urgency = Urgency.CARD, thread: str | None = "t", **changes: Any) -> Waiting:
+    plain = Waiting(
+        id=id,
+        kind=RowKind.MESSAGE,
+        state=RowState.QUEUED,
+        urgency=urgency,
+        thread=thread,
+        attempts=0,
+        not_before=None,
+        chars=10,
+        lines=1,
+    )
+    return evolve(plain, **changes)
+
+
+def log(id: int, **changes: Any) -> Waiting:
+    return row(id, Urgency.LOG, **changes)
+
+
+def lost(id: int, **changes: Any) -> Waiting:
+    """One that may be out there, and is to be looked for later."""
+    return row(id, state=RowState.POSTING, **{"attempts": 1, "not_before": LATER, **changes})
+
+
+@pytest.mark.parametrize(
+    ("waiting", "choice"),
+    [
+        ([], None),
+        ([row(1), row(2)], Choice(1)),
+        ([row(1, not_before=NOW)], Choice(1)),
+        ([row(1, not_before=LATER)], None),
+        ([row(1, not_before=LATER), row(2)], Choice(2)),
+        # what may be out there holds back those behind it, in its thread and of its urgency
+        ([lost(1), row(2)], None),
+        ([lost(1), row(2, thread="u")], Choice(2)),
+        ([lost(1), log(2)], Choice(2)),
+        ([lost(1, attempts=PATIENCE + 1), row(2)], Choice(2)),
+        ([lost(1, not_before=None), row(2)], Choice(1)),
+        # a reply waits for its root
+        ([row(2, root_id=1), log(1, thread=None)], Choice(1)),
+        ([row(2, root_id=1, root_not_before=LATER), row(3, thread="u")], Choice(3)),
+        ([row(2, root_id=1, root_not_before=LATER)], None),
+        # lines share a message
+        ([log(1), log(2), log(3)], Choice(1, (2, 3))),
+        ([row(1, Urgency.LINE), log(2)], Choice(1)),
+        ([log(1), log(2, thread="u"), log(3)], Choice(1, (3,))),
+        ([log(1, attempts=1), log(2)], Choice(1)),
+        ([log(1), log(2, attempts=1), log(3)], Choice(1)),
+        ([log(1), log(2, not_before=LATER), log(3)], Choice(1)),
+        ([log(1), log(2, kind=RowKind.FILE), log(3)], Choice(1)),
+        ([log(1, kind=RowKind.FILE), log(2)], Choice(1)),
+        ([log(1, chars=CHARS), log(2)], Choice(1)),
+        ([log(1, chars=CHARS - 11), log(2), log(3)], Choice(1, (2,))),
+        ([log(1, lines=LINES), log(2)], Choice(1)),
+        ([log(n) for n in range(50)], Choice(0, tuple(range(1, LINES)))),
+    ],
+)
+def test_the_next_row_is_chosen(waiting: list[Waiting], choice: Choice | None) -> None:
+    assert choose(waiting, NOW) == choice
+
+
+def test_no_more_is_read_than_needed() -> None:
+    read = []
+
+    def rows() -> Any:
+        for number in range(10_000):
+            read.append(number)
+            yield row(number)
+
+    assert choose(rows(), NOW) == Choice(0)
+    assert len(read) == 1
+
+
+threads = st.sampled_from(["t", "u", None])
+times = st.sampled_from([None, NOW, LATER])
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> list[Waiting]:
+    """A queue as the store gives it: roots that wait are in it too."""
+    rows: list[Waiting] = []
+    roots: dict[str, Waiting] = {}
+    for name in ("t", "u"):
+        if draw(st.booleans()):
+            roots[name] = row(len(roots) + 1, draw(st.sampled_from(Urgency)), None, not_before=draw(times))
+    rows.extend(roots.values())
+    for id in range(10, 10 + draw(st.integers(0, 30))):
+        thread = draw(threads)
+        root = roots.get(thread or "")
+        state = draw(st.sampled_from([RowState.QUEUED, RowState.POSTING]))
+        rows.append(
+            row(
+                id,
+                draw(st.sampled_from(Urgency)),
+                thread,
+                state=state,
+                attempts=draw(st.integers(0, PATIENCE + 2)) + (state is RowState.POSTING),
+                not_before=draw(times),
+                chars=draw(st.integers(0, CHARS)),
+                root_id=None if root is None else root.id,
+                root_not_before=None if root is None else root.not_before,
+            )
+        )
+    return sorted(rows, key=lambda each: (each.urgency, each.id))
+
+
+@given(queues())
+def test_whatever_waits_the_promises_hold(queue: list[Waiting]) -> None:
+    by_id = {each.id: each for each in queue}
+    free = [
+        each for each in queue if each.not_before != LATER and (each.root_id is None or each.root_not_before != LATER)
+    ]
+    choice = choose(queue, NOW)
+    if choice is None:
+        # only what must wait for another that may be out there is left
+        for each in free:
+            assert any(_holds(other, each) for other in queue)
+        return
+    chosen = by_id[choice.id]
+    assert chosen.not_before != LATER
+    assert chosen.root_id is None
+    assert not any(_holds(other, chosen) for other in queue) or any(each.root_id == chosen.id for each in queue)
+    # nothing that may go is more urgent, nor as urgent and older
+    ahead = [each for each in free if not any(_holds(other, each) for other in queue)]
+    assert ahead[0] in (chosen, *(each for each in queue if each.root_id == chosen.id))
+    # what shares the message is of its kind, in order, and fits; and none of it is passed over
+    sharing = [chosen, *(by_id[id] for id in choice.merge)]
+    if choice.merge:
+        assert {(each.thread, each.urgency, each.attempts) for each in sharing} == {(chosen.thread, chosen.urgency, 0)}
+        assert [each.id for each in sharing] == sorted(each.id for each in sharing)
+        assert sum(each.chars + 1 for each in sharing) - 1 <= CHARS
+        between = [
+            each.id
+            for each in queue
+            if (each.thread, each.urgency) == (chosen.thread, chosen.urgency)
+            and chosen.id <= each.id <= choice.merge[-1]
+        ]
+        assert between == [each.id for each in sharing]
+
+
+def _holds(other: Waiting, each: Waiting) -> bool:
+    return (
+        other.id < each.id
+        and (other.thread, other.urgency) == (each.thread, each.urgency)
+        and other.state is RowState.POSTING
+        and other.attempts <= PATIENCE
+        and other.not_before == LATER
+    )

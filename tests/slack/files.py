@@ -7,7 +7,7 @@ import json
 import secrets
 from typing import Any
 
-from tests.slack.chat import by_bot, put
+from tests.slack.chat import by_bot, put, shown
 from tests.slack.team import Json, SlackRefuses, Team, Upload
 
 # The kinds of snippet Slack colours.
@@ -82,7 +82,7 @@ def complete_upload(team: Team, args: Json) -> Json:
         where = "private" if channel.is_private else "public"
         one.file["shares"].setdefault(where, {}).setdefault(channel.id, []).append(share)
         one.file["groups" if channel.is_private else "channels"].append(channel.id)
-    return {"ok": True, "files": answer}
+    return {"ok": True, "files": answer, "_event": {**shown(message), "subtype": "file_share", "channel": channel.id}}
 
 
 def info(team: Team, args: Json) -> Json:

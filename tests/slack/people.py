@@ -11,6 +11,8 @@ from tests.slack import chat, modals, payloads
 from tests.slack.sockets import Envelope, SocketMode
 from tests.slack.team import Channel, Json, Modal, SlackRefuses, Team, User
 
+TROUBLE = "We had some trouble connecting. Try again?"
+
 
 class CannotDo(Exception):
     """Slack's own app does not let a person do this: there is no such button, a field is missing or too long."""
@@ -58,7 +60,11 @@ class People:
         modal.errors = {}
         payload = payloads.view_submission(self._team, self._user(user), sent)
         return self._sockets.send(
-            "interactive", payload, accepts_response=True, honour=lambda answer: self._submitted(modal, answer)
+            "interactive",
+            payload,
+            accepts_response=True,
+            honour=lambda answer: self._submitted(modal, answer),
+            shown_error=lambda: modal.errors.update({"": TROUBLE}),
         )
 
     def close_view(self, user: str, view: Json | str) -> Envelope | None:
@@ -80,6 +86,7 @@ class People:
             payload,
             accepts_response=True,
             honour=lambda answer: self._commanded(place, user, answer),
+            shown_error=lambda: self._failed(place, user, command),
         )
 
     def say(self, user: str, channel: str, text: str, thread_ts: str | None = None) -> Json:
@@ -139,7 +146,7 @@ class People:
             else:
                 raise SlackRefuses(f"unknown response_action: {what}")
         except SlackRefuses as refusal:
-            modal.errors = {"": f"We had some trouble connecting. Try again? ({refusal})"}
+            modal.errors = {"": f"{TROUBLE} ({refusal})"}
             self._sockets.strange.append(dict(answer or {}))
         team.change()
 
@@ -150,6 +157,10 @@ class People:
             respond(self._team, channel, user, None, answer)
         except SlackRefuses as refusal:
             self._sockets.strange.append({**answer, "error": str(refusal)})
+
+    def _failed(self, channel: Channel, user: str, command: str) -> None:
+        said = {"user": "USLACKBOT", "text": f'{command} failed with the error "operation_timeout"'}
+        chat.whisper(self._team, channel.id, user, said)
 
     # Looking things up
 

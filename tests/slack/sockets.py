@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import uuid
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import trio
@@ -44,6 +46,7 @@ class Envelope:
     payload: Json
     accepts_response: bool
     honour: Callable[[Json | None], None] | None = None
+    shown_error: Callable[[], None] | None = None
     attempts: int = 0
     missed: int = 0
     acks: list[Json] = field(factory=list)  # every one that came, in time or not
@@ -66,7 +69,7 @@ class Envelope:
 
 
 class SocketMode:
-    """`redeliver`: seconds to wait before each delivery of the same; after the last the envelope is given up."""
+    """`redeliver`: seconds to wait before each delivery of the same (the first goes at once); then it is given up."""
 
     def __init__(
         self, team: Team, faults: Faults, nursery: trio.Nursery, *, ack_within: float, redeliver: Sequence[float]
@@ -77,9 +80,12 @@ class SocketMode:
         self.sockets: list[Socket] = []
         self.opened = 0
         self.envelopes: list[Envelope] = []
+        self.pending: set[Envelope] = set()  # neither acked nor given up
+        self._by_id: dict[str, Envelope] = {}
         self.unanswered: list[Envelope] = []  # missed at least once: the person saw an error
         self.strange: list[Json | str] = []  # what came over a socket and is no ack of anything sent
         self._tickets: dict[str, float] = {}
+        self._waiting: deque[Envelope] = deque()  # to be sent as soon as there is a socket, in order
         self._held: list[tuple[Envelope, Json]] = []
         self._turn = 0
 
@@ -182,13 +188,40 @@ class SocketMode:
     # Envelopes
 
     def send(
-        self, kind: str, payload: Json, *, accepts_response: bool, honour: Callable[[Json | None], None] | None = None
+        self,
+        kind: str,
+        payload: Json,
+        *,
+        accepts_response: bool,
+        honour: Callable[[Json | None], None] | None = None,
+        shown_error: Callable[[], None] | None = None,
     ) -> Envelope:
-        """Deliver this until it is acked; `honour` is told the payload of the first ack."""
-        envelope = Envelope(str(uuid.uuid4()), kind, payload, accepts_response, honour)
+        """Deliver this until it is acked.
+
+        Args:
+            honour: told the payload of the ack.
+            shown_error: called when the first delivery was not acked in time, for what the person sees then.
+        """
+        envelope = Envelope(str(uuid.uuid4()), kind, payload, accepts_response, honour, shown_error)
         self.envelopes.append(envelope)
+        self.pending.add(envelope)
+        self._by_id[envelope.id] = envelope
+        self._waiting.append(envelope)
         self._nursery.start_soon(self._deliver, envelope)
+        self._team.change()
         return envelope
+
+    async def pump(self) -> None:
+        """Send what waits, first come first served, for ever."""
+        while True:
+            await self._team.wait_for(lambda: self._waiting and self.live(), seconds=math.inf)
+            envelope = self._waiting.popleft()
+            self._faults.step("envelope", envelope)
+            if not self.live():
+                self._waiting.appendleft(envelope)
+                continue
+            envelope.attempts += 1
+            await self._transmit(envelope, self._message(envelope))
 
     async def again(self, envelope: Envelope) -> None:
         """Deliver once more what was delivered already, whether or not it was acked."""
@@ -196,25 +229,28 @@ class SocketMode:
         await self._transmit(envelope, self._message(envelope))
 
     async def _deliver(self, envelope: Envelope) -> None:
-        for pause in self.redeliver:
-            await trio.sleep(pause)
-            self._faults.step("envelope", envelope)
+        for number, pause in enumerate(self.redeliver):
+            if number:
+                await trio.sleep(pause)
+                self._waiting.append(envelope)
+                self._team.change()
+            envelope.waiting = True
             with trio.move_on_after(self.ack_within):
-                envelope.waiting = True
-                while not self.live():
-                    await self._team.wait_for(lambda: bool(self.live()), seconds=self.ack_within)
-                envelope.attempts += 1
-                await self._transmit(envelope, self._message(envelope))
                 await envelope.acked.wait()
             envelope.waiting = False
             if envelope.acked.is_set():
                 break
+            if envelope in self._waiting:
+                self._waiting.remove(envelope)
             envelope.missed += 1
             if envelope.missed == 1:
                 self.unanswered.append(envelope)
+                if envelope.shown_error is not None:
+                    envelope.shown_error()
             self._bury(envelope)
             self._team.change()
         envelope.over.set()
+        self.pending.discard(envelope)
         self._team.change()
 
     def _message(self, envelope: Envelope) -> Json:
@@ -248,8 +284,8 @@ class SocketMode:
     def _heard(self, socket: Socket, text: str) -> None:
         try:
             ack = json.loads(text)
-            envelope = next(one for one in reversed(self.envelopes) if one.id == ack["envelope_id"])
-        except (ValueError, KeyError, TypeError, StopIteration):
+            envelope = self._by_id[ack["envelope_id"]]
+        except (ValueError, KeyError, TypeError):
             self.strange.append(text)
             return
         if self._faults.spend("deaf") or not self._faults.step("ack", envelope):

@@ -134,7 +134,7 @@ class Standin:
 
     async def acted_on(self, seconds: float = 30) -> None:
         """Wait until every envelope so far was acked or given up."""
-        await self.wait_for(lambda: all(one.over.is_set() for one in self.envelopes), seconds)
+        await self.wait_for(lambda: not self.socket_mode.pending, seconds)
 
     # The team
 
@@ -206,7 +206,7 @@ async def serve(
         rates: requests a second and burst by method; `limits.RATES` are Slack's. Off when not given.
         ack_within: seconds an ack may take.
         redeliver: seconds to wait before each delivery of an unacked envelope, counted from the time-out before; the
-            first is the first delivery. Slack's own for events.
+            first delivery, the first number, is at once. Slack's own for events.
         echo: whether the app is told of its own messages, as Slack does.
         ping_interval: seconds between the pings sent over each socket.
         lifetime: seconds a socket lives before Slack takes it away with a warning; for ever when None.
@@ -221,6 +221,7 @@ async def serve(
         slack.add_channel(CHANNEL, "agents")
         slack.add_channel(OTHER_CHANNEL, "other")
         slack.add_channel(UNJOINED, "elsewhere", member=False)
+        nursery.start_soon(slack.socket_mode.pump)
         await slack.port.open(port=port)
         team.base_url = f"http://127.0.0.1:{slack.port.number}"
         try:

@@ -74,8 +74,12 @@ class WebApi:
         self._team.change()
         if late := await self._after(request, fault):
             return late
-        done = BackgroundTask(self._faults.step, "answered", call)
+        done = BackgroundTask(self._answered, call)
         return JSONResponse(call.answer, headers=self._headers(method, token), background=done)
+
+    async def _answered(self, call: Call) -> None:
+        self._faults.step("answered", call)
+        self._team.change()
 
     def _answer(self, method: str, args: Json, token: str | None) -> Json:
         try:

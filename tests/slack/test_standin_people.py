@@ -1,0 +1,166 @@
+"""People at the stand-in: their modals, commands and messages, and what an app may do with what they gave it."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from tests.slack import ALICE, BOB, CHANNEL, CannotDo, serve
+from tests.slack.app import App, app_of, button, modal, section
+from tests.slack.team import Json
+from tests.support.trio_case import trio_test
+
+
+async def tapped(app: App) -> Json:
+    actions = {"type": "actions", "elements": [button()]}
+    posted = await app.call("chat.postMessage", channel=CHANNEL, blocks=[section(), actions])
+    act = app.slack.tap(ALICE, posted["ts"], "go")
+    await act.answer()
+    return act.payload
+
+
+@trio_test
+async def test_a_trigger_is_good_once_and_for_three_seconds() -> None:
+    async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
+        first, second = await tapped(app), await tapped(app)
+        assert (await app.call("views.open", trigger_id=first["trigger_id"], view=modal()))["ok"]
+        again = await app.call("views.open", trigger_id=first["trigger_id"], view=modal())
+        assert again["error"] == "exchanged_trigger_id"
+        await trio.sleep(3.1)
+        late = await app.call("views.open", trigger_id=second["trigger_id"], view=modal())
+        assert late["error"] == "expired_trigger_id"
+        assert len(slack.views(ALICE)) == 1
+        assert slack.views(BOB) == []
+
+
+@trio_test
+async def test_a_modal_is_filled_in_and_goes_when_the_app_says_nothing() -> None:
+    async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
+        trigger = (await tapped(app))["trigger_id"]
+        view = modal(private_metadata="{}")
+        opened = (await app.call("views.open", trigger_id=trigger, view=view))["view"]
+        with pytest.raises(CannotDo, match="required"):
+            slack.submit(ALICE, "why")
+        with pytest.raises(CannotDo, match="no input colour"):
+            slack.submit(ALICE, "why", {"text": "x", "colour": "red"})
+        with pytest.raises(CannotDo, match="sees no modal"):
+            slack.submit(BOB, "why", {"text": "x"})
+        act = slack.submit(ALICE, opened, {"text": "too <risky>"})
+        assert await act.answer() is None
+        sent = app.heard[-1]["payload"]
+        assert (sent["type"], sent["view"]["id"], sent["view"]["private_metadata"]) == (
+            "view_submission",
+            opened["id"],
+            "{}",
+        )
+        value = {"type": "plain_text_input", "value": "too <risky>"}
+        assert sent["view"]["state"]["values"] == {"reason": {"text": value}}
+        assert slack.views(ALICE) == []
+
+
+@trio_test
+async def test_what_an_app_answers_to_a_modal_is_done() -> None:
+    async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
+        opened = await app.call("views.open", trigger_id=(await tapped(app))["trigger_id"], view=modal())
+        app.answer = lambda envelope: {"response_action": "errors", "errors": {"reason": "say more"}}
+        await slack.submit(ALICE, "why", {"text": "no"}).answer()
+        assert slack.view_errors(ALICE) == {"reason": "say more"}
+        app.answer = lambda envelope: {"response_action": "errors", "errors": {"elsewhere": "?"}}
+        await slack.submit(ALICE, "why", {"text": "no"}).answer()
+        assert "trouble" in slack.view_errors(ALICE)[""]
+        app.answer = lambda envelope: {"response_action": "update", "view": modal(callback_id="other")}
+        await slack.submit(ALICE, "why", {"text": "no"}).answer()
+        assert [view["callback_id"] for view in slack.views(ALICE)] == ["other"]
+        assert slack.views(ALICE)[0]["id"] == opened["view"]["id"]
+        app.answer = lambda envelope: {"response_action": "clear"}
+        await slack.submit(ALICE, "other", {"text": "no"}).answer()
+        assert slack.views(ALICE) == []
+
+
+@trio_test
+async def test_a_modal_stays_when_nobody_answers() -> None:
+    async with serve(echo=False, redeliver=(0,)) as slack, app_of(slack) as app, app.socket():
+        await app.call("views.open", trigger_id=(await tapped(app))["trigger_id"], view=modal())
+        app.acks = False
+        act = slack.submit(ALICE, "why", {"text": "no"})
+        await act.over.wait()
+        assert len(slack.views(ALICE)) == 1
+        assert "trouble" in slack.view_errors(ALICE)[""]
+
+
+@trio_test
+async def test_a_view_is_updated_under_its_hash() -> None:
+    async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
+        opened = await app.call("views.open", trigger_id=(await tapped(app))["trigger_id"], view=modal())
+        view_id, stamp = opened["view"]["id"], opened["view"]["hash"]
+        assert (await app.call("views.update", view_id=view_id, hash=stamp, view=modal(callback_id="new")))["ok"]
+        stale = await app.call("views.update", view_id=view_id, hash=stamp, view=modal())
+        assert stale["error"] == "hash_conflict"
+        assert slack.close_view(ALICE, "new") is None
+        assert (await app.call("views.update", view_id=view_id, view=modal()))["error"] == "not_found"
+
+
+@trio_test
+async def test_a_command_is_answered_in_the_ack_or_later_by_its_url() -> None:
+    async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
+        app.answer = lambda envelope: {"text": "working on it"}
+        act = slack.command(ALICE, CHANNEL, "show a & b")
+        assert await act.answer() == {"text": "working on it"}
+        heard = app.heard[-1]["payload"]
+        assert (heard["command"], heard["text"], heard["user_id"]) == ("/intercom", "show a &amp; b", ALICE)
+        assert [one["text"] for one in slack.ephemerals(ALICE)] == ["working on it"]
+        statuses = []
+        for number in range(6):
+            body = {"text": f"part {number}", "response_type": "in_channel" if number == 4 else "ephemeral"}
+            statuses.append((await app.http.post(heard["response_url"], json=body)).status_code)
+        assert statuses == [200] * 5 + [404]
+        assert len(slack.ephemerals(ALICE)) == 5
+        assert [one["text"] for one in slack.messages()] == ["part 4"]
+        slack.command(ALICE, CHANNEL, "again")
+        await slack.acted_on()
+        await trio.sleep(1801)
+        late = await app.http.post(app.heard[-1]["payload"]["response_url"], json={"text": "late"})
+        assert late.json() == {"ok": False, "error": "expired_url"}
+
+
+@trio_test
+async def test_what_is_written_reaches_the_app_as_slack_writes_it() -> None:
+    async with serve() as slack, app_of(slack) as app, app.socket():
+        root = await app.call("chat.postMessage", channel=CHANNEL, text="root")
+        slack.say(BOB, CHANNEL, "see <b> & https://example.org/x", thread_ts=root["ts"])
+        await slack.acted_on()
+        own, said = (one["payload"]["event"] for one in app.heard if one["type"] == "events_api")
+        assert (own["bot_id"], own["text"]) == (slack.team.bot_id, "root"), "an app hears itself"
+        assert said["text"] == "see &lt;b&gt; &amp; <https://example.org/x>"
+        assert (said["user"], said["thread_ts"], said["channel_type"]) == (BOB, root["ts"], "channel")
+        slack.edit(BOB, said["ts"], "never mind")
+        slack.remove(said["ts"])
+        await slack.acted_on()
+        kinds = [one["payload"]["event"].get("subtype") for one in app.heard if one["type"] == "events_api"]
+        assert kinds == [None, None, "message_changed", "message_deleted"]
+        slack.team.bot_scopes -= {"channels:history"}
+        slack.say(BOB, CHANNEL, "unheard")
+        assert len(slack.envelopes) == 4
+
+
+@trio_test
+async def test_only_what_is_shown_can_be_pressed_but_a_stale_screen_shows_old_buttons() -> None:
+    async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
+        payload = await tapped(app)
+        ts = payload["message"]["ts"]
+        before = slack.message(ts)
+        await app.call("chat.update", channel=CHANNEL, ts=ts, text="decided", blocks=[section("decided")])
+        with pytest.raises(CannotDo, match="shows no go"):
+            slack.tap(BOB, ts, "go")
+        act = slack.tap(BOB, before, "go")
+        await act.answer()
+        assert app.heard[-1]["payload"]["message"]["blocks"][0]["text"]["text"] == "decided"
+
+
+@trio_test
+async def test_ephemerals_are_seen_by_one() -> None:
+    async with serve() as slack, app_of(slack) as app:
+        assert (await app.call("chat.postEphemeral", channel=CHANNEL, user=ALICE, text="psst"))["ok"]
+        assert (await app.call("chat.postEphemeral", channel=CHANNEL, user="U0NO", text="psst"))["error"]
+        assert [one["text"] for one in slack.ephemerals(ALICE)] == ["psst"]
+        assert slack.ephemerals(BOB) == slack.messages() == []

@@ -24,20 +24,14 @@ def read(path: Path) -> dict[str, str]:
         return {}
     except OSError as error:
         raise SlackError(f"{path} can not be read ({(error.strerror or '').lower()}): log in to Slack again") from None
-    with os.fdopen(handle, "rb") as stream:
-        found = os.fstat(stream.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise SlackError(f"{path} is not a file of yours: remove it, and log in to Slack again")
-        if found.st_mode & 0o077:
-            # What others could read has to count as known to them.
-            raise SlackError(
-                f"{path} is open to other users (mode {found.st_mode & 0o777:o}): run chmod 600 on it, and if others"
-                " use this machine, make new tokens"
-            )
-        try:
+    try:
+        _judge(path, os.fstat(handle))
+        with open(handle, "rb", closefd=False) as stream:
             held = json.load(stream)
-        except ValueError:
-            held = None
+    except ValueError:
+        held = None
+    finally:
+        os.close(handle)
     if not isinstance(held, dict) or not all(isinstance(value, str) for value in held.values()):
         raise SlackError(f"{path} holds no credentials: remove it, and log in to Slack again")
     return held
@@ -68,3 +62,14 @@ def remove(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _judge(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        raise SlackError(f"{path} is not a file of yours: remove it, and log in to Slack again")
+    if found.st_mode & 0o077:
+        # What others could read has to count as known to them.
+        raise SlackError(
+            f"{path} is open to other users (mode {found.st_mode & 0o777:o}): run chmod 600 on it, and if others"
+            " use this machine, make new tokens"
+        )

@@ -165,7 +165,7 @@ class EmbeddedAgent:
     def _door(self) -> Door:
         key = f"embed:{self.name}:{self.workspace or ''}"
         return self.app.embedded_doors.setdefault(
-            key, Door(self.app.system, self.app.config, key, self.workspace, None)
+            key, Door(self.app.system, self.app.config, self.app.presence, key, self.workspace, None)
         )
 
 

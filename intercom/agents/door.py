@@ -22,6 +22,7 @@ from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound
 from intercom.sessions.messages import Deliver, Delivery, Undeliver
+from intercom.sessions.presence import Presence
 from intercom.sessions.reception_messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Wanted
 from intercom.sessions.stall_messages import Activity
 
@@ -49,13 +50,15 @@ class Caller:
 @define
 class Door:
     """`key` names the agent of a client that has no names for its conversations: the life of one shim. `name` is the
-    connection's own: the same shim may be in by a new door before its old one is known to be closed.
+    connection's own: the same shim may be in by a new door before its old one is known to be closed. In `presence` it
+    notes who is connected itself, so that this is known also while the reception restarts.
 
     `workspace`, `cwd` and `channel_id` are the shim's own; each may be absent.
     """
 
     system: System
     config: Config
+    presence: Presence
     key: str
     workspace: str | None
     cwd: str | None
@@ -177,7 +180,9 @@ class Door:
         same shim had news of."""
         self._agents.update(agents)
         self._known = len(self._agents)
-        self._reception.tell(AgentsHere(self.name, (self.key, *self._agents)))
+        for key in (self.key, *self._agents):
+            self.presence.came(key, self.name)
+        self._reception.tell(AgentsHere((self.key, *self._agents)))
 
     def news_of_agents(self) -> list[str] | None:
         """The agents whose conversations the client has named, for the shim to know them by after a server's death;
@@ -196,7 +201,9 @@ class Door:
         for session_id, names in by_session.items():
             self.system.named(f"session/{session_id}").tell(Undeliver(tuple(names)))
         self._sent.clear()
-        self._reception.tell(AgentsGone(self.name, (self.key, *self._agents), for_good))
+        for key in (self.key, *self._agents):
+            self.presence.left(key, self.name)
+        self._reception.tell(AgentsGone((self.key, *self._agents), for_good))
 
     @property
     def _reception(self) -> Name:
@@ -205,14 +212,19 @@ class Door:
     async def session(self, caller: Caller) -> str:
         """The id of the caller's session, which is opened if it has none. Raises WorkspaceRefused."""
         key = _conversation(caller)
-        if key in self._sessions and not self._admission.locked():
+        if self._runs(key) and not self._admission.locked():
             return self._sessions[key]
         async with self._admission:
-            if key not in self._sessions:
+            if not self._runs(key):
                 agent = await self._agent(caller)
                 self._note(agent)
                 self._sessions[key] = await ask(self._reception, Admit(agent), timeout=_RECORD_SECONDS, retry=True)
             return self._sessions[key]
+
+    def _runs(self, conversation: str) -> bool:
+        """Whether the session of this conversation is known and can be asked: one that rests is let in anew."""
+        id = self._sessions.get(conversation)
+        return id is not None and self.system.ref(f"session/{id}") is not None
 
     async def _adopt(self, caller: Caller, wanted: str | None) -> str:
         key = _conversation(caller)
@@ -226,6 +238,7 @@ class Door:
         """Before it is let in: a connection that ends meanwhile takes along who is on the way."""
         if agent.key != self.key:
             self._agents.add(agent.key)
+        self.presence.came(agent.key, self.name)
 
     async def _agent(self, caller: Caller) -> Agent:
         roots = [] if self.workspace is not None else await caller.roots()
@@ -233,7 +246,7 @@ class Door:
         chosen = await trio.to_thread.run_sync(workspaces.choose, self.workspace, roots, self.cwd, default)
         # A conversation that goes on elsewhere is another session: the first one's paths mean other files.
         key = f"{caller.client_name or 'client'}:{caller.thread}@{chosen}" if caller.thread else self.key
-        return Agent(key, caller.client_name, chosen, self.name, self.channel_id)
+        return Agent(key, caller.client_name, chosen, self.channel_id)
 
 
 def _conversation(caller: Caller) -> str:

@@ -32,6 +32,7 @@ from intercom.local.listen import listen
 from intercom.model import crash_points
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
+from intercom.sessions.presence import Presence
 
 log = logging.getLogger("intercom.agents")
 
@@ -55,9 +56,10 @@ STALLED_SECONDS = 600.0
 class Surroundings:
     """What links need to know of their server. `life` names this life of it; `token` is what shims must know;
     `judge` refuses a shim (raises IntercomError) by its hello; `outdated` is called when a newer shim asks this server
-    to step down; `clients` notes whose processes are agents'."""
+    to step down; in `presence` doors note who is connected; `came` and `left` note whose processes are agents'."""
 
     config: Config
+    presence: Presence
     life: str
     token: str
     server: Server[Any]
@@ -128,7 +130,8 @@ class Link(Actor):
             return
         shim = str(hello["shim"])
         channel = _text(hello, "channel")
-        door = Door(self.system, self._at.config, shim, _text(hello, "workspace"), _text(hello, "cwd"), channel)
+        workspace, cwd = _text(hello, "workspace"), _text(hello, "cwd")
+        door = Door(self.system, self._at.config, self._at.presence, shim, workspace, cwd, channel)
         peer = peers.peer(self._stream)
         ours = (hello.get("client_pid"), hello.get("pid"), peer.pid)
         pids = frozenset(pid for pid in ours if isinstance(pid, int) and pid > 1)

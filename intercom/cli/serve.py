@@ -80,7 +80,7 @@ async def _in_process(settings: Settings, workspace: str | None, channel: str | 
     async with app.system, trio.open_nursery() as nursery:
         nursery.start_soon(_until_signal, app)
         app.processes.came(key, frozenset({os.getppid()}))
-        door = Door(app.system, settings.config, key, workspace, os.getcwd(), channel)
+        door = Door(app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel)
         await stdio.serve(app.surroundings.server, door)
         app.system.request_stop()
     return 0

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from attrs import field, frozen
 
-from actors import Info, Request, System, ask
+from actors import Down, Info, NotRunning, Request, System, ask
 from intercom._version import __version__
 from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, CardKind
@@ -161,9 +161,13 @@ class Desk:
     # --- finding -----------------------------------------------------------------------------------------------------
 
     async def _ask_session(self, session_id: str, message: Request[R]) -> R:
-        if self.system.ref(f"session/{session_id}") is None:
+        session = self.system.named(f"session/{session_id}")
+        try:
+            return await ask(session, message, timeout=ACT_SECONDS)
+        except (Down, NotRunning):
+            # It is restarting, or rests because nothing waits in it.
             await ask(self.system.named("reception"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
-        return await ask(self.system.named(f"session/{session_id}"), message, timeout=ACT_SECONDS, retry=True)
+            return await ask(session, message, timeout=ACT_SECONDS, retry=True)
 
     async def _session_id(self, prefix: str) -> str:
         found = await self.reader.read(partial(sessions.with_prefix, prefix=prefix))

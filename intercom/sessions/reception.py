@@ -11,7 +11,19 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
-from actors import Actor, AlreadyStarted, ChildSpec, DownEvent, Name, Refused, Reply, StartChild, ask
+from actors import (
+    Actor,
+    AlreadyStarted,
+    ChildSpec,
+    DownEvent,
+    Name,
+    Refused,
+    Reply,
+    StartChild,
+    StopChild,
+    UnknownChild,
+    ask,
+)
 from intercom.model import crash_points
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, NotFound
@@ -22,7 +34,7 @@ from intercom.sessions.messages import AgentCame, AgentLeft
 from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.presence import Presence
 from intercom.sessions.reception_messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Wanted
-from intercom.store import audit, journal, policies, requests, sessions
+from intercom.store import audit, journal, policies, requests, sessions, stalls
 from intercom.store.messages import Database, Transact
 
 log = logging.getLogger("intercom.sessions")
@@ -33,6 +45,8 @@ GRACE_SECONDS = 5.0
 START_GRACE_SECONDS = 60.0
 #: For so many seconds after a start, no session is taken over whose agent may be on its way back.
 RETURN_SECONDS = 3.0
+#: Seconds between two looks for sessions whose actors have nothing left to do.
+SWEEP_SECONDS = 60.0
 
 
 T = TypeVar("T")
@@ -53,6 +67,11 @@ class Gone:
 @frozen
 class AllBack:
     """A timer: agents that live have come back by now."""
+
+
+@frozen
+class Sweep:
+    """A timer: some sessions' actors may have nothing left to do."""
 
 
 class Reception(Actor):
@@ -80,6 +99,8 @@ class Reception(Actor):
         self._default_mode = default_mode
         self._brought_back = self._announced = False
         self._awaited: set[str] = set()
+        self._running: set[str] = set()
+        self._spared: set[str] = set()
         self._postponed: list[tuple[Adopt, Reply[str]]] = []
 
     def on_start(self) -> None:
@@ -88,9 +109,8 @@ class Reception(Actor):
 
     async def _bring_back(self) -> None:
         """Bring back what a server before this one left: every session that may still be answered or applied."""
-        for key in self._presence.leaving():
-            self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
-        live, wanted, counts, kept = await self._transact(_left_behind)
+        live, wanted, counts, kept, known = await self._transact(_left_behind)
+        self._running = {id for id in known if self.system.ref(f"unit/{id}") is not None}
         # Sessions that were alive when the server fell: a policy file changed meanwhile was changed under an agent.
         self._board.kept.update(kept)
         for session in live:
@@ -100,7 +120,13 @@ class Reception(Actor):
             if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._presence.has(agent):
                 self.set_timer(Gone(agent), START_GRACE_SECONDS, Gone(agent))
                 self._awaited.add(agent)
+        # Who came or went while nobody was at the reception: the doors have noted it.
+        for key in self._presence.leaving():
+            self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
+        for key in self._presence.coming():
+            await self._here(key)
         self.set_timer(AllBack(), RETURN_SECONDS, AllBack())
+        self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
         if wanted and not self._announced:
             found = (
                 f"server restarted: {counts.interrupted_sessions} interrupted session(s),"
@@ -130,17 +156,19 @@ class Reception(Actor):
                 return await self._adopt(message)
             case Wanted(session_id):
                 return await self._wanted(session_id)
-            case AgentsHere(door, keys):
+            case AgentsHere(keys):
                 for key in keys:
-                    await self._here(key, door)
-            case AgentsGone(door, keys, for_good):
+                    await self._here(key)
+            case AgentsGone(keys, for_good):
                 for key in keys:
-                    if self._presence.left(key, door) and key in self._presence.here:
+                    if self._presence.has(key) and not self._presence.connected(key):
                         self.set_timer(Gone(key), 0.0 if for_good else GRACE_SECONDS, Gone(key))
             case Gone(key):
                 await self._gone(key)
             case AllBack():
                 await self._all_back()
+            case Sweep():
+                await self._sweep()
         return None
 
     async def _admit(self, agent: Agent) -> str:
@@ -192,13 +220,15 @@ class Reception(Actor):
         session = await self._transact(partial(sessions.get, id=session_id))
         if session is None:
             raise NotFound(f"no session has the id {session_id}")
+        # Whoever wants it is about to ask it something.
+        self._spared.add(session.id)
         await self._run(session)
         return session.id
 
-    async def _here(self, key: str, door: str) -> None:
+    async def _here(self, key: str) -> None:
         session = await self._transact(partial(sessions.by_agent, agent_key=key))
-        if session is not None:
-            self._note(Agent(key, session.client_name, session.workspace_root, door))
+        if session is not None and self._presence.connected(key):
+            self._note(Agent(key, session.client_name, session.workspace_root))
             await self._run(session)
             self.system.named(f"session/{session.id}").tell(AgentCame())
 
@@ -217,9 +247,12 @@ class Reception(Actor):
 
     def _note(self, agent: Agent) -> None:
         self._presence.here[agent.key] = agent
-        self._presence.came(agent.key, agent.door)
         self._awaited.discard(agent.key)
-        self.cancel_timer(Gone(agent.key))
+        if self._presence.connected(agent.key):
+            self.cancel_timer(Gone(agent.key))
+        else:
+            # Its connection has ended while it was on its way in.
+            self.set_timer(Gone(agent.key), GRACE_SECONDS, Gone(agent.key))
         self._board.connected(agent.workspace, self._presence.count(agent.workspace))
 
     async def _run(self, session: Session) -> None:
@@ -227,6 +260,17 @@ class Reception(Actor):
         await _ensure(self._watchers, self._board.watcher(session.workspace_root))
         name = self.system.named(f"session/{session.id}")
         await _ensure(self._units, unit.spec(session.id, self._context, name))
+        self._running.add(session.id)
+
+    async def _sweep(self) -> None:
+        """Stop the actors of sessions that have ended or been left and hold nothing; who wants one has it run again."""
+        self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
+        spared, self._spared = self._spared, set()
+        over = await self._transact(partial(_over, running=tuple(self._running - spared)))
+        for id, agent_key in over:
+            if agent_key is None or not (self._presence.has(agent_key) or self._presence.connected(agent_key)):
+                await _stop(self._units, f"unit/{id}")
+                self._running.discard(id)
 
     async def _transact(self, work: Callable[[Database], T]) -> T:
         return await ask(self._context.store, Transact(work), timeout=30.0, retry=True)
@@ -242,7 +286,14 @@ async def _ensure(supervisor: Name, spec: ChildSpec) -> None:
         return
 
 
-LeftBehind = tuple[tuple[Session, ...], set[str], requests.Counts, dict[str, tuple[str, str]]]
+async def _stop(supervisor: Name, id: str) -> None:
+    try:
+        await ask(supervisor, StopChild(id), timeout=30.0, retry=True)
+    except UnknownChild:
+        return
+
+
+LeftBehind = tuple[tuple[Session, ...], set[str], requests.Counts, dict[str, tuple[str, str]], tuple[str, ...]]
 
 
 def _left_behind(db: Database) -> LeftBehind:
@@ -250,7 +301,21 @@ def _left_behind(db: Database) -> LeftBehind:
     live = sessions.live(db)
     roots = {s.workspace_root for s in live if s.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED)}
     kept = {root: found for root in roots if (found := policies.get(db, root)) is not None}
-    return live, wanted, requests.counts(db), kept
+    return live, wanted, requests.counts(db), kept, sessions.ids(db)
+
+
+def _over(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]]:
+    """Those of these sessions that have ended or been left and in which nothing waits, each with the agent for whom it
+    is to be kept all the same if that is here."""
+    held = {entry.session_id for entry in journal.open(db)}
+    found = []
+    for session in sessions.resting(db, running):
+        if session.id in held or requests.pending(db, session.id) or stalls.active(db, session.id):
+            continue
+        elsewhere = session.agent_key is not None and sessions.by_agent(db, session.agent_key)
+        is_over = session.status is SessionStatus.TERMINATED and elsewhere
+        found.append((session.id, None if is_over else session.agent_key))
+    return found
 
 
 def _find_or_open(db: Database, agent: Agent, id: str, mode: SessionMode, at: datetime) -> Session:

@@ -9,14 +9,12 @@ from actors import Request
 
 @frozen
 class Agent:
-    """Who calls: `key` is stable for one conversation, `client_name` what it says of itself, `workspace` checked,
-    `door` names the connection it came by, and `channel_id` the chat channel that the connection asked for: a session
-    that is opened for it is shown there for good."""
+    """Who calls: `key` is stable for one conversation, `client_name` what it says of itself, `workspace` checked, and
+    `channel_id` the chat channel that its connection asked for: a session opened for it is shown there for good."""
 
     key: str
     client_name: str | None
     workspace: str
-    door: str = ""
     channel_id: str | None = None
 
 
@@ -44,16 +42,14 @@ class Wanted(Request[str]):
 
 @frozen
 class AgentsGone:
-    """The connection these agents spoke over is gone."""
+    """A connection these agents spoke over is gone, which their door has noted. `for_good`: nobody will come back."""
 
-    door: str
     keys: tuple[str, ...]
     for_good: bool = False
 
 
 @frozen
 class AgentsHere:
-    """These agents' connection is up."""
+    """A connection of these agents is up, which their door has noted."""
 
-    door: str
     keys: tuple[str, ...]

@@ -86,6 +86,20 @@ def live(db: Database) -> tuple[Session, ...]:
     return _select(db, "status <> 'terminated' order by created_at, rowid")
 
 
+def ids(db: Database) -> tuple[str, ...]:
+    """The ids of all sessions."""
+    return tuple(rows.column(db, "select id from session"))
+
+
+def resting(db: Database, ids: Collection[str]) -> tuple[Session, ...]:
+    """Those of these sessions that have ended or whose agent has left them, oldest first."""
+    return _select(
+        db,
+        "id in (select value from json_each(?)) and status in ('terminated', 'interrupted') order by created_at, rowid",
+        rows.json_text(list(ids)),
+    )
+
+
 def by_status(db: Database, status: SessionStatus) -> tuple[Session, ...]:
     """All sessions in one status, oldest first."""
     return _select(db, "status = ? order by created_at, rowid", status.value)

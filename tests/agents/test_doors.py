@@ -12,12 +12,14 @@ import pytest
 import trio
 import trio.testing
 
+from actors import StopChild
 from intercom.agents.door import Caller, Door
 from intercom.agents.tools import BY_NAME
 from intercom.embedding import Switchboard
 from intercom.model.errors import DatabaseError
 from intercom.model.verdict import Decision
 from intercom.sessions import actor
+from intercom.sessions.messages import Beat
 from intercom.sessions.reception import GRACE_SECONDS
 from intercom.store.messages import Transact
 from tests.sessions.house import STUCK, House, house, in_house
@@ -57,7 +59,7 @@ async def cut_off(at: House, what: Callable[[], Awaitable[Any]]) -> None:
 async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_in(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await at.arrive(root)
-        door = Door(at.app.system, at.app.config, "shim", str(root), None)
+        door = Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
         await cut_off(at, partial(door.open_call, BY_NAME["ping"], None, THREAD))
         door.closed()
         await at.later(GRACE_SECONDS)
@@ -71,13 +73,14 @@ async def test_a_conversation_that_goes_on_in_another_workspace_is_another_sessi
     other.mkdir()
     async with house(root.parent, clock) as at:
         doors = [
-            Door(at.app.system, at.app.config, f"shim{n}", str(each), None) for n, each in enumerate((root, other))
+            Door(at.app.system, at.app.config, at.app.presence, f"shim{n}", str(each), None)
+            for n, each in enumerate((root, other))
         ]
         calls = [await door.open_call(BY_NAME["ping"], None, THREAD) for door in doors]
         stand = {session.id: session.workspace_root for session in await at.app.desk.sessions()}
         assert [stand[call.session_id] for call in calls] == [str(root), str(other)]
         # And in the same one it is the same, by whichever connection.
-        back = await Door(at.app.system, at.app.config, "shim", str(root), None).open_call(
+        back = await Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None).open_call(
             BY_NAME["ping"], None, THREAD
         )
         assert back.session_id == calls[0].session_id
@@ -114,7 +117,7 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
 @in_house
 async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delivered(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        door = Door(at.app.system, at.app.config, "shim", str(root), None)
+        door = Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
 
         async def call(tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
             opened = await door.open_call(BY_NAME[tool], None, THREAD)
@@ -133,3 +136,15 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
         await door.delivered([receipt])
         _, told = await call("ping")
         assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
+
+
+@in_house
+async def test_a_session_that_rests_is_let_in_anew(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        door = Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        first = await door.open_call(BY_NAME["ping"], None, THREAD)
+        await at.ask("sessions", StopChild(f"unit/{first.session_id}"))
+        second = await door.open_call(BY_NAME["ping"], None, THREAD)
+        assert second.session_id == first.session_id
+        with trio.fail_after(1):
+            assert (await second.ask(Beat("again"))).answer.acknowledged

@@ -57,7 +57,7 @@ CALLER = Caller("client", None, None, no_roots, None)
 
 
 def door(at: House, root: Path, channel: str | None = None) -> Door:
-    return Door(at.app.system, at.app.config, "shim", str(root), None, channel)
+    return Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None, channel)
 
 
 async def refusal(door: Door, uri: str) -> str:

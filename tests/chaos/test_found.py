@@ -96,7 +96,7 @@ async def test_a_verdict_on_its_way_is_not_told_again_by_a_session_that_fell_mea
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         await at.decide((await guest.propose()).request_id, Decision.REJECT, "no")
-        door = Door(at.app.system, Config(), guest.agent.key, str(root), None)
+        door = Door(at.app.system, Config(), at.app.presence, guest.agent.key, str(root), None)
         assert await _told(door, guest, "first") == ["no"]
         inject(at.app.system, f"session/{guest.session_id}", RuntimeError("a fault was asked for"), "now")
         async with at.restarting():

@@ -32,7 +32,7 @@ from intercom.sessions.messages import (
     SwitchMode,
 )
 from intercom.sessions.reception import GRACE_SECONDS
-from intercom.sessions.reception_messages import Adopt, Agent, AgentsGone
+from intercom.sessions.reception_messages import Adopt, Agent
 from tests.agents.live import TRUSTING, Home, call, home, live
 from tests.sessions.house import SILENT_CHAT, House, house, in_house, partial_ask
 
@@ -369,7 +369,7 @@ async def test_resume_answers_the_standby_of_the_only_agent_that_waits(clock: Cl
 
 async def leave(at: House, key: str) -> None:
     """The agent's connection goes, and does not come back."""
-    at.app.system.named("reception").tell(AgentsGone("", (key,)))
+    at.gone(key)
     await at.later(GRACE_SECONDS)
 
 
@@ -380,7 +380,7 @@ async def test_reboot_adopts_only_what_its_like_left_in_this_workspace(clock: Cl
     async with house(root.parent, clock) as at:
         gone = await at.arrive(root, "gone")
         id = (await gone.propose()).request_id
-        newcomer = Agent("new", "client", str(root))
+        newcomer = (await at.arrive(root, "new")).agent
         # While it lives it keeps its session.
         assert await at.ask("reception", Adopt(newcomer)) != gone.session_id
         with pytest.raises(InvalidState, match="live agent"):

@@ -32,7 +32,7 @@ from intercom.model.verdict import Decision, Verdict
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.chat import Chat
 from intercom.sessions.messages import Answered, AwaitClearance, Describe, Opened, Propose
-from intercom.sessions.reception_messages import Admit, Agent
+from intercom.sessions.reception_messages import Admit, Agent, AgentsGone, AgentsHere
 from intercom.store.messages import Transact
 
 R = TypeVar("R")
@@ -117,7 +117,20 @@ class House:
     async def arrive(self, root: Path, key: str = "agent", client: str | None = "client") -> Guest:
         """An agent connects."""
         agent = Agent(key, client, str(root))
+        self.app.presence.came(key, "door")
         return Guest(self, agent, await self.ask("reception", Admit(agent)))
+
+    def back(self, *keys: str) -> None:
+        """These agents' connections are up again."""
+        for key in keys:
+            self.app.presence.came(key, "door")
+        self.app.system.named("reception").tell(AgentsHere(keys))
+
+    def gone(self, *keys: str, for_good: bool = False) -> None:
+        """These agents' connections are gone."""
+        for key in keys:
+            self.app.presence.left(key, "door")
+        self.app.system.named("reception").tell(AgentsGone(keys, for_good))
 
     async def ask(self, name: str, message: Request[R]) -> R:
         return await ask(self.app.system.named(name), message, retry=True)

@@ -13,7 +13,7 @@ from intercom.model.card import CardKind
 from intercom.model.errors import InvalidState
 from intercom.model.session import SessionStatus
 from intercom.sessions.reception import RETURN_SECONDS
-from intercom.sessions.reception_messages import Adopt, Agent, AgentsGone, AgentsHere
+from intercom.sessions.reception_messages import Adopt, Agent
 from tests.sessions.house import House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 
 async def gone(at: House, key: str) -> None:
-    at.app.system.named("reception").tell(AgentsGone("", (key,), True))
+    at.gone(key, for_good=True)
     await at.later(1)
 
 
@@ -65,7 +65,7 @@ async def test_after_a_restart_an_agent_that_comes_back_finds_its_session_althou
         named = at.begin(partial_reboot(at, quick.agent, first.session_id))
         await at.later(RETURN_SECONDS / 2)
         assert wanted.outcome is None
-        at.app.system.named("reception").tell(AgentsHere("door", ("first",)))
+        at.back("first")
         back = await at.arrive(root, "first")
         assert (await back.propose(call="c1")).request_id == id
         await at.later(RETURN_SECONDS)

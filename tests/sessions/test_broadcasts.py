@@ -207,9 +207,9 @@ async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothi
 @in_house
 async def test_a_session_is_shown_in_the_channel_that_its_connection_named(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG) as at:
-        id = await at.ask("reception", Admit(Agent("agent", "client", str(root), "", "C77")))
+        id = await at.ask("reception", Admit(Agent("agent", "client", str(root), "C77")))
         # It stays there, whatever a later connection of the same agent says.
-        assert await at.ask("reception", Admit(Agent("agent", "client", str(root), "", "C88"))) == id
+        assert await at.ask("reception", Admit(Agent("agent", "client", str(root), "C88"))) == id
         (session,) = await at.app.desk.sessions()
         assert channel_of(CONFIG, session) == "C77"
 

@@ -15,7 +15,6 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound
 from intercom.model.verdict import Decision
 from intercom.sessions.messages import CheckPolicy
 from intercom.sessions.reception import GRACE_SECONDS
-from intercom.sessions.reception_messages import AgentsGone
 from intercom.workspace.messages import Current
 from intercom.workspace.watcher import watcher_name
 from tests.sessions.house import Guest, House, house, in_house
@@ -123,7 +122,7 @@ async def test_nobody_is_asked_while_no_agent_is_connected(clock: Clock, root: P
     write(root, NARROW)
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        at.app.system.named("reception").tell(AgentsGone("", ("agent",)))
+        at.gone("agent")
         await at.later(GRACE_SECONDS)
         await at.later(1)
         write(root, WIDE)

@@ -12,8 +12,8 @@ from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
 from intercom.model.verdict import Decision
 from intercom.sessions.messages import Beat, Describe, Recall
 from intercom.sessions.reception import GRACE_SECONDS, START_GRACE_SECONDS
-from intercom.sessions.reception_messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Wanted
-from tests.sessions.house import Guest, House, house, in_house
+from intercom.sessions.reception_messages import Admit, Adopt, Agent, Wanted
+from tests.sessions.house import Guest, house, in_house
 
 Clock = trio.testing.MockClock
 
@@ -27,10 +27,6 @@ def root(tmp_path: Path) -> Path:
 
 async def status(guest: Guest) -> SessionStatus:
     return (await guest.ask(Describe())).status
-
-
-def gone(at: House, key: str = "agent", door: str = "") -> None:
-    at.app.system.named("reception").tell(AgentsGone(door, (key,)))
 
 
 @in_house
@@ -48,7 +44,7 @@ async def test_a_session_is_interrupted_when_its_agent_stays_away(clock: Clock, 
         guest = await at.arrive(root)
         id = (await guest.propose()).request_id
         assert await status(guest) is SessionStatus.ACTIVE
-        gone(at)
+        at.gone("agent")
         await at.later(GRACE_SECONDS - 0.1)
         assert await status(guest) is SessionStatus.ACTIVE
         await at.later(0.1)
@@ -66,9 +62,9 @@ async def test_a_connection_that_comes_back_in_time_was_never_gone(clock: Clock,
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         for _ in range(3):
-            gone(at)
+            at.gone("agent")
             await at.later(GRACE_SECONDS - 1)
-            at.app.system.named("reception").tell(AgentsHere("", ("agent",)))
+            at.back("agent")
             await at.later(GRACE_SECONDS)
             assert await status(guest) is SessionStatus.ACTIVE
         kinds = [entry.kind for entry in await at.app.desk.audit(50)]
@@ -81,7 +77,7 @@ async def test_after_a_restart_agents_have_a_minute_to_come_back(clock: Clock, r
         guest = await at.arrive(root)
         other = await at.arrive(root, "other")
     async with house(root.parent, clock) as at:
-        at.app.system.named("reception").tell(AgentsHere("", ("agent",)))
+        at.back("agent")
         # Time counts from when everybody has been brought back.
         await at.ask("reception", Wanted(guest.session_id))
         await at.later(START_GRACE_SECONDS)
@@ -118,7 +114,7 @@ async def test_progress_that_was_told_is_found_again(clock: Clock, root: Path) -
 async def test_an_agent_with_work_of_its_own_keeps_it(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await at.arrive(root, "gone")
-        gone(at, "gone")
+        at.gone("gone")
         await at.later(GRACE_SECONDS)
         busy = await at.arrive(root, "busy")
         await busy.propose()
@@ -141,7 +137,7 @@ async def test_a_session_without_an_agent_can_still_be_answered_after_a_restart(
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         id = (await guest.propose()).request_id
-        gone(at)
+        at.gone("agent")
         await at.later(GRACE_SECONDS)
     async with house(root.parent, clock) as at:
         assert await at.ask("reception", Wanted(guest.session_id)) == guest.session_id

@@ -15,7 +15,6 @@ from intercom.model.session import SessionStatus
 from intercom.model.verdict import Decision
 from intercom.sessions.messages import Beat
 from intercom.sessions.reception import GRACE_SECONDS
-from intercom.sessions.reception_messages import AgentsGone
 from intercom.sessions.stall_messages import Activity
 from tests.sessions.house import Guest, House, house, in_house
 
@@ -114,7 +113,7 @@ async def test_an_agent_that_is_gone_is_not_stalled(clock: Clock, root: Path) ->
         await at.arrive(root)
         await at.later(300)
         alert = await at.people.card(kind=CardKind.STALL)
-        at.app.system.named("reception").tell(AgentsGone("", ("agent",)))
+        at.gone("agent")
         await at.later(GRACE_SECONDS)
         await at.people.card(id=alert.id, state=CardState.CLOSED, note="dismissed")
         for _ in range(5):

@@ -1,0 +1,156 @@
+"""Who comes and goes while nobody is at the reception, and sessions whose actors have nothing left to do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio.testing
+
+from actors.testing import inject
+from intercom.model.errors import InvalidState
+from intercom.model.session import SessionStatus
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import Beat, Describe
+from intercom.sessions.reception import GRACE_SECONDS, SWEEP_SECONDS
+from intercom.sessions.reception_messages import Wanted
+from tests.sessions.house import Guest, House, house, in_house
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+@asynccontextmanager
+async def nobody_at_the_reception(at: House, guest: Guest) -> AsyncIterator[None]:
+    """The reception is down meanwhile, and up when this is left."""
+    inject(at.app.system, "reception", RuntimeError("a fault was asked for"), "now")
+    await trio.testing.wait_all_tasks_blocked()
+    assert at.app.system.ref("reception") is None
+    yield
+    async with at.restarting():
+        await at.ask("reception", Wanted(guest.session_id))
+
+
+def runs(at: House, guest: Guest) -> bool:
+    return at.app.system.ref(f"session/{guest.session_id}") is not None
+
+
+async def leave(at: House, guest: Guest) -> None:
+    at.gone(guest.agent.key, for_good=True)
+    await at.later(0)
+
+
+async def status(guest: Guest) -> SessionStatus:
+    return (await guest.ask(Describe())).status
+
+
+@in_house
+async def test_an_agent_that_left_while_the_reception_was_down_is_gone(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest, other = await at.arrive(root), await at.arrive(root, "other")
+        async with nobody_at_the_reception(at, guest):
+            at.gone("agent")
+        await at.later(GRACE_SECONDS)
+        assert await status(guest) is SessionStatus.INTERRUPTED
+        assert await status(other) is SessionStatus.ACTIVE
+        assert at.app.presence.here.keys() == {"other"}
+
+
+@in_house
+async def test_an_agent_that_came_back_while_the_reception_was_down_is_here(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        at.gone("agent")
+        await at.later(GRACE_SECONDS)
+        assert await status(guest) is SessionStatus.INTERRUPTED
+        async with nobody_at_the_reception(at, guest):
+            at.back("agent")
+        await at.later(GRACE_SECONDS)
+        assert await status(guest) is SessionStatus.ACTIVE
+        assert at.app.presence.here.keys() == {"agent"}
+
+
+@in_house
+async def test_a_session_that_was_left_and_holds_nothing_rests_until_its_agent_is_back(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest, other = await at.arrive(root), await at.arrive(root, "other")
+        await leave(at, guest)
+        await at.later(SWEEP_SECONDS)
+        assert not runs(at, guest)
+        assert runs(at, other)
+        back = await at.arrive(root)
+        assert back.session_id == guest.session_id
+        assert await status(back) is SessionStatus.ACTIVE
+
+
+@in_house
+async def test_a_session_in_which_something_waits_does_not_rest(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await leave(at, guest)
+        await at.later(SWEEP_SECONDS)
+        assert runs(at, guest)
+        await at.decide(id, Decision.REJECT, "no")
+        await at.later(SWEEP_SECONDS)
+        assert not runs(at, guest)
+        # What it owes its agent is not forgotten.
+        back = await at.arrive(root)
+        assert [late.request_id for late in (await back.ask(Beat("b"))).late_verdicts] == [id]
+
+
+@in_house
+async def test_people_reach_a_session_that_rests(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await leave(at, guest)
+        await at.later(SWEEP_SECONDS)
+        assert not runs(at, guest)
+        with trio.fail_after(1):
+            await at.app.desk.nudge(guest.session_id, "go on", "kim", "ctl")
+        assert runs(at, guest)
+        # Whoever wanted it may be about to ask it more.
+        await at.later(SWEEP_SECONDS)
+        assert runs(at, guest)
+        await at.later(SWEEP_SECONDS)
+        assert not runs(at, guest)
+        back = await at.arrive(root)
+        assert [word.text for word in (await back.ask(Beat("b"))).instructions] == ["go on"]
+
+
+@in_house
+async def test_a_session_that_was_ended_says_so_for_as_long_as_its_agent_is_here(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        for _ in range(2):
+            await at.later(SWEEP_SECONDS)
+        with pytest.raises(InvalidState, match="was ended"):
+            await guest.propose()
+        await leave(at, guest)
+        for _ in range(2):
+            await at.later(SWEEP_SECONDS)
+        assert not runs(at, guest)
+
+
+@in_house
+async def test_a_reception_that_fell_knows_which_sessions_run(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        async with nobody_at_the_reception(at, guest):
+            at.gone("agent")
+        await at.later(GRACE_SECONDS)
+        for _ in range(2):
+            await at.later(SWEEP_SECONDS)
+        assert not runs(at, guest)

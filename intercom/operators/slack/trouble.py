@@ -12,11 +12,13 @@ LINK_DISABLED = "link_disabled"
 
 _NEW_TOKEN = "make a new one (app settings, basic information, app-level tokens) and run agent-intercom slack login"
 
+_SWITCHED_OFF = "socket mode is switched off for the app: switch it on (app settings, socket mode)"
+
 _SENTENCES = {
     "not_authed": "there is no app-level token: run agent-intercom slack login",
     "not_allowed_token_type": f"the app-level token is of another kind, it begins with xapp-: {_NEW_TOKEN}",
     "missing_scope": f"the app-level token lacks the scope connections:write: {_NEW_TOKEN}",
-    LINK_DISABLED: "socket mode is switched off for the app: switch it on (app settings, socket mode)",
+    **dict.fromkeys((LINK_DISABLED, "socket_mode_disabled"), _SWITCHED_OFF),
     TOO_MANY: "slack allows an app ten sockets and all are taken: stop other programs that connect as this app",
     **{
         word: f"slack does not take the app-level token ({word}): {_NEW_TOKEN}"

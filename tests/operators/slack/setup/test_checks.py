@@ -218,7 +218,7 @@ async def test_a_socket_on_which_nothing_is_said_is_a_fault(monkeypatch: pytest.
     assert "Socket Mode on" in fault.advice
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(120, "120 s behind"), (-95, "95 s ahead of"), (5, None)])
+@pytest.mark.parametrize(("seconds", "words"), [(120, "s behind Slack"), (-95, "s ahead of Slack"), (5, None)])
 @trio_test
 async def test_a_clock_that_is_wrong_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, seconds: float, words: str | None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from attrs import frozen
+
 from intercom.model.outbox import Row
 from intercom.operators.slack.errors import SlackRefused
 from intercom.operators.slack.wire import EVENT_TYPE, Web
@@ -17,8 +19,18 @@ PAGE = 200
 PAGES = 100
 
 
-async def find(web: Web, row: Row, thread_ts: str | None) -> str | None:
-    """The ts of the message that shows `row`, or None when there is none. Raises as `Web.call` does."""
+@frozen
+class Sent:
+    """A message in Slack, and the version of its row that it shows (0: not known). `ts` None: a file whose message
+    Slack did not tell."""
+
+    ts: str | None
+    version: int
+
+
+async def find(web: Web, row: Row, thread_ts: str | None) -> Sent | None:
+    """The message that shows `row`, perhaps as it was when it was first tried; None when there is none. Raises as
+    `Web.call` does."""
     if row.first_at is None:
         return None
     place: dict[str, Any] = {"channel": row.channel}
@@ -37,17 +49,16 @@ async def find(web: Web, row: Row, thread_ts: str | None) -> str | None:
                 return None
             raise
         for message in answer.get("messages") or ():
-            if _client_id(message) == row.client_id:
-                return str(message["ts"])
+            told = _payload(message)
+            if told.get("client_id") == row.client_id:
+                version = told.get("version")
+                return Sent(str(message["ts"]), version if isinstance(version, int) and version <= row.version else 0)
         cursor = (answer.get("response_metadata") or {}).get("next_cursor") or None
         if cursor is None:
             break
     return None
 
 
-def _client_id(message: dict[str, Any]) -> str | None:
+def _payload(message: dict[str, Any]) -> dict[str, Any]:
     metadata = message.get("metadata") or {}
-    if metadata.get("event_type") != EVENT_TYPE:
-        return None
-    id = (metadata.get("event_payload") or {}).get("client_id")
-    return id if isinstance(id, str) else None
+    return (metadata.get("event_payload") or {}) if metadata.get("event_type") == EVENT_TYPE else {}

@@ -161,7 +161,7 @@ class Posts(Lane):
         row = begun.row
         crash_points.reach("outbox.before_post")
         try:
-            ts = await sending.post(self.means, begun)
+            sent = await sending.post(self.means, begun)
         except SlackError as error:
             maybe_done = isinstance(error, Unreachable) and error.maybe_done
             found = await self._failed(row, error, uncertain=begun.seek or maybe_done)
@@ -172,7 +172,7 @@ class Posts(Lane):
             return True
         crash_points.reach("outbox.after_post")
         done = await self.means.transact(
-            partial(postings.posted, id=row.id, ts=ts, version=row.version, at=self.means.now())
+            partial(postings.posted, id=row.id, ts=sent.ts, version=sent.version, at=self.means.now())
         )
         crash_points.reach("outbox.recorded")
         if done:

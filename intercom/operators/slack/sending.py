@@ -13,7 +13,7 @@ from attrs import Factory, frozen
 from actors import Name, ask
 from intercom.model.outbox import Content, RowKind
 from intercom.operators.slack.errors import SlackRefused, Unreachable
-from intercom.operators.slack.finding import find
+from intercom.operators.slack.finding import Sent, find
 from intercom.operators.slack.merging import merged
 from intercom.operators.slack.refusals import Remedy, remedy
 from intercom.operators.slack.uploading import share
@@ -43,8 +43,8 @@ class Means:
         return await ask(self.store, Transact(work), timeout=STORE_SECONDS, retry=True)
 
 
-async def post(means: Means, begun: Begun) -> str | None:
-    """Post what was begun, or find it; its ts (None: a file's that Slack does not tell).
+async def post(means: Means, begun: Begun) -> Sent:
+    """Post what was begun, or find it, perhaps in an older version.
 
     Content that Slack does not take is posted once more as plain text. Raises SlackError: Unreachable with `maybe_done`
     if it may be there now.
@@ -55,7 +55,7 @@ async def post(means: Means, begun: Begun) -> str | None:
         async def keep(file_id: str | None) -> None:
             await means.transact(partial(postings.uploading, id=row.id, file_id=file_id))
 
-        return await share(means.web, row, begun.thread_ts, keep)
+        return Sent(await share(means.web, row, begun.thread_ts, keep), row.version)
     if begun.seek:
         found = await find(means.web, row, begun.thread_ts)
         if found is not None:
@@ -72,7 +72,7 @@ async def post(means: Means, begun: Begun) -> str | None:
     ts = answer.get("ts")
     if not isinstance(ts, str):
         raise Unreachable("slack did not say where a message was posted", maybe_done=True)
-    return ts
+    return Sent(ts, row.version)
 
 
 async def update(means: Means, wanted: Update) -> None:

@@ -18,12 +18,15 @@ class Web(Protocol):
 
 
 def message(row: Row, content: Content, *, plain: bool = False) -> dict[str, Any]:
-    """The arguments with which a message shows `content`; `plain` without its blocks."""
+    """The arguments with which a message shows `content`; `plain` without its blocks.
+
+    The metadata says which row this is, and which version of it, so that a message can be found again.
+    """
     return {
         "channel": row.channel,
         "text": str(content.get("text", "")),
         "blocks": [] if plain else list(content.get("blocks") or ()),
-        "metadata": {"event_type": EVENT_TYPE, "event_payload": {"client_id": row.client_id}},
+        "metadata": {"event_type": EVENT_TYPE, "event_payload": {"client_id": row.client_id, "version": row.version}},
         "unfurl_links": False,
         "unfurl_media": False,
     }

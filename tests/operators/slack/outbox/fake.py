@@ -43,11 +43,15 @@ class Message:
     channel: str
     text: str
     blocks: list[Any]
-    client_id: str | None
+    metadata: Any
     thread_ts: str | None
     at: float
     file: str | None = None
     history: list[str] = field(factory=list)
+
+    @property
+    def client_id(self) -> str | None:
+        return None if self.metadata is None else str(self.metadata["event_payload"]["client_id"])
 
 
 Judge = Callable[[str, dict[str, Any]], Fault | None]
@@ -110,13 +114,12 @@ class FakeSlack:
         thread_ts = params.get("thread_ts")
         if thread_ts is not None and not any(m.ts == thread_ts and m.channel == channel for m in self.messages):
             raise SlackRefused("chat.postMessage", "thread_not_found")
-        client_id = metadata["event_payload"]["client_id"]
-        return {"ts": self._add(channel, text, params.get("blocks") or [], client_id, thread_ts).ts}
+        return {"ts": self._add(channel, text, params.get("blocks") or [], metadata, thread_ts).ts}
 
     def _chat_update(self, channel: str, ts: str, text: str, **params: Any) -> dict[str, Any]:
         message = self._message(channel, ts)
         message.history.append(message.text)
-        message.text, message.blocks = text, params["blocks"]
+        message.text, message.blocks, message.metadata = text, params["blocks"], params["metadata"]
         return {"ts": ts}
 
     def _conversations_history(self, channel: str, oldest: str, cursor: str = "0", **_: Any) -> dict[str, Any]:
@@ -150,10 +153,10 @@ class FakeSlack:
                 shares = {"public": {message.channel: [{"ts": message.ts}]}}
         return {"file": {"id": file, "shares": shares}}
 
-    def _add(self, channel: str, text: str, blocks: list[Any], client_id: str | None, thread: str | None) -> Message:
+    def _add(self, channel: str, text: str, blocks: list[Any], metadata: Any, thread: str | None) -> Message:
         self._number += 1
         ts = f"{EPOCH + trio.current_time():.0f}.{self._number:06d}"
-        message = Message(ts, channel, text, blocks, client_id, thread, trio.current_time())
+        message = Message(ts, channel, text, blocks, metadata, thread, trio.current_time())
         self.messages.append(message)
         return message
 
@@ -170,7 +173,7 @@ class FakeSlack:
             {
                 "ts": message.ts,
                 "text": message.text,
-                "metadata": {"event_type": "intercom_message", "event_payload": {"client_id": message.client_id}},
+                "metadata": message.metadata,
             }
             for message in reversed(found)
         ][begin : begin + self._page]

@@ -19,6 +19,7 @@ from intercom.model import crash_points
 from intercom.model.outbox import Content, Row, Urgency
 from intercom.operators.slack.messages import OutboxHealth, OutboxStanding, Wake
 from intercom.operators.slack.outbox import Sender
+from intercom.operators.slack.wire import Web
 from intercom.store import outbox
 from intercom.store.database import Database, Opened
 from intercom.store.messages import Transact
@@ -50,7 +51,9 @@ def text(words: str) -> Content:
 @frozen
 class House:
     system: System
-    slack: FakeSlack
+    slack: Any
+    channel: str = "C1"
+    poll: float = 0.5
 
     async def transact(self, work: Callable[[Database], R]) -> R:
         return await ask(self.system.named("store"), Transact(work), retry=True)
@@ -63,7 +66,7 @@ class House:
         def work(db: Database) -> None:
             for key, content, options in wishes:
                 drawn = text(content) if isinstance(content, str) else content
-                outbox.put(db, key, drawn, now(), **{"channel": "C1", "urgency": Urgency.CARD, **options})
+                outbox.put(db, key, drawn, now(), **{"channel": self.channel, "urgency": Urgency.CARD, **options})
 
         await self.transact(work)
         if wake:
@@ -90,7 +93,7 @@ class House:
             standing = await self.health()
             if not standing.waiting and not standing.updates:
                 return trio.current_time()
-            await trio.sleep(0.5)
+            await trio.sleep(self.poll)
 
 
 def _quick(opened: Opened) -> None:
@@ -99,8 +102,8 @@ def _quick(opened: Opened) -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_house(slack: FakeSlack | None = None) -> AsyncIterator[House]:
-    """A running sender. One that falls is started again at once."""
+async def open_house(slack: Web | None = None, channel: str = "C1", poll: float = 0.5) -> AsyncIterator[House]:
+    """A running sender that speaks to `slack` (else to a new FakeSlack). One that falls is started again at once."""
     web = slack or FakeSlack()
     with tempfile.TemporaryDirectory() as directory:
         children = [
@@ -111,7 +114,7 @@ async def open_house(slack: FakeSlack | None = None) -> AsyncIterator[House]:
         system = System(root)
         store = Name(system, "store")
         async with system:
-            yield House(system, web)
+            yield House(system, web, channel, poll)
 
 
 class Crash(Exception):

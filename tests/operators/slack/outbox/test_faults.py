@@ -157,6 +157,19 @@ async def test_a_message_found_on_a_later_page_is_not_posted_twice() -> None:
 
 
 @trio_test
+async def test_a_message_found_in_an_older_version_is_updated() -> None:
+    async with open_house() as house:
+        lost = [LOST]
+        house.slack.judge = lambda method, params: lost.pop() if lost and method == "chat.postMessage" else None
+        await house.put("card/1", "pending", open=True)
+        await trio.sleep(0.1)
+        await house.put("card/1", "approved")
+        await house.settled()
+        assert house.slack.texts() == ["approved"]
+        assert house.slack.methods() == {"chat.postMessage": 1, "conversations.history": 1, "chat.update": 1}
+
+
+@trio_test
 async def test_a_message_that_was_not_posted_after_all_is_posted_once() -> None:
     async with open_house() as house:
         broken = [BROKEN]

@@ -1,0 +1,354 @@
+"""`agent-intercom slack`, and the doctor's look at Slack: a real command line, a keychain of the test's own, and the
+stand-in at the other end."""
+
+from __future__ import annotations
+
+import json
+import queue
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from intercom.cli import doctor_checks, doctor_slack, main
+from intercom.cli.finding import Finding, State
+from intercom.local.places import Places, places
+from intercom.operators.slack import credentials, manifest
+from tests.cli.test_doctor import serving
+from tests.operators.slack.setup.keychains import Kept, Locked, NoKeychain, NullKeychain, keychain_is
+from tests.slack import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, Standin, serve
+
+
+@pytest.fixture(autouse=True)
+def where(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
+    with tempfile.TemporaryDirectory(prefix="ix-") as directory:
+        for variable, part in (("RUNTIME_DIR", "run"), ("CONFIG_HOME", "config"), ("STATE_HOME", "state")):
+            (Path(directory) / part).mkdir(mode=0o700)
+            monkeypatch.setenv(f"XDG_{variable}", str(Path(directory) / part))
+        monkeypatch.setenv("HOME", directory)
+        for variable in ("SLACK_APP_TOKEN", "SLACK_BOT_TOKEN", "SLACK_TEAM_ID", "SLACK_MEMBER_IDS"):
+            monkeypatch.delenv(variable, raising=False)
+        monkeypatch.delenv("PYTHON_KEYRING_BACKEND", raising=False)
+        yield places()
+
+
+@pytest.fixture
+def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[Standin]:
+    """A stand-in in a thread of its own; this process takes it for Slack."""
+    with standing_in() as found:
+        monkeypatch.setenv("INTERCOM_SLACK_API", found.api_url)
+        yield found
+
+
+@contextmanager
+def standing_in() -> Iterator[Standin]:
+    ready: queue.SimpleQueue[tuple[Standin, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.SimpleQueue()
+
+    async def stand() -> None:
+        with trio.CancelScope() as scope:
+            async with serve() as found:
+                found.team.bot_scopes = frozenset(manifest.scopes())
+                ready.put((found, trio.lowlevel.current_trio_token(), scope))
+                await trio.sleep_forever()
+
+    thread = threading.Thread(target=trio.run, args=[stand])
+    thread.start()
+    found, token, scope = ready.get(timeout=30)
+    try:
+        yield found
+    finally:
+        token.run_sync_soon(scope.cancel)
+        thread.join()
+
+
+def given(monkeypatch: pytest.MonkeyPatch, **other: str) -> None:
+    for name, value in {"SLACK_APP_TOKEN": APP_TOKEN, "SLACK_BOT_TOKEN": BOT_TOKEN, **other}.items():
+        monkeypatch.setenv(name, value)
+
+
+def configured(where: Places, more: str = f'authorized_user_ids = ["{ALICE}"]') -> None:
+    file = Path(where.config_file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'[slack]\nchannel_id = "{CHANNEL}"\n{more}\n')
+    file.chmod(0o600)
+
+
+# --- manifest --------------------------------------------------------------------------------------
+
+
+def test_the_manifest_is_one_json_value_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["slack", "manifest", "--name", "Ours"]) == 0
+    assert json.loads(capsys.readouterr().out) == manifest.manifest("Ours")
+    assert main.main(["slack", "manifest", "--link"]) == 0
+    assert capsys.readouterr().out.startswith("https://api.slack.com/apps?new_app=1&manifest_json=%7B")
+
+
+def test_a_name_that_slack_does_not_take_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["slack", "manifest", "--name", "x" * 36]) == 2
+    assert "1 to 35 characters" in capsys.readouterr().err
+
+
+# --- login -----------------------------------------------------------------------------------------
+
+
+def test_login_proves_both_tokens_and_keeps_them_in_the_keychain(
+    slack: Standin, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given(monkeypatch)
+    with keychain_is(drawer := Kept()):
+        assert main.main(["slack", "login", "--from-env"]) == 0
+        said = capsys.readouterr().out
+        assert "kept     in a drawer" in said
+        assert APP_TOKEN not in said
+        assert BOT_TOKEN not in said
+        assert "agent-intercom doctor" in said
+        assert credentials.load({}) == credentials.SlackTokens(APP_TOKEN, BOT_TOKEN, "T0TEAM001")
+    assert {name for _, name in drawer.held} == {"slack_app_token", "slack_bot_token", "slack_team_id"}
+    assert slack.socket_mode.opened == 0
+
+
+def test_login_asks_for_what_is_not_shown_while_it_is_pasted(
+    slack: Standin, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pasted = iter([f" {APP_TOKEN}\n", BOT_TOKEN])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("getpass.getpass", lambda _prompt: next(pasted))
+    with keychain_is(Kept()):
+        assert main.main(["slack", "login"]) == 0
+    said = capsys.readouterr().out
+    assert said.index("xapp-...") < said.index("xoxb-...")
+
+
+def test_swapped_tokens_are_noticed_at_the_first_of_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pasted = iter([BOT_TOKEN])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("getpass.getpass", lambda _prompt: next(pasted))
+    with keychain_is(Kept()):
+        assert main.main(["slack", "login"]) == 1
+    assert "must begin with xapp-, but it is the bot token" in capsys.readouterr().err
+
+
+def test_a_token_that_slack_does_not_know_is_not_kept(
+    slack: Standin, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for wrong in ({"SLACK_BOT_TOKEN": "xoxb-another-one"}, {"SLACK_APP_TOKEN": "xapp-1-A0APP0001-1-no"}):
+        given(monkeypatch, **wrong)
+        with keychain_is(drawer := Kept()):
+            assert main.main(["slack", "login", "--from-env"]) == 1
+        assert "nothing was kept" in capsys.readouterr().err
+        assert drawer.held == {}
+
+
+def test_without_a_network_the_tokens_are_kept_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given(monkeypatch, INTERCOM_SLACK_API="http://127.0.0.1:9/api/")
+    with keychain_is(Kept()):
+        assert main.main(["slack", "login", "--from-env"]) == 0
+    said = capsys.readouterr().out
+    assert "warn     bot: slack could not be reached" in said
+    assert "kept     in a drawer" in said
+
+
+@pytest.mark.parametrize(
+    ("keychain", "words"),
+    [
+        (NoKeychain(), "this machine has no keychain: agent-intercom slack login --file keeps the tokens in"),
+        (Locked(), "the keychain is locked"),
+    ],
+)
+def test_a_machine_without_a_keychain_is_told_before_anybody_pastes(
+    keychain: Any, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with keychain_is(keychain):
+        assert main.main(["slack", "login"]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_keychain_that_keeps_nothing_is_no_place(
+    slack: Standin, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given(monkeypatch)
+    with keychain_is(NullKeychain()):
+        assert main.main(["slack", "login", "--from-env"]) == 1
+    assert "did not keep" in capsys.readouterr().err
+
+
+def test_login_without_a_terminal_and_without_the_environment_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with keychain_is(Kept()):
+        assert main.main(["slack", "login"]) == 1
+        assert "use --from-env" in capsys.readouterr().err
+        assert main.main(["slack", "login", "--from-env"]) == 1
+    assert "SLACK_APP_TOKEN and SLACK_BOT_TOKEN are not in the environment" in capsys.readouterr().err
+
+
+def test_a_backend_that_only_this_shell_names_is_pointed_out(
+    slack: Standin, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given(monkeypatch, PYTHON_KEYRING_BACKEND="tests.Kept")
+    with keychain_is(Kept()):
+        assert main.main(["slack", "login", "--from-env"]) == 0
+    assert "does not see PYTHON_KEYRING_BACKEND" in capsys.readouterr().out
+
+
+# --- the file, status, logout ----------------------------------------------------------------------
+
+
+def test_on_a_machine_without_a_keychain_a_private_file_serves(
+    slack: Standin, where: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = credentials.file_in(where.state_dir)
+    with keychain_is(NoKeychain()):
+        with monkeypatch.context() as shell:
+            given(shell)
+            assert main.main(["slack", "login", "--from-env", "--file"]) == 0
+        assert file.stat().st_mode & 0o777 == 0o600
+        capsys.readouterr()
+        assert main.main(["slack", "status"]) == 0
+        assert f"bot token        in {file}" in capsys.readouterr().out
+        assert main.main(["slack", "logout"]) == 0
+        assert not file.exists()
+        capsys.readouterr()
+        assert main.main(["slack", "status"]) == 1
+    told = capsys.readouterr()
+    assert "app-level token  nowhere" in told.out
+    assert "keychain         none on this machine" in told.out
+    assert "agent-intercom slack login" in told.err
+
+
+def test_status_says_where_each_comes_from_and_what_others_will_not_see(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLACK_BOT_TOKEN", BOT_TOKEN)
+    with keychain_is(Kept(slack_app_token=APP_TOKEN)):
+        assert main.main(["slack", "status"]) == 0
+    said = capsys.readouterr().out
+    assert "app-level token  in the keychain" in said
+    assert "in this environment (SLACK_BOT_TOKEN); a server that an agent starts does not see it" in said
+    assert "team id          nowhere" in said
+    assert BOT_TOKEN not in said
+
+
+def test_logout_forgets_all_of_it_and_says_what_it_can_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLACK_APP_TOKEN", APP_TOKEN)
+    with keychain_is(drawer := Kept(slack_app_token=APP_TOKEN, slack_bot_token=BOT_TOKEN)):
+        assert main.main(["slack", "logout"]) == 0
+        assert drawer.held == {}
+        assert "still in this environment: SLACK_APP_TOKEN" in capsys.readouterr().out
+        assert main.main(["slack", "logout"]) == 0
+    assert "nothing was kept" in capsys.readouterr().out
+
+
+def test_an_unusable_address_of_slack_is_refused_before_a_token_leaves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given(monkeypatch, INTERCOM_SLACK_API="http://slack.example/api/")
+    with keychain_is(Kept()):
+        assert main.main(["slack", "login", "--from-env"]) == 1
+    assert "over https only" in capsys.readouterr().err
+
+
+# --- the doctor ------------------------------------------------------------------------------------
+
+KEPT = {"slack_app_token": APP_TOKEN, "slack_bot_token": BOT_TOKEN}
+
+
+def look(where: Places) -> dict[str, Finding]:
+    found = doctor_checks.examine(None, None, None, str(Path(where.state_dir).parent))
+    return {each.subject: each for each in found if each.subject.startswith("slack")}
+
+
+def test_a_machine_without_slack_is_not_asked_for_it(where: Places) -> None:
+    assert {name: each.state for name, each in look(where).items()} == {"slack": State.OK}
+
+
+def test_channels_for_workspaces_alone_are_a_fault(where: Places) -> None:
+    file = Path(where.config_file)
+    file.parent.mkdir(parents=True)
+    file.write_text('[slack.workspace_channels]\n"/web" = "C0123456789"\n')
+    found = look(where)["slack"]
+    assert (found.state, "channel_id" in found.advice) == (State.FAULT, True)
+
+
+def test_all_is_well_when_all_is_set_up(slack: Standin, where: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    configured(where)
+    with keychain_is(Kept(**KEPT)):
+        found = look(where)
+        assert {each.state for each in found.values()} == {State.OK}
+        assert found["slack tokens"].text == "found in the keychain"
+        assert found["slack socket"].text == "opened, and slack said hello"
+        main.main(["doctor", "--json"])
+    assert APP_TOKEN not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("keychain", "advice"),
+    [
+        (NoKeychain(), "agent-intercom slack login --file, as this machine has no keychain"),
+        (Kept(slack_app_token=APP_TOKEN), "agent-intercom slack login"),
+    ],
+)
+def test_tokens_that_are_nowhere_are_a_fault(where: Places, keychain: Any, advice: str) -> None:
+    configured(where)
+    with keychain_is(keychain):
+        found = look(where)
+    assert set(found) == {"slack tokens"}
+    assert found["slack tokens"].state is State.FAULT
+    assert "a server starts without Slack" in found["slack tokens"].text
+    assert found["slack tokens"].advice == advice
+
+
+def test_a_token_that_can_not_be_one_is_a_fault(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured(where)
+    given(monkeypatch, SLACK_BOT_TOKEN=APP_TOKEN)
+    with keychain_is(NoKeychain()):
+        assert "must begin with xoxb-" in look(where)["slack tokens"].text
+
+
+def test_what_only_this_shell_knows_is_a_warning(
+    slack: Standin, where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(where, more="")
+    given(monkeypatch, SLACK_MEMBER_IDS=ALICE)
+    with keychain_is(NoKeychain()):
+        found = look(where)
+    assert {name for name, each in found.items() if each.state is State.WARN} == {"slack tokens", "slack members"}
+    assert "slack login --from-env" in found["slack tokens"].advice
+    assert "authorized_user_ids" in found["slack members"].advice
+
+
+def test_a_server_that_began_before_slack_was_set_up_is_named(slack: Standin, where: Places) -> None:
+    with serving(where), keychain_is(Kept(**KEPT)):
+        configured(where)
+        found = look(where)
+    assert found["slack server"].state is State.WARN
+    assert "agent-intercom stop" in found["slack server"].advice
+
+
+def test_a_server_that_is_in_slack_keeps_its_socket_to_itself(
+    slack: Standin, where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(where, more="")
+    given(monkeypatch, SLACK_MEMBER_IDS=ALICE)
+    monkeypatch.setattr(doctor_slack, "_running", lambda _where: frozenset({"server", "slack/connection"}))
+    with keychain_is(NoKeychain()):
+        found = look(where)
+    assert {each.state for each in found.values()} == {State.OK}, "it plainly has found what it needs"
+    assert slack.socket_mode.opened == 0
+
+
+def test_without_a_network_the_doctor_says_that_and_ends(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured(where)
+    monkeypatch.setenv("INTERCOM_SLACK_API", "http://127.0.0.1:9/api/")
+    with keychain_is(Kept(**KEPT)):
+        found = look(where)
+    assert {name: each.state for name, each in found.items()} == {"slack tokens": State.OK, "slack bot": State.WARN}

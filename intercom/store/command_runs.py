@@ -34,8 +34,13 @@ def begin(
     if calls.record(db, act_id, session_id, _TOOL, note, at):
         audit.record(db, at, "command", session_id, who, str(note.get("line", "")), {**note, "channel": "slack"})
         return None
-    earlier = calls.answer(db, act_id)
-    return Begun(earlier or {}, calls.answer(db, act_id + _ANSWER))
+    return known(db, act_id)
+
+
+def known(db: Database, act_id: str) -> Begun | None:
+    """What is on record of the command of this act; None when nothing is."""
+    note = calls.answer(db, act_id)
+    return None if note is None else Begun(note, calls.answer(db, act_id + _ANSWER))
 
 
 def finish(db: Database, act_id: str, answer: dict[str, Any], at: datetime) -> bool:

@@ -106,11 +106,11 @@ async def _follow(output: Output, shown: _Shown) -> None:
     await trio.sleep(FIRST_SECONDS)
     seen = -1
     while True:
-        if output.total != seen:
-            seen = output.total
-            # A store that is away for a while is no reason to end the command.
+        if (total := output.total) != seen:
+            # A store that is away for a while is no reason to end the command; it is shown a little later.
             with suppress(NotRecorded):
                 await shown.draw(Run.RUNNING, output.text(whole_lines=True), cut=output.is_cut)
+                seen = total
         await trio.sleep(EVERY_SECONDS)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from intercom.operators.slack.commands.call import Call
+from intercom.operators.slack.commands.call import Call, Surroundings
 from intercom.store import command_runs
+from intercom.store.command_runs import Begun
 
 #: What is said of a command that was begun by a server that is gone.
 INTERRUPTED = "interrupted by a restart of the server; run it again"
@@ -25,18 +26,25 @@ class Repeated(Exception):
 
 async def begin(call: Call, note: dict[str, Any], session_id: str | None) -> None:
     """Put the call on record. Raises Repeated when it is there, NotRecorded when it can not be put there."""
-    begun = await call.house.transact(
-        partial(
-            command_runs.begin,
-            act_id=call.command.act_id,
-            note=note,
-            at=call.house.now(),
-            who=str(call.command.person),
-            session_id=session_id,
-        )
+    work = partial(
+        command_runs.begin,
+        act_id=call.command.act_id,
+        note=note,
+        at=call.house.now(),
+        who=str(call.command.person),
+        session_id=session_id,
     )
+    _refuse_repeated(await call.house.transact(work))
+
+
+async def check(house: Surroundings, act_id: str) -> None:
+    """Raise Repeated when a call is on record: before anything is looked up that the first time may have changed."""
+    _refuse_repeated(await house.transact(partial(command_runs.known, act_id=act_id)))
+
+
+def _refuse_repeated(begun: Begun | None) -> None:
     if begun is not None:
-        raise Repeated(begun.answer.get("told") if begun.answer is not None else UNDER_WAY)
+        raise Repeated(UNDER_WAY if begun.answer is None else begun.answer.get("told"))
 
 
 async def finish(call: Call, told: str | None) -> None:

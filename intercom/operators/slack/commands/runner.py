@@ -147,6 +147,8 @@ async def _answer(house: Surroundings, known: Table, command: Command, ack: _Ack
 async def _do(house: Surroundings, known: Table, command: Command, ack: _Acknowledgement) -> Drawn | str | None:
     said = typed.read(command.text)
     entry = known.find(said.name or help.ENTRY.name)
+    if entry.acts:
+        await once.check(house, command.act_id)
     arguments = typed.parse(
         said.text,
         {each.name: each.value for each in entry.options},

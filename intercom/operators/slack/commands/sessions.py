@@ -118,6 +118,7 @@ RESUME = Entry(
     ),
     options=(_SESSION,),
     owner_only=True,
+    acts=True,
 )
 
 CLEAR = Entry(
@@ -130,4 +131,5 @@ CLEAR = Entry(
     parameters=(Parameter("session", "the beginning of its id"),),
     options=(_SESSION,),
     owner_only=True,
+    acts=True,
 )

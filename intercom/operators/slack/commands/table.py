@@ -68,7 +68,8 @@ class Option:
 @frozen
 class Entry:
     """A command. `summary` is a phrase, `details` whole sentences. `owner_only`: of a session that somebody started,
-    only they may do it. The handler's answer is for the person alone: a drawn message, a sentence, or nothing."""
+    only they may do it. `acts`: it changes something, and is on record before it is done. The handler's answer is for
+    the person alone: a drawn message, a sentence, or nothing."""
 
     name: str
     category: Category
@@ -79,6 +80,7 @@ class Entry:
     parameters: tuple[Parameter, ...] = ()
     options: tuple[Option, ...] = ()
     owner_only: bool = False
+    acts: bool = False
 
     @property
     def args(self) -> str:
@@ -146,6 +148,7 @@ def custom(commands: Mapping[str, str], handler: Handler, taken: Sequence[Entry]
             example=f"{SLASH} {alias}",
             handler=handler,
             options=(session,),
+            acts=True,
         )
         for alias, command in commands.items()
         if alias not in names

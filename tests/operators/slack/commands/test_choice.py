@@ -47,7 +47,7 @@ def test_then_the_default_one_and_else_it_is_said_what_to_do() -> None:
 
 
 def test_a_channel_with_several_workspaces_is_not_guessed_at() -> None:
-    with pytest.raises(Ambiguous, match="sessions in 2 workspaces.*a in /a, b in /b"):
+    with pytest.raises(Ambiguous, match=r"sessions in 2 workspaces.*a in /a, b in /b"):
         chosen([at("a", "/a"), at("b", "/b")], default=Path("/d"))
 
 
@@ -94,6 +94,8 @@ def test_what_was_active_last_is_cleared() -> None:
         choice.to_clear([at("a", "/a", owner_user_id="U2")], "U1")
 
 
-@pytest.mark.parametrize(("word", "is_id"), [("1a2b3c4d", True), ("1a2b", False), ("deadbeef", False), ("tests123", False)])
+@pytest.mark.parametrize(
+    ("word", "is_id"), [("1a2b3c4d", True), ("1a2b", False), ("deadbeef", False), ("tests123", False)]
+)
 def test_a_word_that_can_only_be_an_id_is_known(word: str, is_id: bool) -> None:
     assert choice.looks_like_id(word) is is_id

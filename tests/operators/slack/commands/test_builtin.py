@@ -1,0 +1,287 @@
+"""help, sessions, session-resume, session-clear, list-files and show-file, as a person meets them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from intercom.model.card import CardKind
+from intercom.model.errors import InvalidState
+from intercom.model.outbox import RowKind
+from intercom.model.session import Session, SessionStatus
+from intercom.operators.slack.commands.runner import ACK_SECONDS
+from intercom.operators.slack.errors import SlackRefused, Unreachable
+from tests.operators.desk import START, StandInDesk
+from tests.operators.slack.commands.house import ANNA, BERT, CHANNEL, ELSEWHERE, card, open_house, session, slack, texts
+from tests.support.trio_case import trio_test
+
+ALIASES = {"status": "git status", "deploy": "./deploy.sh --key hush-123", "help": "echo no"}
+
+
+@trio_test
+async def test_help_tells_of_every_command_and_of_the_aliases_without_their_secrets(tmp_path: Path) -> None:
+    async with open_house(tmp_path, commands=ALIASES) as house:
+        for text in ("help", "", "HELP"):
+            told = await house.told(text)
+            for usage in (
+                "/intercom sessions",
+                "/intercom session-resume [session] [instruction]",
+                "/intercom session-clear [session]",
+                "/intercom list-files [path] [--depth N]",
+                "/intercom show-file &lt;path&gt; [--lines A:B]",
+                "/intercom status",
+                "git status",
+                "./deploy.sh --key ****",
+            ):
+                assert usage in told
+            assert "hush-123" not in told
+            assert "echo no" not in told
+
+
+@trio_test
+async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        for name in ("files", "Files"):
+            told = await house.told(f"help {name}")
+            assert "/intercom show-file src/main.py --lines 10:50" in told
+            assert "session-clear" not in told
+        assert await house.told("help session") == await house.told("help sessions", act="slack/2")
+        told = await house.told("help session-clear")
+        assert "only they may do it" in told
+        assert "the beginning of its id" in told
+        told = await house.told("help checkpoint")
+        assert "the categories are session, files or help" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("seshions", "did you mean /intercom sessions"),
+        ("show", "/intercom show-file"),
+        ("session-start fix it", "there is no command 'session-start'"),
+        ("frobnicate", "/intercom help lists what there is"),
+        ("Status", "did you mean /intercom status?"),
+        ("show-file", "name a file: /intercom show-file"),
+        ("show-file a b", "2 arguments"),
+        ("show-file 'a", "not closed"),
+        ("show-file a --lines x", "A:B"),
+        ("show-file ../x", "leads outside the workspace"),
+        ("show-file nope", "there is no file 'nope'"),
+        ("list-files --depth 11", "from 1 to 10"),
+        ("list-files --depth two", "from 1 to 10"),
+        ("list-files /etc", "is absolute"),
+        ("list-files --session nope", "no session has an id that begins with 'nope'"),
+        ("session-clear a b", "2 arguments"),
+        ("session-clear s-1 --session s-1", "name one session only"),
+        ("session-clear nope", "no session has an id"),
+        ("session-resume 1a2b3c4d5 go on", "no session has an id"),
+        ("session-resume", "no session of yours is paused or stands by"),
+    ],
+)
+def test_what_was_typed_wrong_is_answered_to_the_person_alone(tmp_path: Path, text: str, says: str) -> None:
+    @trio_test(real_time=True)
+    async def check() -> None:
+        here = session("s-1", workspace_root=str(tmp_path / "work"))
+        async with open_house(tmp_path, here, commands={"status": "git status"}) as house:
+            answer = await house.type(text)
+            assert answer is not None
+            assert answer["response_type"] == "ephemeral"
+            assert says in await house.told(text, act="slack/again")
+            assert await house.row() is None
+            assert house.desk.acts == []
+
+    check()
+
+
+@trio_test
+async def test_sessions_lists_them(tmp_path: Path) -> None:
+    live, over = session("s-live", client_name="codex"), session("s-over", status=SessionStatus.TERMINATED)
+    async with open_house(tmp_path, live, over) as house:
+        told = await house.told("sessions")
+        assert "s-live" in told
+        assert "codex" in told
+        assert "s-over" not in told
+
+
+@trio_test
+async def test_resume_answers_who_waits_with_the_instruction_word_for_word(tmp_path: Path) -> None:
+    desk = StandInDesk(
+        card("w-1", CardKind.STANDBY, session_id="aaaa1111", created_at=START),
+        card("w-2", CardKind.STANDBY, session_id="bbbb2222", created_at=START + timedelta(seconds=5)),
+        sessions=(session("aaaa1111"), session("bbbb2222")),
+    )
+    async with open_house(tmp_path, desk=desk) as house:
+        assert "resumed session bbbb2222 in /home/me/project" in await house.told("session-resume", act="slack/1")
+        assert "with your instruction" in await house.told("session-resume don’t --stop &amp; go", act="slack/2")
+        await house.type("session-resume aaaa run\nthe tests", act="slack/3")
+        await house.type("session-resume --session aaaa1111 hi", act="slack/4")
+        assert desk.acts == [
+            ("resume", "bbbb2222", None, "resume"),
+            ("resume", "bbbb2222", "don’t --stop & go", "resume"),
+            ("resume", "aaaa1111", "run\nthe tests", "resume"),
+            ("resume", "aaaa1111", "hi", "resume"),
+        ]
+
+
+@trio_test
+async def test_a_redelivered_command_is_answered_as_before_and_not_done_again(tmp_path: Path) -> None:
+    async with open_house(tmp_path, session("s-1"), session("s-2")) as house:
+        first = await house.type("session-clear s-1")
+        assert "ended session s-1" in texts(first)
+        assert await house.type("session-clear s-1") == first
+        assert "is over already" in await house.told("session-clear s-1", act="slack/other")
+        assert [act[0] for act in house.desk.acts] == ["end"]
+    desk = StandInDesk(card("w-1", CardKind.STANDBY), sessions=(session("s-1"),))
+    async with open_house(tmp_path, desk=desk) as house:
+        first = await house.type("session-resume go", act="slack/9")
+        desk.cards.clear()
+        assert await house.type("session-resume go", act="slack/9") == first
+        assert len(desk.acts) == 1
+
+
+@trio_test
+async def test_clear_ends_the_session_that_was_active_last_and_records_who_did_it(tmp_path: Path) -> None:
+    older, newer = session("s-old"), session("s-new", updated_at=START + timedelta(minutes=1))
+    async with open_house(tmp_path, newer, older) as house:
+        assert "ended session s-new" in await house.told("session-clear")
+        assert house.desk.acts[0][:4] == ("end", "s-new", f"anna ({ANNA})", "slack")
+        kinds = await house.store(lambda db: db.execute("select kind, who, summary from audit").fetchall())
+        assert kinds == [("command", f"anna ({ANNA})", "/intercom session-clear")]
+
+
+@trio_test
+async def test_only_the_owner_ends_or_resumes_a_session_that_somebody_started(tmp_path: Path) -> None:
+    owned = session("s-owned", owner_user_id=BERT, status=SessionStatus.PAUSED)
+    async with open_house(tmp_path, owned) as house:
+        assert f"belongs to {BERT}" in await house.told("session-clear s-owned", act="slack/1")
+        assert f"belongs to {BERT}" in await house.told("session-resume s-owned", act="slack/2")
+        assert "no session of yours" in await house.told("session-clear", act="slack/3")
+        assert house.desk.acts == []
+        assert "ended" in await house.told("session-clear s-owned", by=BERT, act="slack/4")
+
+
+@trio_test
+async def test_what_the_desk_refuses_is_told(tmp_path: Path) -> None:
+    desk = StandInDesk(sessions=(session("s-1", status=SessionStatus.PAUSED),))
+
+    async def refuse(*_args: Any) -> Session:
+        raise InvalidState("nothing to resume")
+
+    desk.resume = refuse  # type: ignore[method-assign, assignment]
+    async with open_house(tmp_path, desk=desk) as house:
+        assert "nothing to resume" in await house.told("session-resume")
+        assert "nothing to resume" in await house.told("session-resume")
+
+
+@trio_test
+async def test_a_slow_command_is_acknowledged_in_time_and_answered_later(tmp_path: Path) -> None:
+    desk = StandInDesk(sessions=(session("s-1"),))
+
+    async def slow(*_args: Any) -> Session:
+        await trio.sleep(10)
+        return session("s-1")
+
+    desk.end = slow  # type: ignore[method-assign, assignment]
+    async with open_house(tmp_path, desk=desk) as house:
+        house.web.faults = [Unreachable("gone", maybe_done=True), Unreachable("gone", maybe_done=False)]
+        began = trio.current_time()
+        assert await house.type("session-clear") is None
+        assert trio.current_time() - began == pytest.approx(ACK_SECONDS, abs=0.1)
+        await trio.sleep(20)
+        assert [answer["response_type"] for answer in house.web.answers] == ["ephemeral"]
+        assert "ended session s-1" in house.web.answers[0]["text"]
+        house.web.faults = [SlackRefused("the response_url", "expired_url")]
+        await house.type("session-clear", act="slack/2")
+        await trio.sleep(20)
+        assert len(house.web.answers) == 1
+
+
+@trio_test(real_time=True)
+async def test_a_tree_is_shown_in_the_channel_with_who_asked(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        (tmp_path / "work" / "src").mkdir()
+        (tmp_path / "work" / "src" / "a.py").write_text("")
+        assert await house.type("list-files —depth 2") is None
+        shown = await house.shown()
+        assert "└── src/\n    └── a.py" in shown
+        assert "1 directory, 1 file" in shown
+        assert f"anna ({ANNA}): /intercom list-files" in shown
+        found = await house.row()
+        assert found is not None
+        assert (found.channel, found.kind) == (CHANNEL, RowKind.MESSAGE)
+        assert house.woken
+
+
+@trio_test(real_time=True)
+async def test_a_long_tree_and_a_long_file_go_beside_the_message(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        for i in range(60):
+            (tmp_path / "work" / f"f{i:02}").write_text("")
+        (tmp_path / "work" / "long.py").write_text("password = 'hush-1'\n" * 50)
+        await house.type("list-files", act="slack/1")
+        await house.type("show-file long.py", act="slack/2")
+        for act, snippet, holds in (("1", "text", "├── f59"), ("2", "python", "password = '****'")):
+            file = await house.row(f"command/slack/{act}/file")
+            assert file is not None
+            assert (file.kind, file.thread) == (RowKind.FILE, f"command/slack/{act}")
+            assert file.content["snippet_type"] == snippet
+            assert holds in file.content["text"]
+            assert "hush" not in file.content["text"]
+        assert "masked" in await house.shown("command/slack/2")
+
+
+@trio_test(real_time=True)
+async def test_a_file_is_shown_with_its_lines_as_linked_by_slack(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        (tmp_path / "work" / "README.md").write_text("one\ntwo\nthree\n")
+        assert await house.type("show-file <http://README.md|README.md> --lines 2:3") is None
+        shown = await house.shown()
+        assert "two\nthree" in shown
+        assert "one" not in shown.replace("None", "")
+        assert "3 lines" in shown
+
+
+@trio_test(real_time=True)
+async def test_files_are_those_of_the_session_named_or_of_the_channels_session(tmp_path: Path) -> None:
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"in-{name}").write_text("")
+    mine = session("s-mine", workspace_root=str(tmp_path / "mine"))
+    other = session("s-other", workspace_root=str(tmp_path / "other"), channel_id=ELSEWHERE)
+    async with open_house(tmp_path, mine, other) as house:
+        await house.type("list-files", act="slack/1")
+        assert "in-mine" in await house.shown("command/slack/1")
+        await house.type("list-files", act="slack/2", channel=ELSEWHERE)
+        assert "in-other" in await house.shown("command/slack/2")
+        await house.type("list-files --session s-other", act="slack/3")
+        assert "in-other" in await house.shown("command/slack/3")
+
+
+@trio_test(real_time=True)
+async def test_what_is_asked_in_a_strange_channel_is_answered_in_our_own(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        told = await house.told("list-files", channel="C0STRANGE")
+        assert f"the answer is in &lt;#{CHANNEL}&gt;" in told or f"the answer is in <#{CHANNEL}>" in told
+        found = await house.row()
+        assert found is not None
+        assert found.channel == CHANNEL
+    async with open_house(tmp_path, slack=slack(channel_id=None)) as house:
+        assert "not one of intercom's" in await house.told("list-files", channel="C0STRANGE", act="slack/2")
+
+
+@trio_test
+async def test_a_mistake_of_ours_is_logged_and_told_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_house(tmp_path, session("s-1")) as house:
+        house.desk.crash = ZeroDivisionError("inner secret")
+        told = await house.told("sessions")
+        assert "server's log" in told
+        assert "inner secret" not in told
+        assert "inner secret" in caplog.text
+        house.desk.crash = None
+        assert "s-1" in await house.told("sessions", act="slack/2")

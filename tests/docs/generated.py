@@ -18,6 +18,9 @@ import attrs
 from intercom.agents.tools import TOOLS
 from intercom.cli import ctl, main
 from intercom.model.settings import Table, tables
+from intercom.operators.slack.commands import runner
+from intercom.operators.slack.commands.custom import Runs
+from intercom.operators.slack.commands.table import TITLES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -172,6 +175,19 @@ def _flowing(text: str | None) -> str:
     return "\n".join(lines)
 
 
+def slack_commands() -> str:
+    """Every command of Slack's slash command, as its table has it."""
+    lines = []
+    for category, entries in runner.build({}, Runs()).categories().items():
+        lines += [f"## {TITLES[category]}", ""]
+        for entry in entries:
+            arguments = [f"- `{shape}`: {doc}" for shape, doc in entry.arguments]
+            lines += [f"### `{entry.usage}`", "", _sentence(entry.summary), entry.details, ""]
+            lines += [*arguments, ""] if arguments else []
+            lines += [f"For example `{entry.example}`.", ""]
+    return "\n".join(lines)
+
+
 #: The four parts of the documentation, in the order of need.
 PARTS = {
     "tutorial": "To learn",
@@ -214,6 +230,7 @@ PAGES: dict[str, Callable[[], str]] = {
     ),
     "reference/ctl.md": lambda: commands(ctl.parser(), "before or after the command"),
     "reference/messages.md": messages,
+    "reference/slack-commands.md": slack_commands,
     "reference/tools.md": tools,
 }
 

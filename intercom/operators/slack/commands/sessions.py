@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from intercom.model.errors import InvalidArguments, InvalidState, NotFound
+from intercom.model.errors import InvalidState, NotFound
 from intercom.model.session import Session, SessionStatus
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.messages import Channel
@@ -14,8 +14,6 @@ from intercom.operators.slack.commands.once import once
 from intercom.operators.slack.commands.table import SLASH, Category, Entry, Option, Parameter
 from intercom.operators.slack.draw import sessions as drawing
 from intercom.operators.slack.draw.drawn import Drawn
-
-_SESSION = Option("--session", "ID", "the session, by the beginning of its id")
 
 
 async def list_sessions(call: Call) -> Drawn:
@@ -52,8 +50,8 @@ async def resume(call: Call) -> str:
 async def clear(call: Call) -> str:
     """End a session: what waits in it is interrupted, and its agent is told so with its next call."""
     live = await call.house.desk.sessions()
-    name = _one_session(call)
-    found = choice.to_clear(live, call.person) if name is None else await _to_end(call, name)
+    names = call.arguments.words
+    found = await _to_end(call, names[0]) if names else choice.to_clear(live, call.person)
     session = choice.require_control(found, call.person)
 
     async def act() -> str:
@@ -69,13 +67,6 @@ async def _to_end(call: Call, name: str) -> Session:
     if session.status is SessionStatus.TERMINATED:
         raise InvalidState(f"session {choice.short(session)} is over already")
     return session
-
-
-def _one_session(call: Call) -> str | None:
-    given = [*call.arguments.words, *call.arguments.options.values()]
-    if len(given) > 1:
-        raise InvalidArguments("name one session only")
-    return given[0] if given else None
 
 
 def _session_and_text(live: Sequence[Session], call: Call) -> tuple[Session | None, str | None]:
@@ -116,7 +107,7 @@ RESUME = Entry(
         Parameter("session", "the beginning of its id, four characters or more"),
         Parameter("instruction", "what the agent is to do", takes_rest=True),
     ),
-    options=(_SESSION,),
+    options=(Option("--session", "ID", "the session, where its id could be taken for the instruction's first word"),),
     owner_only=True,
     acts=True,
 )
@@ -129,7 +120,6 @@ CLEAR = Entry(
     example=f"{SLASH} session-clear 1a2b3c4d",
     handler=clear,
     parameters=(Parameter("session", "the beginning of its id"),),
-    options=(_SESSION,),
     owner_only=True,
     acts=True,
 )

@@ -120,8 +120,9 @@ def texts(content: Any) -> str:
     """All texts of a message."""
     if isinstance(content, dict):
         own = content.get("text")
-        below = [texts(part) for name, part in content.items() if name != "text" or not isinstance(own, str)]
-        return "\n".join([own] * isinstance(own, str) + [part for part in below if part])
+        found = [own] if isinstance(own, str) else []
+        found += [texts(part) for part in content.values() if not isinstance(part, str)]
+        return "\n".join(part for part in found if part)
     return "\n".join(texts(part) for part in content) if isinstance(content, list | tuple) else ""
 
 
@@ -138,7 +139,8 @@ async def open_house(
     if desk is None:
         desk = StandInDesk()
         desk.all_sessions = {each.id: each for each in sessions}
-    web, woken = Web(), []
+    web = Web()
+    woken: list[Any] = []
     (directory / "work").mkdir(exist_ok=True)
     config = Config(
         **{"default_workspace_root": directory / "work", "commands": commands or {}, "slack": slack(), **settings}

@@ -76,7 +76,7 @@ async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(t
         ("list-files /etc", "is absolute"),
         ("list-files --session nope", "no session has an id that begins with 'nope'"),
         ("session-clear a b", "2 arguments"),
-        ("session-clear s-1 --session s-1", "name one session only"),
+        ("session-clear s-1 --session s-1", "there is no option --session; there are none here"),
         ("session-clear nope", "no session has an id"),
         ("session-resume 1a2b3c4d5 go on", "no session has an id"),
         ("session-resume", "no session of yours is paused or stands by"),

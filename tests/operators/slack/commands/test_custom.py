@@ -14,6 +14,8 @@ import trio
 
 from intercom.model.config import TimeoutSettings
 from intercom.operators.slack.commands import custom, once
+from intercom.operators.slack.draw.output import Run
+from intercom.operators.slack.means import NotRecorded
 from intercom.store import command_runs
 from tests.operators.slack.commands.house import ANNA, CHANNEL, open_house, session
 from tests.support.trio_case import trio_test
@@ -209,9 +211,9 @@ async def test_a_store_that_is_away_for_a_moment_does_not_end_the_command(
 
     async def draw(self: Any, run: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal failures
-        if run is custom.Run.RUNNING and failures == 0:
+        if run is Run.RUNNING and failures == 0:
             failures += 1
-            raise custom.NotRecorded("away")
+            raise NotRecorded("away")
         await real(self, run, *args, **kwargs)
 
     monkeypatch.setattr(custom._Shown, "draw", draw)

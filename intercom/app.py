@@ -6,6 +6,7 @@ import secrets
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ class App:
 
     `doors` says which sockets it listens on: "ctl" for operators, "shims" for agents. `judge` refuses shims by their
     hello; `outdated` is asked whether a shim wants a newer server than this. `slack` is None where it is not set up.
+    `now` is the wall clock; any thread may ask it.
     """
 
     config: Config
@@ -59,6 +61,7 @@ class App:
     outdated: Callable[[dict[str, Any]], bool] = lambda _hello: False
     on_event: Callable[[Event], object] | None = None
     slack: SlackSetup | None = None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
     life: str = field(factory=lambda: uuid.uuid4().hex)
     token: str = field(factory=lambda: secrets.token_hex(32))
     presence: Presence = field(factory=Presence, init=False)
@@ -80,13 +83,13 @@ class App:
             # Only who uses it pays for it: its libraries take a while to load.
             from intercom.operators.slack.tree import Slack
 
-            self._slack = Slack(self.slack, self.config, self.system, _now)
-        self.board = PolicyBoard(self.system, store, operators, _now, self.config, self.presence.count)
+            self._slack = Slack(self.slack, self.config, self.system, self.now)
+        self.board = PolicyBoard(self.system, store, operators, self.now, self.config, self.presence.count)
         self.context = Context(
             config=self.config,
             store=store,
             operators=operators,
-            now=_now,
+            now=self.now,
             new_id=lambda: str(uuid.uuid4()),
             policy=self.board.in_force,
             watcher=lambda root: self.system.named(watcher_name(Path(root))),
@@ -155,7 +158,7 @@ class App:
         )
 
     async def _open_cards(self) -> Sequence[Any]:
-        return (*await self.reader.read(open_cards), *self.board.cards())
+        return (*await self.reader.read(partial(open_cards, away=self.context.unattended)), *self.board.cards())
 
     async def _mode_of(self, session_id: str) -> SessionMode | None:
         """A session's mode; one left in `remote` by a server that had Slack is told of here instead."""
@@ -169,7 +172,7 @@ class App:
                 f"the database was damaged; it was moved to {opened.moved_aside} and a new one begun:"
                 " earlier requests have to be asked again"
             )
-            self.system.named("operators").tell(Notice(text, "error", _now()))
+            self.system.named("operators").tell(Notice(text, "error", self.now()))
 
     def is_idle(self) -> bool:
         """Whether nothing is connected now."""
@@ -189,7 +192,3 @@ def version_tuple(text: str) -> tuple[int, ...]:
 def is_newer(theirs: str) -> bool:
     """Whether this version of the package is newer than ours."""
     return version_tuple(theirs) > version_tuple(__version__)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -42,6 +42,8 @@ POLICY_SECONDS = 5.0
 SHOW_SECONDS = 1.0
 #: How long an activity may go unwritten: it says when the agent was heard of, and no promise hangs on it.
 TOUCH_SECONDS = 0.5
+#: How long after a session's start the calls that waited before may take to be back.
+RETURN_SECONDS = 5.0
 
 
 @frozen
@@ -70,6 +72,11 @@ class Show:
     """A timer: a new request whose call has not come to wait for it is shown all the same."""
 
     request_id: str
+
+
+@frozen
+class LookRound:
+    """A timer: whoever waited before this incarnation and still does is back by now."""
 
 
 @frozen
@@ -110,6 +117,8 @@ class SessionActor(Actor):
         self.words = {word.id: Instruction(word.id, word.kind, word.text) for word in queued}
         for request in pending:
             self.watch_expiry(request)
+        if pending:
+            self.set_timer(LookRound(), RETURN_SECONDS, LookRound())
         await self._recover(self)
 
     def on_receive(self, message: object) -> Any:
@@ -172,7 +181,7 @@ class SessionActor(Actor):
 
     def show(self, request: Asked, *, note: str | None = None) -> Card:
         """Show the request as it stands on every channel; what the policy decided is on record, and on no card."""
-        away = request.id not in self.waiters and not self.is_settled(request)
+        away = request.id in self.context.unattended and not self.is_settled(request)
         card = cards.of_request(request, self.row.workspace_root, away=away, note=note)
         if not outcomes.is_automatic(request):
             self.context.operators.tell(card)
@@ -230,6 +239,7 @@ class SessionActor(Actor):
         entries.append(Waiter(call, ticket, self.defer()))
         crash_points.reach("request.waiting")
         self.cancel_timer(Show(request.id))
+        self.context.unattended.discard(request.id)
         self.brief_detector()
         if came_back:
             self.show(request)
@@ -241,6 +251,8 @@ class SessionActor(Actor):
             self.waiters[request_id] = entries
             return False
         gone = self.waiters.pop(request_id, None) is not None
+        if gone:
+            self.context.unattended.add(request_id)
         self.brief_detector()
         return gone
 
@@ -248,6 +260,7 @@ class SessionActor(Actor):
         """A verdict (or the end of time) is on record: answer who waits, show it, keep it until it is delivered."""
         self.cancel_timer(Expire(request.id))
         self.cancel_timer(Show(request.id))
+        self.context.unattended.discard(request.id)
         entries = self.waiters.pop(request.id, [])
         if entries:
             self.brief_detector()

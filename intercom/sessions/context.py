@@ -20,8 +20,9 @@ Locks = dict[str, trio.Lock]
 @frozen
 class Context:
     """`now` is wall time; `policy` the policy in force for a workspace root (deny-all where none is
-    known), `watcher` the actor that judges by it; `present` whether the agent of this key is connected; `chat`
-    what is known of the chat channel, None where none is set up."""
+    known), `watcher` the actor that judges by it; `present` whether the agent of this key is connected; `chat` what is
+    known of the chat channel, None where none is set up. `unattended` are pending requests that no call waits for, as
+    far as their sessions know; their cards say so."""
 
     config: Config
     store: Name
@@ -33,6 +34,7 @@ class Context:
     present: Callable[[str | None], bool]
     chat: Chat | None = None
     locks: Locks = field(factory=dict)
+    unattended: set[str] = field(factory=set)
 
     def lock(self, workspace_root: str) -> trio.Lock:
         """The lock that applies to files under this root are done under."""

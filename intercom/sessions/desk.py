@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Any, TypeVar
 
@@ -53,7 +53,7 @@ class Desk:
 
     async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
         """What waits for a person, oldest first."""
-        found = await self.reader.read(partial(open_cards, session_id=session_id))
+        found = await self.reader.read(partial(open_cards, session_id=session_id, away=self.context.unattended))
         for card in found:
             self.seen(card)
         proposed = () if session_id is not None else self.board.cards()
@@ -64,7 +64,7 @@ class Desk:
         proposed = self.board.find(prefix)
         if proposed is not None:
             return proposed
-        card = await self.reader.read(partial(_named_card, prefix=prefix))
+        card = await self.reader.read(partial(_named_card, prefix=prefix, away=self.context.unattended))
         self.seen(card)
         return card
 
@@ -102,12 +102,11 @@ class Desk:
 
     async def nudge(self, prefix: str, text: str | None, by: str, channel: str) -> Card | Session:
         """Give an agent words that ride on its next result: by a stall alert's id, or a session's."""
-        alerts = await self.reader.read(partial(stalls.with_prefix, prefix=prefix))
-        if len(alerts) == 1:
+        what, id = await self.reader.read(partial(_nudged, prefix=prefix))
+        if what == "alert":
             verdict = Verdict(self.context.new_id(), Decision.NUDGE, by, channel, self.context.now(), text)
-            return await self.decide(alerts[0], verdict)
+            return await self.decide(id, verdict)
         words = text or self.context.config.stall.default_nudge_message
-        id = await self._session_id(prefix)
         return await self._ask_session(id, Instruct(self.context.new_id(), "nudge", words, by, channel))
 
     async def end(self, session: str, by: str, channel: str, why: str) -> Session:
@@ -183,11 +182,13 @@ class Desk:
         return _single(sorted({wait.session_id for wait in waiting} | set(paused)), "waiting session")
 
 
-def open_cards(db: Database, session_id: str | None = None) -> tuple[Card, ...]:
-    """The cards of everything that waits, oldest first, as the store knows them."""
+def open_cards(db: Database, session_id: str | None = None, away: Container[str] = ()) -> tuple[Card, ...]:
+    """The cards of everything that waits, oldest first, as the store knows them; `away` names the requests that no
+    call waits for."""
     roots = {session.id: session.workspace_root for session in sessions.live(db)}
     shown = [
-        cards.of_request(request, roots.get(request.session_id, "")) for request in requests.pending(db, session_id)
+        cards.of_request(request, roots.get(request.session_id, ""), away=request.id in away)
+        for request in requests.pending(db, session_id)
     ]
     for id, root in roots.items():
         if session_id in (None, id) and (alert := stalls.active(db, id)) is not None:
@@ -214,22 +215,25 @@ def _named(db: Database, prefix: str) -> tuple[CardKind, str]:
     return _only(exact or list(found), prefix, "request")
 
 
-def _named_card(db: Database, prefix: str) -> Card:
+def _named_card(db: Database, prefix: str, away: Container[str]) -> Card:
     kind, id = _named(db, prefix)
-    card = _card(db, kind, id)
+    card = _card(db, kind, id, away)
     if card is None:
         raise NotFound(f"{id} is gone", code="request_not_found")
     return card
 
 
-def _card(db: Database, kind: CardKind, id: str) -> Card | None:
+def _card(db: Database, kind: CardKind, id: str, away: Container[str]) -> Card | None:
     if kind is CardKind.STALL:
         alert = stalls.get(db, id)
         return None if alert is None else cards.of_stall(alert, _root(db, alert.session_id))
     if kind is CardKind.APPLY:
         return next((card for card in open_cards(db) if card.id == id), None)
     request = requests.find(db, id)
-    return None if request is None else cards.of_request(request, _root(db, request.session_id))
+    if request is None:
+        return None
+    waits_alone = request.status.value == "pending" and request.id in away
+    return cards.of_request(request, _root(db, request.session_id), away=waits_alone)
 
 
 def _root(db: Database, session_id: str) -> str:
@@ -254,6 +258,13 @@ def _with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
     ]
     alerts = [(CardKind.STALL, id) for id in stalls.with_prefix(db, prefix)]
     return (*requests.with_prefix(db, prefix), *alerts, *stuck)
+
+
+def _nudged(db: Database, prefix: str) -> tuple[str, str]:
+    found = [("alert", id) for id in stalls.with_prefix(db, prefix)]
+    found += [("session", id) for id in sessions.with_prefix(db, prefix)]
+    exact = [entry for entry in found if entry[1] == prefix]
+    return _only(exact or found, prefix, "session or stall alert")
 
 
 def _only(found: list[T], prefix: str, what: str) -> T:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from intercom.model.session import SessionStatus
 from intercom.sessions import (
     alerts,
@@ -16,8 +18,9 @@ from intercom.sessions import (
     stall_messages,
     summary,
 )
-from intercom.sessions.actor import Expire, Handlers, SessionActor, Show, WriteTouch
+from intercom.sessions.actor import Expire, Handlers, LookRound, SessionActor, Show, WriteTouch
 from intercom.sessions.context import Context
+from intercom.store import requests
 
 
 def session_actor(session_id: str, context: Context) -> SessionActor:
@@ -69,7 +72,16 @@ async def _brief(session: SessionActor, _started: stall_messages.DetectorStarted
 async def _show(session: SessionActor, due: Show) -> None:
     request = await session.find(due.request_id)
     if not session.is_settled(request):
+        session.context.unattended.add(request.id)
         session.show(request)
+
+
+async def _look_round(session: SessionActor, _due: LookRound) -> None:
+    """After a restart: what nobody has come back to wait for is shown as such."""
+    for request in await session.transact(partial(requests.pending, session_id=session.id)):
+        if request.id not in session.waiters and request.id not in session.context.unattended:
+            session.context.unattended.add(request.id)
+            session.show(request)
 
 
 async def _write_touch(session: SessionActor, _due: WriteTouch) -> None:
@@ -110,6 +122,7 @@ HANDLERS: Handlers = {
     summary.Summarize: summary.summarize,
     Show: _show,
     WriteTouch: _write_touch,
+    LookRound: _look_round,
     chat.Posted: broadcasts.posted,
     broadcasts.PostOverdue: broadcasts.overdue,
 }

@@ -21,7 +21,6 @@ import trio
 import trio.testing
 from attrs import define, evolve, field, frozen
 
-import intercom.app
 from actors import Actor, Request, ask
 from intercom.app import App
 from intercom.local.places import places
@@ -222,19 +221,15 @@ async def house(
     def now() -> datetime:
         return BEGAN + timedelta(seconds=clock.current_time())
 
-    patched, intercom.app._now = intercom.app._now, now
-    try:
-        where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root)})
-        app = App(config or Config(), where, root / "intercom.db", frozenset())
-        app.context = evolve(app.context, chat=chat)
-        people = People()
-        async with app.system, trio.open_nursery() as nursery:
-            app.system.adopt(people, "people")
-            await ask(app.system.named("operators"), Subscribe("people", Channel.CTL))
-            yield House(app, clock, people, nursery)
-            nursery.cancel_scope.cancel()
-    finally:
-        intercom.app._now = patched
+    where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root)})
+    app = App(config or Config(), where, root / "intercom.db", frozenset(), now=now)
+    app.context = evolve(app.context, chat=chat)
+    people = People()
+    async with app.system, trio.open_nursery() as nursery:
+        app.system.adopt(people, "people")
+        await ask(app.system.named("operators"), Subscribe("people", Channel.CTL))
+        yield House(app, clock, people, nursery)
+        nursery.cancel_scope.cancel()
 
 
 def in_house(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:

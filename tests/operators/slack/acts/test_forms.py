@@ -137,6 +137,14 @@ async def test_with_neither_form_nor_store_the_tap_comes_again(tmp_path: Path) -
             await house.without_store().handle("interactive", payloads.tap("approve_reject", CARD))
 
 
+@trio_test
+async def test_a_button_with_the_beginning_of_an_id_opens_no_form(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        await house.tap(payloads.tap("approve_reject", CARD[:8]))
+        assert house.web.made("views.open") == []
+        assert len(await house.whispered()) == 1
+
+
 async def question(house: House, action: str) -> None:
     house.web.faults["views.open"] = [FAULTS[0]]
     await house.tap(payloads.tap(action, CARD))

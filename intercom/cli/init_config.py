@@ -28,8 +28,8 @@ HEAD = """\
 Intercom's configuration. Everything here is optional: a line that is commented out shows the default, or an example
 where the default is to have none. Relative paths count from this file's directory.
 
-Slack's tokens never stand here. They come from the keychain, or from SLACK_APP_TOKEN and SLACK_BOT_TOKEN in the
-server's environment.
+Slack's tokens never stand here. 'agent-intercom slack login' keeps them in the keychain; else they come from
+SLACK_APP_TOKEN and SLACK_BOT_TOKEN in the server's environment.
 
 After a change, stop the server (the next agent starts it again). 'agent-intercom doctor' checks this file.
 """

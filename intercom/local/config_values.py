@@ -28,9 +28,9 @@ KNOWN_ELSEWHERE = {
     "command_timeout_seconds": "it stands under [timeouts]",
     "log_level": "write level under [logging]",
     "log_file": "write file under [logging]",
-    "slack.app_token": "a token never stands in this file: use the keychain or SLACK_APP_TOKEN, and revoke this one",
-    "slack.bot_token": "a token never stands in this file: use the keychain or SLACK_BOT_TOKEN, and revoke this one",
-    "slack.team_id": "use the keychain or SLACK_TEAM_ID",
+    "slack.app_token": "a token never stands in this file: agent-intercom slack login keeps it; revoke this one",
+    "slack.bot_token": "a token never stands in this file: agent-intercom slack login keeps it; revoke this one",
+    "slack.team_id": "agent-intercom slack login finds it out",
 }
 
 

@@ -270,3 +270,22 @@ def test_the_channel_is_that_of_the_nearest_directory_above(channels: dict[Path,
     found = setup.SlackSetup(SlackTokens("", ""), "C0DEFAULT", workspace_channels=channels)
     here = [channels[each] for each in (root, *root.parents) if each in channels]
     assert found.channel_for(str(root)) == (here[0] if here else "C0DEFAULT")
+
+
+def test_a_bus_that_accepts_and_never_answers_keeps_neither_the_start_nor_the_process(tmp_path: Path) -> None:
+    """The keyring library's own way of looking, in a process of its own: it waits where its users are told it does."""
+    code = """
+import os, socket, sys, tempfile
+with tempfile.TemporaryDirectory() as directory:
+    bus = socket.socket(socket.AF_UNIX)
+    bus.bind(directory + "/bus")
+    bus.listen()
+    os.environ["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={directory}/bus"
+    from intercom.operators.slack import credentials
+    print(credentials.look({}, patience=1.0).unread)
+"""
+    env = {"HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    if sys.platform.startswith("linux"):
+        assert "the keychain did not answer within 1 s" in done.stdout

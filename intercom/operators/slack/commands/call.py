@@ -136,16 +136,17 @@ class Call:
             raise SlackError("this channel is not one of intercom's; type the command in one that is")
         return slack.channel_id
 
-    async def show(self, drawn: Drawn, beside: FileDrawn | None, workspace: Workspace) -> str | None:
+    async def show(self, drawn: Drawn, beside: FileDrawn | None, workspace: Workspace) -> Drawn | None:
         """Show what came of this call in its channel; the answer for the person, where that is another channel."""
         channel = await self.channel()
         await self.house.show(self.key, channel, drawn, beside, self.asked, f"in {workspace.root}")
-        return None if channel == self.command.channel else f"the answer is in {mention(channel)}"
+        return None if channel == self.command.channel else elsewhere(channel)
 
 
-def mention(channel: str) -> str:
-    """A channel as Slack shows its name."""
-    return f"<#{channel}>"
+def elsewhere(channel: str) -> Drawn:
+    """Word that the answer is in another channel than that the command was typed in."""
+    text = f"the answer is in <#{channel}>"
+    return Drawn(text, (blocks.section(blocks.mrkdwn(text)),))
 
 
 def session_line(session: Session) -> str:

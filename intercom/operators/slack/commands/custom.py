@@ -9,7 +9,7 @@ from attrs import define, field
 
 from intercom.model.errors import FileError, IntercomError, InvalidArguments
 from intercom.operators.slack.commands import once
-from intercom.operators.slack.commands.call import Call, mention
+from intercom.operators.slack.commands.call import Call, elsewhere
 from intercom.operators.slack.commands.choice import Workspace
 from intercom.operators.slack.draw import output as drawing
 from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
@@ -32,7 +32,7 @@ class Runs:
 
     _running: int = field(default=0, init=False)
 
-    async def handle(self, call: Call) -> str | None:
+    async def handle(self, call: Call) -> Drawn | None:
         """Run the command of this name. It is acknowledged as soon as it is on record; what came of it stands in the
         channel."""
         if call.arguments.words:
@@ -55,7 +55,7 @@ class Runs:
             await once.finish(call, None)
         finally:
             self._running -= 1
-        return None if channel == call.command.channel else f"what came of it is in {mention(channel)}"
+        return None if channel == call.command.channel else elsewhere(channel)
 
 
 @define

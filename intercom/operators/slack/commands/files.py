@@ -19,7 +19,7 @@ from intercom.workspace.showing import FileText
 _SESSION = Option("--session", "ID", "look in this session's workspace")
 
 
-async def list_files(call: Call) -> str | None:
+async def list_files(call: Call) -> Drawn | None:
     """The tree of a directory, in the channel."""
     depth = _depth(call.arguments.options.get("--depth"))
     path = call.arguments.words[0] if call.arguments.words else "."
@@ -29,7 +29,7 @@ async def list_files(call: Call) -> str | None:
     return await call.show(drawn, beside, workspace)
 
 
-async def show_file(call: Call) -> str | None:
+async def show_file(call: Call) -> Drawn | None:
     """The text of a file, or some of its lines, in the channel."""
     if not call.arguments.words:
         raise InvalidArguments(f"name a file: {call.entry.usage}")

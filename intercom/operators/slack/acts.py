@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from attrs import field, frozen
 
 from intercom.operators.slack import envelopes, modals, replies, taps
-from intercom.operators.slack.envelopes import Act, Command, Ignored, Said, Submitted, Tap
+from intercom.operators.slack.act import Act, Command, Ignored, Said, Submitted, Tap
 from intercom.operators.slack.means import Means
 from intercom.operators.slack.once import Once
 from intercom.operators.slack.security import Gate

@@ -16,7 +16,7 @@ from intercom.model.errors import IntercomError, NotFound
 from intercom.model.outbox import Urgency
 from intercom.model.verdict import Decision
 from intercom.operators.slack import verdicts
-from intercom.operators.slack.envelopes import Person, Said
+from intercom.operators.slack.act import Person, Said
 from intercom.operators.slack.means import Means, NotRecorded
 from intercom.operators.slack.modals import line
 from intercom.operators.slack.security import Gate

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from intercom.operators.desk import Desk
-from intercom.operators.slack.envelopes import Command, Said, Submitted, Tap
+from intercom.operators.slack.act import Command, Said, Submitted, Tap
 from intercom.operators.slack.means import NotRecorded
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intercom.operators.slack import modals, verdicts
-from intercom.operators.slack.envelopes import Tap
+from intercom.operators.slack.act import Tap
 from intercom.operators.slack.means import Means
 
 

@@ -12,7 +12,7 @@ from actors import Refused
 from intercom.model.card import CHOICES, Card, CardKind
 from intercom.model.errors import AlreadyDecided, IntercomError
 from intercom.model.verdict import Decided, Decision, Verdict
-from intercom.operators.slack.envelopes import Person
+from intercom.operators.slack.act import Person
 from intercom.operators.slack.means import Means, NotRecorded
 from intercom.operators.slack.words import PAST, escape
 from intercom.store import calls

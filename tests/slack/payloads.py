@@ -18,12 +18,6 @@ def block_actions(team: Team, user: User, channel: Channel, message: Json, actio
     return {"type": "block_actions", **_from(team, user), **where, **what}
 
 
-def view_block_actions(team: Team, user: User, view: Json, action: Json) -> Json:
-    container = {"type": "view", "view_id": view["id"]}
-    what = {"container": container, "view": view, "actions": [{**action, "action_ts": team.stamp()}]}
-    return {"type": "block_actions", **_from(team, user), **what}
-
-
 def view_submission(team: Team, user: User, view: Json) -> Json:
     return {"type": "view_submission", **_from(team, user), "view": view, "response_urls": []}
 

@@ -94,7 +94,7 @@ class SocketMode:
     def open_connection(self, base_url: str) -> Json:
         """apps.connections.open: a URL good for one socket."""
         if not self._team.socket_mode:
-            raise SlackRefuses("socket_mode_disabled")
+            raise SlackRefuses("socket_mode_disabled")  # Slack's own word for it is not published
         ticket = str(uuid.uuid4())
         self._tickets[ticket] = trio.current_time() + limits.TICKET_LIVES
         url = f"{base_url.replace('http', 'ws', 1)}/link/?ticket={ticket}&app_id={self._team.app_id}"

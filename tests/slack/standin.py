@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import trio
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from tests.slack import control, limits, page
-from tests.slack.chat import shown
 from tests.slack.faults import Faults
 from tests.slack.listening import Port
 from tests.slack.people import People
@@ -50,7 +51,8 @@ class Standin:
             *control.routes(self),
             *page.routes(self),
         ]
-        self.port = Port(Starlette(routes=routes), nursery, ping_interval=settings["ping_interval"])
+        app = Starlette(routes=routes, exception_handlers={ClientDisconnect: _gone})
+        self.port = Port(app, nursery, ping_interval=settings["ping_interval"])
         self.tap, self.submit, self.close_view = self.people.tap, self.people.submit, self.people.close_view
         self.command, self.say = self.people.command, self.people.say
         self.edit, self.remove = self.people.edit, self.people.remove
@@ -81,15 +83,16 @@ class Standin:
 
     def messages(self, channel: str = CHANNEL) -> list[Json]:
         """Every message of a channel, replies too, oldest first, with metadata: what is there now."""
-        return [shown(one, with_metadata=True) for one in self.team.channels[channel].messages.values()]
+        return [dict(one) for one in self.team.channels[channel].messages.values()]
 
     def thread(self, channel: str, ts: str) -> list[Json]:
         """A thread: its root and the replies, oldest first."""
-        return [one for one in self.messages(channel) if one.get("thread_ts", one["ts"]) == ts]
+        kept = self.team.channels[channel].messages.values()
+        return [dict(one) for one in kept if one.get("thread_ts", one["ts"]) == ts]
 
     def message(self, ts: str, channel: str = CHANNEL) -> Json:
         """One message as it is now; KeyError if there is none."""
-        return shown(self.team.channels[channel].messages[ts], with_metadata=True)
+        return dict(self.team.channels[channel].messages[ts])
 
     def ephemerals(self, user: str) -> list[Json]:
         """What was shown to this person alone."""
@@ -183,6 +186,10 @@ class Standin:
                 await answer
 
         self._nursery.start_soon(wait)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=400)  # the caller went away in the middle of its request: nobody hears this
 
 
 @asynccontextmanager

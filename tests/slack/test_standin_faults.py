@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import httpx2
 import pytest
 import trio
@@ -105,12 +107,16 @@ async def test_an_ack_can_go_unheard() -> None:
         assert (slack.envelopes[0].attempts, slack.envelopes[0].missed) == (2, 1)
 
 
+def _noted(steps: list[str], step: str, subject: object) -> None:
+    steps.append(step)
+
+
 @trio_test
 async def test_a_test_can_step_in_anywhere() -> None:
     async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
         steps: list[str] = []
         for step in ("call", "called", "answered", "envelope", "sent", "ack"):
-            slack.on(step, lambda _, step=step: steps.append(step))
+            slack.on(step, partial(_noted, steps, step))
         slack.on("ack", lambda envelope: slack.drop_sockets("abrupt"))
         await app.call("auth.test")
         await slack.wait_for(lambda: "answered" in steps)

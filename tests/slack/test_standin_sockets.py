@@ -184,4 +184,4 @@ async def test_only_acks_of_what_was_sent_are_acks() -> None:
         await slack.wait_for(lambda: len(slack.socket_mode.strange) == 3)
         app.answer = lambda envelope: {"text": "a tap takes no answer"}
         await slack.tap(ALICE, await card(app), "go").answer()
-        assert slack.socket_mode.strange[3]["payload"] == {"text": "a tap takes no answer"}
+        assert "a tap takes no answer" in str(slack.socket_mode.strange[3])

@@ -13,8 +13,9 @@ from sqlite_utils import Database
 from intercom.store import audit, calls, rows
 
 _TOOL = "slack_command"
-#: The names end in this, so that one is found from the other and neither is taken for a call.
+#: What is recorded later of an act has its name with one of these at its end.
 _ANSWER = "#answer"
+_PROCESS = "#process"
 
 
 @frozen
@@ -48,12 +49,37 @@ def finish(db: Database, act_id: str, answer: dict[str, Any], at: datetime) -> b
     return calls.record(db, act_id + _ANSWER, None, _TOOL, answer, at)
 
 
-def unfinished(db: Database) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """The acts whose command was begun and has no answer, with what was noted of each, oldest first."""
+def started(db: Database, act_id: str, pid: int, began: float, at: datetime) -> None:
+    """Keep which process carries a command out, and when (seconds since the epoch) it began."""
+    calls.record(db, act_id + _PROCESS, None, _TOOL, {"pid": pid, "began": began}, at)
+
+
+@frozen
+class Unfinished:
+    """A command that was begun and has no answer: what was noted of it, and the process that was started for it (pid,
+    and when it began), None when none was."""
+
+    act_id: str
+    note: dict[str, Any]
+    process: tuple[int, float] | None
+
+
+def unfinished(db: Database) -> tuple[Unfinished, ...]:
+    """The commands that were begun and not finished, oldest first."""
     found = rows.every(
         db,
-        "select name, answer from answered_call as begun where tool = ? and substr(name, ?) <> ? and not exists"
-        " (select 1 from answered_call as done where done.name = begun.name || ?) order by created_at, rowid",
-        (_TOOL, -len(_ANSWER), _ANSWER, _ANSWER),
+        "select begun.name, begun.answer, process.answer as process from answered_call as begun"
+        " left join answered_call as process on process.name = begun.name || ?"
+        " where begun.tool = ? and substr(begun.name, ?) <> ? and substr(begun.name, ?) <> ? and not exists"
+        " (select 1 from answered_call as done where done.name = begun.name || ?)"
+        " order by begun.created_at, begun.rowid",
+        (_PROCESS, _TOOL, -len(_ANSWER), _ANSWER, -len(_PROCESS), _PROCESS, _ANSWER),
     )
-    return tuple((row["name"], json.loads(row["answer"])) for row in found)
+    return tuple(Unfinished(row["name"], json.loads(row["answer"]), _process(row["process"])) for row in found)
+
+
+def _process(text: str | None) -> tuple[int, float] | None:
+    if text is None:
+        return None
+    kept = json.loads(text)
+    return int(kept["pid"]), float(kept["began"])

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -56,6 +56,15 @@ class Ran:
     seconds: float
 
 
+@frozen
+class Started:
+    """A command's process, named for good: pids are used again. `at` is when it was started, in seconds since the
+    epoch."""
+
+    pid: int
+    at: float
+
+
 def program(command: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The program and arguments that run `command` as /bin/sh would.
 
@@ -79,6 +88,9 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name in _NAMES or name.startswith(_PREFIXES) or (name.islower() and name.upper().endswith("_PROXY"))
     }
+    # A relative place would be looked up in the workspace, where an agent may have put a program of that name.
+    places = [place for place in kept.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
+    kept["PATH"] = os.pathsep.join(places)
     # Nobody is there to page through output or to type a password.
     return {**kept, "TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
@@ -91,9 +103,11 @@ async def run(
     timeout: float,
     environ: Mapping[str, str],
     on_output: Callable[[], None] = lambda: None,
+    on_start: Callable[[Started], Awaitable[None]] | None = None,
 ) -> Ran:
     """Run `command` in the directory `root` until it ends, or for `timeout` seconds; what it writes, to either stream,
-    goes to `output`, and `on_output` is called after each piece.
+    goes to `output`, and `on_output` is called after each piece. `on_start` is told the process as soon as it is there;
+    the command is not held up by it, but its time counts.
 
     It has no input, an environment of `environment(environ)`, and a session of its own. When it ends, runs out of time
     or this call is cancelled, what is left of its process group and session is asked to end, and killed after
@@ -118,6 +132,8 @@ async def run(
     ending = Ending.TIMED_OUT
     try:
         with trio.move_on_after(timeout):
+            if on_start is not None and (began := _began(process.pid)) is not None:
+                await on_start(began)
             ending = await _attend(process, process.stdout, output, on_output)
     finally:
         ended = trio.current_time()
@@ -161,34 +177,53 @@ async def _read(stream: trio.abc.ReceiveStream, output: Output, on_output: Calla
     return True
 
 
+async def end_left(started: Started) -> bool:
+    """End what an earlier life of the server left of a command; False when its process is gone already."""
+    if _began(started.pid) != started:
+        return False
+    await _end_session(started.pid, lambda: None)
+    return True
+
+
+def _began(pid: int) -> Started | None:
+    try:
+        return Started(pid, psutil.Process(pid).create_time())
+    except psutil.Error:
+        return None
+
+
 async def _end_all(process: trio.Process) -> None:
     """End all that belong to the command; reap the command itself."""
+    await _end_session(process.pid, process.poll)
+    with trio.move_on_after(GRACE_SECONDS):
+        await process.wait()
+
+
+async def _end_session(leader: int, reap: Callable[[], object]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
-        left = _members(process)
+        left = _members(leader, reap)
         _signal(left, number)
         with trio.move_on_after(GRACE_SECONDS):
             while left:
                 await trio.sleep(_POLL_SECONDS)
-                left = _members(process)
+                left = _members(leader, reap)
                 if number == signal.SIGKILL:
                     # Also who was started since by one that was killed.
                     _signal(left, number)
         if not left:
             break
-    with trio.move_on_after(GRACE_SECONDS):
-        await process.wait()
 
 
-def _members(process: trio.Process) -> list[int]:
-    """The living processes of the command's group and session.
+def _members(leader: int, reap: Callable[[], object]) -> list[int]:
+    """The living processes of a command's group and session.
 
     The command's pid names both, and is not given to anybody else while one of them has members.
     """
-    process.poll()
+    reap()
     found = []
     for pid in psutil.pids():
         try:
-            if process.pid in (os.getsid(pid), os.getpgid(pid)):
+            if leader in (os.getsid(pid), os.getpgid(pid)):
                 alive = psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
                 found += [pid] if alive else []
         except (OSError, psutil.Error):

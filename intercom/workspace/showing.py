@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,6 +55,8 @@ def show(root: Path, path: str, lines: tuple[int, int | None] | None = None) -> 
     except FileNotFoundError:
         raise NotFound(f"there is no file {path!r} in the workspace") from None
     try:
+        if _is_directory(parent, name):
+            raise FileError(f"{rel} is a directory; list it with list-files")
         read = read_at(parent, name, rel, MAX_READ_BYTES)
         if read is None:
             raise NotFound(f"there is no file {path!r} in the workspace")
@@ -105,6 +108,13 @@ def _range(rel: str, count: int, lines: tuple[int, int | None] | None) -> tuple[
     if first > count:
         raise InvalidArguments(f"{rel} has {count} lines; line {first} is beyond its end")
     return first, min(last or count, count)
+
+
+def _is_directory(parent: int, name: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def _modified(parent: int, name: str) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from intercom.store import calls, command_runs
-from intercom.store.command_runs import Begun
+from intercom.store.command_runs import Begun, Unfinished
 from tests.store.cases import NOW, after, database
 
 
@@ -27,5 +27,10 @@ def test_what_nobody_finished_is_found_oldest_first_and_nothing_else() -> None:
         calls.record(db, "other/1", None, "ping", {}, NOW)
         for i, id in enumerate(("slack/a", "slack/b", "slack/c")):
             command_runs.begin(db, id, {"line": id}, after(i), who="anna", session_id=None)
+        command_runs.started(db, "slack/c", 77, 1234.5, after(4))
+        command_runs.started(db, "slack/b", 78, 1234.5, after(4))
         command_runs.finish(db, "slack/b", {"told": None}, after(9))
-        assert command_runs.unfinished(db) == (("slack/a", {"line": "slack/a"}), ("slack/c", {"line": "slack/c"}))
+        assert command_runs.unfinished(db) == (
+            Unfinished("slack/a", {"line": "slack/a"}, None),
+            Unfinished("slack/c", {"line": "slack/c"}, (77, 1234.5)),
+        )

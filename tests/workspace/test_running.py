@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import trio
 from intercom.model.errors import FileError
 from intercom.workspace import running
 from intercom.workspace.output import Output
-from intercom.workspace.running import Ending, Ran, environment, program, run
+from intercom.workspace.running import Ending, Ran, Started, end_left, environment, program, run
 from tests.support.trio_case import trio_test
 
 ENVIRON = {"PATH": os.environ["PATH"]}
@@ -109,6 +111,39 @@ def test_a_command_gets_what_programs_need_and_no_token() -> None:
     kept = environment(given)
     assert {"PATH", "LC_ALL", "https_proxy"} < kept.keys()
     assert not {name for name in kept if "TOKEN" in name or name.startswith(("SLACK", "INTERCOM", "AWS", "LD_"))}
+
+
+def test_a_program_is_never_looked_up_in_the_workspace() -> None:
+    assert environment({"PATH": f".:/usr/bin::bin{os.pathsep}/bin"})["PATH"] == "/usr/bin:/bin"
+
+
+@pytest.fixture
+def left() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of its own that would run for a while."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+@trio_test(real_time=True)
+async def test_what_a_killed_server_left_is_ended_by_the_next_and_nobody_else_is(left: subprocess.Popen[bytes]) -> None:
+    started = Started(left.pid, psutil.Process(left.pid).create_time())
+    assert not await end_left(Started(left.pid, started.at - 1))
+    assert left.poll() is None
+    assert await end_left(started)
+    assert left.wait(5) == -signal.SIGTERM
+    assert not await end_left(started)
+
+
+@trio_test(real_time=True)
+async def test_whoever_asks_is_told_the_process_at_once(tmp_path: Path) -> None:
+    told: list[Started] = []
+
+    async def note(started: Started) -> None:
+        told.append(started)
+
+    _, text = await result("echo $$", tmp_path, on_start=note)
+    assert [each.pid for each in told] == [int(text)]
 
 
 @trio_test(real_time=True)

@@ -125,6 +125,11 @@ def test_what_is_no_file_of_the_workspace_is_refused(root: Path, path: str, erro
         show(root, path)
 
 
+def test_a_directory_is_sent_to_the_command_that_lists_it(root: Path) -> None:
+    with pytest.raises(FileError, match="list-files"):
+        show(root, "src")
+
+
 def test_a_link_that_stays_inside_shows_the_file_it_leads_to(root: Path) -> None:
     (root / "way").symlink_to("src/five")
     assert show(root, "way").path == "src/five"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 import trio
 from attrs import define, field
@@ -15,8 +16,9 @@ from intercom.operators.slack.draw import output as drawing
 from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
 from intercom.operators.slack.draw.output import Run
 from intercom.operators.slack.means import NotRecorded
+from intercom.store import command_runs
 from intercom.workspace.output import Output
-from intercom.workspace.running import Ending, Ran, run
+from intercom.workspace.running import Ending, Ran, Started, run
 
 #: A command that ends within this time is shown once, when it has ended; one that runs on is shown anew this often.
 FIRST_SECONDS = 1.0
@@ -90,7 +92,14 @@ async def _run(call: Call, command: str, shown: _Shown) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_follow, output, shown)
         try:
-            ran: Ran | None = await run(command, shown.workspace.root, output, timeout=timeout, environ=house.environ)
+            ran: Ran | None = await run(
+                command,
+                shown.workspace.root,
+                output,
+                timeout=timeout,
+                environ=house.environ,
+                on_start=partial(_note_process, call),
+            )
             note = ""
         except FileError as refused:
             ran, note = None, str(refused)
@@ -100,6 +109,15 @@ async def _run(call: Call, command: str, shown: _Shown) -> None:
         return
     how, note = _end(ran, timeout)
     await shown.draw(how, f"{output.text()}{note}", ran=ran, cut=output.is_cut, last=True)
+
+
+async def _note_process(call: Call, process: Started) -> None:
+    """Keep which process it is, for a server that comes after one that was killed."""
+    work = partial(
+        command_runs.started, act_id=call.command.act_id, pid=process.pid, began=process.at, at=call.house.now()
+    )
+    with suppress(NotRecorded):
+        await call.house.transact(work)
 
 
 async def _follow(output: Output, shown: _Shown) -> None:

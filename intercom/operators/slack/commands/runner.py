@@ -24,6 +24,8 @@ from intercom.operators.slack.errors import RateLimited, SlackRefused, Unreachab
 from intercom.operators.slack.means import NotRecorded
 from intercom.operators.slack.messages import CarryOut
 from intercom.store import command_runs
+from intercom.store.command_runs import Unfinished
+from intercom.workspace.running import Started, end_left
 
 log = logging.getLogger(__name__)
 
@@ -184,21 +186,29 @@ async def _tell(house: Surroundings, response_url: str, payload: Payload) -> Non
     log.warning("the answer to a command could not be given: slack is not reachable")
 
 
-async def _close(house: Surroundings, left: tuple[tuple[str, dict[str, Any]], ...]) -> None:
-    """Say in the messages of runs that an earlier life of the server left that they were interrupted."""
-    for act_id, note in left:
+async def _close(house: Surroundings, left: tuple[Unfinished, ...]) -> None:
+    """End what still runs of commands that an earlier life of the server left, and say in their messages that they were
+    interrupted."""
+    for each in left:
         try:
+            if each.process is not None and await end_left(Started(*each.process)):
+                log.warning("the command %s had outlived the server that started it, and was ended", each.act_id)
             told = once.UNKNOWN
-            if "row" in note:
+            if "row" in each.note:
                 told = once.INTERRUPTED
-                title = f"{note['name']}: {house.config.commands.get(note['name'], 'no longer configured')}"
-                draw = partial(drawing.output, title, told, Run.STOPPED, house.masker)
-                drawn = await trio.to_thread.run_sync(draw)
-                await house.show(note["row"], note["to"], drawn, None, note["asked"])
-            await house.transact(partial(command_runs.finish, act_id=act_id, answer={"told": told}, at=house.now()))
+                await _show_interrupted(house, each.note)
+            work = partial(command_runs.finish, act_id=each.act_id, answer={"told": told}, at=house.now())
+            await house.transact(work)
         except NotRecorded as why:
             # The next start finds it again.
             log.warning("an interrupted command could not be closed: %s", why)
+
+
+async def _show_interrupted(house: Surroundings, note: dict[str, Any]) -> None:
+    title = f"{note['name']}: {house.config.commands.get(note['name'], 'no longer configured')}"
+    draw = partial(drawing.output, title, once.INTERRUPTED, Run.STOPPED, house.masker)
+    drawn = await trio.to_thread.run_sync(draw)
+    await house.show(note["row"], note["to"], drawn, None, note["asked"])
 
 
 __all__ = ["CommandRunner", "Commands", "Entry", "build", "payload_of"]

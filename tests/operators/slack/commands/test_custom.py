@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from intercom.operators.slack.commands import custom, once
 from intercom.operators.slack.draw.output import Run
 from intercom.operators.slack.means import NotRecorded
 from intercom.store import command_runs
+from intercom.store.messages import Database
+from tests.operators.desk import START
 from tests.operators.slack.commands.house import ANNA, CHANNEL, open_house, session
 from tests.support.trio_case import trio_test
 
@@ -201,6 +205,33 @@ async def test_a_server_that_stops_kills_what_runs_and_the_next_one_says_so(tmp_
             told = await house.told("hold")
         assert "run it again" in told
         assert await house.store(command_runs.unfinished) == ()
+
+
+@pytest.fixture
+def left() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of its own that would run for a while."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+@trio_test(real_time=True)
+async def test_what_a_killed_server_left_running_is_ended_by_the_next_one(
+    tmp_path: Path, left: subprocess.Popen[bytes]
+) -> None:
+    """As if it had been killed: what it knew is on record, and the process is there."""
+    began = psutil.Process(left.pid).create_time()
+
+    def as_left(db: Database) -> None:
+        note = {"line": "/intercom hold", "row": "command/slack/7", "to": CHANNEL, "name": "hold", "asked": "anna"}
+        command_runs.begin(db, "slack/7", note, START, who="anna", session_id=None)
+        command_runs.started(db, "slack/7", left.pid, began, START)
+
+    async with open_house(tmp_path) as house:
+        await house.store(as_left)
+    async with open_house(tmp_path) as house:
+        await house.until("interrupted by a restart", "command/slack/7")
+        assert left.poll() == -signal.SIGTERM
 
 
 @trio_test(real_time=True)

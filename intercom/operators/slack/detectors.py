@@ -24,7 +24,6 @@ from detect_secrets.plugins import (
     jwt,
     keyword,
     mailchimp,
-    openai,
     pypi_token,
     sendgrid,
     slack,
@@ -58,7 +57,8 @@ class Additional(RegexBasedDetector):
 
 
 #: The library's detectors by the kind we call what they find. Left out: hexadecimal entropy (every hash of a commit),
-#: public addresses (no secrets), npm's (quadratic in a line's length) and private keys (of several lines: `masking`).
+#: public addresses (no secrets), npm's and OpenAI's (quadratic in a line's length; see below) and private keys (of
+#: several lines: see `masking`).
 _KNOWN: Final[tuple[tuple[str, Any], ...]] = (
     ("Artifactory credential", artifactory.ArtifactoryDetector()),
     ("AWS access key", aws.AWSKeyDetector()),
@@ -72,7 +72,6 @@ _KNOWN: Final[tuple[tuple[str, Any], ...]] = (
     ("IBM COS key", ibm_cos_hmac.IbmCosHmacDetector()),
     ("JSON Web Token", jwt.JwtTokenDetector()),
     ("Mailchimp key", mailchimp.MailchimpDetector()),
-    ("OpenAI key", openai.OpenAIDetector()),
     ("PyPI token", pypi_token.PypiTokenDetector()),
     ("SendGrid key", sendgrid.SendGridDetector()),
     ("Slack token", slack.SlackDetector()),
@@ -90,7 +89,11 @@ _ADDED: Final[tuple[tuple[str, Any], ...]] = tuple(
         Additional("GitHub token", r"github_pat_[A-Za-z0-9_]{22,255}"),
         Additional("GitLab token", r"gl(?:pat|dt|ptt|rt|cbt|soat)-[A-Za-z0-9_.-]{20,300}"),
         Additional("Anthropic key", r"sk-ant-[A-Za-z0-9_-]{20,200}"),
-        Additional("OpenAI key", r"sk-(?:proj|svcacct|admin)-[A-Za-z0-9_-]{20,250}"),
+        Additional(
+            "OpenAI key",
+            r"sk-(?:proj|svcacct|admin)-[A-Za-z0-9_-]{20,250}",
+            r"\bsk-[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}",
+        ),
         Additional("Google key", r"AIza[A-Za-z0-9_-]{35}", r"GOCSPX-[A-Za-z0-9_-]{20,60}", r"ya29\.[\w-]{20,500}"),
         Additional("Stripe key", r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,250}", r"whsec_[A-Za-z0-9+/=]{20,100}"),
         Additional("npm token", r"npm_[A-Za-z0-9]{36}", r"_authToken\s{0,4}=\s{0,4}([^\s\"'$]{8,300})"),

@@ -108,33 +108,28 @@ def _merged(line: str, spans: Iterator[Found]) -> list[Found]:
 
 def _mask_keys(lines: list[str], kinds: list[str]) -> None:
     """Mask private keys whole, in place: from their first line to their last, also where one of the two was cut off."""
-    index = 0
-    while index < len(lines):
-        line = lines[index]
-        if "-----" not in line:
-            index += 1
-            continue
-        begin, end = _BEGIN.search(line), _END.search(line)
-        if begin is None and end is None:
-            index += 1
-            continue
-        kinds.append(PRIVATE_KEY)
-        if begin is None:
-            assert end is not None
-            _mask_above(lines, index)
-            lines[index] = f"{_mark(line)}[masked: {PRIVATE_KEY}]{line[end.end() :]}"
-            index += 1
-            continue
-        after = _END.search(line, begin.end())
-        rest = line[after.end() :] if after else ""
-        lines[index] = f"{line[: begin.start()]}[masked: {PRIVATE_KEY}]{rest}"
-        if after is None:
-            _mask_below(lines, index + 1)
-        # The line may hold another one.
-        index += 0 if after and (_BEGIN.search(rest) or _END.search(rest)) else 1
+    for index, line in enumerate(lines):
+        at = 0
+        while "-----" in line[at:]:
+            begin, end = _BEGIN.search(line, at), _END.search(line, at)
+            if begin is not None and (end is None or begin.start() < end.start()):
+                start = begin.start()
+                end = _END.search(line, begin.end())
+                if end is None:
+                    _mask_below(lines, index + 1, _mark(line[:start]))
+            elif end is not None:
+                start = at or len(_mark(line[: end.start()]))
+                _mask_above(lines, index, _mark(line[: end.start()]))
+            else:
+                break
+            kinds.append(PRIVATE_KEY)
+            head = f"{line[:start]}[masked: {PRIVATE_KEY}]"
+            line = head + (line[end.end() :] if end is not None else "")
+            lines[index] = line
+            at = len(head)
 
 
-def _mask_below(lines: list[str], first: int) -> None:
+def _mask_below(lines: list[str], first: int, mark: str) -> None:
     """Mask what follows a key's first line, up to its last; or, if there is none, as far as it looks like a key."""
     end = next((i for i in range(first, min(len(lines), first + _KEY_LINES)) if _END.search(lines[i])), None)
     for index in range(first, len(lines) if end is None else end + 1):
@@ -142,21 +137,29 @@ def _mask_below(lines: list[str], first: int) -> None:
         if end is None and not _MATERIAL.match(line[:1_000]):
             return
         last = _END.search(line) if index == end else None
-        lines[index] = f"{_mark(line)}[masked]{line[last.end() :] if last else ''}" if line.strip("+- \t\r") else line
+        if line.strip("+- \t\r"):
+            lines[index] = f"{_kept(line, mark)}[masked]{line[last.end() :] if last else ''}"
 
 
-def _mask_above(lines: list[str], last: int) -> None:
+def _mask_above(lines: list[str], last: int, mark: str) -> None:
     """Mask what stands above a key's last line and looks like a key."""
     for index in range(last - 1, max(-1, last - 1 - _KEY_LINES), -1):
         line = lines[index]
         if len(line) < 16 or not _MATERIAL.match(line[:1_000]):
             return
-        lines[index] = f"{_mark(line)}[masked]"
+        lines[index] = f"{_kept(line, mark)}[masked]"
 
 
-def _mark(line: str) -> str:
-    match = _MARK.match(line)
+def _mark(before: str) -> str:
+    """What stands before a key's first or last line: a diff's mark and blanks."""
+    match = _MARK.match(before)
     return match.group() if match else ""
+
+
+def _kept(line: str, mark: str) -> str:
+    """What is kept of a line of a key. Its first character is a diff's mark only if the key's first line has one: a
+    line of base64 may begin with a plus sign."""
+    return line[:1] if mark[:1] in ("+", "-", " ") and line[:1] in ("+", "-", " ") else ""
 
 
 @cache

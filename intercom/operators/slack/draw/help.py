@@ -50,8 +50,8 @@ def command_help(commands: Sequence[Described], category: str | None = None) -> 
             blocks.append(divider())
         room = 2_800 if category in groups else _ROOM
         lines, rest = joined((_line(entry, category in groups) for entry in entries), room // (1 + len(wanted) // 4))
-        more = f"\nand {rest} more: `{_COMMAND} help {fitted(name, 40, flat=True)}`" if rest else ""
-        title = CATEGORIES.get(name, fitted(name, 60, flat=True))
+        more = f"\nand {rest} more: `{_COMMAND} help {_words(name, 40)}`" if rest else ""
+        title = CATEGORIES.get(name, _words(name, 60))
         blocks.append(section(mrkdwn(f"*{title}*\n{lines}{more}")))
     names = ", ".join(code(name, 40) for name in list(groups)[:12])
     blocks.append(context(mrkdwn(f"💡 `{_COMMAND} help CATEGORY` shows examples. Categories: {names or 'none'}")))
@@ -60,5 +60,10 @@ def command_help(commands: Sequence[Described], category: str | None = None) -> 
 
 def _line(command: Described, long: bool) -> str:
     usage = f"{_COMMAND} {command.name} {command.args}".strip()
-    line = f"{code(usage, 160)} {fitted(command.summary, 200, flat=True)}"
+    line = f"{code(usage, 160)} {_words(command.summary, 200)}"
     return f"{line}\n      for example {code(command.example, 160)}" if long and command.example else line
+
+
+def _words(text: str, limit: int) -> str:
+    """Words of a configuration among our own: a backtick in them opens nothing."""
+    return fitted(text, limit, flat=True).replace("`", "ˋ")

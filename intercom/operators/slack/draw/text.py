@@ -138,7 +138,7 @@ def _boundary(text: str, end: int) -> int:
     start = max(0, end - _CLUSTER)
     found: int = grapheme.safe_split_index(text[start : end + 1], end - start)
     # A cluster that fills the whole window was made to be one; it is cut where the room ends.
-    return start + found if found else end
+    return start + found if found or start == 0 else end
 
 
 def _shown(match: re.Match[str]) -> str:

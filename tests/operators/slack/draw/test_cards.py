@@ -1,0 +1,214 @@
+"""Cards: what stands on them, and that Slack takes every one."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given as for_any
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from intercom.model.approval import ChangeKind, FileChange, RiskLevel
+from intercom.model.card import CHOICES, Card, CardKind, CardState
+from intercom.operators.slack.draw import cards, limits
+from intercom.operators.slack.draw.processing import processing
+from tests.operators.slack.draw import given
+from tests.operators.slack.draw.valid import Plain, Words, check_message, shown
+
+PLAIN = Plain()
+
+
+def content(card: Card, mask: Any = PLAIN, **options: Any) -> dict[str, Any]:
+    drawn = cards.card(card, mask, **options).content()
+    check_message(drawn)
+    return drawn
+
+
+def buttons(drawn: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (element["action_id"], element["value"])
+        for block in drawn["blocks"]
+        if block["type"] == "actions"
+        for element in block["elements"]
+    ]
+
+
+def test_an_approval_says_what_is_asked_and_how_risky_it_is() -> None:
+    text = shown(content(given.card(risk=RiskLevel.CRITICAL)))
+    for words in (
+        "📝 Use the new parser", "🔴 *critical* risk", "`0f8fad5b`", "`7c9e6679`", "`/home/ann/shop`",
+        "The old one is slow.", "`app.py`  +1 −1", "-old\n+new", "expires <!date^", "*Pending* → Approved",
+    ):  # fmt: skip
+        assert words in text
+
+
+@pytest.mark.parametrize("kind", CardKind)
+@pytest.mark.parametrize("state", CardState)
+def test_there_are_buttons_exactly_while_a_card_is_pending(kind: CardKind, state: CardState) -> None:
+    found = buttons(content(given.card(kind=kind, state=state)))
+    assert bool(found) == (state is CardState.PENDING)
+    assert all(value == given.ID for _, value in found)
+
+
+def test_every_choice_of_every_kind_has_a_button() -> None:
+    ends = {"approve": "accept", "accept": "accept"}
+    for kind, choices in CHOICES.items():
+        names = [name for name, _ in buttons(content(given.card(kind=kind)))]
+        for choice in choices:
+            assert any(name.endswith(ends.get(choice.value, choice.value)) for name in names), (kind, choice)
+
+
+@pytest.mark.parametrize(
+    ("card", "calls"),
+    [
+        (given.card(risk=RiskLevel.LOW), False),
+        (given.card(risk=RiskLevel.HIGH), True),
+        (given.card(risk=RiskLevel.CRITICAL), True),
+        (given.card(risk=RiskLevel.CRITICAL, state=CardState.APPROVED), False),
+        (given.card(kind=CardKind.STALL, risk=None), False),
+        (given.card(kind=CardKind.STALL, risk=None, escalated=True), True),
+        (given.card(kind=CardKind.PROMPT, risk=None), False),
+    ],
+)
+def test_the_channel_is_called_once_for_what_is_urgent(card: Card, calls: bool) -> None:
+    first = content(card, first=True)
+    assert ("<!channel>" in shown(first)) == ("<!channel>" in first["text"]) == calls
+    assert "<!channel>" not in shown(content(card))
+
+
+def test_nobody_else_can_call_the_channel() -> None:
+    call = "<!channel> <!here> <@U1>"
+    drawn = content(
+        given.card(title=call, body=call, note=call, diff=f"--- a\n+++ b\n+{call}\n", workspace_root=call, detail=call,
+                   files=(FileChange(call, ChangeKind.CREATE, "a", "b"),), decided=given.by_ann(text=call),
+                   state=CardState.REJECTED)
+    )  # fmt: skip
+    assert "<!channel>" not in str(drawn)
+    assert "&lt;!channel&gt;" in str(drawn)
+
+
+@pytest.mark.parametrize(
+    ("state", "decided", "words"),
+    [
+        (CardState.APPROVED, given.by_ann(), "✅ Approved by Ann (U0123) in Slack"),
+        (CardState.DELIVERED, given.by_ann(channel="ctl"), "✅ Approved by Ann (U0123) on the terminal"),
+        (CardState.REJECTED, given.by_ann("reject", "too slow"), "“too slow”"),
+        (CardState.EXPIRED, None, "⌛ Expired"),
+        (CardState.EXPIRED, given.by_ann(), "⌛ Expired"),
+        (CardState.INTERRUPTED, None, "🔌 Interrupted"),
+        (CardState.APPLIED, given.by_ann(channel="policy"), "✅ Approved by the workspace's policy"),
+    ],
+)
+def test_a_card_says_who_decided_it_and_how(state: CardState, decided: Any, words: str) -> None:
+    assert words in shown(content(given.card(state=state, decided=decided)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "life"),
+    [
+        (CardKind.APPROVAL, CardState.APPROVED, "Pending → *Approved* → Delivered → Applied"),
+        (CardKind.APPROVAL, CardState.DELIVERED, "Pending → Approved → *Delivered* → Applied"),
+        (CardKind.APPROVAL, CardState.APPLIED, "Pending → Approved → Delivered → *Applied*"),
+        (CardKind.APPROVAL, CardState.REJECTED, "Pending → *Rejected*"),
+        (CardKind.PROMPT, CardState.ANSWERED, "Pending → *Answered* → Delivered"),
+    ],
+)
+def test_a_card_shows_how_far_its_answer_has_come(kind: CardKind, state: CardState, life: str) -> None:
+    assert life in shown(content(given.card(kind=kind, state=state)))
+
+
+def test_a_small_diff_stands_in_the_message_and_a_long_one_beside_it() -> None:
+    small = given.card(diff=given.DIFF + "+x\n" * (limits.DIFF_LINES - 5))
+    assert "+x" in shown(content(small))
+    assert cards.diff_file(small, PLAIN) is None
+
+    long = given.card(diff=given.DIFF + "+x\n" * (limits.DIFF_LINES - 4))
+    assert "+x" not in shown(content(long))
+    assert "the diff (21 lines) follows as a file" in shown(content(long))
+    beside = cards.diff_file(long, PLAIN)
+    assert beside is not None
+    assert (beside.filename, beside.snippet_type, beside.title) == ("0f8fad5b.diff", "diff", "Use the new parser")
+    assert beside.text == long.diff
+
+
+def test_whole_content_is_not_taken_for_a_patch() -> None:
+    small = given.card(diff="- a list\n- of things\n")
+    assert "the whole new content" in shown(content(small))
+    beside = cards.diff_file(given.card(diff="- a list\n" * 50), PLAIN)
+    assert beside is not None
+    assert (beside.filename, beside.snippet_type) == ("0f8fad5b.txt", "text")
+
+
+def test_many_files_are_counted_and_not_listed() -> None:
+    files = tuple(FileChange(f"f{n}.py", ChangeKind.CREATE, "a", "b", added=n) for n in range(25))
+    text = shown(content(given.card(files=files)))
+    assert "`f9.py`" in text
+    assert "`f10.py`" not in text
+    assert "and 15 more" in text
+
+
+def test_what_was_masked_is_said_with_the_command_that_shows_it() -> None:
+    mask = Words("hunter2")
+    card = given.card(title="hunter2", body="hunter2", diff="--- a\n+++ b\n+hunter2\n", note="hunter2",
+                      detail="hunter2", decided=given.by_ann("no", "hunter2"), state=CardState.REJECTED)  # fmt: skip
+    drawn = content(card, mask)
+    assert "hunter2" not in str(drawn)
+    assert "6 secrets masked (test secret ×6); `agent-intercom-ctl show 0f8fad5b` shows the original" in shown(drawn)
+    beside = cards.diff_file(given.card(diff="--- a\n+++ b\n" + "+hunter2\n" * 30), mask)
+    assert beside is not None
+    assert "hunter2" not in beside.text
+    assert beside.text.startswith("🔒 30 secrets masked")
+
+
+def test_what_reorders_or_hides_is_shown_as_its_code() -> None:
+    text = shown(content(given.card(title="a\u202eb", body="x\u2066y\x00", diff="--- a\n+++ b\n+if a\u202e == b:\n")))
+    assert "a<U+202E>b" in text
+    assert "x<U+2066>y\\x00" in text
+    assert "+if a<U+202E> == b:" in text
+
+
+def test_a_body_that_is_cut_says_so_and_how_to_read_on() -> None:
+    text = shown(content(given.card(body="word " * 2_000)))
+    assert "✂️ shortened; `agent-intercom-ctl show 0f8fad5b` shows the original" in text
+    assert "shortened" not in shown(content(given.card()))
+
+
+def test_while_a_tap_is_handled_a_line_stands_where_the_buttons_were() -> None:
+    before = {**content(given.card()), "reply_broadcast": True}
+    after = processing(before, "⏳ Processing… (Ann <!channel>)")
+    check_message(after)
+    assert buttons(before)
+    assert buttons(after) == []
+    assert after["blocks"][:-1] == before["blocks"][:-1]
+    assert "⏳ Processing… (Ann <!channel>)" in shown(after)
+    assert after["reply_broadcast"] is True
+
+
+@settings(max_examples=150, deadline=None)
+@for_any(given.cards, st.booleans())
+def test_slack_takes_every_card(card: Card, first: bool) -> None:
+    drawn = content(card, first=first)
+    assert bool(buttons(drawn)) == (card.state is CardState.PENDING)
+    check_message(processing(drawn, card.title))
+    check_message(cards.escalation(card, PLAIN).content())
+    beside = cards.diff_file(card, PLAIN)
+    if beside is not None:
+        assert beside.text.strip()
+        assert beside.title.strip()
+        assert len(beside.text.encode()) <= 1_000_000
+        assert "\u202e" not in beside.text
+        assert beside.filename.isascii()
+        assert "/" not in beside.filename
+
+
+@pytest.mark.parametrize("piece", ["x", "+<&>\n", "😀", "`", "a\u0301", "\u202e", "word "])
+def test_a_megabyte_is_drawn_at_once(piece: str) -> None:
+    text = piece * (1_000_000 // len(piece))
+    card = given.card(title=text, body=text, diff=f"--- a\n+++ b\n{text}", note=text, workspace_root=text,
+                      files=(FileChange(text, ChangeKind.WRITE, "a", "b"),) * 12)  # fmt: skip
+    content(card)
+    started = time.process_time()
+    content(card)
+    assert time.process_time() - started < 0.1

@@ -39,7 +39,7 @@ def in_full(entry: Entry) -> Drawn:
     if entry.owner_only:
         lines.append("Of a session that somebody started, only they may do it.")
     lines.append(f"For example {code(entry.example)}")
-    return Drawn(entry.usage, (blocks.section(blocks.mrkdwn("\n".join(lines))),))
+    return Drawn(fitted(entry.usage, 300), (blocks.section(blocks.mrkdwn("\n".join(lines))),))
 
 
 ENTRY = Entry(

@@ -53,6 +53,9 @@ async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(t
         told = await house.told("help session-clear")
         assert "only they may do it" in told
         assert "the beginning of its id" in told
+        answer = await house.type("help show-file")
+        assert answer is not None
+        assert "&lt;path&gt;" in answer["text"]
         told = await house.told("help checkpoint")
         assert "the categories are session, files or help" in told
 

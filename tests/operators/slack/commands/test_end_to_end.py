@@ -63,8 +63,9 @@ async def test_every_command_does_what_help_says_of_it() -> None:
                 await typed(house, "secret")
                 await shown(house, "secret", "599\n600", "exit code 0")
                 files = await house.slack.wait_for(lambda: [one for one in house.slack.files if one.completed][1:])
-                assert b"ghp_0123" not in files[0].data
-                assert b"masked" in files[0].data
+                data = files[0].data or b""
+                assert b"ghp_0123" not in data
+                assert b"masked" in data
 
                 assert "with your instruction" in await typed(house, "session-resume don’t stop")
                 answer = await waiting()

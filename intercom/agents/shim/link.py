@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from intercom._version import __version__
-from intercom.agents.shim import launch
+from intercom.agents.shim import launch, sandbox
 from intercom.agents.shim.hello import WIRE, Word, hello, word
 from intercom.agents.shim.options import Options
 from intercom.agents.shim.pipes import Outlet, read
@@ -168,7 +168,11 @@ class Link:
                 return
             unwritable = launch.sandboxed(where)
             if unwritable is not None:
-                self._serve_alone(unwritable)
+                self._serve_alone(f"can not write {unwritable} from here")
+                return
+            doomed = sandbox.doom(sandbox.look())
+            if doomed is not None:
+                self._serve_alone(doomed)
                 return
             lock = launch.claim(where)
             if lock is None:
@@ -207,8 +211,8 @@ class Link:
         else:
             self.due = now + _LOOK_SECONDS
 
-    def _serve_alone(self, directory: str) -> None:
-        self._say(f"can not write {directory} from here, so this agent gets a server of its own, which ends with it")
+    def _serve_alone(self, why: str) -> None:
+        self._say(f"{why}, so this agent gets a server of its own, which ends with it")
         sock, self._child = launch.start_private(self._options)
         sock.setblocking(False)
         self._greet(sock, self._hello(None))
@@ -224,7 +228,7 @@ class Link:
         except launch.NotReady as not_ready:
             self._end_start()
             if not_ready.sandboxed:
-                self._serve_alone("its state")
+                self._serve_alone("the server can not write its state from here")
             elif not_ready.again and time.monotonic() - self._unheard_since < _HELD_SECONDS:
                 self._again()
             else:

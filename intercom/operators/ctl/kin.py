@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
 
 import psutil
 
+from intercom.local.launchers import is_launcher
 from intercom.local.peers import descends_from
-
-#: Programs that only start another. A shim started through one has the launcher for a parent, not the agent's host.
-LAUNCHERS = frozenset(
-    {"bunx", "direnv", "env", "hatch", "mise", "nix", "npm", "npx", "pipx", "pnpm", "poetry", "uv", "uvx"}
-)
-_SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"})
 
 
 def is_agents_own(pid: int, clients: frozenset[int]) -> bool:
@@ -47,16 +41,6 @@ def with_hosts(clients: frozenset[int]) -> frozenset[int]:
         except psutil.Error:
             continue
     return frozenset(hosts)
-
-
-def is_launcher(command: Sequence[str]) -> bool:
-    """Whether a command line is one that starts another program and waits for it: `uvx tool`, `sh -c tool`."""
-    # Some programs write their whole line into the first word.
-    words = command[0].split() + list(command[1:]) if command else []
-    names = [os.path.basename(word).removesuffix(".js").removesuffix("-cli") for word in words[:2]]
-    if LAUNCHERS.intersection(names):
-        return True
-    return len(words) > 1 and names[0] in _SHELLS and words[1][:1] == "-" and words[1].endswith("c")
 
 
 def _left_behind_by(pid: int, hosts: frozenset[int]) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from intercom.agents.shim import launch
+from intercom.agents.shim import launch, sandbox
 from intercom.agents.shim.options import Options
 from intercom.agents.shim.run import main
 
@@ -17,4 +17,6 @@ if __name__ == "__main__":
     if options.pop("sandboxed", False):
         # Tests may run as a user whom no directory refuses.
         launch.sandboxed = lambda where: where.state_dir
+    if options.pop("doomed", False):
+        sandbox.look = lambda: sandbox.Surroundings(nested=True, first="bwrap")
     sys.exit(main(Options(**options)))

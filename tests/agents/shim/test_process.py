@@ -285,6 +285,21 @@ async def test_where_nothing_can_be_written_the_agent_gets_a_server_of_its_own_t
 
 
 @trio_test(real_time=True)
+async def test_in_a_sandbox_the_agent_gets_a_server_of_its_own_unless_one_answers() -> None:
+    with stage() as here:
+        async with conducted(here) as lives:
+            async with shim(here, doomed=True) as client:
+                life = await lives.next()
+                assert (await life.until("hello"))[0]["hello"]["token"] == ""
+                assert client.process.stderr is not None
+                assert b"this is a sandbox (bwrap)" in await client.process.stderr.receive_some()
+                client.process.kill()
+            await life.over.wait()
+        async with by_hand(here) as server, shim(here, doomed=True):
+            await server.accept()
+
+
+@trio_test(real_time=True)
 async def test_while_another_server_lets_go_of_the_database_the_shim_keeps_trying() -> None:
     with stage() as here:
         async with conducted(here) as lives:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from intercom.operators.ctl.kin import is_launcher
+from intercom.local.launchers import is_launcher
 from tests.operators.desk import StandInDesk, card
 from tests.operators.house import House, open_house
 from tests.support.trio_case import trio_test

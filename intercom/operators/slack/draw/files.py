@@ -25,7 +25,6 @@ SNIPPET_TYPES: Final = {
     "scm": "scheme", "sh": "shell", "sql": "sql", "svg": "xml", "swift": "swift", "tex": "latex", "toml": "ini",
     "ts": "typescript", "tsx": "typescript", "vb": "vb", "xml": "xml", "yaml": "yaml", "yml": "yaml", "zsh": "shell",
 }  # fmt: skip
-_NAME = 120
 
 
 def tree(

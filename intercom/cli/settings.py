@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,8 @@ def _slack(config: Config, where: Places) -> tuple[SlackSetup | None, str]:
     from intercom.operators.slack import credentials, setup
 
     try:
+        # The actors' modules too: loading them once the loop runs would hold it up.
+        importlib.import_module("intercom.operators.slack.tree")
         return setup.settle(config, os.environ, file=credentials.file_in(where.state_dir)), ""
     except SlackError as fault:
         return None, fault.message

@@ -212,7 +212,10 @@ class Link:
             self.due = now + _LOOK_SECONDS
 
     def _serve_alone(self, why: str) -> None:
-        self._say(f"{why}, so this agent gets a server of its own, which ends with it")
+        self._say(
+            f"{why}, so this agent gets a server of its own, which ends with it;"
+            " one that runs outside (agent-intercom serve) is used where its socket can be reached"
+        )
         sock, self._child = launch.start_private(self._options)
         sock.setblocking(False)
         self._greet(sock, self._hello(None))

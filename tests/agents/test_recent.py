@@ -15,6 +15,8 @@ from mcp.shared.exceptions import MCPError
 from actors import Actor
 from intercom.agents import recent
 from intercom.agents.door import Caller, Door
+from intercom.agents.hello import is_sound
+from intercom.cli import main
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import SlackError
 from intercom.sessions.chat import CHANNEL_ACTOR, History, Message, ReadRecent
@@ -114,6 +116,16 @@ async def test_what_is_wrong_is_said_in_words(clock: Clock, root: Path) -> None:
         at.app.system.adopt(Channel(SlackError("the app is not in the channel")), CHANNEL_ACTOR)
         assert await refusal(door(at, root), "slack://channel/C0123/recent") == "slack: the app is not in the channel"
         assert "whole number" in await refusal(door(at, root), "slack://channel/C0123/recent?limit=many")
+
+
+def test_a_channel_that_is_none_is_refused_where_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.parser().parse_args(["--channel", "C0123"]).channel == "C0123"
+    with pytest.raises(SystemExit):
+        main.parser().parse_args(["--channel", "#general"])
+    assert "must be a channel id like C0123456789" in capsys.readouterr().err
+    assert is_sound({"channel": "C0123"})
+    assert is_sound({"channel": None})
+    assert not any(is_sound({"channel": given}) for given in ("#general", "", "C" * 1000, 5, ["C0123"]))
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ more than 5 times, late acks. An unacked envelope is delivered again as `serve(r
 before the deliveries, each given `ack_within` seconds. Rate limits are off unless asked for:
 `serve(rates=limits.RATES)`.
 
-For what draws: `tests.slack.blocks` has `faults_of_message(blocks)` and `faults_of_view(view)` (Slack's complaints, none
-when it takes them), and `weight(blocks)`, which may not be over `limits.BLOCKS_TOGETHER`.
+For what draws: `tests.slack.blocks` has `faults_of_message(blocks)` and `faults_of_view(view)`, Slack's complaints
+(none when it takes them), and `weight(blocks)`, which may not be over `limits.BLOCKS_TOGETHER`.
 
 What goes wrong, on demand (`faults` lists all)::
 

@@ -172,6 +172,20 @@ def test_a_tap_that_overtakes_the_record_of_its_post_is_shown() -> None:
         assert found.row.interim == "processing"
 
 
+def test_a_tap_while_an_update_is_made_is_shown() -> None:
+    with cases.database() as db:
+        put(db, "card/1", open=True)
+        post(db, "card/1")
+        put(db, "card/1", OTHER, open=True)
+        sending = postings.next_update(db, CHANNEL, NOW)
+        assert sending is not None
+        outbox.interim(db, "card/1", "processing", after(15))
+        postings.shown(db, sending.row.id, sending.row.version, sending.row.interim)
+        found = update(db)
+        assert found is not None
+        assert found.row.interim == "processing"
+
+
 def test_only_open_cards_have_interim_lines() -> None:
     with cases.database() as db:
         put(db, "card/1")

@@ -88,12 +88,14 @@ class House:
         self.system.named("slack/outbox").tell(Wake())
 
     async def settled(self) -> float:
-        """Wait until nothing is left to send; when that was."""
-        while True:
-            standing = await self.health()
-            if not standing.waiting and not standing.updates:
-                return trio.current_time()
-            await trio.sleep(self.poll)
+        """Wait until nothing is left to send; when that was. Raises TooSlowError after three hours."""
+        with trio.fail_after(3 * 3600):
+            while True:
+                standing = await self.health()
+                if not standing.waiting and not standing.updates:
+                    break
+                await trio.sleep(self.poll)
+        return trio.current_time()
 
 
 def _quick(opened: Opened) -> None:

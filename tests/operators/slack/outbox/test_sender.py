@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 
+import pytest
 import trio
 
 from actors.testing import start_probe
 from intercom.model.outbox import RowKind, RowState, Urgency
+from intercom.operators.slack.lanes import Posts
 from intercom.sessions.chat import Posted
 from intercom.store import outbox
 from tests.support.trio_case import trio_test
@@ -43,6 +46,24 @@ async def test_what_was_put_before_the_start_is_sent() -> None:
         await ref.stop(block=False)
         await house.settled()
         assert house.slack.texts() == ["pending"]
+
+
+@trio_test
+async def test_what_is_put_just_when_the_sender_comes_to_rest_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Posts.run
+
+    async def dawdling(lane: Posts) -> datetime | None:
+        due = await run(lane)
+        await trio.sleep(1)
+        return due
+
+    monkeypatch.setattr(Posts, "run", dawdling)
+    async with open_house() as house:
+        await house.put("card/1", "one")
+        await trio.sleep(0.5)
+        await house.put("card/2", "two")
+        await trio.sleep(2)
+        assert house.slack.texts() == ["one", "two"]
 
 
 @trio_test

@@ -19,6 +19,7 @@ from slack_sdk.version import __version__ as sdk_version
 from intercom._version import __version__
 from intercom.operators.slack import discretion
 from intercom.operators.slack.addresses import SLACK, checked_base, may_follow, over_http
+from intercom.operators.slack.answers import judge, read
 from intercom.operators.slack.errors import RateLimited, SlackError, SlackRefused, Unreachable
 
 __all__ = ["RateLimited", "SlackError", "SlackRefused", "SlackTokens", "Unreachable", "WebApi"]
@@ -27,14 +28,6 @@ log = logging.getLogger(__name__)
 
 #: The longest answer that is read, in bytes. A page of history is the longest there is.
 MAX_ANSWER = 16 * 2**20
-
-#: Seconds until a call may be repeated when Slack limits it without saying.
-_RETRY_AFTER = 1.0
-_LONGEST_RETRY_AFTER = 3600.0
-
-#: Slack's words for "something broke here": part of what was asked may have happened.
-_BROKEN = frozenset({"fatal_error", "internal_error", "service_unavailable"})
-_LIMITED = frozenset({"ratelimited", "rate_limited"})
 
 #: With these the request surely never left.
 _NOT_SENT = (
@@ -129,8 +122,8 @@ class WebApi:
         )
         response, body = await self._send(method, request, timeout)
         self.heard = response.headers
-        data = _read(body)
-        _judge(method, response, data)
+        data = read(body)
+        judge(method, response, data)
         if data is None or data.get("ok") is not True:
             # A proxy or a captive portal answered, or the answer was cut.
             raise Unreachable(f"no answer of slack's to {method} (HTTP {response.status_code})", maybe_done=True)
@@ -144,7 +137,7 @@ class WebApi:
         what = f"the upload of {filename}"
         request = self._request(what, url, content=data, headers={"Content-Type": "application/octet-stream"})
         response, body = await self._send(what, request, timeout)
-        _judge(what, response, _read(body))
+        judge(what, response, read(body))
         if response.status_code != 200:
             raise Unreachable(f"{what} failed (HTTP {response.status_code})", maybe_done=True)
 
@@ -156,8 +149,8 @@ class WebApi:
         what = "the response_url"
         request = self._request(what, response_url, json=body)
         response, answer = await self._send(what, request, timeout)
-        data = _read(answer)
-        _judge(what, response, data)
+        data = read(answer)
+        judge(what, response, data)
         if response.status_code != 200:
             raise SlackRefused(what, (data or {}).get("error") or f"http_{response.status_code}")
 
@@ -248,36 +241,6 @@ def _field(value: Any) -> str:
         # What came from a file or a person may hold half a character, which no form can carry.
         return value.encode("utf-8", "replace").decode("utf-8")
     return json.dumps(value, separators=(",", ":"))
-
-
-def _read(body: bytes) -> dict[str, Any] | None:
-    """The answer as an object; None if it is no JSON object."""
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
-
-
-def _judge(what: str, response: httpx2.Response, data: dict[str, Any] | None) -> None:
-    """Raise if Slack says that it did not do it, or that it does not know."""
-    error = None if data is None or data.get("ok") is not False else str(data.get("error") or "unknown_error")
-    if response.status_code == 429 or error in _LIMITED:
-        raise RateLimited(what, _retry_after(response.headers.get("Retry-After")))
-    if response.status_code >= 500 or response.status_code == 408 or error in _BROKEN:
-        words = error or f"HTTP {response.status_code}"
-        raise Unreachable(f"slack could not finish {what}: {words}", maybe_done=True)
-    if error is not None:
-        raise SlackRefused(what, error, data)
-    if 300 <= response.status_code < 500:
-        raise Unreachable(f"something else than slack answered {what} (HTTP {response.status_code})", maybe_done=False)
-
-
-def _retry_after(given: str | None) -> float:
-    text = (given or "").strip()
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
-        return _RETRY_AFTER
-    return min(float(text), _LONGEST_RETRY_AFTER)
 
 
 def _told(failure: Exception | None) -> str:

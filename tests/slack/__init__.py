@@ -51,9 +51,9 @@ where threads have a part (SQLite's writer, the SDK), give the clock an `autojum
 From another process: `POST <slack.url>/_control/<verb>` (see `control`). By itself: `python -m tests.slack`.
 """
 
+from tests.slack.envelopes import Envelope, Unanswered
 from tests.slack.faults import Fault, Faults
 from tests.slack.people import CannotDo
-from tests.slack.sockets import Envelope, Unanswered
 from tests.slack.standin import (
     ALICE,
     APP_TOKEN,

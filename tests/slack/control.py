@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tests.slack.envelopes import Envelope, Unanswered
 from tests.slack.people import CannotDo
-from tests.slack.sockets import Envelope, Unanswered
 from tests.slack.team import Json, SlackRefuses
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import re
 from typing import Any
 
 from tests.slack import chat, modals, payloads
-from tests.slack.sockets import Envelope, SocketMode
+from tests.slack.envelopes import Envelope
+from tests.slack.sockets import SocketMode
 from tests.slack.team import Channel, Json, Modal, SlackRefuses, Team, User
 
 TROUBLE = "We had some trouble connecting. Try again?"

@@ -13,11 +13,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from tests.slack import control, limits, page
+from tests.slack.envelopes import Envelope
 from tests.slack.faults import Faults
 from tests.slack.listening import Port
 from tests.slack.people import People
 from tests.slack.rates import Rates
-from tests.slack.sockets import Envelope, SocketMode
+from tests.slack.sockets import SocketMode
 from tests.slack.team import Channel, Json, Team, Upload, User
 from tests.slack.wire import Call, WebApi
 

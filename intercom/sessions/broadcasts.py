@@ -15,7 +15,7 @@ from actors import Reply
 from intercom.model import crash_points
 from intercom.model.card import Notice
 from intercom.model.errors import InvalidArguments
-from intercom.model.outbox import Content, Urgency
+from intercom.model.outbox import Content, RowState, Urgency
 from intercom.sessions import chat
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import BroadcastAnswer, from_json
@@ -97,6 +97,8 @@ def _found(db: Database, call: str, key: str) -> BroadcastAnswer | None:
     row = outbox.by_key(db, key)
     if row is not None and row.ts is not None:
         return BroadcastAnswer(posted=True, ts=row.ts)
+    if row is not None and row.state is RowState.REFUSED:
+        return BroadcastAnswer(posted=False)
     return answer
 
 

@@ -137,6 +137,19 @@ async def test_a_broadcast_that_is_not_posted_in_time_is_said_to_be_queued(clock
 
 
 @in_house
+async def test_a_broadcast_that_the_chat_does_not_take_waits_no_more(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
+        guest = await arrive(at, root)
+        asked = await begin(at, guest)
+        await at.later(POST_SECONDS)
+        assert (await asked()).answer == QUEUED
+        line = await row(at, notice_key("one"))
+        assert line is not None
+        await at.ask("store", Transact(partial(postings.refused, id=line.id, error="msg_too_long", version=1)))
+        assert (await guest.ask(Broadcast("one", "built"))).answer == BroadcastAnswer(posted=False)
+
+
+@in_house
 async def test_verdicts_that_came_meanwhile_ride_on_a_broadcast_that_waited(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
         guest = await arrive(at, root)
@@ -233,6 +246,17 @@ def test_whose_channel_is_which(root: str, own: str | None, wanted: str) -> None
     channels = {Path("/work"): "C22", Path("/work/web"): "C33"}
     config = Config(slack=SlackSettings(channel_id="C11", workspace_channels=channels))
     assert channel_of(config, session(root, own)) == wanted
+
+
+NAMES = st.sampled_from(["a", "b", "ab"])
+ROOTS = st.lists(NAMES, max_size=4).map(lambda names: Path("/", *names))
+
+
+@given(st.dictionaries(ROOTS, st.sampled_from(["C0A", "C0B", "C0C"]), max_size=5), ROOTS)
+def test_the_channel_is_that_of_the_nearest_directory_above(channels: dict[Path, str], root: Path) -> None:
+    config = Config(slack=SlackSettings(channel_id="C0DEFAULT", workspace_channels=channels))
+    here = [channels[each] for each in (root, *root.parents) if each in channels]
+    assert channel_of(config, session(str(root))) == (here[0] if here else "C0DEFAULT")
 
 
 def test_without_a_channel_there_is_none() -> None:

@@ -143,9 +143,17 @@ async def test_a_broadcast_that_the_chat_does_not_take_waits_no_more(clock: Cloc
         asked = await begin(at, guest)
         await at.later(POST_SECONDS)
         assert (await asked()).answer == QUEUED
-        line = await row(at, notice_key("one"))
+        top, line = await row(at, thread_key(guest.session_id)), await row(at, notice_key("one"))
+        assert top is not None
         assert line is not None
-        await at.ask("store", Transact(partial(postings.refused, id=line.id, error="msg_too_long", version=1)))
+
+        def refused(db: Database) -> None:
+            postings.begin_post(db, top.id, at.now())
+            postings.posted(db, top.id, "1.0", top.version, at.now())
+            assert postings.begin_post(db, line.id, at.now()) is not None
+            postings.refused(db, line.id, "msg_too_long", line.version)
+
+        await at.ask("store", Transact(refused))
         assert (await guest.ask(Broadcast("one", "built"))).answer == BroadcastAnswer(posted=False)
 
 

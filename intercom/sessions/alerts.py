@@ -9,7 +9,7 @@ from intercom.model.card import Card
 from intercom.model.errors import AlreadyDecided, InvalidArguments
 from intercom.model.stall import StallAlert, StallStatus
 from intercom.model.verdict import Decision, Verdict
-from intercom.sessions import cards
+from intercom.sessions import cards, given
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import Instruction
 from intercom.sessions.stall_messages import Activity, Escalated, NudgeDue, Recovered, Stalled
@@ -84,18 +84,27 @@ async def _close(session: SessionActor, to: StallStatus, who: str) -> None:
 
 
 async def answer(session: SessionActor, alert: StallAlert, verdict: Verdict) -> Card:
-    """A person's word on an alert: nudge (with words of their own), dismiss, or stop (the caller ends the session)."""
+    """A person's word on an alert: nudge (with words of their own), dismiss, or stop (the caller ends the session). The
+    same verdict again changes nothing, and is answered with the alert as it stands."""
     if verdict.decision not in (Decision.NUDGE, Decision.DISMISS, Decision.STOP):
         raise InvalidArguments(f"{verdict.decision.value} is no answer to a stall alert; use nudge, dismiss or stop")
     if alert.status not in _OPEN:
         raise AlreadyDecided(f"this alert is closed: {alert.status.value}; nothing was changed")
     if verdict.decision is Decision.NUDGE:
         text = verdict.text or session.context.config.stall.default_nudge_message
-        return await _nudge(session, alert, text, alert.nudge_count + 1, verdict.by, verdict.channel) or show(
-            session, alert
-        )
+        count = alert.nudge_count + 1
+        nudged = await _nudge(session, alert, text, count, verdict.by, verdict.channel, verdict)
+        return nudged or show(session, alert)
     moved = await session.transact(
-        partial(_move, session=session, alert=alert, to=StallStatus.DISMISSED, count=alert.nudge_count, who=verdict.by)
+        partial(
+            _move,
+            session=session,
+            alert=alert,
+            to=StallStatus.DISMISSED,
+            count=alert.nudge_count,
+            who=verdict.by,
+            verdict=verdict,
+        )
     )
     session.stall.tell(Activity())
     return show(session, moved or alert)
@@ -106,13 +115,28 @@ async def _active(session: SessionActor) -> StallAlert | None:
 
 
 async def _nudge(
-    session: SessionActor, alert: StallAlert | None, text: str, count: int, by: str, channel: str
+    session: SessionActor,
+    alert: StallAlert | None,
+    text: str,
+    count: int,
+    by: str,
+    channel: str,
+    verdict: Verdict | None = None,
 ) -> Card | None:
     if alert is None:
         return None
-    word = Instruction(session.context.new_id(), "nudge", text)
+    word = Instruction(session.context.new_id() if verdict is None else verdict.id, "nudge", text)
     moved = await session.transact(
-        partial(_queue_nudge, session=session, alert=alert, word=word, count=count, by=by, channel=channel)
+        partial(
+            _queue_nudge,
+            session=session,
+            alert=alert,
+            word=word,
+            count=count,
+            by=by,
+            channel=channel,
+            verdict=verdict,
+        )
     )
     # Only the newest nudge rides: three times "go on" says no more than once.
     for queued in [w.id for w in session.words.values() if w.kind == "nudge"]:
@@ -131,7 +155,13 @@ def _raise(db: Database, session: SessionActor, alert: StallAlert) -> StallAlert
 
 
 def _move(
-    db: Database, session: SessionActor, alert: StallAlert, to: StallStatus, count: int, who: str
+    db: Database,
+    session: SessionActor,
+    alert: StallAlert,
+    to: StallStatus,
+    count: int,
+    who: str,
+    verdict: Verdict | None = None,
 ) -> StallAlert | None:
     if not stalls.set_status(db, alert.id, {alert.status}, to, count, alert.nudge_message, session.now()):
         # Moved before, when the writer fell between its commit and its answer; or by another, who has shown it.
@@ -139,17 +169,30 @@ def _move(
         return found if found is not None and found.status is to else None
     sessions.set_stall(db, session.id, count if to in _OPEN else 0, session.row.stall_paused)
     session.record(db, who, f"stall_{to.value}", f"alert {alert.id}", alert_id=alert.id)
+    if verdict is not None:
+        given.keep(db, session, verdict)
     return stalls.get(db, alert.id)
 
 
 def _queue_nudge(
-    db: Database, session: SessionActor, alert: StallAlert, word: Instruction, count: int, by: str, channel: str
+    db: Database,
+    session: SessionActor,
+    alert: StallAlert,
+    word: Instruction,
+    count: int,
+    by: str,
+    channel: str,
+    verdict: Verdict | None,
 ) -> StallAlert | None:
     now = session.now()
     earlier = [queued.id for queued in instructions.queued(db, session.id) if queued.kind == "nudge"]
+    if not instructions.add(db, word.id, session.id, word.kind, word.text, by, now):
+        # Queued before, when the writer fell between its commit and its answer.
+        return stalls.get(db, alert.id)
     instructions.mark_delivered(db, earlier, now)
-    instructions.add(db, word.id, session.id, word.kind, word.text, by, now)
     stalls.set_status(db, alert.id, {alert.status}, StallStatus.NUDGED, count, word.text, now)
     sessions.set_stall(db, session.id, count, session.row.stall_paused)
     session.record(db, by, "nudged", word.text, alert_id=alert.id, channel=channel, count=count)
+    if verdict is not None:
+        given.keep(db, session, verdict)
     return stalls.get(db, alert.id)

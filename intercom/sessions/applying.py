@@ -25,8 +25,8 @@ from intercom.model.errors import (
     InvalidState,
     NotFound,
 )
-from intercom.model.verdict import Decision
-from intercom.sessions import cards
+from intercom.model.verdict import Decision, Verdict
+from intercom.sessions import cards, given
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import ApplyAnswer, FileWritten
 from intercom.sessions.messages import Answered, Apply, Decide
@@ -53,15 +53,18 @@ async def apply(session: SessionActor, asked: Apply) -> Answered[ApplyAnswer]:
 
 
 async def give_up(session: SessionActor, asked: Decide) -> Card:
-    """A person's word on an apply that stopped half-way: leave the files as they are, and throw the rest away."""
+    """A person's word on an apply that stopped half-way: leave the files as they are, and throw the rest away. The same
+    verdict again is answered as the first time."""
     if asked.verdict.decision is not Decision.DISMISS:
         raise InvalidArguments("answer an apply that stopped half-way with dismiss, or put its files right")
     request, entry = await session.transact(partial(_look, session=session, id=cards.request_of(asked.request_id)))
+    if entry is not None and await session.transact(partial(given.was, verdict=asked.verdict)):
+        return evolve(cards.of_stuck(entry, request), state=CardState.CLOSED)
     if entry is None or entry.state is not JournalState.STUCK:
         raise AlreadyDecided(f"the apply of request {request.id} is not stuck any more; nothing was changed")
     async with session.context.lock(entry.workspace_root):
-        await _abandon(session, entry, f"given up by {asked.verdict.by}")
-    await session.transact(partial(_given_up, session=session, entry=entry, by=asked.verdict.by))
+        await _discard(entry)
+        await session.transact(partial(_given_up, session=session, entry=entry, verdict=asked.verdict))
     card = evolve(cards.of_stuck(entry, request), state=CardState.CLOSED)
     session.context.operators.tell(card)
     return card
@@ -156,9 +159,14 @@ async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
 
 
 async def _abandon(session: SessionActor, entry: Entry, why: str) -> None:
+    await _discard(entry)
+    await session.transact(partial(_advance, entry=entry, to=JournalState.ABANDONED, note=why))
+
+
+async def _discard(entry: Entry) -> None:
+    """Throw away what is staged and not in its place."""
     steps = tuple(Step.from_json(step) for step in entry.steps)
     await trio.to_thread.run_sync(files.discard, Path(entry.workspace_root), steps)
-    await session.transact(partial(_advance, entry=entry, to=JournalState.ABANDONED, note=why))
 
 
 async def _show_stuck(session: SessionActor, entry: Entry, why: str) -> None:
@@ -180,8 +188,11 @@ def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest
     return request, journal.get(db, id)
 
 
-def _given_up(db: Database, session: SessionActor, entry: Entry, by: str) -> None:
-    session.record(db, by, "apply_given_up", entry.note or "", request_id=entry.request_id)
+def _given_up(db: Database, session: SessionActor, entry: Entry, verdict: Verdict) -> None:
+    _advance(db, entry, JournalState.ABANDONED, f"given up by {verdict.by}")
+    if not given.was(db, verdict):
+        session.record(db, verdict.by, "apply_given_up", entry.note or "", request_id=entry.request_id)
+        given.keep(db, session, verdict)
 
 
 def _begin(db: Database, entry: Entry) -> bool:

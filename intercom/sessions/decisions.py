@@ -14,7 +14,7 @@ from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
 from intercom.model.session import Session, SessionStatus
 from intercom.model.stall import StallAlert
 from intercom.model.verdict import Decided, Decision, Verdict
-from intercom.sessions import alerts, applying, cards
+from intercom.sessions import alerts, applying, cards, given
 from intercom.sessions.actor import Expire, SessionActor
 from intercom.sessions.answers import Instruction
 from intercom.sessions.messages import Decide, Describe, End, Instruct, OpenCards, Resume
@@ -35,7 +35,7 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
     won, found = await session.transact(partial(_decide, session=session, asked=asked))
     crash_points.reach("verdict.recorded")
     if isinstance(found, StallAlert):
-        card = await alerts.answer(session, found, asked.verdict)
+        card = alerts.show(session, found) if won else await alerts.answer(session, found, asked.verdict)
         if asked.verdict.decision is Decision.STOP:
             await end(session, End(asked.verdict.by, asked.verdict.channel, "stopped from a stall alert"))
         return card
@@ -139,11 +139,12 @@ def _check_choice(request: Asked, verdict: Verdict) -> None:
 
 
 def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, Asked | StallAlert]:
-    """Whether this verdict won, and what it was about as it stands after; a stall alert is left to its own rules."""
+    """Whether this verdict won, and what it was about as it stands after. A stall alert is left to its own rules,
+    unless this verdict has had its effect on it before."""
     verdict = asked.verdict
     request = _find(db, session.id, asked.request_id)
     if isinstance(request, StallAlert):
-        return False, request
+        return given.was(db, verdict), request
     _check_choice(request, verdict)
     # What counts is when the act is put on record: a late tap is late whatever its sender's clock says.
     decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, session.now(), verdict.text)

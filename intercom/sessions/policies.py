@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+import trio
 from attrs import define, evolve, field
 
 from actors import ChildSpec, Name, System, ask
@@ -49,6 +50,7 @@ class PolicyBoard:
     kept: dict[str, tuple[str, str]] = field(factory=dict)
     states: dict[str, PolicyState] = field(factory=dict)
     _cards: dict[str, Card] = field(factory=dict)
+    _deciding: trio.Lock = field(factory=trio.Lock)
 
     def in_force(self, workspace_root: str) -> WorkspacePolicy:
         """The policy that decides now; deny-all where no watcher has looked yet."""
@@ -107,7 +109,15 @@ class PolicyBoard:
         return waiting[0]
 
     async def decide(self, card: Card, verdict: Verdict) -> Card:
-        """Accept the change, or leave the policy as it is."""
+        """Accept the change, or leave the policy as it is. The first verdict wins; the same one again is answered as
+        the first time."""
+        async with self._deciding:
+            # Another may have decided while this one waited.
+            return await self._decide(self._cards.get(card.id, card), verdict)
+
+    async def _decide(self, card: Card, verdict: Verdict) -> Card:
+        if card.decided is not None and card.decided.verdict_id == verdict.id:
+            return card
         if card.state is not CardState.PENDING:
             raise AlreadyDecided(f"the policy change {card.id} is no longer open; nothing was changed")
         if verdict.decision is Decision.ACCEPT or verdict.decision is Decision.APPROVE:

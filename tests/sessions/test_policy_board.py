@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 import trio.testing
 
 from intercom.model.card import Card, CardKind, CardState
@@ -73,6 +75,45 @@ async def test_what_comes_to_grant_more_waits_for_an_operator(clock: Clock, root
         with pytest.raises(AlreadyDecided):
             await at.decide(card.id, Decision.ACCEPT)
         assert "policy_accept" in [entry.kind for entry in await at.app.desk.audit(20)]
+
+
+@in_house
+async def test_the_same_verdict_again_is_answered_as_the_first_time(clock: Clock, root: Path) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        write(root, WIDE)
+        assert not await passes(guest, "src/a")
+        card = await proposed(at)
+        first = await at.decide(card.id, Decision.ACCEPT, None, "act-1")
+        assert await at.decide(card.id, Decision.ACCEPT, None, "act-1") == first
+        with pytest.raises(AlreadyDecided):
+            await at.decide(card.id, Decision.ACCEPT, None, "act-2")
+        assert await passes(guest, "src/a")
+        assert [entry.kind for entry in await at.app.desk.audit(20)].count("policy_accept") == 1
+
+
+@in_house
+async def test_of_two_verdicts_at_once_the_first_wins(clock: Clock, root: Path) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        write(root, WIDE)
+        assert not await passes(guest, "src/a")
+        card = await proposed(at)
+        won: list[str] = []
+
+        async def decide(decision: Decision) -> None:
+            with contextlib.suppress(AlreadyDecided):
+                decided = (await at.decide(card.id, decision)).decided
+                assert decided is not None
+                won.append(decided.decision)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(decide, Decision.ACCEPT)
+            nursery.start_soon(decide, Decision.REJECT)
+        assert len(won) == 1
+        assert await passes(guest, "src/a") is (won == ["accept"])
 
 
 @in_house

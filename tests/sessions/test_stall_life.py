@@ -93,6 +93,41 @@ async def test_a_person_dismisses_an_alert_once(clock: Clock, root: Path) -> Non
 
 
 @in_house
+async def test_the_same_nudge_given_again_nudges_once(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        guest = await at.arrive(root)
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        for _ in range(3):
+            assert (await at.decide(alert.id, Decision.NUDGE, "look", "act-1")).state is CardState.PENDING
+        assert [entry.kind for entry in await at.app.desk.audit(50)].count("nudged") == 1
+        await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
+        answered = await guest.ask(Beat(guest.call()))
+        assert [word.text for word in answered.instructions] == ["listen"]
+        # Also when the agent has it, and the alert is over.
+        act(at, guest)
+        await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
+        await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
+        assert (await guest.ask(Beat(guest.call()))).instructions == ()
+
+
+@pytest.mark.parametrize("decision", [Decision.DISMISS, Decision.STOP])
+@in_house
+async def test_the_same_end_of_an_alert_is_no_second_act(clock: Clock, root: Path, decision: Decision) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        await at.arrive(root)
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        for _ in range(2):
+            assert (await at.decide(alert.id, decision, None, "act-1")).state is CardState.CLOSED
+        kinds = [entry.kind for entry in await at.app.desk.audit(50)]
+        assert kinds.count("stall_dismissed") == 1
+        assert kinds.count("session_terminated") == (decision is Decision.STOP)
+        with pytest.raises(AlreadyDecided):
+            await at.decide(alert.id, decision, None, "act-2")
+
+
+@in_house
 async def test_a_person_stops_a_stalled_session(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG) as at:
         guest = await at.arrive(root)

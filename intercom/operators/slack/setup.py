@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from attrs import field, frozen
 
@@ -24,12 +24,6 @@ class SlackSetup:
     authorized: frozenset[str] = frozenset()
     workspace_channels: Mapping[Path, str] = field(factory=dict)
     api_url: str = SLACK
-
-    def channel_for(self, workspace_root: str) -> str:
-        """The channel of an agent that works there and names none itself."""
-        root = PurePath(workspace_root)
-        above = [each for each in self.workspace_channels if root.is_relative_to(each)]
-        return self.workspace_channels[max(above, key=lambda each: len(each.parts))] if above else self.channel_id
 
 
 def settle(

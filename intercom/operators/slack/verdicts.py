@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 import trio
 from attrs import frozen
@@ -15,7 +14,6 @@ from intercom.model.verdict import Decided, Decision, Verdict
 from intercom.operators.slack.act import Person
 from intercom.operators.slack.means import Means, NotRecorded
 from intercom.operators.slack.words import PAST, escape
-from intercom.store import calls
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +21,6 @@ CHANNEL = "slack"
 
 #: Refusals that say "not now": the act must be tried again.
 _PASSING = frozenset({"db", "busy", "unavailable"})
-
-#: Cards that keep no verdict's id themselves, so that giving it twice would be noticed.
-_FORGETFUL = frozenset({CardKind.STALL, CardKind.POLICY, CardKind.APPLY})
-
-_TOOL = "slack.verdict"
 
 
 @frozen
@@ -89,29 +82,8 @@ async def _decide(means: Means, card_id: str, kind: CardKind | None, verdict: Ve
         return Turned("this is not the whole id of a card; nothing was changed")
     if kind not in (None, found) or verdict.decision not in CHOICES[found]:
         return Turned(f"{verdict.decision.value} is no answer to a {found.value} card; nothing was changed")
-    if found not in _FORGETFUL:
-        await means.desk.decide(id, verdict)
-        return None
-    if await means.transact(partial(calls.answer, name=_given(verdict))) is not None:
-        return None
     await means.desk.decide(id, verdict)
-    await _remember(means, verdict)
     return None
-
-
-async def _remember(means: Means, verdict: Verdict) -> None:
-    # After the verdict: the other way round, a crash in between would lose it. This way it may be given twice.
-    answer = {"decision": verdict.decision.value}
-    try:
-        await means.transact(
-            partial(calls.record, name=_given(verdict), session_id=None, tool=_TOOL, answer=answer, at=means.now())
-        )
-    except NotRecorded as fault:
-        log.warning("the verdict %s is given, but not remembered: %s", verdict.id, fault)
-
-
-def _given(verdict: Verdict) -> str:
-    return f"{verdict.id}/given"
 
 
 async def _late(means: Means, card_id: str, person: Person, verdict: Verdict, late: AlreadyDecided) -> Turned | None:

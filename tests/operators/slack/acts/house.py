@@ -112,8 +112,10 @@ class Desk(StandInDesk):
             raise self.down.pop(0)
         nudged = self.cards.get(prefix)
         if nudged is not None and nudged.kind is CardKind.STALL and verdict.decision is Decision.NUDGE:
-            # An alert stays open when its agent is nudged, and keeps no verdict's id.
-            self.acts.append(("decide", prefix, verdict.decision.value, verdict.text, verdict.by, verdict.channel))
+            # An alert stays open when its agent is nudged; the same nudge is no second one.
+            if verdict.id not in self.verdicts:
+                self.verdicts.append(verdict.id)
+                self.acts.append(("decide", prefix, verdict.decision.value, verdict.text, verdict.by, verdict.channel))
             return nudged
         decided = await super().decide(prefix, verdict)
         self.verdicts.append(verdict.id)

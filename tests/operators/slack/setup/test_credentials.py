@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import IpcError, SlackError
@@ -259,17 +257,6 @@ def test_who_may_answer_is_said_by_the_configuration_or_else_by_the_environment(
     assert credentials.authorized(named, env) == {"U333"}
     assert credentials.authorized(Config(), env) == {"U1", "W2"}
     assert credentials.authorized(Config(), {}) == frozenset()
-
-
-NAMES = st.sampled_from(["a", "b", "ab"])
-ROOTS = st.lists(NAMES, max_size=4).map(lambda names: Path("/", *names))
-
-
-@given(st.dictionaries(ROOTS, st.sampled_from(["C0A", "C0B", "C0C"]), max_size=5), ROOTS)
-def test_the_channel_is_that_of_the_nearest_directory_above(channels: dict[Path, str], root: Path) -> None:
-    found = setup.SlackSetup(SlackTokens("", ""), "C0DEFAULT", workspace_channels=channels)
-    here = [channels[each] for each in (root, *root.parents) if each in channels]
-    assert found.channel_for(str(root)) == (here[0] if here else "C0DEFAULT")
 
 
 def test_a_bus_that_accepts_and_never_answers_keeps_neither_the_start_nor_the_process(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -173,7 +173,7 @@ async def _follow_directories(root: Path, touched: Callable[[], None]) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop_when_cancelled)
         # A cancelled watch waits for its thread, which notices the event at once but not the cancellation.
-        with trio.CancelScope(shield=True):
+        with trio.CancelScope(shield=True), _one_thread_more():
             changes = awatch(
                 root,
                 *(path for path, _ in directories),
@@ -192,6 +192,18 @@ async def _follow_directories(root: Path, touched: Callable[[], None]) -> None:
                     if _directories(root) != directories:
                         break
         nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def _one_thread_more() -> Iterator[None]:
+    """Trio runs so many worker threads at once, 40, and a watch keeps one all the time: each brings its own, or a
+    server with many workspaces would have none left for anything else."""
+    threads = trio.to_thread.current_default_thread_limiter()
+    threads.total_tokens += 1
+    try:
+        yield
+    finally:
+        threads.total_tokens -= 1
 
 
 def _concerns(_change: Change, path: str) -> bool:

@@ -206,3 +206,23 @@ async def test_a_workspace_that_goes_away_takes_its_policy_with_it_and_says_so(t
         shutil.rmtree(root)
         assert not await watched.passes("ping")
         assert "can not be opened" in ((await ask(watched.name, Current())).fault or "")
+
+
+@trio_test(real_time=True)
+async def test_more_workspaces_than_worker_threads_leave_threads_for_everything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "POLL_SECONDS", 3600)
+    limit = trio.to_thread.current_default_thread_limiter()
+    before = limit.total_tokens
+    roots = [tmp_path / str(number) for number in range(int(before) + 10)]
+    for root in roots:
+        root.mkdir()
+    specs = [ChildSpec(watcher_name(root), lambda root=root: PolicyWatcher(root, lambda _: None)) for root in roots]
+    async with System(specs) as system:
+        while limit.borrowed_tokens < len(roots):
+            # Until every watch stands.
+            await trio.sleep(0.01)
+        for root in roots:
+            assert not (await ask(system.named(watcher_name(root)), Evaluate(Query("ping")))).auto_approved
+    assert limit.total_tokens == before

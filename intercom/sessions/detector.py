@@ -38,12 +38,13 @@ class StallDetector(Actor):
             case _:
                 event = stall.Ticked()
         now = trio.current_time()
+        watching = self._state.phase is stall.Phase.WATCHING
         self._state, effects = stall.step(self._state, event, now, self._rules)
         for effect in effects:
             self._session.tell(_told(effect))
-        # Activity only moves the deadline; the timer that runs finds that out when it fires. A timer a call would
-        # cost more than the call.
-        if not isinstance(event, stall.Heard):
+        # Activity only moves a watch's deadline; the timer that runs finds that out when it fires. A timer a call would
+        # cost more than the call. But a nudge's timer may fire later than that, and after an escalation none runs.
+        if not (isinstance(event, stall.Heard) and watching):
             self._arm()
 
     def _arm(self) -> None:

@@ -79,6 +79,24 @@ async def test_an_agent_that_comes_back_closes_its_alert_by_itself(clock: Clock,
         assert again.state is CardState.PENDING
 
 
+@pytest.mark.parametrize("minutes", [0, 20])
+@in_house
+async def test_an_agent_that_goes_quiet_again_is_noticed_in_time(clock: Clock, root: Path, minutes: int) -> None:
+    """Also after its alert was escalated, and where nudges come more seldom than alerts."""
+    rules = StallSettings(inactivity_threshold_seconds=60, escalation_threshold_seconds=300, max_retries=1)
+    async with house(root.parent, clock, Config(stall=rules)) as at:
+        guest = await at.arrive(root)
+        await at.later(60)
+        for _ in range(minutes):
+            await at.later(60)
+        (alert,) = {card.id for card in stalls(at)}
+        assert stalls(at)[-1].escalated is (minutes > 0)
+        act(at, guest)
+        await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert)
+        await at.later(60)
+        await at.people.card(lambda card: card.id != alert, kind=CardKind.STALL, state=CardState.PENDING)
+
+
 @in_house
 async def test_a_person_dismisses_an_alert_once(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG) as at:

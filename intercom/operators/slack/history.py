@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from intercom.operators.slack.web import WebApi
+from intercom.operators.slack.words import unescape
 from intercom.sessions.chat import History, Message
 
 
@@ -16,8 +17,8 @@ async def recent(web: WebApi, channel: str, limit: int) -> History:
 
 
 def _message(message: dict[str, Any]) -> Message:
-    """A file is told by its title alone."""
-    text = str(message.get("text") or "")
+    """As it was typed; a file is told by its title alone."""
+    text = unescape(str(message.get("text") or ""))
     files = [str(file.get("title") or file.get("name") or "file") for file in message.get("files") or ()]
     told = "\n".join((*([text] if text else ()), *(f"[file: {title}]" for title in files)))
     author = str(message.get("user") or message.get("bot_id") or "")

@@ -1,0 +1,406 @@
+"""A seeded storm: agents ask, people tap, and everything between the server and Slack fails at random.
+
+The server runs in the test's own loop, on a clock that runs fast, over real sockets and a real database; it is taken down without
+a word and started anew, again and again. Afterwards what Slack shows is compared with what the store knows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import trio
+import trio.testing
+from attrs import define, field
+
+from actors import Busy, Down, NotRunning
+from intercom.app import App
+from intercom.embedded_agent import EmbeddedAgent
+from intercom.local.places import places
+from intercom.model.card import Card, CardState
+from intercom.model.config import Config, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
+from intercom.model.errors import IntercomError
+from intercom.model.outbox import Row
+from intercom.model.verdict import Decision
+from intercom.operators.slack.drawing import Drawing
+from intercom.operators.slack.masking import Masker
+from intercom.operators.slack.setup import SlackSetup
+from intercom.operators.slack.web import SlackTokens
+from intercom.sessions import cards
+from intercom.store import outbox, requests
+from intercom.store.messages import Database
+from tests.operators.slack.live.house import buttons, text_of
+from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+#: Virtual seconds after which whatever is not over never will be.
+PATIENCE = 6 * 3600.0
+
+#: What goes wrong, each about as often as any other.
+_STRIKES = (
+    "socket dropped",
+    "socket refreshed",
+    "answer lost",
+    "server error",
+    "limited",
+    "late",
+    "envelopes doubled",
+    "envelopes mixed up",
+    "acks lost",
+    "connects denied",
+    "out of reach",
+    "actor crashed",
+)
+_METHODS = ("chat.postMessage", "chat.update", "views.open", "conversations.replies", "conversations.history", "*")
+_ACTORS = (
+    "slack/channel",
+    "slack/outbox",
+    "slack/connection",
+    "slack/commands",
+    "slack/whispers",
+    "slack/web",
+    "operators",
+    "reception",
+)
+
+#: What a button stands for, and the word its verdict is stored as.
+MEANING = {
+    "approve_accept": Decision.APPROVE,
+    "approve_reject": Decision.REJECT,
+    "prompt_continue": Decision.CONTINUE,
+    "prompt_refine": Decision.REFINE,
+    "prompt_stop": Decision.STOP,
+    "wait_resume": Decision.RESUME,
+    "wait_resume_instruct": Decision.RESUME,
+    "wait_stop": Decision.STOP,
+}
+FORMS = {"approve_reject": "reject", "prompt_refine": "refine", "wait_resume_instruct": "resume"}
+
+
+class InjectedCrash(Exception):
+    """A part of the server falls."""
+
+
+@define
+class Storm:
+    """`wanted` cards are asked for by `agents` agents; `counts` tells afterwards what came to pass."""
+
+    slack: Standin
+    root: Path
+    clock: trio.testing.MockClock
+    seed: int
+    wanted: int
+    agents: int = 40
+    counts: Counter[str] = field(factory=Counter)
+    answers: dict[str, tuple[str, str | None]] = field(factory=dict)
+    faults: list[str] = field(factory=list)
+    acked: list[str] = field(factory=list)
+    wishes: dict[str, list[str]] = field(factory=dict)
+    app: App | None = None
+    dice: random.Random = field(init=False)
+    _left: int = field(init=False)
+    _up: trio.Event = field(factory=trio.Event)
+    _quiet: bool = False
+    _tapped: set[str] = field(factory=set)
+
+    def __attrs_post_init__(self) -> None:
+        self.dice = random.Random(self.seed)
+        self._left = self.wanted
+
+    def now(self) -> datetime:
+        return BEGIN + timedelta(seconds=self.clock.current_time())
+
+    async def run(self) -> None:
+        """Let it blow until every card is answered, then until Slack is quiet; the server is down afterwards."""
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as world:
+                world.start_soon(self._serve)
+                world.start_soon(self._people, world)
+                world.start_soon(self._weather)
+                async with trio.open_nursery() as agents:
+                    for number in range(self.agents):
+                        agents.start_soon(self._agent, number)
+                self._quiet = True
+                self.slack.faults.clear()
+                await self._settle()
+                await self._judge()
+                world.cancel_scope.cancel()
+
+    # --- the server --------------------------------------------------------------------------------------------------
+
+    def _build(self) -> App:
+        config = Config(
+            ipc_name="storm",
+            database=DatabaseSettings(path=self.root / "storm.db"),
+            slack=SlackSettings(channel_id=CHANNEL, reconnect_backoff_max_seconds=20),
+            timeouts=TimeoutSettings(approval_seconds=86400, prompt_seconds=86400),
+            stall=StallSettings(enabled=False),
+        )
+        setup = SlackSetup(
+            SlackTokens(self.slack.app_token, self.slack.bot_token),
+            CHANNEL,
+            frozenset({ALICE, BOB}),
+            api_url=self.slack.api_url,
+        )
+        return App(config, places("storm"), self.root / "storm.db", frozenset(), slack=setup, now=self.now)
+
+    async def _serve(self) -> None:
+        """Run the server; each life ends without a word, in the middle of whatever it does."""
+        while True:
+            self.app = self._build()
+            with trio.CancelScope() as life:
+                async with self.app.system:
+                    self._up.set()
+                    if self._quiet:
+                        await trio.sleep_forever()
+                    await trio.sleep(self.dice.uniform(30, 150))
+                    life.cancel()
+            self._up = trio.Event()
+            self.counts["server lives ended"] += 1
+
+    async def _weather(self) -> None:
+        """Something goes wrong every few seconds."""
+        while not self._quiet:
+            await trio.sleep(self.dice.expovariate(1 / 4))
+            if self._quiet:
+                return
+            await self._strike(self.dice.choice(_STRIKES))
+
+    async def _strike(self, what: str) -> None:
+        slack, faults, dice = self.slack, self.slack.faults, self.dice
+        self.counts[what] += 1
+        if dice.random() < 0.5:
+            # What is planned and was met by no call yet would pile up, until nothing worked at all.
+            faults.clear()
+        match what:
+            case "socket dropped":
+                slack.drop_sockets(dice.choice(("clean", "abrupt", "freeze")))
+            case "socket refreshed":
+                slack.refresh(warned=dice.uniform(0, 10))
+            case "answer lost":
+                slack.plan(dice.choice(_METHODS), dice.choice(("lose", "swallow")), times=dice.randint(1, 4))
+            case "server error":
+                slack.plan(
+                    "*",
+                    "status",
+                    status=dice.choice((500, 502, 503)),
+                    times=dice.randint(1, 10),
+                    done=dice.random() < 0.3,
+                )
+            case "limited":
+                slack.plan(dice.choice(_METHODS), "limit", seconds=dice.randint(1, 30), times=dice.randint(1, 20))
+            case "late":
+                slack.plan(
+                    "*", dice.choice(("delay", "stall")), seconds=dice.uniform(0.5, 15), times=dice.randint(1, 5)
+                )
+            case "envelopes doubled":
+                faults.double = dice.randint(1, 10)
+            case "envelopes mixed up":
+                faults.reorder = dice.choice((0, 3, 5))
+            case "acks lost":
+                faults.deaf = dice.randint(1, 5)
+            case "connects denied":
+                faults.deny_connects = dice.randint(1, 4)
+            case "out of reach":
+                async with slack.down():
+                    await trio.sleep(dice.uniform(1, 90))
+            case "actor crashed":
+                app = self.app
+                assert app is not None
+                name = dice.choice(_ACTORS)
+                ref = app.system.ref(name)
+                if ref is not None:
+                    ref._crash(InjectedCrash(what))
+
+    # --- the agents --------------------------------------------------------------------------------------------------
+
+    async def _agent(self, number: int) -> None:
+        workspace = self.root / f"agent{number}"
+        workspace.mkdir()
+        while self._left > 0:
+            self._left -= 1
+            await self._ask(number, self._left, str(workspace))
+            await trio.sleep(self.dice.uniform(0, 2))
+
+    async def _ask(self, number: int, card: int, workspace: str) -> None:
+        """Ask one thing until it is answered, whatever becomes of the server meanwhile."""
+        kind = self.dice.choice(("clearance", "clearance", "prompt", "standby"))
+        title = f"card {card:04}"
+        request_id: str | None = None
+        while True:
+            await self._up.wait()
+            app = self.app
+            assert app is not None
+            agent = EmbeddedAgent(app, f"agent{number}", workspace)
+            try:
+                answer = await self._once(agent, kind, title, request_id)
+            except (Busy, Down, NotRunning, trio.TooSlowError, IntercomError, RuntimeError) as failed:
+                self.counts[f"agent asked again after {type(failed).__name__}"] += 1
+                await trio.sleep(1)
+                continue
+            self.counts[f"{kind} answered"] += 1
+            self.answers[title] = answer
+            return
+
+    async def _once(
+        self, agent: EmbeddedAgent, kind: str, title: str, request_id: str | None
+    ) -> tuple[str, str | None]:
+        if kind == "clearance":
+            told = await agent.check_clearance(title, f"{title}\n", "file.txt")
+            if told.answer.status == "approved" and self.dice.random() < 0.5:
+                await agent.check_diff(told.answer.request_id)
+                self.counts["applied"] += 1
+            return told.answer.status, told.answer.reason
+        if kind == "prompt":
+            answered = await agent.transmit(title)
+            return answered.answer.decision, answered.answer.instruction
+        waited = await agent.standby(title)
+        return waited.answer.status, waited.answer.instruction
+
+    # --- the people --------------------------------------------------------------------------------------------------
+
+    async def _people(self, world: trio.Nursery) -> None:
+        """Answer each message that has buttons; look again now and then, should the first try have come to nothing."""
+        while True:
+            for message in self._open():
+                if message["ts"] not in self._tapped:
+                    self._tapped.add(message["ts"])
+                    world.start_soon(self._person, message["ts"])
+            await trio.sleep(2)
+
+    async def _person(self, ts: str) -> None:
+        try:
+            await trio.sleep(self.dice.uniform(0, 5))
+            await self._try_to_answer(ts)
+        finally:
+            self._tapped.discard(ts)
+
+    async def _try_to_answer(self, ts: str) -> None:
+        message = self.slack.message(ts)
+        wanted = [each for each in buttons(message) if each in MEANING]
+        if not wanted:
+            return
+        card_id = value_of(message)
+        acts = [(self.dice.choice((ALICE, BOB)), self.dice.choice(wanted))]
+        if self.dice.random() < 0.1:
+            acts.append((self.dice.choice((ALICE, BOB)), self.dice.choice(wanted)))
+        async with trio.open_nursery() as at_once:
+            for user, action in acts:
+                at_once.start_soon(self._act, card_id, message, user, action)
+
+    async def _act(self, card_id: str, message: dict[str, Any], user: str, action: str) -> None:
+        self.counts["taps"] += 1
+        self.wishes.setdefault(card_id, []).append(MEANING[action].value)
+        try:
+            await self.slack.tap(user, message, action).answer()
+        except (Unanswered, CannotDo) as failed:
+            self.counts[f"taps: {type(failed).__name__}"] += 1
+            return
+        if action not in FORMS:
+            self.acked.append(card_id)
+            return
+        with trio.move_on_after(5):
+            view = await self.slack.wait_for(lambda: self._view(user, card_id, FORMS[action]))
+            try:
+                envelope = self.slack.submit(user, view, {"text": f"words for {card_id}"})
+                await envelope.answer()
+            except (Unanswered, CannotDo) as failed:
+                self.counts[f"forms: {type(failed).__name__}"] += 1
+                return
+            self.counts["forms sent"] += 1
+            self.acked.append(card_id)
+            return
+        self.counts["forms that did not open"] += 1
+
+    def _view(self, user: str, card_id: str, form: str) -> dict[str, Any] | None:
+        fits = [
+            view
+            for view in self.slack.views(user)
+            if view["callback_id"] == f"intercom_{form}" and card_id in view["private_metadata"]
+        ]
+        return fits[-1] if fits else None
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """Wait until nothing is on its way any more."""
+        while True:
+            await trio.sleep(10)
+            await self._up.wait()
+            assert self.app is not None
+            try:
+                waiting = await self.app.reader.read(outbox.counts)
+            except IntercomError:
+                continue
+            if not waiting.updates and not sum(waiting.posts.values()) and not self._open():
+                return
+
+    async def _judge(self) -> None:
+        """Compare what Slack shows with what the store knows; every fault is a sentence in `faults`."""
+        assert self.app is not None
+        rows, cards = await self.app.reader.read(_everything)
+        messages = self.slack.messages()
+        ids = Counter(client_id(message) for message in messages if client_id(message))
+        self.faults += [f"{count} messages of {id}" for id, count in ids.items() if count > 1]
+        known = {row.client_id for row in rows.values()}
+        self.faults += [
+            f"a message that no row knows: {text_of(m)[:60]}"
+            for m in messages
+            if client_id(m) and client_id(m) not in known
+        ]
+        shown = {client_id(message): message for message in messages}
+        drawing = Drawing(Masker())
+        for card in cards:
+            row = rows.get(f"card/{card.id}")
+            if card.state is CardState.PENDING:
+                self.faults.append(f"{card.id} is still open")
+            if row is None or row.client_id not in shown:
+                self.faults.append(f"{card.id} ({card.state}) is not in Slack")
+                continue
+            message = shown[row.client_id]
+            if text_of(message) != text_of(drawing.card(card).message):
+                self.faults.append(f"{card.id} is {card.state}, and Slack shows: {text_of(message)!r}")
+            if buttons(message):
+                self.faults.append(f"{card.id} still has buttons")
+            decided = card.decided.decision if card.decided else None
+            if decided not in self.wishes.get(card.id, []):
+                self.faults.append(f"{card.id} was decided {decided}, and people wanted {self.wishes.get(card.id)}")
+        decided_ids = {card.id for card in cards if card.decided is not None}
+        self.faults += [f"a verdict on {id} was acknowledged and is lost" for id in self.acked if id not in decided_ids]
+        self.counts["cards"] = len(cards)
+        self.counts["verdicts acknowledged"] = len(self.acked)
+        self.counts["messages"] = len(messages)
+        self.counts["calls of the Web API"] = len(self.slack.calls)
+
+    def _open(self) -> list[dict[str, Any]]:
+        # As they are kept: to copy them all each time would be most of the test's work.
+        return [message for message in self.slack.team.channels[CHANNEL].messages.values() if buttons(message)]
+
+
+def _everything(db: Database) -> tuple[dict[str, Row], list[Card]]:
+    rows = {row["key"]: outbox.by_key(db, row["key"]) for row in db.query("select key from outbox")}
+    found = []
+    for session in db.query("select id, workspace_root from session"):
+        for table in ("approval_request", "continuation_prompt", "wait"):
+            for each in db.query(f"select id from {table} where session_id = ?", [session["id"]]):
+                request = requests.find(db, each["id"])
+                assert request is not None
+                found.append(cards.of_request(request, session["workspace_root"]))
+    return {key: row for key, row in rows.items() if row is not None}, found
+
+
+def client_id(message: dict[str, Any]) -> str:
+    """The name that the message was posted under."""
+    metadata = message.get("metadata") or {}
+    return str((metadata.get("event_payload") or {}).get("client_id", ""))
+
+
+def value_of(message: dict[str, Any]) -> str:
+    """The card a message's buttons are about."""
+    values = [
+        element["value"] for block in message["blocks"] if block["type"] == "actions" for element in block["elements"]
+    ]
+    return str(values[0])

@@ -1,0 +1,40 @@
+"""Cards by the hundred through every fault that Slack and the network have: none lost, none twice, none shown wrong.
+
+The long run is `tox -e chaos`; `INTERCOM_STORM_SEED` and `INTERCOM_STORM_CARDS` make it another one.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import trio
+import trio.testing
+
+from tests.operators.slack.live.storm import Storm
+from tests.slack import serve
+
+LONG = os.environ.get("INTERCOM_CHAOS") == "long"
+CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "1000" if LONG else "100"))
+SEED = int(os.environ.get("INTERCOM_STORM_SEED", "1"))
+#: How much faster than life it goes; the disk and the threads are real.
+RATE = 10.0
+
+
+def test_cards_come_through_a_storm_of_faults() -> None:
+    clock = trio.testing.MockClock(rate=RATE)
+
+    async def weather() -> Storm:
+        with tempfile.TemporaryDirectory() as directory:
+            async with serve(redeliver=(0, 10, 30)) as slack:
+                storm = Storm(slack, Path(directory), clock, SEED, CARDS)
+                await storm.run()
+                return storm
+
+    storm = trio.run(weather, clock=clock)
+    print(f"\nSlack in a storm, seed {SEED}:")
+    for name, count in sorted(storm.counts.items()):
+        print(f"{count:7}  {name}")
+    assert storm.faults == []
+    assert storm.counts["cards"] >= CARDS

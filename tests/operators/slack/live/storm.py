@@ -1,7 +1,8 @@
 """A seeded storm: agents ask, people tap, and everything between the server and Slack fails at random.
 
-The server runs in the test's own loop, on a clock that runs fast, over real sockets and a real database; it is taken down without
-a word and started anew, again and again. Afterwards what Slack shows is compared with what the store knows.
+The server runs in the test's own loop, on a clock that runs fast, over real sockets and a real database; it is taken
+down without a word and started anew, again and again. Afterwards what Slack shows is compared with what the store
+knows.
 """
 
 from __future__ import annotations

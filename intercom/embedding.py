@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import trio
 from attrs import evolve, field, frozen
@@ -36,6 +36,9 @@ from intercom.local import config_file, lock
 from intercom.local.places import places, private_directory
 from intercom.model.config import Config
 from intercom.sessions.desk import Desk
+
+if TYPE_CHECKING:
+    from intercom.operators.slack.setup import SlackSetup
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,12 +77,18 @@ class SyncSwitchboard(Switchboard):
 
 @asynccontextmanager
 async def open(
-    config: Config | Path | str | None = None, *, workspace: str | None = None, ctl: bool = True
+    config: Config | Path | str | None = None,
+    *,
+    workspace: str | None = None,
+    ctl: bool = True,
+    slack: SlackSetup | None = None,
 ) -> AsyncIterator[Switchboard]:
     """Run Intercom in this Trio program for as long as the `async with` lasts.
 
     `config` is a configuration, or the path of one; left out, the defaults (not the user's own file). `workspace` is
     the default for agents. With `ctl`, people can answer from agent-intercom-ctl. Leaving keeps what waits pending.
+    `slack` puts the server into Slack, where people can answer too; `intercom.operators.slack.setup.settle(config,
+    os.environ)` makes one from keychain and environment, as a server does.
 
     Raises ConfigError for a configuration that is not usable, and DatabaseError when another server has the database.
     """
@@ -89,21 +98,25 @@ async def open(
     if not database.parent.is_dir():
         private_directory(str(database.parent))
     with lock.acquire(database, version=__version__):
-        app = App(evolve(settled), where, database, frozenset({"ctl"}) if ctl else frozenset())
+        app = App(evolve(settled), where, database, frozenset({"ctl"}) if ctl else frozenset(), slack=slack)
         async with app.system:
             yield Switchboard(app, workspace)
 
 
 @contextmanager
 def start(
-    config: Config | Path | str | None = None, *, workspace: str | None = None, ctl: bool = True
+    config: Config | Path | str | None = None,
+    *,
+    workspace: str | None = None,
+    ctl: bool = True,
+    slack: SlackSetup | None = None,
 ) -> Iterator[SyncSwitchboard]:
     """Run Intercom in a thread of its own for as long as the `with` lasts; otherwise as `open`."""
     opened: queue.SimpleQueue[SyncSwitchboard | BaseException] = queue.SimpleQueue()
     done = trio.Event()
 
     async def main() -> None:
-        async with open(config, workspace=workspace, ctl=ctl) as switchboard:
+        async with open(config, workspace=workspace, ctl=ctl, slack=slack) as switchboard:
             token = trio.lowlevel.current_trio_token()
             opened.put(SyncSwitchboard(switchboard.app, workspace, token=token))
             await done.wait()

@@ -45,8 +45,9 @@ def set_up(level: str, style: str, file: Path | None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # The SDK reports each request it serves; that is ours to do.
-    logging.getLogger("mcp").setLevel(max(logging.WARNING, root.level))
+    # The libraries report each request they serve or send; what is worth a line is ours to say.
+    for library in ("mcp", "httpx2", "httpcore2", "wsproto"):
+        logging.getLogger(library).setLevel(max(logging.WARNING, root.level))
 
 
 def of_actors(event: actors.Event) -> None:

@@ -96,7 +96,8 @@ class App:
             present=self.presence.connected,
             chat=None if self._slack is None else self._slack.chat(),
         )
-        self.desk = Desk(self.system, self.context, self.reader, self.board, self.processes.pids)
+        standing = None if self._slack is None else self._slack.standing
+        self.desk = Desk(self.system, self.context, self.reader, self.board, self.processes.pids, standing)
         self.surroundings = Surroundings(
             config=self.config,
             presence=self.presence,

@@ -25,7 +25,7 @@ DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
 ANYWHERE = {"--json": False, "--ipc-name": True, "--session": True, "--config": True}
 
 #: Verbs whose answer is a picture; the others' is one line, for which loading what draws would take too long.
-DRAWN = frozenset({"list", "pending", "show", "tree", "log"})
+DRAWN = frozenset({"list", "pending", "show", "tree", "slack", "log"})
 
 
 class Parser(argparse.ArgumentParser):
@@ -120,6 +120,7 @@ def parser() -> argparse.ArgumentParser:
     nudge.add_argument("text", metavar="TEXT", nargs="*", help="what it is told")
     verb("watch", "show requests as they come and answer with a key")
     verb("tree", "the server's actors, live").add_argument("--watch", action="store_true", help="draw it every second")
+    verb("slack", "how the connection to Slack fares")
     log = verb("log", "what happened, who did it")
     log.add_argument("--limit", metavar="N", type=_limit, help="at most so many entries (default 50)")
     policy = verb("policy", "the workspace's policy").add_subparsers(

@@ -140,6 +140,29 @@ def draw_tree(on: Console, data: Any, at: datetime) -> None:
     on.print(_branch(data["tree"], at, Tree), soft_wrap=not on.is_terminal)
 
 
+def draw_slack(on: Console, data: Any, at: datetime) -> None:
+    standing = data["slack"]
+    if standing is None:
+        on.print("this server is not in Slack; agent-intercom doctor says what is missing")
+        return
+    connection, outbox = standing["connection"], standing["outbox"]
+    if connection is None:
+        on.print("the connection is restarting")
+    else:
+        state = "connected" if connection["state"] == "up" else f"not connected ({connection['state']})"
+        on.print(f"{state} for {age(connection['since'], at)}, channel {standing['channel']}")
+        if connection["state"] != "up" and connection["last_error"]:
+            on.print(_text(f"  {connection['last_error']}", "red"), soft_wrap=True)
+    if outbox is None:
+        on.print("what sends messages is restarting")
+        return
+    waiting = ", ".join(f"{count} {urgency}" for urgency, count in outbox["waiting"].items() if count)
+    since = f", the oldest for {age(outbox['oldest'], at)}" if outbox["oldest"] else ""
+    on.print(f"to be posted: {waiting or 'nothing'}{since}; to be updated: {outbox['updates'] or 'nothing'}")
+    for channel, trouble in outbox["troubles"].items():
+        on.print(_text(f"  {channel}: {trouble}", "red"), soft_wrap=True)
+
+
 def draw_log(on: Console, data: Any, at: datetime) -> None:
     entries = data["entries"]
     if not entries:
@@ -162,6 +185,7 @@ DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {
     "pending": draw_pending,
     "show": draw_card,
     "tree": draw_tree,
+    "slack": draw_slack,
     "log": draw_log,
 }
 

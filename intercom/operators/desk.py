@@ -6,7 +6,7 @@ A structural type, so that a channel can be tried against a stand-in. The one th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from intercom.model.card import Card, CardKind
@@ -44,6 +44,8 @@ class Desk(Protocol):
     async def audit(self, limit: int, session: str | None = None) -> Sequence[Any]: ...
 
     def tree(self) -> Any: ...
+
+    async def chat_standing(self) -> Mapping[str, Any] | None: ...
 
     async def security_event(self, summary: str, data: dict[str, Any]) -> None: ...
 

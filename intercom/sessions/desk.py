@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,13 +36,15 @@ _REMEMBERED = 10_000
 
 @frozen
 class Desk:
-    """`clients` gives the pids of connected agents' clients and shims."""
+    """`clients` gives the pids of connected agents' clients and shims, `chat` how the chat channel fares; None where
+    there is no such channel."""
 
     system: System
     context: Context
     reader: Reader
     board: PolicyBoard
     clients: Callable[[], frozenset[int]]
+    chat: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
     _seen: dict[str, tuple[CardKind, str]] = field(factory=dict, init=False, repr=False)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
@@ -144,6 +146,10 @@ class Desk:
 
     def tree(self) -> Info:
         return self.system.inspect()
+
+    async def chat_standing(self) -> Mapping[str, Any] | None:
+        """How the chat channel fares: its connection, what waits to be sent, what is wrong; None without one."""
+        return None if self.chat is None else await self.chat()
 
     def client_pids(self) -> frozenset[int]:
         return self.clients()

@@ -61,6 +61,7 @@ COMMANDS = [
     ("mode local", 0),
     ("nudge ala hey you", 0),
     ("tree", 0),
+    ("slack", 0),
     ("log --limit 3", 0),
     ("policy accept", 0),
     ("policy accept pol-1", 0),

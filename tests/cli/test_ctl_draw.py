@@ -13,6 +13,7 @@ from rich.console import Console
 from intercom.cli import ctl_draw
 from intercom.model.approval import ChangeKind, FileChange
 from intercom.model.card import CardKind, CardState
+from intercom.model.clock import to_text
 from intercom.model.verdict import Decided
 from intercom.operators.ctl.entries import card_entry, plain, session_entry
 from tests.operators.desk import START, StandInDesk, card, session
@@ -159,6 +160,31 @@ def test_the_tree_shows_state_mailbox_restarts_and_last_crash() -> None:
         "root  Supervisor  running  up 3 min  mailbox 0  handled 0",
         "└── store  Writer  running  up 3 min  mailbox 1  handled 7  restarts 2  last crash: OSError: disk full",
     ]
+
+
+def test_slack_says_whether_it_is_connected_and_what_waits() -> None:
+    assert drawn("slack", {"slack": None}).startswith("this server is not in Slack")
+    up = {"state": "up", "since": to_text(START), "last_error": "gone before"}
+    idle = {"waiting": {"card": 0, "log": 0}, "updates": 0, "oldest": None, "troubles": {}}
+    assert drawn("slack", {"slack": {"channel": "C1", "connection": up, "outbox": idle}}).splitlines() == [
+        "connected for 3 min, channel C1",
+        "to be posted: nothing; to be updated: nothing",
+    ]
+    down = {"state": "refused", "since": to_text(START), "last_error": "the token is revoked\x1b"}
+    busy = {
+        "waiting": {"card": 2, "log": 0},
+        "updates": 1,
+        "oldest": to_text(START),
+        "troubles": {"C1": "invite the bot"},
+    }
+    assert drawn("slack", {"slack": {"channel": "C1", "connection": down, "outbox": busy}}).splitlines() == [
+        "not connected (refused) for 3 min, channel C1",
+        "  the token is revoked\\x1b",
+        "to be posted: 2 card, the oldest for 3 min; to be updated: 1",
+        "  C1: invite the bot",
+    ]
+    restarting = drawn("slack", {"slack": {"channel": "C1", "connection": None, "outbox": None}}).splitlines()
+    assert restarting == ["the connection is restarting", "what sends messages is restarting"]
 
 
 def test_the_log_says_who_did_what_and_when() -> None:

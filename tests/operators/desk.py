@@ -91,6 +91,7 @@ class StandInDesk:
         self.acts: list[tuple[Any, ...]] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.clients: frozenset[int] = frozenset()
+        self.chat: dict[str, Any] | None = None
         self.crash: BaseException | None = None
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
@@ -160,6 +161,9 @@ class StandInDesk:
 
     async def audit(self, limit: int, session: str | None = None) -> tuple[Entry, ...]:
         return (Entry(START, "verdict", "s-1", "me", "approved r-1", {"limit": limit}),)[:limit]
+
+    async def chat_standing(self) -> dict[str, Any] | None:
+        return self.chat
 
     def tree(self) -> Node:
         child = Node("store", "store", "Writer", "running", 1, 7, 2, "OSError: disk full", START.timestamp())

@@ -145,6 +145,11 @@ async def _tree(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     return {"tree": plain(desk.tree())}
 
 
+async def _slack(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    standing = await desk.chat_standing()
+    return {"slack": None if standing is None else plain(standing)}
+
+
 async def _log(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     found = await desk.audit(request.limit or DEFAULT_LIMIT, request.session)
     return {"entries": [plain(entry) for entry in found]}
@@ -171,6 +176,7 @@ VERBS: dict[str, Verb] = {
     "mode": Verb(_mode, True, "say who is notified of a session's cards"),
     "nudge": Verb(_nudge, True, "prod an agent that has gone quiet"),
     "tree": Verb(_tree, False, "the supervision tree"),
+    "slack": Verb(_slack, False, "how the connection to Slack fares, and what waits to be sent"),
     "log": Verb(_log, False, "the newest entries of the audit trail, oldest first"),
     "policy-accept": Verb(_policy_accept, True, "accept a policy that grants more"),
     "version": Verb(_version, False, "which server answers"),

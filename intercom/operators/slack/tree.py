@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any, TypeVar
 
+import trio
 from attrs import field, frozen
 
-from actors import Actor, ChildSpec, System
+from actors import Actor, Busy, ChildSpec, Down, NotRunning, Request, System, ask
 from intercom.model.config import Config
 from intercom.operators.desk import Desk
 from intercom.operators.slack.acts import Acts
@@ -20,7 +22,7 @@ from intercom.operators.slack.drawing import Drawing
 from intercom.operators.slack.forms import DrawnForms
 from intercom.operators.slack.masking import Masker
 from intercom.operators.slack.means import Means
-from intercom.operators.slack.messages import Wake
+from intercom.operators.slack.messages import Health, OutboxHealth, Wake
 from intercom.operators.slack.outbox import Sender
 from intercom.operators.slack.people import People
 from intercom.operators.slack.security import Gate
@@ -30,6 +32,11 @@ from intercom.operators.slack.web import WebApi
 from intercom.operators.slack.whispers import Whispers
 from intercom.sessions.chat import Chat, channel_of
 from intercom.store.reader import Reader
+
+T = TypeVar("T")
+
+#: Seconds a part may take to say how it stands.
+_STANDING_SECONDS = 2.0
 
 
 class OpenWeb(Actor):
@@ -74,6 +81,20 @@ class Slack:
             draw_root=self.drawing.root,
             wake=lambda: outbox.tell(Wake()),
         )
+
+    async def standing(self) -> Mapping[str, Any]:
+        """How the channel fares, for people at a terminal: None stands for a part that does not answer just now."""
+        return {
+            "channel": self.setup.channel_id,
+            "connection": await self._asked("slack/connection", Health()),
+            "outbox": await self._asked("slack/outbox", OutboxHealth()),
+        }
+
+    async def _asked(self, name: str, question: Request[T]) -> T | None:
+        try:
+            return await ask(self.system.named(name), question, timeout=_STANDING_SECONDS)
+        except (Down, NotRunning, Busy, trio.TooSlowError):
+            return None
 
     def children(self, desk: Desk, reader: Reader) -> Sequence[ChildSpec]:
         """The actors, in the order they start. None needs another to be up: each finds the others by name."""

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from intercom.model.card import CardKind, CardState
+from intercom.model.clock import to_text
 from intercom.model.session import SessionStatus
 from intercom.operators.ctl.client import ACTS
 from intercom.operators.ctl.verbs import DEFAULT_LIMIT, DEFAULT_REASON, VERBS
-from tests.operators.desk import StandInDesk, card, session
+from tests.operators.desk import START, StandInDesk, card, session
 from tests.operators.house import open_house
 from tests.support.trio_case import trio_test
 
@@ -90,6 +91,9 @@ async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> 
         assert {"workspace_root", "last_tool", "updated_at"} <= entry.keys()
         assert (await peer.ask("log", limit=7))["data"]["entries"][0]["data"] == {"limit": 7}
         assert (await peer.ask("log"))["data"]["entries"][0]["data"] == {"limit": DEFAULT_LIMIT}
+        assert (await peer.ask("slack"))["data"] == {"slack": None}
+        house.desk.chat = {"channel": "C1", "since": START}
+        assert (await peer.ask("slack"))["data"] == {"slack": {"channel": "C1", "since": to_text(START)}}
         tree = (await peer.ask("tree"))["data"]["tree"]
         assert (tree["name"], tree["children"][0]["last_crash"]) == ("root", "OSError: disk full")
         waiting = [card["request_id"] for card in (await peer.ask("pending", session="s-1"))["data"]]

@@ -1,0 +1,74 @@
+"""What Slack shows, compared with what the store knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from attrs import define, field
+
+from intercom.model.card import Card, CardState
+from intercom.model.outbox import Row
+from intercom.operators.slack.drawing import Drawing
+from intercom.operators.slack.masking import Masker
+from intercom.sessions import cards
+from intercom.store import audit, outbox, requests
+from intercom.store.messages import Database
+from intercom.store.reader import Reader
+from tests.operators.slack.live.house import buttons, text_of
+from tests.slack import Standin
+
+
+@define
+class Found:
+    """`faults` are sentences, none when all is well; `verdicts` counts what was decided by people, by card."""
+
+    cards: list[Card] = field(factory=list)
+    verdicts: Counter[str] = field(factory=Counter)
+    faults: list[str] = field(factory=list)
+
+
+async def look(reader: Reader, slack: Standin) -> Found:
+    """Compare every card with its message: exactly one, showing what is so, with buttons only while it is open."""
+    rows, found = await reader.read(_everything)
+    messages = [message for channel in slack.team.channels for message in slack.messages(channel)]
+    named = [name for message in messages if (name := client_id(message))]
+    known = {row.client_id: row for row in rows.values()}
+    found.faults += [f"{count} messages of {known.get(name)}" for name, count in Counter(named).items() if count > 1]
+    found.faults += [f"a message that nobody knows: {name}" for name in named if name not in known]
+    shown = {client_id(message): message for message in messages}
+    drawing = Drawing(Masker())
+    for card in found.cards:
+        row = rows.get(f"card/{card.id}")
+        message = None if row is None else shown.get(row.client_id)
+        if message is None:
+            found.faults.append(f"{card.title} ({card.state}) is not in Slack")
+            continue
+        wanted = text_of(dict(drawing.card(card).message))
+        if text_of(message) != wanted:
+            found.faults.append(f"{card.title} is {card.state}, and Slack shows {text_of(message)!r}, not {wanted!r}")
+        if bool(buttons(message)) is not (card.state is CardState.PENDING):
+            found.faults.append(f"{card.title} is {card.state} and has the buttons {buttons(message)}")
+        if card.decided is not None and found.verdicts[card.id] != 1:
+            found.faults.append(f"{card.title} was decided {found.verdicts[card.id]} times")
+    return found
+
+
+def client_id(message: dict[str, Any]) -> str:
+    """The name that the message was posted under."""
+    payload = (message.get("metadata") or {}).get("event_payload") or {}
+    return str(payload.get("client_id", ""))
+
+
+def _everything(db: Database) -> tuple[dict[str, Row], Found]:
+    found = Found()
+    keys = [row["key"] for row in db.query("select key from outbox")]
+    for session in db.query("select id, workspace_root from session"):
+        for table in ("approval_request", "continuation_prompt", "wait"):
+            for each in db.query(f"select id from {table} where session_id = ?", [session["id"]]):
+                request = requests.find(db, each["id"])
+                assert request is not None
+                found.cards.append(cards.of_request(request, session["workspace_root"]))
+    entries = audit.recent(db, 100_000)
+    found.verdicts.update(entry.data["request_id"] for entry in entries if entry.kind == "decided")
+    return {key: row for key in keys if (row := outbox.by_key(db, key)) is not None}, found

@@ -82,6 +82,7 @@ class WebApi:
         self._tokens = tokens
         self._max_answer = max_answer
         self._transport = transport
+        self._is_open = False
         self._client: httpx2.AsyncClient | None = None
 
     def __repr__(self) -> str:
@@ -89,17 +90,18 @@ class WebApi:
 
     async def __aenter__(self) -> Self:
         discretion.keep_addresses_out_of_logs()
-        self._client = httpx2.AsyncClient(
-            headers={"User-Agent": _AGENT},
-            # Slack cuts idle connections by itself; a client that gives up first only pays for handshakes.
-            limits=httpx2.Limits(max_connections=32, max_keepalive_connections=8, keepalive_expiry=120.0),
-            transport=self._transport,
-        )
+        self._is_open = True
+        try:
+            self._open_client()
+        except Unreachable as fault:
+            # Whoever calls is told the same; a server that Slack is only a part of starts all the same.
+            log.warning("%s", fault)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
+        self._is_open = False
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -177,8 +179,24 @@ class WebApi:
             await response.aclose()
 
     def _open_client(self) -> httpx2.AsyncClient:
-        if self._client is None:
+        """The client, made if there is none yet. Raises Unreachable when it can not be made: certificates or a proxy
+        that the environment names are at fault, and may be put right while we run."""
+        if not self._is_open:
             raise RuntimeError("the web api is closed; use `async with WebApi(...)`")
+        if self._client is None:
+            failure: Exception | None = None
+            try:
+                self._client = httpx2.AsyncClient(
+                    headers={"User-Agent": _AGENT},
+                    # Slack cuts idle connections by itself; a client that gives up first only pays for handshakes.
+                    limits=httpx2.Limits(max_connections=32, max_keepalive_connections=8, keepalive_expiry=120.0),
+                    transport=self._transport,
+                )
+            except Exception as fault:
+                failure = fault
+            if self._client is None:
+                why = f"the certificates or the proxy of this environment can not be used: {_told(failure)}"
+                raise Unreachable(why, maybe_done=False)
         return self._client
 
     def _request(self, what: str, url: str, **how: Any) -> httpx2.Request:

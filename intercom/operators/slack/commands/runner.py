@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 ACK_SECONDS = 2.0
 #: Seconds a command may take to be put on record.
 RECORD_SECONDS = 25.0
+#: Seconds until an actor that could not see what an earlier life left looks again.
+LOOK_BACK_SECONDS = 5.0
 #: Pauses, in seconds, before each try to tell somebody how a command ended that took long.
 _TELLING = (0.0, 1.0, 5.0)
 
@@ -67,6 +69,11 @@ def build(config_commands: dict[str, str], runs: custom.Runs) -> Table:
     return Table((*built_in, *table.custom(config_commands, runs.handle, built_in)))
 
 
+@frozen
+class LookBack:
+    """Told by the actor itself: see what an earlier life of the server left."""
+
+
 class CommandRunner(Actor):
     """Registered as `slack/commands`.
 
@@ -79,15 +86,27 @@ class CommandRunner(Actor):
         super().__init__()
         self._house = house
         self._table = build(dict(house.config.commands), custom.Runs())
+        self._has_looked = False
 
-    async def on_start(self) -> None:
-        # Read before the first command: what is under way from then on is not interrupted.
-        left = await self._house.transact(command_runs.unfinished)
-        self.spawn(_close, self._house, left)
+    def on_start(self) -> None:
+        # Not here: a store that is down is not restarted while the server's start waits for this one.
+        self.actor_ref.tell(LookBack())
 
-    def on_receive(self, message: Any) -> Any:
+    async def on_receive(self, message: Any) -> Any:
+        if not self._has_looked:
+            await self._look_back()
         if isinstance(message, CarryOut):
             self.spawn(_carry_out, self._house, self._table, message.command, self.defer())
+
+    async def _look_back(self) -> None:
+        try:
+            left = await self._house.transact(command_runs.unfinished)
+        except NotRecorded:
+            self.set_timer("look back", LOOK_BACK_SECONDS, LookBack())
+            raise
+        # Before the first command: what is under way from then on is not interrupted.
+        self._has_looked = True
+        self.spawn(_close, self._house, left)
 
 
 class _Acknowledgement:

@@ -1,0 +1,83 @@
+"""A fault of Slack's part stays in Slack's part: the server runs, and answers whom it can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from actors import Actor, ChildSpec, Supervisor, System, ask
+from intercom.app import _PATIENCE as PATIENCE
+from intercom.app import App
+from intercom.local.places import places
+from intercom.model.config import Config, DatabaseSettings, SlackSettings
+from intercom.operators.slack.messages import ConnectionState, Health
+from intercom.operators.slack.setup import SlackSetup
+from intercom.operators.slack.web import SlackTokens, Unreachable, WebApi
+from tests.support.trio_case import trio_test
+
+CHANNEL = "C0123456789"
+TOKENS = SlackTokens("xapp-1-A0-1-abc", "xoxb-1-abc")
+
+
+def an_app(root: Path) -> App:
+    config = Config(database=DatabaseSettings(path=root / "intercom.db"), slack=SlackSettings(channel_id="C0123456789"))
+    return App(
+        config, places("supervision"), root / "intercom.db", frozenset(), slack=SlackSetup(TOKENS, "C0123456789")
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("SSL_CERT_FILE", "/nowhere/certificates.pem"), ("HTTPS_PROXY", "gopher://127.0.0.1:1")],
+)
+@trio_test(real_time=True)
+async def test_an_environment_that_no_client_can_be_made_in_keeps_no_server_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    app = an_app(tmp_path)
+    async with app.system:
+        assert await app.desk.pending() == ()
+        standing = await ask(app.system.named("slack/connection"), Health(), timeout=30)
+        assert standing.state is not ConnectionState.UP
+
+
+@trio_test
+async def test_a_call_says_what_is_wrong_with_the_environment_until_it_is_put_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/certificates.pem")
+    async with WebApi(TOKENS, base_url="http://127.0.0.1:9/api/") as web:
+        with pytest.raises(Unreachable, match="certificates or the proxy") as caught:
+            await web.call("auth.test")
+        assert not caught.value.maybe_done
+        monkeypatch.delenv("SSL_CERT_FILE")
+        with pytest.raises(Unreachable, match="could not be reached"):
+            await web.call("auth.test")
+
+
+class Falls(Actor):
+    """Comes up, and falls at once."""
+
+    def on_start(self) -> None:
+        self.actor_ref.tell("fall")
+
+    def on_receive(self, message: object) -> None:
+        raise RuntimeError(f"asked to {message}")
+
+
+@trio_test
+async def test_parts_of_slack_that_fall_for_ever_take_nobody_else_along() -> None:
+    kept: dict[str, int] = {}
+
+    class Local(Actor):
+        def on_start(self) -> None:
+            kept["starts"] = kept.get("starts", 0) + 1
+
+    parts = [ChildSpec(f"slack/{name}", Falls) for name in ("web", "outbox", "channel", "commands", "whispers", "x")]
+    tree = [ChildSpec("slack", lambda: Supervisor(parts, **PATIENCE), shutdown=None), ChildSpec("ctl", Local)]
+    async with System([ChildSpec("server", lambda: Supervisor(tree, **PATIENCE), shutdown=None)]):
+        await trio.sleep(3600)
+    assert kept == {"starts": 1}

@@ -26,6 +26,7 @@ class Wire:
         self._stream = stream
         self._thawed = trio.Event()
         self._thawed.set()
+        self._sending = trio.Lock()
 
     def freeze(self) -> None:
         """From now on nothing goes in or out, and nobody is told."""
@@ -45,10 +46,10 @@ class Wire:
         return not self._thawed.is_set()
 
     async def send_all(self, data: bytes) -> None:
-        if self.frozen:
-            await trio.lowlevel.checkpoint()
-        else:
-            await self._stream.send_all(data)
+        # A goodbye may be due while a ping or an envelope is on its way out.
+        async with self._sending:
+            if not self.frozen:
+                await self._stream.send_all(data)
 
     async def receive_some(self, most: int) -> bytes:
         data = await self._stream.receive_some(most)

@@ -17,6 +17,9 @@ from intercom.model import clock
 from intercom.model.outbox import Content, Row, RowKind, RowState, Urgency, Waiting
 from intercom.store import outbox, rows
 
+#: After so many attempts a row is no longer tried in its thread, when it is that which Slack does not know.
+_THREADINGS = 3
+
 _WAITING = "state in ('queued', 'posting')"
 _STALE = "state = 'posted' and shown < version"
 
@@ -222,12 +225,12 @@ def repost(db: Database, id: int) -> bool:
 
 def unthread(db: Database, id: int, error: str) -> None:
     """Slack knows no thread where this row was to go: the message at its top is posted anew, or, where that is not
-    ours, the row goes to the channel itself."""
+    ours, stands in another channel or was posted anew in vain, the row goes to the channel itself."""
     row = outbox.by_id(db, id)
     if row is None or row.thread is None:
         return
     root = None if outbox.is_ts(row.thread) else outbox.by_key(db, row.thread)
-    if root is None or not repost(db, root.id):
+    if root is None or root.channel != row.channel or row.attempts >= _THREADINGS or not repost(db, root.id):
         db.execute("update outbox set thread = null where id = ?", (id,))
     retry(db, id, None, error, uncertain=False)
 

@@ -53,8 +53,9 @@ def choose(waiting: Iterable[Waiting], now: datetime) -> Choice | None:
 
 
 def _sharing(first: Waiting, behind: Iterator[Waiting], now: datetime) -> tuple[int, ...]:
-    """The rows behind a line whose lines can stand in its message. What was tried before must stay as it was."""
-    if not first.urgency.is_line or first.kind is not RowKind.MESSAGE or first.attempts:
+    """The rows behind a line whose lines can stand in its message. What was tried before must stay as it was, and what
+    stands in no thread may be the top of one: two sessions must not come to share theirs."""
+    if not first.urgency.is_line or first.kind is not RowKind.MESSAGE or first.attempts or first.thread is None:
         return ()
     chars, lines = first.chars, first.lines
     sharing: list[int] = []

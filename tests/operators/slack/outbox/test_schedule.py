@@ -64,6 +64,8 @@ def lost(id: int, **changes: Any) -> Waiting:
         ([row(1, Urgency.LINE), log(2)], Choice(1)),
         ([log(1), log(2, thread="u"), log(3)], Choice(1, (3,))),
         ([log(1, attempts=1), log(2)], Choice(1)),
+        # what stands in no thread may be the top of one
+        ([log(1, thread=None), log(2, thread=None)], Choice(1)),
         ([log(1), log(2, attempts=1), log(3)], Choice(1)),
         ([log(1), log(2, not_before=LATER), log(3)], Choice(1)),
         ([log(1), log(2, kind=RowKind.FILE), log(3)], Choice(1)),

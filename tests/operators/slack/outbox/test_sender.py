@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -89,15 +90,38 @@ async def test_a_thread_begins_with_its_root_and_a_card_is_followed_by_its_file(
 @trio_test
 async def test_lines_share_messages_when_more_than_one_waits() -> None:
     async with open_house(FakeSlack(latency=1.0)) as house:
-        await house.put("log/0", "line 0", urgency=Urgency.LOG)
+        await house.put("thread/s1", "root", urgency=Urgency.LOG)
+        await house.settled()
+        in_thread: dict[str, Any] = {"urgency": Urgency.LOG, "thread": "thread/s1"}
+        await house.put("log/0", "line 0", **in_thread)
         await trio.sleep(0.5)
         for number in range(1, 31):
-            await house.put(f"log/{number}", f"line {number}", urgency=Urgency.LOG)
+            await house.put(f"log/{number}", f"line {number}", **in_thread)
         await house.settled()
-        posted = house.slack.messages
+        root, *posted = house.slack.messages
         assert [message.text.count("\n") + 1 for message in posted] == [1, 20, 10]
-        assert "\n".join(house.slack.texts()) == "\n".join(f"line {number}" for number in range(31))
+        assert {message.thread_ts for message in posted} == {root.ts}
+        assert "\n".join(house.slack.texts()[1:]) == "\n".join(f"line {number}" for number in range(31))
         assert posted[1].blocks == text("\n".join(f"line {number}" for number in range(1, 21)))["blocks"]
+
+
+@trio_test
+async def test_sessions_that_begin_at_the_same_time_have_a_thread_each() -> None:
+    async with open_house() as house:
+        await house.put_all(
+            [
+                (key, words, {"urgency": Urgency.LOG, "thread": thread})
+                for session in ("s1", "s2")
+                for key, words, thread in (
+                    (f"thread/{session}", session, None),
+                    (f"line/{session}", f"of {session}", f"thread/{session}"),
+                )
+            ]
+        )
+        await house.settled()
+        roots = {message.ts: message.text for message in house.slack.messages if message.thread_ts is None}
+        replies = {message.text: roots[message.thread_ts] for message in house.slack.messages if message.thread_ts}
+        assert replies == {"of s1": "s1", "of s2": "s2"}
 
 
 @trio_test
@@ -227,6 +251,28 @@ async def test_a_thread_whose_root_was_deleted_gets_a_new_one() -> None:
         await house.settled()
         root, card = house.slack.messages
         assert (root.text, card.text, card.thread_ts) == ("root", "card", root.ts)
+
+
+@trio_test
+async def test_a_thread_in_another_channel_is_left_and_its_root_not_posted_again_and_again() -> None:
+    async with open_house() as house:
+        await house.put("thread/s1", "root")
+        await house.settled()
+        await house.put("card/1", "card", thread="thread/s1", channel="C2")
+        await house.settled()
+        assert [(message.channel, message.text) for message in house.slack.messages] == [("C1", "root"), ("C2", "card")]
+
+
+@trio_test
+async def test_a_thread_that_slack_never_takes_is_left_in_the_end() -> None:
+    async with open_house() as house:
+        await house.put("thread/s1", "root")
+        await house.settled()
+        house.slack.judge = lambda method, params: refusing("thread_not_found") if "thread_ts" in params else None
+        await house.put("card/1", "card", thread="thread/s1")
+        await house.settled()
+        assert house.slack.texts()[-1] == "card"
+        assert len(house.slack.messages) < 6
 
 
 @trio_test

@@ -24,37 +24,35 @@ def of(kind: CardKind) -> list[str]:
     return sorted(action for action, button in BUTTONS.items() if button.kind is kind)
 
 
-@live
-async def test_every_button_without_a_form_of_what_an_agent_asks() -> None:
-    async with at_work() as work:
-        asked, card = await work.propose("Yes, this")
-        assert sorted(buttons(card)) == of(CardKind.APPROVAL)
-        await work.tap(card, "approve_accept")
-        assert (await asked())["status"] == "approved"
+async def every_button_without_a_form_of_what_an_agent_asks(work: Work) -> None:
+    asked, card = await work.propose("Yes, this")
+    assert sorted(buttons(card)) == of(CardKind.APPROVAL)
+    await work.tap(card, "approve_accept")
+    assert (await asked())["status"] == "approved"
 
-        for action, decision, headline in (
-            ("prompt_continue", "continue", "Continued by alice"),
-            ("prompt_stop", "stop", "Stopped by alice"),
-        ):
-            asked, card = await work.asked("transmit", f"How about {action}?", prompt_text=f"How about {action}?")
-            assert sorted(buttons(card)) == of(CardKind.PROMPT)
-            await work.tap(card, action)
-            assert (await asked())["decision"] == decision
-            shown = await work.house.shows(card["ts"], "*Delivered*")
-            assert headline in text_of(shown)
-            assert buttons(shown) == []
+    for action, decision, headline in (
+        ("prompt_continue", "continue", "Continued by alice"),
+        ("prompt_stop", "stop", "Stopped by alice"),
+    ):
+        asked, card = await work.asked("transmit", f"How about {action}?", prompt_text=f"How about {action}?")
+        assert sorted(buttons(card)) == of(CardKind.PROMPT)
+        await work.tap(card, action)
+        assert (await asked())["decision"] == decision
+        shown = await work.house.shows(card["ts"], "*Delivered*")
+        assert headline in text_of(shown)
+        assert buttons(shown) == []
 
-        for action, instruction, headline in (
-            ("wait_resume", None, "Resumed by bob"),
-            ("wait_stop", "stop", "Stopped by bob"),
-        ):
-            asked, card = await work.asked("standby", f"Idle before {action}", message=f"Idle before {action}")
-            assert sorted(buttons(card)) == of(CardKind.STANDBY)
-            await work.tap(card, action, BOB)
-            answer = await asked()
-            assert (answer["status"], answer.get("instruction")) == ("resumed", instruction)
-            shown = await work.house.shows(card["ts"], "*Delivered*")
-            assert headline in text_of(shown)
+    for action, instruction, headline in (
+        ("wait_resume", None, "Resumed by bob"),
+        ("wait_stop", "stop", "Stopped by bob"),
+    ):
+        asked, card = await work.asked("standby", f"Idle before {action}", message=f"Idle before {action}")
+        assert sorted(buttons(card)) == of(CardKind.STANDBY)
+        await work.tap(card, action, BOB)
+        answer = await asked()
+        assert (answer["status"], answer.get("instruction")) == ("resumed", instruction)
+        shown = await work.house.shows(card["ts"], "*Delivered*")
+        assert headline in text_of(shown)
 
 
 async def _stalled(work: Work, seen: set[str]) -> dict[str, Any]:
@@ -104,7 +102,7 @@ async def test_an_alert_that_nobody_answers_calls_everybody_in_the_end() -> None
     async with at_work(QUICK_TO_ESCALATE) as work:
         await work.call("ping")
         alert = await _stalled(work, set())
-        await work.house.shows(alert["ts"], "Still quiet after 1 nudges")
+        await work.house.shows(alert["ts"], "Still quiet after 1 nudge")
         call_ = await work.house.message(lambda one: "<!channel> 📣 *escalated*" in text_of(one))
         assert call_["thread_ts"] == alert["thread_ts"]
         answer = await work.call("ping")
@@ -112,39 +110,37 @@ async def test_an_alert_that_nobody_answers_calls_everybody_in_the_end() -> None
         await work.house.shows(alert["ts"], "the agent is back")
 
 
-@live
-async def test_a_policy_that_grants_more_is_accepted_and_refused_in_slack() -> None:
-    async with at_work() as work:
-        file = work.workspace / ".intercom" / "settings.json"
-        file.parent.mkdir()
-        await work.call("ping")
-        file.write_text(json.dumps({"enabled": True, "commands": ["make *"]}))
-        assert not (await work.call("auto_check", tool_name="make", context={"args": "test"}))["auto_approved"]
-        card = await work.house.card("The policy file grants more than before")
-        assert sorted(buttons(card)) == of(CardKind.POLICY)
-        assert "thread_ts" not in card
-        assert "make *" in text_of(card)
-        await work.tap(card, "policy_accept")
-        accepted = await work.house.shows(card["ts"], "Accepted by alice")
-        assert buttons(accepted) == []
-        assert (await work.call("auto_check", tool_name="make", context={"args": "test"}))["auto_approved"]
+async def a_policy_that_grants_more_is_accepted_and_refused_in_slack(work: Work) -> None:
+    file = work.workspace / ".intercom" / "settings.json"
+    file.parent.mkdir()
+    await work.call("ping")
+    file.write_text(json.dumps({"enabled": True, "commands": ["make *"]}))
+    assert not (await work.call("auto_check", tool_name="make", context={"args": "test"}))["auto_approved"]
+    card = await work.house.card("The policy file grants more than before")
+    assert sorted(buttons(card)) == of(CardKind.POLICY)
+    assert "thread_ts" not in card
+    assert "make *" in text_of(card)
+    await work.tap(card, "policy_accept")
+    accepted = await work.house.shows(card["ts"], "Accepted by alice")
+    assert buttons(accepted) == []
+    assert (await work.call("auto_check", tool_name="make", context={"args": "test"}))["auto_approved"]
 
-        file.write_text(json.dumps({"enabled": True, "commands": ["make *", "rm *"]}))
-        assert not (await work.call("auto_check", tool_name="rm", context={"args": "x"}))["auto_approved"]
-        card = await work.house.card("rm *")
-        # Two people at once: the first wins, the other hears who it was.
-        first = work.slack.tap(BOB, card["ts"], "policy_reject")
-        second = work.slack.tap(ALICE, card["ts"], "policy_accept")
-        await first.answer()
-        await second.answer()
-        shown = await work.house.message(
-            lambda one: one["ts"] == card["ts"] and "in Slack" in text_of(one) and not buttons(one)
-        )
-        rejected = "Rejected by bob" in text_of(shown)
-        told = await work.house.told(ALICE if rejected else BOB, "too late")
-        assert ("bob" if rejected else "alice") in told["text"]
-        granted = (await work.call("auto_check", tool_name="rm", context={"args": "x"}))["auto_approved"]
-        assert granted is not rejected
+    file.write_text(json.dumps({"enabled": True, "commands": ["make *", "rm *"]}))
+    assert not (await work.call("auto_check", tool_name="rm", context={"args": "x"}))["auto_approved"]
+    card = await work.house.card("rm *")
+    # Two people at once: the first wins, the other hears who it was.
+    first = work.slack.tap(BOB, card["ts"], "policy_reject")
+    second = work.slack.tap(ALICE, card["ts"], "policy_accept")
+    await first.answer()
+    await second.answer()
+    shown = await work.house.message(
+        lambda one: one["ts"] == card["ts"] and "in Slack" in text_of(one) and not buttons(one)
+    )
+    rejected = "Rejected by bob" in text_of(shown)
+    told = await work.house.told(ALICE if rejected else BOB, "too late")
+    assert ("bob" if rejected else "alice") in told["text"]
+    granted = (await work.call("auto_check", tool_name="rm", context={"args": "x"}))["auto_approved"]
+    assert granted is not rejected
 
 
 @live
@@ -173,21 +169,19 @@ async def test_an_apply_that_stopped_half_way_is_given_up_in_slack() -> None:
                         nursery.cancel_scope.cancel()
 
 
-@live
-async def test_of_two_people_at_once_one_decides_and_the_other_is_told_who() -> None:
-    async with at_work() as work:
-        asked, card = await work.asked("transmit", "Which of you?", prompt_text="Which of you?")
-        taps = {ALICE: "prompt_continue", BOB: "prompt_stop"}
-        acts = [work.slack.tap(user, card["ts"], action) for user, action in taps.items()]
-        for act in acts:
-            await act.answer()
-        decision = (await asked())["decision"]
-        winner, loser = (ALICE, BOB) if decision == "continue" else (BOB, ALICE)
-        told = await work.house.told(loser, "too late")
-        assert winner in told["text"]
-        shown = await work.house.shows(card["ts"], "*Delivered*")
-        assert winner in text_of(shown)
-        assert work.slack.ephemerals(winner) == []
+async def of_two_people_at_once_one_decides_and_the_other_is_told_who(work: Work) -> None:
+    asked, card = await work.asked("transmit", "Which of you?", prompt_text="Which of you?")
+    taps = {ALICE: "prompt_continue", BOB: "prompt_stop"}
+    acts = [work.slack.tap(user, card["ts"], action) for user, action in taps.items()]
+    for act in acts:
+        await act.answer()
+    decision = (await asked())["decision"]
+    winner, loser = (ALICE, BOB) if decision == "continue" else (BOB, ALICE)
+    told = await work.house.told(loser, "too late")
+    assert winner in told["text"]
+    shown = await work.house.shows(card["ts"], "*Delivered*")
+    assert winner in text_of(shown)
+    assert work.slack.ephemerals(winner) == []
 
 
 @live
@@ -239,3 +233,14 @@ async def test_who_is_not_authorized_is_not_answered_and_goes_on_record() -> Non
         assert all(MALLORY in one and "not authorized" in one for one in security)
         await work.tap(card, "approve_accept")
         assert (await asked())["status"] == "approved"
+
+
+@live
+async def test_what_is_tapped_is_done() -> None:
+    async with at_work() as work:
+        for step in (
+            every_button_without_a_form_of_what_an_agent_asks,
+            of_two_people_at_once_one_decides_and_the_other_is_told_who,
+            a_policy_that_grants_more_is_accepted_and_refused_in_slack,
+        ):
+            await step(work)

@@ -34,31 +34,29 @@ async def thread_of(work: Work) -> dict[str, Any]:
     return await work.house.message(lambda one: str(work.workspace) in text_of(one) and "*Mode*" in text_of(one))
 
 
-@live
-async def test_a_clearance_is_shown_with_all_that_matters_and_follows_its_change() -> None:
-    async with at_work() as work:
-        (work.workspace / "app.py").write_text("one\n")
-        diff = "--- a/app.py\n+++ b/app.py\n@@ -1 +1,2 @@\n-one\n+two & <three>\n+four\n"
-        asked, card = await work.propose(
-            "Count further", diff=diff, file_path="app.py", description="Because one is few.", risk_level="high"
-        )
-        shown = text_of(card)
-        assert "<!channel>" in shown
-        assert "*high* risk" in shown
-        assert "`app.py`  +2 −1" in shown
-        assert "Because one is few." in shown
-        assert "+two &amp; &lt;three&gt;" in shown
-        assert card["thread_ts"] == (await thread_of(work))["ts"]
-        assert card["subtype"] == "thread_broadcast"
-        await work.tap(card, "approve_accept")
-        answer = await asked()
-        delivered = await work.house.shows(card["ts"], "*Delivered*")
-        assert "Approved by alice (U0ALICE01) in Slack" in text_of(delivered)
-        assert "<!channel>" not in text_of(delivered)
-        done = await work.call("check_diff", request_id=answer["request_id"])
-        assert done["status"] == "applied"
-        assert (work.workspace / "app.py").read_text() == "two & <three>\nfour\n"
-        await work.house.shows(card["ts"], "*Applied*")
+async def a_clearance_is_shown_with_all_that_matters_and_follows_its_change(work: Work) -> None:
+    (work.workspace / "app.py").write_text("one\n")
+    diff = "--- a/app.py\n+++ b/app.py\n@@ -1 +1,2 @@\n-one\n+two & <three>\n+four\n"
+    asked, card = await work.propose(
+        "Count further", diff=diff, file_path="app.py", description="Because one is few.", risk_level="high"
+    )
+    shown = text_of(card)
+    assert "<!channel>" in shown
+    assert "*high* risk" in shown
+    assert "`app.py`  +2 −1" in shown
+    assert "Because one is few." in shown
+    assert "+two &amp; &lt;three&gt;" in shown
+    assert card["thread_ts"] == (await thread_of(work))["ts"]
+    assert card["subtype"] == "thread_broadcast"
+    await work.tap(card, "approve_accept")
+    answer = await asked()
+    delivered = await work.house.shows(card["ts"], "*Delivered*")
+    assert "Approved by alice in Slack" in text_of(delivered)
+    assert "<!channel>" not in text_of(delivered)
+    done = await work.call("check_diff", request_id=answer["request_id"])
+    assert done["status"] == "applied"
+    assert (work.workspace / "app.py").read_text() == "two & <three>\nfour\n"
+    await work.house.shows(card["ts"], "*Applied*")
 
 
 @live
@@ -66,7 +64,7 @@ async def test_a_large_change_follows_as_a_file_and_its_secret_stays_on_the_mach
     async with at_work() as work, work.house.home.person(work.workspace) as person:
         content = "".join(f"line {number}\n" for number in range(400)) + f"token = '{SECRET}'\n"
         asked, card = await work.propose("Much", diff=content, file_path="much.py")
-        assert "(401 lines) follows as a file" in text_of(card)
+        assert "(401 lines) is in the thread as a file" in text_of(card)
         [file] = await work.slack.wait_for(lambda: [one for one in work.slack.files if one.completed])
         data = (file.data or b"").decode()
         assert "line 399\n" in data
@@ -105,42 +103,36 @@ async def test_what_the_policy_lets_pass_is_told_in_one_line_and_asked_of_nobody
         assert [one for one in work.slack.messages() if buttons(one)] == []
 
 
-@live
-async def test_a_broadcast_stands_in_the_thread_by_the_time_it_is_answered() -> None:
-    async with at_work() as work:
-        marks = {"info": "ℹ️", "success": "✅", "warning": "⚠️", "error": "❌"}
-        for level, mark in marks.items():
-            told = await work.call("broadcast", message=f"{level} it is, at <all>", level=level)
-            assert told["posted"] is True
-            message = work.slack.message(told["ts"])
-            assert f"{mark} {level} it is, at <all>" in text_of(message).replace("&lt;", "<").replace("&gt;", ">")
-            assert message["thread_ts"] == (await thread_of(work))["ts"]
-        # In a thread of the agent's choice: that of a message in the channel itself.
-        root = work.slack.say(ALICE, CHANNEL, "What about the tests?")
-        told = await work.call("broadcast", message="they pass", thread_ts=root["ts"])
-        assert work.slack.message(told["ts"])["thread_ts"] == root["ts"]
-        refused = await work.call("broadcast", message="x", thread_ts="yesterday")
-        assert refused["error_code"] == "invalid_arguments"
+async def a_broadcast_stands_in_the_thread_by_the_time_it_is_answered(work: Work) -> None:
+    marks = {"info": "ℹ️", "success": "✅", "warning": "⚠️", "error": "❌"}
+    for level, mark in marks.items():
+        told = await work.call("broadcast", message=f"{level} it is, at <all>", level=level)
+        assert told["posted"] is True
+        message = work.slack.message(told["ts"])
+        assert f"{mark} {level} it is, at <all>" in text_of(message).replace("&lt;", "<").replace("&gt;", ">")
+        assert message["thread_ts"] == (await thread_of(work))["ts"]
+    # In a thread of the agent's choice: that of a message in the channel itself.
+    root = work.slack.say(ALICE, CHANNEL, "What about the tests?")
+    told = await work.call("broadcast", message="they pass", thread_ts=root["ts"])
+    assert work.slack.message(told["ts"])["thread_ts"] == root["ts"]
+    refused = await work.call("broadcast", message="x", thread_ts="yesterday")
+    assert refused["error_code"] == "invalid_arguments"
 
 
-@live
-async def test_a_broadcast_that_slack_does_not_take_yet_is_on_its_way() -> None:
-    async with at_work() as work:
-        await work.call("broadcast", message="first")
-        work.slack.plan("chat.postMessage", "limit", seconds=3)
-        told = await work.call("broadcast", message="second")
-        assert told == {"posted": False, "queued": True}
-        await work.house.message(lambda one: "second" in text_of(one))
+async def a_broadcast_that_slack_does_not_take_yet_is_on_its_way(work: Work) -> None:
+    await work.call("broadcast", message="first")
+    work.slack.plan("chat.postMessage", "limit", seconds=3)
+    told = await work.call("broadcast", message="second")
+    assert told == {"posted": False, "queued": True}
+    await work.house.message(lambda one: "second" in text_of(one))
 
 
-@live
-async def test_pings_tell_a_line_and_keep_the_list_of_tasks() -> None:
-    async with at_work() as work:
-        snapshot = [{"label": "read", "status": "done"}, {"label": "write", "status": "in_progress"}]
-        answer = await work.call("ping", status_message="half-way there", progress_snapshot=snapshot)
-        assert answer["acknowledged"] is True
-        line = await work.house.message(lambda one: "half-way there" in text_of(one))
-        assert line["thread_ts"] == (await thread_of(work))["ts"]
+async def pings_tell_a_line_and_keep_the_list_of_tasks(work: Work) -> None:
+    snapshot = [{"label": "read", "status": "done"}, {"label": "write", "status": "in_progress"}]
+    answer = await work.call("ping", status_message="half-way there", progress_snapshot=snapshot)
+    assert answer["acknowledged"] is True
+    line = await work.house.message(lambda one: "half-way there" in text_of(one))
+    assert line["thread_ts"] == (await thread_of(work))["ts"]
 
 
 @live
@@ -199,17 +191,15 @@ async def _abandoned(agent: Any) -> None:
         return
 
 
-@live
-async def test_an_agent_reads_its_own_channel_and_no_other() -> None:
-    async with at_work() as work:
-        work.slack.say(ALICE, CHANNEL, "Mind the gap & <stay> right")
-        await work.call("broadcast", message="I do")
-        read = await work.agent.read_resource(f"slack://channel/{CHANNEL}/recent?limit=10")
-        found = json.loads(read.contents[0].text)
-        assert "Mind the gap & <stay> right" in [one["text"] for one in found["messages"]]
-        assert found["has_more"] is False
-        with pytest.raises(MCPError, match="only that one can be read"):
-            await work.agent.read_resource(f"slack://channel/{OTHER_CHANNEL}/recent")
+async def an_agent_reads_its_own_channel_and_no_other(work: Work) -> None:
+    work.slack.say(ALICE, CHANNEL, "Mind the gap & <stay> right")
+    await work.call("broadcast", message="I do")
+    read = await work.agent.read_resource(f"slack://channel/{CHANNEL}/recent?limit=10")
+    found = json.loads(read.contents[0].text)
+    assert "Mind the gap & <stay> right" in [one["text"] for one in found["messages"]]
+    assert found["has_more"] is False
+    with pytest.raises(MCPError, match="only that one can be read"):
+        await work.agent.read_resource(f"slack://channel/{OTHER_CHANNEL}/recent")
 
 
 @live
@@ -227,3 +217,16 @@ async def test_each_workspace_and_each_connection_has_its_channel() -> None:
             assert "over here" not in "".join(text_of(one) for one in work.slack.messages())
             read = await agent.read_resource(f"slack://channel/{OTHER_CHANNEL}/recent")
             assert elsewhere.name in read.contents[0].text
+
+
+@live
+async def test_what_an_agent_does_is_shown() -> None:
+    async with at_work() as work:
+        for step in (
+            a_clearance_is_shown_with_all_that_matters_and_follows_its_change,
+            a_broadcast_stands_in_the_thread_by_the_time_it_is_answered,
+            a_broadcast_that_slack_does_not_take_yet_is_on_its_way,
+            pings_tell_a_line_and_keep_the_list_of_tasks,
+            an_agent_reads_its_own_channel_and_no_other,
+        ):
+            await step(work)

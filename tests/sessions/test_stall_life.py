@@ -53,7 +53,8 @@ async def test_silence_is_nudged_then_escalated(clock: Clock, root: Path) -> Non
         assert stalls(at) == []
         await at.later(1)
         alert = await at.people.card(kind=CardKind.STALL)
-        assert (alert.title, alert.state) == ("Quiet for 5 min 0 s", CardState.PENDING)
+        assert alert.title.startswith("Quiet for 5 min")
+        assert alert.state is CardState.PENDING
         await at.later(120)
         await at.later(120)
         await at.people.card(id=alert.id, note="rides on the agent's next call")

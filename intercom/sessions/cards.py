@@ -5,6 +5,7 @@ from __future__ import annotations
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStatus
+from intercom.model.session import ProgressItem
 from intercom.model.stall import StallAlert, StallStatus
 from intercom.sessions.outcomes import Asked, headline
 from intercom.store.journal import Entry
@@ -86,9 +87,9 @@ def _fate(request: ApprovalRequest) -> str | None:
 def _prompt(request: ContinuationPrompt, root: str, away: bool, note: str | None) -> Card:
     effort = []
     if request.elapsed_seconds is not None:
-        effort.append(f"running for {request.elapsed_seconds} s")
+        effort.append(f"running for {_span(request.elapsed_seconds)}")
     if request.actions_taken is not None:
-        effort.append(f"{request.actions_taken} actions taken")
+        effort.append(_counted(request.actions_taken, "action") + " taken")
     return Card(
         id=request.id,
         kind=CardKind.PROMPT,
@@ -133,7 +134,7 @@ def of_stall(alert: StallAlert, workspace_root: str, *, note: str | None = None)
     """The card of a stall alert."""
     title = f"Quiet for {_span(alert.idle_seconds)}"
     if alert.status is StallStatus.ESCALATED:
-        title = f"Still quiet after {alert.nudge_count} nudges" if alert.nudge_count else title
+        title = f"Still quiet after {_counted(alert.nudge_count, 'nudge')}" if alert.nudge_count else title
     ended = {StallStatus.SELF_RECOVERED: "the agent is back", StallStatus.DISMISSED: "dismissed"}.get(alert.status)
     return Card(
         id=alert.id,
@@ -143,16 +144,29 @@ def of_stall(alert: StallAlert, workspace_root: str, *, note: str | None = None)
         title=title,
         created_at=alert.created_at,
         state=_STALL_STATE[alert.status],
-        body="\n".join(f"{item.status.value}: {item.label}" for item in alert.progress_snapshot or ()) or None,
+        body="\n".join(map(_step, alert.progress_snapshot or ())) or None,
         detail=headline(f"last tool: {alert.last_tool}") if alert.last_tool else None,
         note=note or ended,
         escalated=alert.status is StallStatus.ESCALATED,
     )
 
 
+def _step(item: ProgressItem) -> str:
+    return f"{item.status.value.replace('_', ' ')}: {item.label}"
+
+
 def _span(seconds: int) -> str:
     minutes, rest = divmod(seconds, 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    hours, past = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {past} min" if past else f"{hours} h"
+    if minutes:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{rest} s"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def stuck_id(request_id: str) -> str:

@@ -110,6 +110,7 @@ def test_every_status_is_in_the_table() -> None:
         (StallStatus.PENDING, 0, CardState.PENDING, "Quiet for 5 min 7 s", None),
         (StallStatus.NUDGED, 2, CardState.PENDING, "Quiet for 5 min 7 s", None),
         (StallStatus.ESCALATED, 3, CardState.PENDING, "Still quiet after 3 nudges", None),
+        (StallStatus.ESCALATED, 1, CardState.PENDING, "Still quiet after 1 nudge", None),
         (StallStatus.ESCALATED, 0, CardState.PENDING, "Quiet for 5 min 7 s", None),
         (StallStatus.SELF_RECOVERED, 1, CardState.CLOSED, "Quiet for 5 min 7 s", "the agent is back"),
         (StallStatus.DISMISSED, 1, CardState.CLOSED, "Quiet for 5 min 7 s", "dismissed"),

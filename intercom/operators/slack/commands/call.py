@@ -106,7 +106,7 @@ class Call:
     @property
     def asked(self) -> str:
         """Who asked for what."""
-        return f"{self.command.person}: {self.line}"
+        return f"{self.command.person.name or self.command.person.id}: {self.line}"
 
     async def workspace(self) -> Workspace:
         """The workspace this call is about, checked to be one. Raises what `choice.workspace` and `check_workspace`

@@ -68,10 +68,10 @@ def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
     if call:
         blocks.append(section(mrkdwn(f"{CALL} {_call(card)}")))
     blocks += [header(f"{KINDS[card.kind]} {title}"), _facts(card, masking, scale)]
-    if card.detail and card.detail.strip() and card.detail not in paths(card):
-        blocks.append(section(plain(masking(card.detail, _DETAIL), int(_DETAIL * scale))))
     if body:
         blocks.append(section(plain(body, room)))
+    if _has_detail(card):
+        blocks.append(context(plain(masking(card.detail or "", _DETAIL), int(_DETAIL * scale))))
     blocks += files(card, masking, scale)
     blocks += change(card, masking)
     if card.note and card.note.strip():
@@ -89,7 +89,9 @@ def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
 
 def _facts(card: Card, masking: Masking, scale: float) -> Block:
     facts = [f"{RISKS[card.risk]} *{card.risk.value}* risk"] if card.risk else []
-    facts += [f"{card.kind.value} {code(short(card.id), 80)}", f"session {code(short(card.session_id), 80)}"]
+    facts.append(f"{card.kind.value} {code(short(card.id), 80)}")
+    if card.session_id:
+        facts.append(f"session {code(short(card.session_id), 80)}")
     facts.append(code(masking(card.workspace_root, 200), int(200 * scale)))
     if card.expires_at is not None and card.state is CardState.PENDING:
         facts.append(f"⌛ expires {moment(card.expires_at)}")
@@ -99,7 +101,14 @@ def _facts(card: Card, masking: Masking, scale: float) -> Block:
 def _call(card: Card) -> str:
     if card.kind is CardKind.STALL:
         return "📣 *escalated*: the agent does not react"
-    return f"{RISKS[card.risk]} *{card.risk.value}* risk" if card.risk else ""
+    return f"a change of *{card.risk.value}* risk waits" if card.risk else ""
+
+
+def _has_detail(card: Card) -> bool:
+    """Whether the detail says more: an approval's is a path, which stands among the files; a policy's is the whole
+    hash of its file, which the card's id begins with."""
+    detail = (card.detail or "").strip()
+    return bool(detail) and detail not in paths(card) and card.kind is not CardKind.POLICY
 
 
 def _text(card: Card, title: str, call: bool) -> str:

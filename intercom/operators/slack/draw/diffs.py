@@ -31,10 +31,13 @@ def change(card: Card, masking: Masking) -> list[Block]:
     """The blocks of the proposed change: the diff, or the word that it follows as a file."""
     if not card.diff or not card.diff.strip():
         return []
-    whole = [] if card.diff.startswith(_PATCH) else [context(mrkdwn("the whole new content:"))]
+    patch = card.diff.startswith(_PATCH)
     if is_inline(card.diff):
+        whole = [] if patch else [context(mrkdwn("the whole new content:"))]
         return [*whole, section(mrkdwn(fence(masking(card.diff), limits.SECTION)))]
-    return [context(mrkdwn(f"📎 the diff ({amount(_lines(card.diff), 'line')}) follows as a file"))]
+    what = f"{'the diff' if patch else 'the whole new content'} ({amount(_lines(card.diff), 'line')})"
+    # The card is shown in the channel too, its file in the thread alone.
+    return [context(mrkdwn(f"📎 {what} {'is in the thread' if card.session_id else 'follows'} as a file"))]
 
 
 def diff_file(card: Card, masker: Mask) -> FileDrawn | None:

@@ -33,6 +33,7 @@ def tree(
     """A directory's tree, drawn already in `text`. The file goes along when the tree is too long for the message."""
     masking = Masking(masker)
     name = masking(one_line(path[:4096]) or ".", 500)
+    name = "the workspace" if name == "." else name
     facts = f"📊 {_count(directories, 'directory', 'directories')}, {amount(files, 'file')} · depth {depth}"
     shown = visible(masking(text, limits.SNIPPET))
     inline = _fits(shown, limits.TREE_LINES, limits.SECTION - 100)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.verdict import Decided
 from intercom.operators.slack.draw.blocks import Block, context, mrkdwn, plain, section
 from intercom.operators.slack.draw.masks import Masking
-from intercom.operators.slack.draw.text import moment
+from intercom.operators.slack.draw.text import code, moment
 
 DECISIONS: Final = {
     "approve": "✅ Approved",
@@ -33,6 +34,8 @@ _STATES: Final = {
 }
 #: The states that say how it ended, whatever was decided before.
 _OVER: Final = frozenset({CardState.EXPIRED, CardState.INTERRUPTED})
+#: How the operators know who acted in Slack: `Ann (U0123)`.
+_IN_SLACK = re.compile(r"(?P<name>.+) \((?P<id>[A-Z0-9]+)\)", re.DOTALL)
 _CHANNELS: Final = {"ctl": "on the terminal", "slack": "in Slack", "web": "on the web page", "embed": "in a program"}
 
 _APPROVAL_LIFE: Final[tuple[CardState, ...]] = (
@@ -64,7 +67,9 @@ def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
     if decided.text:
         room = int(_REASON * scale)
         blocks.append(section(plain(f"“{masking(decided.text, room).strip()}”", room)))
-    blocks.append(context(mrkdwn(f"🕑 {moment(decided.at)}")))
+    known = _known(decided)
+    by_id = f" · {code(known['id'], 40)}" if known else ""
+    blocks.append(context(mrkdwn(f"🕑 {moment(decided.at)}{by_id}")))
     return blocks
 
 
@@ -88,5 +93,11 @@ def _who(decided: Decided, masking: Masking) -> str:
         return " by itself: nobody answered in time"
     if decided.channel == "policy":
         return " by the workspace's policy"
-    by = masking(decided.by, 200).strip()[:200] or "someone"
+    known = _known(decided)
+    by = masking(known["name"] if known else decided.by, 200).strip()[:200] or "someone"
     return f" by {by} {_CHANNELS.get(decided.channel, '')}".rstrip()
+
+
+def _known(decided: Decided) -> re.Match[str] | None:
+    """Name and id of somebody in Slack; None for anybody else."""
+    return _IN_SLACK.fullmatch(decided.by) if decided.channel == "slack" else None

@@ -100,8 +100,11 @@ def fence(text: str, limit: int) -> str:
 
 
 def short(name: str) -> str:
-    """The start of an id, as ctl shows it; what is no plain id is shown whole."""
-    return name[:SHORT] if len(name) > 2 * SHORT else name
+    """The start of an id, which is enough for ctl to know it by; what is no plain id is shown whole, and so is the word
+    that some begin with (`policy-`)."""
+    word, dash, rest = name.partition("-")
+    kept = len(word + dash) if dash and word.isalpha() and len(word) < SHORT and len(rest) > SHORT else 0
+    return name[: kept + SHORT] if len(name) > 2 * SHORT else name
 
 
 def moment(at: datetime) -> str:

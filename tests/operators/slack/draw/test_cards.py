@@ -92,7 +92,7 @@ def test_nobody_else_can_call_the_channel() -> None:
 @pytest.mark.parametrize(
     ("state", "decided", "words"),
     [
-        (CardState.APPROVED, given.by_ann(), "✅ Approved by Ann (U0123) in Slack"),
+        (CardState.APPROVED, given.by_ann(), "✅ Approved by Ann in Slack"),
         (CardState.DELIVERED, given.by_ann(channel="ctl"), "✅ Approved by Ann (U0123) on the terminal"),
         (CardState.REJECTED, given.by_ann("reject", "too slow"), "“too slow”"),
         (CardState.EXPIRED, None, "⌛ Expired"),
@@ -126,7 +126,7 @@ def test_a_small_diff_stands_in_the_message_and_a_long_one_beside_it() -> None:
 
     long = given.card(diff=given.DIFF + "+x\n" * (limits.DIFF_LINES - 4))
     assert "+x" not in shown(content(long))
-    assert "the diff (21 lines) follows as a file" in shown(content(long))
+    assert "the diff (21 lines) is in the thread as a file" in shown(content(long))
     beside = cards.diff_file(long, PLAIN)
     assert beside is not None
     assert (beside.filename, beside.snippet_type, beside.title) == ("0f8fad5b.diff", "diff", "Use the new parser")
@@ -139,6 +139,27 @@ def test_whole_content_is_not_taken_for_a_patch() -> None:
     beside = cards.diff_file(given.card(diff="- a list\n" * 50), PLAIN)
     assert beside is not None
     assert (beside.filename, beside.snippet_type) == ("0f8fad5b.txt", "text")
+
+
+def test_a_file_that_nobody_hangs_in_a_thread_follows_the_card() -> None:
+    alone = given.card(kind=CardKind.POLICY, session_id="", risk=None, diff='{"a": 1}\n' * 50)
+    assert "the whole new content (50 lines) follows as a file" in shown(content(alone))
+
+
+def test_of_a_policy_no_session_is_named_that_there_is_not_and_no_hash_in_full() -> None:
+    sha = "0b82a62096ca9c54" * 4
+    card = given.card(id=f"policy-{sha[:16]}", kind=CardKind.POLICY, session_id="", risk=None, detail=sha, files=())
+    text = shown(content(card))
+    assert "policy `policy-0b82a620`" in text
+    assert "session" not in text
+    assert sha not in text
+
+
+def test_who_decided_in_slack_is_named_and_their_id_stands_small_beside_the_time() -> None:
+    blocks = content(given.card(state=CardState.APPROVED, decided=given.by_ann()))["blocks"]
+    small = [block["elements"][0]["text"] for block in blocks if block["type"] == "context"]
+    assert [text for text in small if "`U0123`" in text]
+    assert "U0123" not in str([block for block in blocks if block["type"] != "context"])
 
 
 def test_many_files_are_counted_and_not_listed() -> None:

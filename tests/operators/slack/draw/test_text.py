@@ -121,6 +121,8 @@ def test_the_value_of_an_input_is_not_escaped() -> None:
 def test_small_things() -> None:
     assert short(given.ID) == "0f8fad5b"
     assert short("apply-1") == "apply-1"
+    assert short(f"apply-{given.ID}") == "apply-0f8fad5b"
+    assert short(given.ID.replace("0f8fad5b", "deadbeef")) == "deadbeef"
     assert one_line("a\n b\t c") == "a b c"
     assert moment(given.NOW) == "<!date^1772600767^{date_short_pretty} {time}|2026-03-04 05:06 UTC>"
     assert is_cut("abcd", 3)

@@ -127,7 +127,9 @@ def _put(db: Database, session: SessionActor, asked: Broadcast, key: str, conten
     assert channel is not None, "it was drawn for a channel"
     at = session.now()
     if root is None:
-        outbox.put(db, top, there.draw_root(row), at, channel=channel, urgency=Urgency.LOG, session_id=session.id)
+        outbox.put(
+            db, top, there.draw_root(row), at, channel=channel, urgency=Urgency.LOG, session_id=session.id, open=True
+        )
     urgency = Urgency.LINE if asked.level in _SERIOUS else Urgency.LOG
     outbox.put(
         db,

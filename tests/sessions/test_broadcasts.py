@@ -109,6 +109,7 @@ async def test_a_broadcast_answers_with_the_ts_of_its_message(clock: Clock, root
         line, top = await row(at, notice_key("one")), await row(at, thread_key(guest.session_id))
         assert line is not None
         assert top is not None
+        assert top.open, "it is redrawn when the session changes"
         assert (line.channel, line.thread, line.urgency) == ("C11", top.key, Urgency.LINE)
         assert (line.content, line.session_id) == ({"text": "warning: built"}, guest.session_id)
         assert (top.channel, top.content) == ("C11", {"text": f"thread of {guest.session_id}"})

@@ -20,11 +20,12 @@ from actors import Actor, Busy, Down, DownEvent, Name, NotRunning, Refused, Repl
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound, SlackError
-from intercom.model.outbox import Row, RowKind, Urgency
+from intercom.model.outbox import Content, Row, RowKind, Urgency
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.desk import Desk
 from intercom.operators.messages import Channel
 from intercom.operators.slack import history
+from intercom.operators.slack.draw.cards import CALL
 from intercom.operators.slack.draw.processing import processing
 from intercom.operators.slack.drawing import CardDrawn, Drawing
 from intercom.operators.slack.messages import Redraw, SocketDown, SocketUp, Wake
@@ -51,15 +52,17 @@ _PASSING = (IntercomError, Refused, Down, NotRunning, Busy, trio.TooSlowError)
 
 @frozen
 class Look:
-    """A timer: compare what Slack shows with what is so."""
+    """Told by the actor itself: compare what Slack shows with what is so."""
 
 
 @frozen
 class _Place:
-    """Where a card or line goes: a channel, and the session whose thread it hangs in, if it has one."""
+    """Where a card or line goes: a channel, and the session whose thread it hangs in, if it has one, with the message
+    that is the thread's top."""
 
     channel: str
     session: Session | None = None
+    top: Content | None = None
 
     @property
     def session_id(self) -> str | None:
@@ -106,6 +109,7 @@ class SlackChannel(Actor):
 
     def on_start(self) -> None:
         self._look()
+        self.spawn(self._look_now_and_then)
 
     async def on_receive(self, message: Any) -> None:
         match message:
@@ -168,32 +172,32 @@ class SlackChannel(Actor):
             outbox.restore(db, key)
         if drawn.diff is not None and there is None:
             self._put(db, f"diff/{card.id}", drawn.diff, place, urgency, kind=RowKind.FILE)
-        if drawn.call is not None and there is not None:
+        if drawn.call is not None and there is not None and CALL not in there.content["text"]:
             # To change a message makes no sound: who is to hear of the escalation is called by a new one, once.
             self._put(db, f"call/{card.id}", drawn.call, place, urgency)
 
-    async def _redraw(self, card_id: str) -> None:
+    async def _redraw(self, card_id: str, *, anew: bool = True) -> None:
         try:
             card = await self._desk.card(card_id)
         except NotFound:
             await self._close(card_key(card_id))
         else:
-            await self._card(card, anew=True)
+            await self._card(card, anew=anew)
 
     async def _compare(self, open_cards: tuple[Card, ...]) -> None:
         """Make right what has come about unheard: cards that are open, and cards that were when they were drawn."""
         for card in open_cards:
-            await self._card(card)
+            # As it is by now: that it was decided may have been told before this was.
+            await self._redraw(card.id, anew=False)
         told = {card_key(card.id) for card in open_cards}
         for row in await self._reader.read(outbox.open_rows):
             if row.key not in told:
                 await self._look_at(row)
-        self.set_timer("look", LOOK_SECONDS, Look())
 
     async def _look_at(self, row: Row) -> None:
         kind, _, id = row.key.partition("/")
         if kind == "card":
-            await self._redraw(id)
+            await self._redraw(id, anew=False)
         elif kind == "thread":
             place = await self._place(id)
             if place is not None and place.session is not None:
@@ -229,14 +233,14 @@ class SlackChannel(Actor):
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def _put_root(self, db: Database, place: _Place) -> None:
-        session = place.session
-        if session is None:
+        session, top = place.session, place.top
+        if session is None or top is None:
             return
         alive = session.status is not SessionStatus.TERMINATED
         outbox.put(
             db,
             thread_key(session.id),
-            dict(self._drawing.root(session)),
+            dict(top),
             self._now(),
             channel=place.channel,
             urgency=Urgency.LOG,
@@ -271,11 +275,15 @@ class SlackChannel(Actor):
 
     async def _place(self, session_id: str | None) -> _Place | None:
         """Where what concerns this session goes; None where no channel is set."""
-        session = None
-        if session_id:
-            session = await self._reader.read(partial(sessions.get, id=session_id))
-        channel = self._config.slack.channel_id if session is None else channel_of(self._config, session)
-        return None if channel is None else _Place(channel, session)
+        session, there = await self._reader.read(partial(_session_and_top, id=session_id))
+        if session is None:
+            channel = self._config.slack.channel_id
+            return None if channel is None else _Place(channel)
+        # A session stays in the channel where its thread is, whatever the configuration says since.
+        channel = channel_of(self._config, session) if there is None else there.channel
+        if channel is None:
+            return None
+        return _Place(channel, session, await trio.to_thread.run_sync(self._drawing.root, session))
 
     async def _transact(self, work: Callable[[Database], Any]) -> None:
         await ask(self._store, Transact(work), timeout=STORE_SECONDS, retry=True)
@@ -287,6 +295,12 @@ class SlackChannel(Actor):
             self._looking.cancel()
         self._looking = self.spawn(self._subscribe)
 
+    async def _look_now_and_then(self) -> None:
+        # A task and no timer: its message may be dropped, and the next comes all the same.
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            self.actor_ref.tell(Look())
+
     async def _subscribe(self) -> None:
         answer = await subscribe(self.system, self._operators, self.name or "slack/channel", Channel.SLACK)
         self.actor_ref.tell(answer)
@@ -296,6 +310,12 @@ class SlackChannel(Actor):
             reply.set(await history.recent(self._web, asked.channel_id, asked.limit))
         except SlackError as refused:
             reply.fail(refused)
+
+
+def _session_and_top(db: Database, id: str | None) -> tuple[Session | None, Row | None]:
+    """The session of this id, and the row that its thread hangs from, None where there is none."""
+    session = sessions.get(db, id) if id else None
+    return session, None if session is None else outbox.by_key(db, thread_key(session.id))
 
 
 def card_key(card_id: str) -> str:

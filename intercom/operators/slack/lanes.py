@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 #: Seconds at most between two tries, and between two while a person has to mend something.
 LONGEST_PAUSE = 60.0
 MENDING_PAUSE = 60.0
-#: Seconds from one post to the next, and for how long, once Slack has said that it is too fast. From where a call begins,
-#: or its way there and back would be lost each time; a little over a second, as ways differ.
+#: Seconds from one post to the next, and for how long, once Slack has said that it is too fast. Counted from where a
+#: call begins, or its way there and back would be lost each time; a little over a second, as ways differ.
 PACE = 1.02
 PACED = 60.0
 

@@ -109,7 +109,10 @@ async def _meaning(means: Means, thread: Thread, reply: Said) -> Decides | Answe
         card = await _card(means, thread.question.card_id)
         if card is not None and card.state is CardState.PENDING:
             return to_question(text, card, Decision(thread.question.decision))
-    return to_cards(text, await _open(means, thread))
+        # It was meant for that card: a short "no" must not come to reject another.
+        return Answered("what you were asked about is no longer open, so this decided nothing", closes=True)
+    cards = await _open(means, thread)
+    return to_cards(text, cards, await _unseen(means, reply, cards))
 
 
 def to_question(text: str, card: Card, decision: Decision) -> Decides | Answered:
@@ -132,9 +135,9 @@ def to_question(text: str, card: Card, decision: Decision) -> Decides | Answered
     return Decides(card.id, card.kind, decision, words, asked=True)
 
 
-def to_cards(text: str, cards: tuple[Card, ...]) -> Decides | Answered | None:
+def to_cards(text: str, cards: tuple[Card, ...], unseen: frozenset[str] = frozenset()) -> Decides | Answered | None:
     """What a reply means where these cards are open: a decision, an answer that says what is possible, or nothing,
-    where people only talk and nothing waits. Pure."""
+    where people only talk and nothing waits. A card that is `unseen`, by id, is decided only by name. Pure."""
     id, rest = addressed(text)
     named = [card for card in cards if id and card.id.casefold().startswith(id)]
     if not cards:
@@ -148,6 +151,11 @@ def to_cards(text: str, cards: tuple[Card, ...]) -> Decides | Answered | None:
         return Answered(f"not understood, so nothing was decided. You can say {possible(card.kind)}")
     if found.text is not None and len(found.text) > LONGEST:
         return Answered(f"that is too long: at most {LONGEST} characters, please")
+    if card.id in unseen and not named:
+        return Answered(
+            f"nothing was decided: what waits now, `{card.id[:_SHORT]}` ({card.kind.value}), was not here yet when you"
+            " wrote this. Look at it, and begin with its id if you mean it"
+        )
     return Decides(card.id, card.kind, found.decision, found.text)
 
 
@@ -185,6 +193,24 @@ async def _open(means: Means, thread: Thread) -> tuple[Card, ...]:
         raise NotRecorded(f"the open cards could not be read: {fault.error_code}") from fault
     except Exception as fault:
         raise NotRecorded(f"the open cards could not be read: {type(fault).__name__}") from fault
+
+
+async def _unseen(means: Means, reply: Said, cards: tuple[Card, ...]) -> frozenset[str]:
+    """Those of the cards whose message did not stand in Slack yet when the reply was written."""
+
+    def look(db: Database) -> frozenset[str]:
+        there = {card.id: outbox.by_key(db, f"card/{card.id}") for card in cards}
+        return frozenset(
+            id for id, row in there.items() if row is None or row.ts is None or _instant(row.ts) > _instant(reply.ts)
+        )
+
+    # Several are told apart by name in any case.
+    return await means.transact(look) if len(cards) == 1 else frozenset()
+
+
+def _instant(ts: str) -> tuple[int, int]:
+    seconds, _, micros = ts.partition(".")
+    return int(seconds), int(micros)
 
 
 def _thread(db: Database, reply: Said) -> Thread | None:

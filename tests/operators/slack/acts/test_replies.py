@@ -123,6 +123,33 @@ async def test_a_reply_below_a_card_without_a_session_is_about_that_card(tmp_pat
 
 
 @trio_test
+async def test_a_card_that_nobody_can_have_seen_is_not_decided_by_a_word_for_another(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        await house.tap(payloads.tap("approve_accept", CARD, BERT))
+        house.desk.cards[OTHER] = card(OTHER)
+        await house.say(payloads.said("approve"))
+        assert [decided[0] for decided in house.decided] == [CARD]
+        [answer] = await house.answers()
+        assert f"`{OTHER[:8]}` (approval), was not here yet when you wrote this" in answer
+        # By name it is meant; and so it is once it was there to be seen.
+        await house.say(payloads.said(f"{OTHER[:8]} reject: too wide", ts=LATER))
+        assert house.decided[-1] == (OTHER, "reject", "too wide")
+
+
+@trio_test
+async def test_the_words_for_a_card_that_is_closed_decide_no_other(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD), card(OTHER)) as house:
+        house.web.faults["views.open"] = [Unreachable("no network", maybe_done=False)]
+        await house.tap(payloads.tap("approve_reject", CARD))
+        await house.tap(payloads.tap("approve_accept", CARD, BERT))
+        await house.say(payloads.said("no"))
+        assert [decided[:2] for decided in house.decided] == [(CARD, "approve")]
+        assert "no longer open" in (await house.answers())[-1]
+        await house.say(payloads.said("approve", ts=LATER))
+        assert house.decided[-1][:2] == (OTHER, "approve")
+
+
+@trio_test
 async def test_who_replies_too_late_is_told_in_the_thread(tmp_path: Path) -> None:
     async with open_house(tmp_path, card(CARD)) as house:
         house.desk.slow = 1.0

@@ -78,14 +78,15 @@ class Surroundings:
 
 @frozen
 class Call:
-    """`arguments` fit the entry. `accept` acknowledges the call before its handler is done: it is on record, and goes
-    on."""
+    """`arguments` fit the entry. `recorded` is called once the call is on record, `accept` to acknowledge it then and
+    there, before its handler is done."""
 
     house: Surroundings
     command: Command
     table: Table
     entry: Entry
     arguments: Arguments
+    recorded: Callable[[], None]
     accept: Callable[[], None]
 
     @property

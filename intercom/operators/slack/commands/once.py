@@ -34,7 +34,9 @@ async def begin(call: Call, note: dict[str, Any], session_id: str | None) -> Non
         who=str(call.command.person),
         session_id=session_id,
     )
-    _refuse_repeated(await call.house.transact(work))
+    begun = await call.house.transact(work)
+    call.recorded()
+    _refuse_repeated(begun)
 
 
 async def check(house: Surroundings, act_id: str) -> None:

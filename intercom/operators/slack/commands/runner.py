@@ -29,7 +29,7 @@ from intercom.workspace.running import Started, end_left
 
 log = logging.getLogger(__name__)
 
-#: Seconds until a command that is not done yet is acknowledged all the same: Slack gives up after 3.
+#: Seconds until a command that is not done yet is acknowledged, if it is on record: Slack gives up after 3.
 ACK_SECONDS = 2.0
 #: Seconds a command may take to be put on record.
 RECORD_SECONDS = 25.0
@@ -114,7 +114,24 @@ class _Acknowledgement:
 
     def __init__(self, reply: Reply[Payload | None]) -> None:
         self._reply = reply
+        self._is_held = self._is_late = False
         self.given = False
+
+    def hold(self) -> None:
+        """The command changes something: it is not acknowledged, however late it is, until it is on `record`."""
+        self._is_held = True
+
+    def record(self) -> None:
+        """The command is on record."""
+        self._is_held = False
+        if self._is_late:
+            self.give()
+
+    def hurry(self) -> None:
+        """Slack waits no longer."""
+        self._is_late = True
+        if not self._is_held:
+            self.give()
 
     def give(self, payload: Payload | None = None) -> None:
         if not self.given and not self._reply.done:
@@ -142,7 +159,7 @@ async def _carry_out(house: Surroundings, known: Table, command: Command, reply:
 
 async def _acknowledge_in_time(ack: _Acknowledgement) -> None:
     await trio.sleep(ACK_SECONDS)
-    ack.give()
+    ack.hurry()
 
 
 async def _answer(house: Surroundings, known: Table, command: Command, ack: _Acknowledgement) -> Payload | None:
@@ -169,6 +186,7 @@ async def _do(house: Surroundings, known: Table, command: Command, ack: _Acknowl
     said = typed.read(command.text)
     entry = known.find(said.name or help.ENTRY.name)
     if entry.acts:
+        ack.hold()
         await once.check(house, command.act_id)
     arguments = typed.parse(
         said.text,
@@ -177,7 +195,7 @@ async def _do(house: Surroundings, known: Table, command: Command, ack: _Acknowl
         most=None if entry.category is table.Category.CUSTOM else len(entry.parameters),
         takes_text=any(each.takes_rest for each in entry.parameters),
     )
-    return await entry.handler(Call(house, command, known, entry, arguments, ack.give))
+    return await entry.handler(Call(house, command, known, entry, arguments, ack.record, ack.give))
 
 
 def payload_of(told: Drawn | str, house: Surroundings) -> Payload:

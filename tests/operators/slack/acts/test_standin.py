@@ -229,7 +229,7 @@ async def test_who_taps_an_old_card_is_told_alone(tmp_path: Path) -> None:
     async with wire(tmp_path, card(CARD)) as here:
         shown = await here.card()
         await here.slack.tap(BOB, shown["ts"], "approve_accept").answer()
-        await here.becomes(shown, f"bob ({BOB})")
+        await here.becomes(shown, "by bob in Slack")
         await here.slack.tap(ALICE, shown, "approve_accept").answer()
         await here.slack.wait_for(lambda: here.slack.ephemerals(ALICE))
         [told] = here.slack.ephemerals(ALICE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from intercom.model.card import CardKind
 from intercom.model.errors import InvalidState
 from intercom.model.outbox import RowKind
 from intercom.model.session import Session, SessionStatus
+from intercom.operators.slack.commands.call import Surroundings
 from intercom.operators.slack.commands.runner import ACK_SECONDS
 from intercom.operators.slack.errors import SlackRefused, Unreachable
+from intercom.store import command_runs
 from tests.operators.desk import START, StandInDesk
 from tests.operators.slack.commands.house import ANNA, BERT, CHANNEL, ELSEWHERE, card, open_house, session, slack, texts
 from tests.support.trio_case import trio_test
@@ -201,6 +204,23 @@ async def test_a_slow_command_is_acknowledged_in_time_and_answered_later(tmp_pat
         await house.type("session-clear", act="slack/2")
         await trio.sleep(20)
         assert len(house.web.answers) == 1
+
+
+@trio_test
+async def test_what_changes_something_is_not_acknowledged_before_it_is_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transact = Surroundings.transact
+
+    async def slow(house: Surroundings, work: Any) -> Any:
+        await trio.sleep(ACK_SECONDS)
+        return await transact(house, work)
+
+    async with open_house(tmp_path, session("s-1")) as house:
+        monkeypatch.setattr(Surroundings, "transact", slow)
+        await house.type("session-clear")
+        monkeypatch.undo()
+        assert await house.store(partial(command_runs.known, act_id="slack/1.2.3")) is not None
 
 
 @trio_test(real_time=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 from attrs import frozen
@@ -45,13 +47,13 @@ async def give(
     """Decide the card `card_id` (the whole id) under the id of the act. None: it is on record, whoever delivered the
     act how often. With `kind`, only a card of that kind.
 
-    The card's message says at once that somebody is at it; when nothing comes of it, its buttons come back. Raises
-    NotRecorded when the verdict could not be recorded for now, and it is not known whether it was.
+    The card's message says at once that somebody is at it, but not ahead of the verdict itself; when nothing comes of
+    it, its buttons come back. Raises NotRecorded when the verdict could not be recorded for now, and it is not known
+    whether it was.
     """
-    means.processing(card_id, f"⏳ Processing… ({escape(str(person))})")
     verdict = Verdict(act_id, decision, str(person), CHANNEL, means.now(), text)
     try:
-        turned = await _decide(means, card_id, kind, verdict)
+        turned = await _shown(means, card_id, person, partial(_decide, means, card_id, kind, verdict))
     except NotRecorded:
         means.redraw(card_id)
         raise
@@ -67,13 +69,37 @@ async def give(
     except Exception as fault:
         means.redraw(card_id)
         raise NotRecorded(f"the verdict was not recorded: {type(fault).__name__}") from fault
-    except trio.Cancelled:
-        # Whoever waits for us has given up; nobody knows what became of it until it is delivered again.
-        means.redraw(card_id)
-        raise
     if turned is not None:
         means.redraw(card_id)
     return turned
+
+
+async def _shown(
+    means: Means, card_id: str, person: Person, work: Callable[[], Awaitable[Turned | None]]
+) -> Turned | None:
+    """Do the work, and say in the card's message that it is done. What it raises is raised as it is."""
+    turned: Turned | None = None
+    failed: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_say_so, means, card_id, person)
+        try:
+            turned = await work()
+        except Exception as fault:
+            failed = fault
+        except trio.Cancelled:
+            # Whoever waits for us has given up; nobody knows what became of it until it is delivered again.
+            means.redraw(card_id)
+            raise
+        nursery.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    return turned
+
+
+async def _say_so(means: Means, card_id: str, person: Person) -> None:
+    # The verdict first: a commit of the line's own would hold it up, and an agent waits for it.
+    await trio.lowlevel.checkpoint()
+    means.processing(card_id, f"⏳ Processing… ({escape(str(person))})")
 
 
 async def _decide(means: Means, card_id: str, kind: CardKind | None, verdict: Verdict) -> Turned | None:

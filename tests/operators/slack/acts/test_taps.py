@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import attrs
 import pytest
@@ -11,7 +12,7 @@ import trio
 from actors import Busy, Down, NotRunning
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.errors import DatabaseError, InvalidState
-from intercom.model.verdict import Decided, Decision
+from intercom.model.verdict import Decided, Decision, Verdict
 from intercom.operators.slack.envelopes import BUTTONS
 from intercom.operators.slack.means import NotRecorded
 from tests.operators.desk import START, card
@@ -65,8 +66,27 @@ async def test_the_buttons_give_way_to_processing_while_the_desk_works(tmp_path:
 
 
 @trio_test
+async def test_the_line_does_not_go_ahead_of_the_verdict(tmp_path: Path) -> None:
+    async with open_house(tmp_path, card(CARD)) as house:
+        decide, lines = house.desk.decide, []
+
+        async def look_and_decide(prefix: str, verdict: Verdict) -> Card:
+            for _ in range(10):
+                row = await house.row(f"card/{CARD}")
+                assert row is not None
+                lines.append(row.interim)
+            return await decide(prefix, verdict)
+
+        with patch.object(house.desk, "decide", look_and_decide):
+            await house.tap(payloads.tap("approve_accept", CARD))
+        assert lines[0] is None
+        assert lines[-1] == f"⏳ Processing… (anna ({ANNA}))"
+
+
+@trio_test
 async def test_a_name_can_not_break_out_of_the_line(tmp_path: Path) -> None:
     async with open_house(tmp_path, card(CARD)) as house:
+        house.desk.slow = 1.0
         payload = payloads.tap("approve_accept", CARD)
         payload["user"]["name"] = "<!channel> & co"
         await house.tap(payload)

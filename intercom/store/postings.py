@@ -202,6 +202,14 @@ def shown(db: Database, id: int, version: int, interim: str | None = None) -> No
     )
 
 
+def show_again(db: Database, id: int, not_before: datetime) -> None:
+    """What Slack shows of a row is not sure to stay: show it once more, not before the given instant."""
+    db.execute(
+        "update outbox set shown = 0, not_before = ? where id = ? and interim is null and state = 'posted'",
+        (clock.to_text(not_before), id),
+    )
+
+
 def deleted(db: Database, id: int, version: int) -> bool:
     """The message is gone from Slack: an open card is posted anew (True), anything else is done with (False)."""
     row = outbox.by_id(db, id)

@@ -38,6 +38,11 @@ MENDING_PAUSE = 60.0
 PACE = 1.02
 PACED = 60.0
 
+#: For so many seconds after Slack left a call unanswered it may still do what it was asked, and between two looks
+#: whether it has.
+SETTLING = 35.0
+LOOK_AGAIN = 5.0
+
 _STORE_TROUBLE = (IntercomError, Busy, Down, NotRunning, trio.TooSlowError)
 
 
@@ -67,6 +72,7 @@ class Lane:
         self._paced_until = 0.0
         self._hurried: trio.Event | None = None
         self._trouble: str | None = None
+        self._unanswered: dict[int, float] = {}
 
     async def run(self) -> datetime | None:
         """Work until nothing may be done now; when something may again, by the clock, where that is known."""
@@ -146,6 +152,16 @@ class Lane:
             await self._hurried.wait()
         self._hurried = None
 
+    def _left_unanswered(self, row: Row) -> None:
+        """Slack did not answer in time what it was asked to do with a row, and may do it all the same."""
+        now = trio.current_time()
+        self._unanswered = {id: until for id, until in self._unanswered.items() if until > now}
+        self._unanswered[row.id] = now + SETTLING
+
+    def _unsettled(self, row: Row) -> float:
+        """For how many seconds yet something may become of what Slack did not answer."""
+        return max(0.0, self._unanswered.get(row.id, 0.0) - trio.current_time())
+
     def _note(self, trouble: str | None) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
@@ -163,9 +179,18 @@ class Posts(Lane):
         crash_points.reach("outbox.before_post")
         began = trio.current_time()
         try:
-            sent = await sending.post(self.means, begun)
+            sent = await sending.post(self.means, begun, may_come=self._unsettled(row) > 0)
+        except sending.StillOut as error:
+            # Slack answers by now: others are not kept waiting, and this one is looked for again soon.
+            again = self.means.now() + timedelta(seconds=min(LOOK_AGAIN, self._unsettled(row)))
+            await self.means.transact(
+                partial(postings.retry, id=row.id, not_before=again, error=str(error), uncertain=True)
+            )
+            return True
         except SlackError as error:
             maybe_done = isinstance(error, Unreachable) and error.maybe_done
+            if isinstance(error, Unreachable) and error.late:
+                self._left_unanswered(row)
             found = await self._failed(row, error, uncertain=begun.seek or maybe_done)
             if found is Remedy.RETHREAD:
                 await self.means.transact(partial(postings.unthread, id=row.id, error=str(error)))
@@ -195,6 +220,8 @@ class Updates(Lane):
         try:
             await sending.update(self.means, wanted)
         except SlackError as error:
+            if isinstance(error, Unreachable) and error.late:
+                self._left_unanswered(row)
             found = await self._failed(row, error, uncertain=False)
             if found is Remedy.GONE:
                 if await self.means.transact(partial(postings.deleted, id=row.id, version=row.version)):
@@ -203,6 +230,11 @@ class Updates(Lane):
                 await self._give_up(row, error)
             return True
         await self.means.transact(partial(postings.shown, id=row.id, version=row.version, interim=row.interim))
+        if unsettled := self._unsettled(row):
+            # An older version that comes late would take its place: it is shown once more when that is over.
+            # A second more, or clocks that differ by a hair would make it be shown again at once, and again.
+            again = self.means.now() + timedelta(seconds=unsettled + 1.0)
+            await self.means.transact(partial(postings.show_again, id=row.id, not_before=again))
         await self._went_well(began)
         return True
 

@@ -12,7 +12,7 @@ from attrs import Factory, frozen
 
 from actors import Name, ask
 from intercom.model.outbox import Content, RowKind
-from intercom.operators.slack.errors import SlackRefused, Unreachable
+from intercom.operators.slack.errors import SlackError, SlackRefused, Unreachable
 from intercom.operators.slack.finding import Sent, find
 from intercom.operators.slack.merging import merged
 from intercom.operators.slack.refusals import Remedy, remedy
@@ -43,11 +43,19 @@ class Means:
         return await ask(self.store, Transact(work), timeout=STORE_SECONDS, retry=True)
 
 
-async def post(means: Means, begun: Begun) -> Sent:
+class StillOut(SlackError):
+    """An earlier attempt has not come to anything yet, and still may."""
+
+    def __init__(self) -> None:
+        super().__init__("slack did not answer, and may still post it; it is looked for again")
+
+
+async def post(means: Means, begun: Begun, *, may_come: bool = False) -> Sent:
     """Post what was begun, or find it, perhaps in an older version.
 
-    Content that Slack does not take is posted once more as plain text. Raises SlackError: Unreachable with `maybe_done`
-    if it may be there now.
+    Content that Slack does not take is posted once more as plain text. `may_come`: Slack may yet do what it was asked
+    before, so that nothing is posted now. Raises StillOut then, unless it is found; otherwise SlackError: Unreachable
+    with `maybe_done` if it may be there now.
     """
     row = begun.row
     if row.kind is RowKind.FILE:
@@ -60,6 +68,8 @@ async def post(means: Means, begun: Begun) -> Sent:
         found = await find(means.web, row, begun.thread_ts)
         if found is not None:
             return found
+        if may_come:
+            raise StillOut
     content = merged(begun.contents)
     broadcast = True if content.get("reply_broadcast") and begun.thread_ts is not None else None
     call = partial(means.web.call, "chat.postMessage", thread_ts=begun.thread_ts, reply_broadcast=broadcast)

@@ -9,7 +9,7 @@ from intercom.model.card import Card, CardKind, CardState
 from intercom.model.verdict import Decided
 from intercom.operators.slack.draw.blocks import Block, context, mrkdwn, plain, section
 from intercom.operators.slack.draw.masks import Masking
-from intercom.operators.slack.draw.text import code, moment
+from intercom.operators.slack.draw.text import moment
 
 DECISIONS: Final = {
     "approve": "✅ Approved",
@@ -68,7 +68,7 @@ def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
         room = int(_REASON * scale)
         blocks.append(section(plain(f"“{masking(decided.text, room).strip()}”", room)))
     known = _known(decided)
-    by_id = f" · {code(known['id'], 40)}" if known else ""
+    by_id = f" · {known['id'][:40]}" if known else ""
     blocks.append(context(mrkdwn(f"🕑 {moment(decided.at)}{by_id}")))
     return blocks
 

@@ -33,7 +33,9 @@ from intercom.workspace.policy import Query
 
 
 def beat(session: SessionActor, asked: Beat) -> Answered[PingAnswer] | Awaitable[Answered[PingAnswer]]:
-    """A sign of life. Only a progress snapshot waits for the disk."""
+    """A sign of life. Only a progress snapshot waits for the disk. Raises InvalidState once the session was ended: an
+    agent that only pings would never hear of it."""
+    session.require_open()
     if asked.progress_snapshot is not None:
         return _kept_progress(session, asked, asked.progress_snapshot)
     return _alive(session, asked)

@@ -22,7 +22,7 @@ from intercom.model.verdict import Decision
 from intercom.sessions import applying
 from intercom.sessions.actor import SHOW_SECONDS
 from intercom.sessions.clearance import proposal_key
-from intercom.sessions.messages import Apply, Beat, Broadcast, Deliver, Delivery, Detach, Propose, Undeliver
+from intercom.sessions.messages import Apply, Beat, Beat, Broadcast, Deliver, Delivery, Detach, Propose, Undeliver
 from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock
@@ -210,6 +210,8 @@ async def test_the_end_of_a_session_ends_what_waits_and_lapses_what_was_approved
             await guest.ask(Apply("c", approved))
         with pytest.raises(InvalidState, match="ended by an operator"):
             await guest.propose("c.txt")
+        with pytest.raises(InvalidState, match="ended by an operator"):
+            await guest.ask(Beat("still here"))
         assert await at.app.desk.pending() == ()
         assert os.listdir(root) == []
 

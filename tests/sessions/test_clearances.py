@@ -22,7 +22,7 @@ from intercom.model.verdict import Decision
 from intercom.sessions import applying
 from intercom.sessions.actor import SHOW_SECONDS
 from intercom.sessions.clearance import proposal_key
-from intercom.sessions.messages import Apply, Beat, Beat, Broadcast, Deliver, Delivery, Detach, Propose, Undeliver
+from intercom.sessions.messages import Apply, Beat, Broadcast, Deliver, Delivery, Detach, Propose, Undeliver
 from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock

@@ -47,7 +47,11 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     database = database_path(settled, where)
     findings.append(_database(database))
     findings += _server(where, database)
-    findings += doctor_slack.examine(settled, where, doctor_slack.config_file_of(config, where))
+    if any(each.subject == "configuration" and each.state is State.FAULT for each in found):
+        # Of Slack nothing would hold without it.
+        findings.append(Finding("slack", State.WARN, "not looked at: what is set up stands in the configuration"))
+    else:
+        findings += doctor_slack.examine(settled, where, doctor_slack.config_file_of(config, where))
     findings.append(_policy(settled, workspace, cwd))
     findings.append(_clients(workspace, cwd))
     return findings

@@ -23,14 +23,13 @@ _CONNECTION = "slack/connection"
 
 
 def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding]:
-    """Look at what Slack needs. Without a channel in the configuration there is nothing to look at, and nothing of
-    Slack is loaded."""
+    """Look at what Slack needs. Without a channel in the configuration neither Slack nor the keychain is asked."""
     if config.slack.channel_id is None:
         if config.slack.workspace_channels:
             text = "[slack] workspace_channels is set, and without channel_id there is no Slack"
             yield Finding("slack", State.FAULT, text, f"write channel_id under [slack] in {config_file}")
         else:
-            yield Finding("slack", State.OK, "not set up; agent-intercom slack manifest is the beginning")
+            yield _without_channel(where, config_file)
         return
     from intercom.operators.slack import credentials, setup
     from intercom.operators.slack.credentials import Source
@@ -39,6 +38,12 @@ def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding
     looked = credentials.look(os.environ, file=file, patience=_SLACK_PATIENCE)
     for fault in looked.unread:
         yield Finding("slack tokens", State.FAULT if looked.missing else State.WARN, fault)
+    parts = _running(where)
+    in_slack = parts is not None and _CONNECTION in parts
+    if looked.missing and in_slack:
+        text = "the server that runs has its own, which are not seen from here; so nothing was asked of Slack"
+        yield Finding("slack tokens", State.OK, f"{text} (agent-intercom-ctl slack says how it fares)")
+        return
     if looked.missing:
         names = " and ".join(f"the {kind.title}" for kind in looked.missing)
         option = "" if looked.has_keychain else " --file, as this machine has no keychain"
@@ -51,8 +56,6 @@ def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding
         yield Finding("slack tokens", State.FAULT, str(fault), "agent-intercom slack login")
         return
     assert settled is not None, "a channel is configured"
-    parts = _running(where)
-    in_slack = parts is not None and _CONNECTION in parts
     sources = {credential.source for credential in looked.found.values() if credential.kind.needed}
     yield from _tokens(sources == {Source.FILE}, Source.ENVIRONMENT in sources, in_slack, str(file))
     if parts is not None and not in_slack:
@@ -62,6 +65,19 @@ def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding
     if not in_slack:
         yield from _members(config_file)
     yield from _asked(settled, in_slack)
+
+
+def _without_channel(where: Places, config_file: str) -> Finding:
+    """What to say where no channel is configured. The keychain is not asked: it may ask for a password."""
+    from intercom.operators.slack import credentials
+
+    kept = credentials.file_in(where.state_dir).exists()
+    if kept or any(os.environ.get(kind.variable) for kind in credentials.KINDS if kind.needed):
+        text = "there are tokens, and no channel to post in: a server starts without Slack"
+        advice = f"invite the app into a channel, and write its id as channel_id under [slack] in {config_file}"
+        return Finding("slack", State.WARN, text, advice)
+    text = f"not set up: no channel_id under [slack] in {config_file}; agent-intercom slack manifest is the beginning"
+    return Finding("slack", State.OK, text)
 
 
 def _tokens(in_file: bool, in_environment: bool, in_slack: bool, file: str) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from intercom.model.errors import IntercomError, SlackError
 from intercom.operators.slack import credential_file, keychain, manifest
 from intercom.operators.slack.addresses import api_base
 from intercom.operators.slack.checks import Outcome, Proof, verify
-from intercom.operators.slack.credentials import APP, BOT, KINDS, TEAM, Looked, Source, check, file_in, look
+from intercom.operators.slack.credentials import APP, BOT, KINDS, TEAM, Kind, Looked, Source, check, file_in, look
 from intercom.operators.slack.web import SlackTokens
 
 #: Seconds for a person to unlock the keychain.
@@ -133,13 +133,17 @@ def _status(file: Path) -> int:
     looked = look(os.environ, file=file, patience=_PATIENCE)
     for kind in KINDS:
         credential = looked.found.get(kind.name)
-        print(f"{kind.title:<16} {where(looked, kind.name, file) if credential is not None else 'nowhere'}")
+        print(f"{kind.title:<16} {where(looked, kind.name, file) if credential is not None else _nowhere(kind)}")
     print(f"{'keychain':<16} {'there' if looked.has_keychain else 'none on this machine'}")
     for fault in looked.unread:
         print(f"{'fault':<16} {fault}")
     if looked.tokens() is None:
-        return _fail("not logged in: agent-intercom slack login")
+        return _fail(f"not logged in: agent-intercom slack login{'' if looked.has_keychain else ' --file'}")
     return 0
+
+
+def _nowhere(kind: Kind) -> str:
+    return "nowhere" if kind.needed else "nowhere, and not needed"
 
 
 def where(looked: Looked, name: str, file: Path) -> str:

@@ -18,7 +18,7 @@ import trio
 from intercom.cli import doctor_checks, doctor_slack, main
 from intercom.cli.finding import Finding, State
 from intercom.local.places import Places, places
-from intercom.operators.slack import credentials, manifest
+from intercom.operators.slack import credential_file, credentials, manifest
 from tests.cli.test_doctor import serving
 from tests.operators.slack.setup.keychains import Kept, Locked, NoKeychain, NullKeychain, keychain_is
 from tests.slack import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, Standin, serve
@@ -232,7 +232,7 @@ def test_status_says_where_each_comes_from_and_what_others_will_not_see(
     said = capsys.readouterr().out
     assert "app-level token  in the keychain" in said
     assert "in this environment (SLACK_BOT_TOKEN); a server that an agent starts does not see it" in said
-    assert "team id          nowhere" in said
+    assert "team id          nowhere, and not needed" in said
     assert BOT_TOKEN not in said
 
 
@@ -268,7 +268,26 @@ def look(where: Places) -> dict[str, Finding]:
 
 
 def test_a_machine_without_slack_is_not_asked_for_it(where: Places) -> None:
-    assert {name: each.state for name, each in look(where).items()} == {"slack": State.OK}
+    found = look(where)
+    assert {name: each.state for name, each in found.items()} == {"slack": State.OK}
+    assert f"no channel_id under [slack] in {where.config_file}" in found["slack"].text
+
+
+@pytest.mark.parametrize("how", ["environment", "file"])
+def test_tokens_without_a_channel_are_pointed_out(where: Places, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    if how == "environment":
+        given(monkeypatch)
+    else:
+        credential_file.write(credentials.file_in(where.state_dir), KEPT)
+    found = look(where)["slack"]
+    assert (found.state, "no channel to post in" in found.text) == (State.WARN, True)
+    assert where.config_file in found.advice
+
+
+def test_with_a_configuration_at_fault_nothing_is_said_of_what_it_would_set_up(where: Places) -> None:
+    configured(where, more='authorized_user_ids = ["bob"]')
+    found = look(where)["slack"]
+    assert (found.state, found.text) == (State.WARN, "not looked at: what is set up stands in the configuration")
 
 
 def test_channels_for_workspaces_alone_are_a_fault(where: Places) -> None:
@@ -344,6 +363,17 @@ def test_a_server_that_is_in_slack_keeps_its_socket_to_itself(
         found = look(where)
     assert {each.state for each in found.values()} == {State.OK}, "it plainly has found what it needs"
     assert slack.socket_mode.opened == 0
+
+
+def test_a_server_whose_tokens_are_not_seen_from_here_is_not_said_to_have_none(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(where)
+    monkeypatch.setattr(doctor_slack, "_running", lambda _where: frozenset({"server", "slack/connection"}))
+    with keychain_is(NoKeychain()):
+        found = look(where)
+    assert {name: each.state for name, each in found.items()} == {"slack tokens": State.OK}
+    assert "the server that runs has its own" in found["slack tokens"].text
 
 
 def test_without_a_network_the_doctor_says_that_and_ends(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:

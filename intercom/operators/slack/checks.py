@@ -160,7 +160,7 @@ def _socket_refused(subject: str, fault: SlackRefused) -> Proof:
     match fault.error:
         case "missing_scope" | "not_allowed_token_type":
             text = f"the app-level token may not open a socket ({fault.error})"
-            return Proof(subject, Outcome.FAULT, text, f"make one with the scope {APP_SCOPE}; {_AGAIN}")
+            return Proof(subject, Outcome.FAULT, text, _AGAIN.replace("a new one", f"one with the scope {APP_SCOPE}"))
         case "socket_mode_disabled" | "forbidden_team" | "not_enabled":
             advice = "switch Socket Mode on in the app's settings (api.slack.com/apps)"
             return Proof(subject, Outcome.FAULT, f"slack refuses a socket ({fault.error})", advice)
@@ -190,7 +190,7 @@ async def _channel(web: WebApi, channel_id: str, bot: _Bot, patience: float) -> 
     except SlackRefused as fault:
         if fault.error == "missing_scope":
             return Proof(subject, Outcome.FAULT, f"the bot may not look at {channel_id} (missing_scope)", _REINSTALL)
-        text = f"the bot does not see {channel_id} ({fault.error}): there is none, or it is private and without the bot"
+        text = f"the bot does not see {channel_id} ({fault.error}): no such channel, or a private one without it"
         return Proof(subject, Outcome.FAULT, text, f"compare the id with the channel's details in Slack; {invite}")
     except SlackError as fault:
         return Proof(subject, Outcome.WARN, f"{channel_id} could not be looked at: {fault}", "try again")

@@ -143,16 +143,14 @@ def check(kind: Kind, value: str) -> None:
         if not re.fullmatch(r"[TE][A-Z0-9]{2,}", value):
             raise SlackError(f"the {TEAM.title} ({TEAM.variable}) must look like T0123456789")
         return
-    fault = ""
     if not value.startswith(kind.begins):
         what = next((what for begins, what in _STRANGERS.items() if value.startswith(begins)), "")
-        fault = f"but it is {what}" if what else "and it does not"
+        fault = f"must begin with {kind.begins}, {f'but it is {what}' if what else 'and it does not'}"
     elif len(value) < 10 or not re.fullmatch(r"[\x21-\x7e]+", value):
-        fault = "but it is cut off, or has something else in it"
-    if fault:
-        raise SlackError(
-            f"the {kind.title} ({kind.variable}) must begin with {kind.begins}, {fault}; copy it from {kind.where}"
-        )
+        fault = "is cut off, or has something else in it"
+    else:
+        return
+    raise SlackError(f"the {kind.title} ({kind.variable}) {fault}; copy it from {kind.where}")
 
 
 def authorized(config: Config, env: Mapping[str, str]) -> frozenset[str]:

@@ -139,7 +139,7 @@ WRONG = [
     ("SLACK_BOT_TOKEN", "xoxe.xoxb-secret", "without token rotation"),
     ("SLACK_BOT_TOKEN", "https://secret", "but it is an address"),
     ("SLACK_BOT_TOKEN", '"xoxb-1-2-secret"', "must begin with xoxb-, and it does not"),
-    ("SLACK_BOT_TOKEN", "xoxb-1", "but it is cut off"),
+    ("SLACK_BOT_TOKEN", "xoxb-1", "is cut off, or"),
     ("SLACK_APP_TOKEN", "xapp-1-A1-2 secret", "or has something else in it"),
     ("SLACK_APP_TOKEN", "xapp-1-A1-2-sécret", "or has something else in it"),
     ("SLACK_TEAM_ID", "my team", "must look like T0123456789"),

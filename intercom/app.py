@@ -74,6 +74,7 @@ class App:
     desk: Desk = field(init=False)
     surroundings: Surroundings = field(init=False)
     _slack: Slack | None = field(default=None, init=False)
+    _found: list[Notice] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.reader = Reader(self.database)
@@ -124,7 +125,7 @@ class App:
             # What everybody's promises rest on: the one writer of the database.
             ChildSpec("store", lambda: Writer(self.database, on_opened=self._opened), shutdown=10.0),
             # The people's side hears of cards from here on.
-            ChildSpec("operators", lambda: Operators(self._open_cards, self._mode_of)),
+            ChildSpec("operators", self._operators),
             # A watcher for each workspace's policy; a unit (session and stall detector) for each agent.
             ChildSpec("policies", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
             ChildSpec("sessions", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
@@ -158,6 +159,10 @@ class App:
             trust_agent_processes=self.config.ctl.trust_agent_processes,
         )
 
+    def _operators(self) -> Operators:
+        found, self._found = self._found, []
+        return Operators(self._open_cards, self._mode_of, found=found)
+
     async def _open_cards(self) -> Sequence[Any]:
         return (*await self.reader.read(partial(open_cards, away=self.context.unattended)), *self.board.cards())
 
@@ -173,7 +178,12 @@ class App:
                 f"the database was damaged; it was moved to {opened.moved_aside} and a new one begun:"
                 " earlier requests have to be asked again"
             )
-            self.system.named("operators").tell(Notice(text, "error", self.now()))
+            notice = Notice(text, "error", self.now())
+            if self.system.ref("operators") is None:
+                # The server is starting: there is nobody yet to be told.
+                self._found.append(notice)
+            else:
+                self.system.named("operators").tell(notice)
 
     def is_idle(self) -> bool:
         """Whether nothing is connected now."""

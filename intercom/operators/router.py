@@ -5,9 +5,11 @@ It owns nothing that could be lost: after a crash it reads the open cards again 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import trio
 
 from actors import Actor, DownEvent
 from intercom.model.card import Card, CardState, Notice
@@ -23,6 +25,9 @@ NOTIFIED: dict[SessionMode, frozenset[Channel]] = {
 
 #: How many cards the router remembers; the oldest are forgotten first, and are still in the store.
 REMEMBERED = 10_000
+#: How long, in seconds, and how many notices that concern everybody are kept for channels that come up later.
+EARLY_SECONDS = 60.0
+EARLY = 20
 
 OpenCards = Callable[[], Awaitable[Sequence[Card]]]
 ModeOf = Callable[[str], Awaitable[SessionMode | None]]
@@ -48,13 +53,22 @@ class Operators(Actor):
 
     `open_cards` reads what waits, oldest first; `mode_of` a session's mode, None where there is no such session. Both
     only read the store. A session that changes its mode tells a notice afterwards. `remembered` bounds the cards
-    kept in memory.
+    kept in memory. What concerns everybody (a restart, a database that was damaged) is found while the channels are yet
+    to come up: each is told it when it first subscribes, `found` first.
     """
 
     mailbox_size = 10_000
 
-    def __init__(self, open_cards: OpenCards, mode_of: ModeOf, remembered: int = REMEMBERED) -> None:
+    def __init__(
+        self,
+        open_cards: OpenCards,
+        mode_of: ModeOf,
+        remembered: int = REMEMBERED,
+        found: Sequence[Notice] = (),
+    ) -> None:
         super().__init__()
+        self._early = deque(((trio.current_time(), notice) for notice in found), maxlen=EARLY)
+        self._known: set[str] = set()
         self._open_cards = open_cards
         self._mode_of = mode_of
         self._remembered = remembered
@@ -92,6 +106,8 @@ class Operators(Actor):
         mode = None if notice.session_id is None else await self._mode(notice.session_id, afresh=True)
         told = [name for name, channel in self._channels.items() if mode is None or channel in NOTIFIED[mode]]
         self._tell(told, notice)
+        if notice.session_id is None:
+            self._early.append((trio.current_time(), notice))
 
     async def _mode(self, session_id: str, *, afresh: bool = False) -> SessionMode | None:
         """The session's mode. If it has changed, whoever is notified from now on is shown what is open.
@@ -124,6 +140,11 @@ class Operators(Actor):
         if wish.subscriber not in self._channels:
             self.monitor(self.system.named(wish.subscriber))
         self._channels[wish.subscriber] = wish.channel
+        if wish.subscriber not in self._known:
+            self._known.add(wish.subscriber)
+            for at, notice in self._early:
+                if trio.current_time() - at <= EARLY_SECONDS:
+                    self._tell((wish.subscriber,), notice)
         concerned = []
         for card in self._open.values():
             mode = modes[card.session_id]

@@ -128,9 +128,10 @@ def restore(db: Database, key: str) -> bool:
     )
 
 
-def withdraw(db: Database, key: str) -> bool:
-    """Forget a message that nobody has tried to send yet; False, changing nothing, when it may have been sent."""
-    return rows.changed(db, "delete from outbox where key = ? and state = 'queued' and attempts = 0", (key,))
+def abandon(db: Database, key: str) -> bool:
+    """Forget a message that is not posted, or not known to be: it is neither sent nor looked for any more. False,
+    changing nothing, when it is posted."""
+    return rows.changed(db, "delete from outbox where key = ? and state in ('queued', 'posting')", (key,))
 
 
 def by_key(db: Database, key: str) -> Row | None:

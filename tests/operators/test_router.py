@@ -16,7 +16,7 @@ from actors import Actor, ChildSpec, System, ask
 from intercom.model.card import Card, CardState, Notice
 from intercom.model.session import SessionMode
 from intercom.operators.messages import Channel, Subscribe
-from intercom.operators.router import NOTIFIED, Operators, recipients
+from intercom.operators.router import EARLY_SECONDS, NOTIFIED, Operators, recipients
 from tests.operators.desk import START, card
 from tests.support.trio_case import trio_test
 
@@ -80,9 +80,10 @@ class Stage:
         self.cards = list(cards)
         self.mode = mode
         self.reads = 0
+        self.found: list[Notice] = []
         self.told: dict[str, list[Any]] = {name: [] for name in ALL}
         self.specs = [
-            ChildSpec("operators", lambda: Operators(self._open, self._mode_of, remembered)),
+            ChildSpec("operators", lambda: Operators(self._open, self._mode_of, remembered, self.found)),
             *(ChildSpec(name, partial(Probe, self.told[name])) for name in ALL),
         ]
 
@@ -113,6 +114,27 @@ async def test_a_subscriber_is_given_the_open_cards_and_told_the_later_ones() ->
         await settle()
         assert [each.id for each in stage.told["ctl"]] == ["new"]
         assert await subscribe(system, "ctl") == {"ctl": ["old", "new"]}
+
+
+@trio_test
+async def test_what_concerns_everybody_reaches_channels_that_come_up_after_it_once() -> None:
+    stage = Stage(card("old"))
+    stage.found = [Notice("the database was damaged", "error", START)]
+    async with System(stage.specs) as system:
+        system.named("operators").tell(Notice("server restarted", "warning", START))
+        system.named("operators").tell(Notice("of one session", "info", START, session_id="s-1"))
+        await subscribe(system, "slack")
+        system.named("slack").tell("fall")
+        await settle()
+        await subscribe(system, "slack", "ctl")
+        await settle()
+        told = ["the database was damaged", "server restarted"]
+        assert [each.text for each in stage.told["slack"]] == told
+        assert [each.text for each in stage.told["ctl"]] == told
+        await trio.sleep(EARLY_SECONDS + 1)
+        await subscribe(system, "web")
+        await settle()
+        assert stage.told["web"] == []
 
 
 @trio_test

@@ -329,15 +329,20 @@ def test_a_file_is_posted_once_and_its_text_dropped() -> None:
         assert update(db) is None
 
 
-def test_what_nobody_has_tried_to_send_can_be_withdrawn() -> None:
+def test_what_is_not_posted_can_be_abandoned() -> None:
     with cases.database() as db:
         id = put(db, "card/1").id
-        assert outbox.withdraw(db, "card/1")
+        assert outbox.abandon(db, "card/1")
         assert outbox.by_id(db, id) is None
         id = put(db, "card/1").id
         postings.begin_post(db, id, NOW)
-        postings.retry(db, id, None, "no network", uncertain=False)
-        assert not outbox.withdraw(db, "card/1")
+        assert outbox.abandon(db, "card/1")
+        # What was under way comes to its end, and finds nobody who cares.
+        assert postings.posted(db, id, "1.0", 1, NOW) == ()
+        id = put(db, "card/1").id
+        postings.begin_post(db, id, NOW)
+        postings.posted(db, id, "1.0", 1, NOW)
+        assert not outbox.abandon(db, "card/1")
 
 
 def test_what_waits_is_counted() -> None:

@@ -24,7 +24,7 @@ from intercom.model.outbox import Content, Row, RowKind, Urgency
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.desk import Desk
 from intercom.operators.messages import Channel
-from intercom.operators.slack import history
+from intercom.operators.slack import farewell, history
 from intercom.operators.slack.draw.cards import CALL
 from intercom.operators.slack.draw.processing import processing
 from intercom.operators.slack.drawing import CardDrawn, Drawing
@@ -106,10 +106,20 @@ class SlackChannel(Actor):
         self._now = now
         self._operators = operators
         self._looking: trio.CancelScope | None = None
+        self._is_up = False
 
     def on_start(self) -> None:
         self._look()
         self.spawn(self._look_now_and_then)
+
+    async def on_stop(self) -> None:
+        channel = self._config.slack.channel_id
+        if self._is_up and channel is not None:
+            try:
+                pending = len(await self._desk.pending())
+            except _PASSING:
+                return
+            await farewell.say(self._store, self._outbox, channel, pending, self._now)
 
     async def on_receive(self, message: Any) -> None:
         match message:
@@ -123,11 +133,13 @@ class SlackChannel(Actor):
                 self.monitor(message.router)
                 await self._try(self._compare, message.cards)
             case SocketUp():
+                self._is_up = True
                 self._outbox.tell(message)
                 self._look()
             case Look() | DownEvent():
                 self._look()
             case SocketDown():
+                self._is_up = False
                 log.warning("slack does not reach us: %s", message.why)
             case ReadRecent():
                 self.spawn(self._read_recent, message, self.defer())

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
 
-from actors import Actor, ChildSpec, Supervisor, System, ask
+from actors import Actor, ChildSpec, Down, NotRunning, Supervisor, System, ask
 from intercom.app import _PATIENCE as PATIENCE
 from intercom.app import App
+from intercom.embedded_agent import EmbeddedAgent
 from intercom.local.places import places
 from intercom.model.config import Config, DatabaseSettings, SlackSettings
 from intercom.operators.slack.messages import ConnectionState, Health
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web import SlackTokens, Unreachable, WebApi
+from intercom.store.reader import Reader
+from tests.operators.slack.live.house import text_of
+from tests.slack import ALICE, serve
+from tests.slack import CHANNEL as IN_SLACK
 from tests.support.trio_case import trio_test
 
 CHANNEL = "C0123456789"
 TOKENS = SlackTokens("xapp-1-A0-1-abc", "xoxb-1-abc")
 
 
-def an_app(root: Path) -> App:
-    config = Config(database=DatabaseSettings(path=root / "intercom.db"), slack=SlackSettings(channel_id="C0123456789"))
-    return App(
-        config, places("supervision"), root / "intercom.db", frozenset(), slack=SlackSetup(TOKENS, "C0123456789")
-    )
+def an_app(root: Path, channel: str = CHANNEL, setup: SlackSetup | None = None) -> App:
+    file = root / "intercom.db"
+    config = Config(database=DatabaseSettings(path=file), slack=SlackSettings(channel_id=channel))
+    return App(config, places("supervision"), file, frozenset(), slack=setup or SlackSetup(TOKENS, channel))
 
 
 @pytest.mark.parametrize(
@@ -81,3 +86,42 @@ async def test_parts_of_slack_that_fall_for_ever_take_nobody_else_along() -> Non
     async with System([ChildSpec("server", lambda: Supervisor(tree, **PATIENCE), shutdown=None)]):
         await trio.sleep(3600)
     assert kept == {"starts": 1}
+
+
+@trio_test(real_time=True)
+async def test_a_server_that_stops_says_so_in_slack_and_one_that_comes_back_what_waits(tmp_path: Path) -> None:
+    async with serve() as slack:
+
+        def app() -> App:
+            tokens = SlackTokens(slack.app_token, slack.bot_token)
+            setup = SlackSetup(tokens, IN_SLACK, frozenset({ALICE}), api_url=slack.api_url)
+            return an_app(tmp_path, IN_SLACK, setup)
+
+        def says(words: str) -> bool:
+            return any(words in text_of(message) for message in slack.messages(IN_SLACK))
+
+        first = app()
+        async with first.system, trio.open_nursery() as nursery:
+            await slack.connected()
+            agent = EmbeddedAgent(first, "agent", str(tmp_path))
+
+            async def ask_on() -> None:
+                with suppress(NotRunning, Down):
+                    await agent.transmit("shall I go on?")
+
+            nursery.start_soon(ask_on)
+            await slack.wait_for(lambda: says("shall I go on?"))
+            await first.system.stop()
+            assert says("Intercom stops. 1 request stays open")
+            nursery.cancel_scope.cancel()
+        second = app()
+        async with second.system:
+            await slack.wait_for(lambda: says("server restarted"))
+
+
+@trio_test(real_time=True)
+async def test_a_server_that_is_not_in_slack_stops_without_a_word(tmp_path: Path) -> None:
+    app = an_app(tmp_path)
+    async with app.system:
+        pass
+    assert not await Reader(tmp_path / "intercom.db").read(lambda db: list(db.query("select key from outbox")))

@@ -54,7 +54,8 @@ def shutdown(pending: int) -> Drawn:
     """The last word before the server stops. What waits is not lost, and it says so."""
     words = "🌙 Intercom stops."
     if pending:
-        words += f" {amount(pending, 'request')} stay open and can be answered once it is back."
+        stay = "stays" if pending == 1 else "stay"
+        words += f" {amount(pending, 'request')} {stay} open and can be answered once it is back."
     return Drawn(fitted(words, 300), (context(plain(words)),))
 
 

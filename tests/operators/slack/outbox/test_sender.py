@@ -315,13 +315,13 @@ async def test_the_health_tells_what_waits() -> None:
 
 
 @trio_test
-async def test_a_withdrawn_message_is_never_sent() -> None:
+async def test_an_abandoned_message_is_never_sent() -> None:
     async with open_house() as house:
         house.slack.judge = lambda method, params: limited(30)
         await house.put("card/1", "one")
         await trio.sleep(1)
         await house.put("card/2", "two")
-        assert await house.transact(partial(outbox.withdraw, key="card/2"))
+        assert await house.transact(partial(outbox.abandon, key="card/2"))
         house.slack.judge = lambda method, params: None
         await house.settled()
         assert house.slack.texts() == ["one"]

@@ -34,11 +34,11 @@ def test_every_directory_of_modules_is_a_package() -> None:
 
 
 def test_no_machine_of_ours_is_named() -> None:
-    places = ("/" + "work/", "/" + "opt/iv", "/" + "root/")
+    places = (b"/" + b"work/", b"/" + b"opt/iv", b"/" + b"root/")
     named = [
         str(file.relative_to(ROOT))
         for directory in ("actors", "intercom", "docs", "examples", "changes", ".ci")
         for file in (ROOT / directory).rglob("*")
-        if file.is_file() and file.suffix != ".pyc" and any(place in file.read_text() for place in places)
+        if file.is_file() and file.suffix != ".pyc" and any(place in file.read_bytes() for place in places)
     ]
     assert named == []

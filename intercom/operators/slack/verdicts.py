@@ -99,7 +99,7 @@ async def _shown(
 async def _say_so(means: Means, card_id: str, person: Person) -> None:
     # The verdict first: a commit of the line's own would hold it up, and an agent waits for it.
     await trio.lowlevel.checkpoint()
-    means.processing(card_id, f"⏳ Processing… ({escape(str(person))})")
+    means.processing(card_id, f"⏳ Processing… ({escape(person.name or person.id)})")
 
 
 async def _decide(means: Means, card_id: str, kind: CardKind | None, verdict: Verdict) -> Turned | None:

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 from attrs import frozen
 
-from actors import Actor, Busy, Down, Name, NotRunning, Refused
+from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply
 from intercom.model.errors import IntercomError
 from intercom.model.outbox import Content, Row
 from intercom.operators.slack.draw.processing import processing
@@ -82,7 +82,7 @@ class Sender(Actor):
     def on_start(self) -> None:
         self._look_soon()
 
-    def on_receive(self, message: Any) -> Any:
+    def on_receive(self, message: Any) -> None:
         match message:
             case Wake():
                 self._look_soon()
@@ -98,8 +98,8 @@ class Sender(Actor):
                 for lane in self._running:
                     lane.hurry()
             case OutboxHealth():
-                return self._health()
-        return None
+                # Beside the mailbox: what lanes tell must not wait, or be dropped, behind a store that is away.
+                self.spawn(self._health, self.defer())
 
     def _look_soon(self) -> None:
         if self._looking:
@@ -173,14 +173,20 @@ class Sender(Actor):
             self._last_trouble = report.trouble
             self._troubles[report.lane] = report.trouble
 
-    async def _health(self) -> OutboxStanding:
-        counts = await self._means.transact(outbox.counts)
-        return OutboxStanding(
-            waiting={urgency.name.lower(): number for urgency, number in counts.posts.items()},
-            updates=counts.updates,
-            oldest=counts.oldest,
-            troubles={lane.channel: trouble for lane, trouble in self._troubles.items()},
-            last_error=self._last_trouble,
+    async def _health(self, reply: Reply[OutboxStanding]) -> None:
+        try:
+            counts = await self._means.transact(outbox.counts)
+        except (IntercomError, Busy, Down, NotRunning, trio.TooSlowError) as failed:
+            reply.fail(failed)
+            return
+        reply.set(
+            OutboxStanding(
+                waiting={urgency.name.lower(): number for urgency, number in counts.posts.items()},
+                updates=counts.updates,
+                oldest=counts.oldest,
+                troubles={lane.channel: trouble for lane, trouble in self._troubles.items()},
+                last_error=self._last_trouble,
+            )
         )
 
 

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 import trio
 
+from actors import ask
 from actors.testing import start_probe
 from intercom.model.outbox import RowKind, RowState, Urgency
 from intercom.operators.slack.lanes import Posts
+from intercom.operators.slack.messages import OutboxHealth
+from intercom.operators.slack.sending import Means
 from intercom.sessions.chat import Posted
 from intercom.store import outbox
 from tests.support.trio_case import trio_test
@@ -312,6 +315,22 @@ async def test_the_health_tells_what_waits() -> None:
         assert (standing.waiting, standing.updates) == ({"card": 1, "log": 1}, 1)
         assert standing.oldest is not None
         assert abs((standing.oldest - asked).total_seconds()) < 1
+
+
+@trio_test
+async def test_who_asks_for_the_health_while_the_store_is_away_brings_nothing_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_house() as house:
+        sender = house.system.ref("slack/outbox")
+
+        async def never(means: Means, work: object) -> None:
+            raise trio.TooSlowError
+
+        monkeypatch.setattr(Means, "transact", never)
+        with pytest.raises(trio.TooSlowError):
+            await ask(house.system.named("slack/outbox"), OutboxHealth())
+        assert house.system.ref("slack/outbox") is sender
 
 
 @trio_test

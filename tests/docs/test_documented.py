@@ -11,6 +11,7 @@ import pytest
 from intercom.agents import clients
 from intercom.model.errors import ERROR_CODES
 from tests.docs.generated import BEGIN, DOCS, END, PAGES, ROOT, page_with, protocols
+from tests.slack.scenes import SCENES
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -56,6 +57,15 @@ def test_every_page_can_be_reached_from_the_first_one() -> None:
         links = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text())
         ahead += [(page.parent / link).resolve() for link in links]
     assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} == {str(p.relative_to(DOCS)) for p in seen}
+
+
+def test_every_picture_is_one_that_the_command_takes_and_is_shown_somewhere() -> None:
+    pictures = {file.name for file in (DOCS / "images").iterdir()}
+    assert pictures == {f"slack-{name}.png" for name in SCENES}
+    shown = {
+        Path(link).name for page in DOCS.rglob("*.md") for link in re.findall(r"!\[[^\]]+\]\((\S+)\)", page.read_text())
+    }
+    assert shown == pictures
 
 
 def test_the_second_command_of_the_readme_is_the_one_that_continuous_integration_runs() -> None:

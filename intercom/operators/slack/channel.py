@@ -7,8 +7,7 @@ change is compared with the store whenever the router or the socket comes back, 
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -17,18 +16,17 @@ import trio
 from attrs import frozen
 
 from actors import Actor, Busy, Down, DownEvent, Name, NotRunning, Refused, Reply, ask
-from intercom.model.card import Card, CardKind, CardState, Notice
+from intercom.model.card import Card, Notice
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound, SlackError
-from intercom.model.outbox import Content, Row, RowKind, Urgency
-from intercom.model.session import Session, SessionStatus
+from intercom.model.outbox import Row
+from intercom.model.session import Session
 from intercom.operators.desk import Desk
 from intercom.operators.messages import Channel
-from intercom.operators.slack import farewell, history
-from intercom.operators.slack.draw.cards import CALL
-from intercom.operators.slack.draw.processing import processing
-from intercom.operators.slack.drawing import CardDrawn, Drawing
+from intercom.operators.slack import farewell, history, placing
+from intercom.operators.slack.drawing import Drawing
 from intercom.operators.slack.messages import Redraw, SocketDown, SocketUp, Wake
+from intercom.operators.slack.placing import Place, card_key
 from intercom.operators.slack.web import WebApi
 from intercom.operators.subscription import Subscribed, subscribe
 from intercom.sessions.chat import ReadRecent, channel_of, thread_key
@@ -44,8 +42,6 @@ AGAIN_SECONDS = 5.0
 #: Seconds the store may take.
 STORE_SECONDS = 30.0
 
-#: In these states nothing more can become of a card.
-_FINAL = frozenset({CardState.APPLIED, CardState.REJECTED, CardState.EXPIRED, CardState.INTERRUPTED, CardState.CLOSED})
 #: What may go wrong below and be better in a moment.
 _PASSING = (IntercomError, Refused, Down, NotRunning, Busy, trio.TooSlowError)
 
@@ -53,24 +49,6 @@ _PASSING = (IntercomError, Refused, Down, NotRunning, Busy, trio.TooSlowError)
 @frozen
 class Look:
     """Told by the actor itself: compare what Slack shows with what is so."""
-
-
-@frozen
-class _Place:
-    """Where a card or line goes: a channel, and the session whose thread it hangs in, if it has one, with the message
-    that is the thread's top."""
-
-    channel: str
-    session: Session | None = None
-    top: Content | None = None
-
-    @property
-    def session_id(self) -> str | None:
-        return None if self.session is None else self.session.id
-
-    @property
-    def thread(self) -> str | None:
-        return None if self.session is None else thread_key(self.session.id)
 
 
 class SlackChannel(Actor):
@@ -161,32 +139,8 @@ class SlackChannel(Actor):
             return
         # In a worker thread: a long diff takes a while to be searched for secrets.
         drawn = await trio.to_thread.run_sync(self._drawing.card, card)
-        await self._transact(partial(self._put_card, card=card, place=place, drawn=drawn, anew=anew))
+        await self._transact(partial(placing.put_card, card=card, place=place, drawn=drawn, at=self._now(), anew=anew))
         self._outbox.tell(Wake())
-
-    def _put_card(
-        self,
-        db: Database,
-        card: Card,
-        place: _Place,
-        drawn: CardDrawn,
-        anew: bool,
-    ) -> None:
-        key = card_key(card.id)
-        there = outbox.by_key(db, key)
-        if there is None and card.state is not CardState.PENDING:
-            # It came and went while Slack was not to be told.
-            return
-        self._put_root(db, place)
-        urgency = Urgency.ALERT if card.kind is CardKind.STALL else Urgency.CARD
-        self._put(db, key, drawn.message, place, urgency, open=may_change(card))
-        if anew:
-            outbox.restore(db, key)
-        if drawn.diff is not None and there is None:
-            self._put(db, f"diff/{card.id}", drawn.diff, place, urgency, kind=RowKind.FILE)
-        if drawn.call is not None and there is not None and CALL not in there.content["text"]:
-            # To change a message makes no sound: who is to hear of the escalation is called by a new one, once.
-            self._put(db, f"call/{card.id}", drawn.call, place, urgency)
 
     async def _redraw(self, card_id: str, *, anew: bool = True) -> None:
         try:
@@ -213,19 +167,13 @@ class SlackChannel(Actor):
         elif kind == "thread":
             place = await self._place(id)
             if place is not None and place.session is not None:
-                await self._transact(partial(self._put_root, place=place))
+                await self._transact(partial(placing.put_top, place=place, at=self._now()))
                 self._outbox.tell(Wake())
 
     async def _close(self, key: str) -> None:
         """A card that nobody knows any more: its buttons must not stay."""
-        await self._transact(partial(self._put_closed, key=key))
+        await self._transact(partial(placing.put_closed, key=key, at=self._now()))
         self._outbox.tell(Wake())
-
-    def _put_closed(self, db: Database, key: str) -> None:
-        row = outbox.by_key(db, key)
-        if row is not None and row.open:
-            content = processing(row.content, "this is no longer open")
-            self._put(db, key, content, _Place(row.channel), row.urgency)
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
@@ -235,67 +183,22 @@ class SlackChannel(Actor):
             if place is None:
                 return
             content = await trio.to_thread.run_sync(self._drawing.notice, notice)
-            await self._transact(partial(self._put_notice, notice=notice, place=place, content=content))
+            await self._transact(partial(placing.put_line, notice=notice, place=place, content=content, at=self._now()))
         self._outbox.tell(Wake())
-
-    def _put_notice(self, db: Database, notice: Notice, place: _Place, content: Mapping[str, Any]) -> None:
-        self._put_root(db, place)
-        self._put(db, f"line/{uuid.uuid4()}", content, place, urgency_of(notice.level), thread=notice.thread)
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
-    def _put_root(self, db: Database, place: _Place) -> None:
-        session, top = place.session, place.top
-        if session is None or top is None:
-            return
-        alive = session.status is not SessionStatus.TERMINATED
-        outbox.put(
-            db,
-            thread_key(session.id),
-            dict(top),
-            self._now(),
-            channel=place.channel,
-            urgency=Urgency.LOG,
-            session_id=session.id,
-            open=alive,
-        )
-
-    def _put(
-        self,
-        db: Database,
-        key: str,
-        content: Mapping[str, Any],
-        place: _Place,
-        urgency: Urgency,
-        *,
-        kind: RowKind = RowKind.MESSAGE,
-        open: bool = False,
-        thread: str | None = None,
-    ) -> None:
-        outbox.put(
-            db,
-            key,
-            dict(content),
-            self._now(),
-            channel=place.channel,
-            urgency=urgency,
-            session_id=place.session_id,
-            thread=thread or place.thread,
-            kind=kind,
-            open=open,
-        )
-
-    async def _place(self, session_id: str | None) -> _Place | None:
+    async def _place(self, session_id: str | None) -> Place | None:
         """Where what concerns this session goes; None where no channel is set."""
         session, there = await self._reader.read(partial(_session_and_top, id=session_id))
         if session is None:
             channel = self._config.slack.channel_id
-            return None if channel is None else _Place(channel)
+            return None if channel is None else Place(channel)
         # A session stays in the channel where its thread is, whatever the configuration says since.
         channel = channel_of(self._config, session) if there is None else there.channel
         if channel is None:
             return None
-        return _Place(channel, session, await trio.to_thread.run_sync(self._drawing.root, session))
+        return Place(channel, session, await trio.to_thread.run_sync(self._drawing.root, session))
 
     async def _transact(self, work: Callable[[Database], Any]) -> None:
         await ask(self._store, Transact(work), timeout=STORE_SECONDS, retry=True)
@@ -328,21 +231,3 @@ def _session_and_top(db: Database, id: str | None) -> tuple[Session | None, Row 
     """The session of this id, and the row that its thread hangs from, None where there is none."""
     session = sessions.get(db, id) if id else None
     return session, None if session is None else outbox.by_key(db, thread_key(session.id))
-
-
-def card_key(card_id: str) -> str:
-    """The key of the row that shows this card."""
-    return f"card/{card_id}"
-
-
-def may_change(card: Card) -> bool:
-    """Whether the card is to be looked at again: something may still become of it."""
-    if card.state is CardState.DELIVERED:
-        # An approval is yet to be applied, or lapses; for any other answer nothing comes after its arrival.
-        return card.kind is CardKind.APPROVAL
-    return card.state not in _FINAL
-
-
-def urgency_of(level: str) -> Urgency:
-    """How soon a line of this level goes."""
-    return Urgency.LINE if level in ("warning", "error") else Urgency.LOG

@@ -13,7 +13,8 @@ from intercom.model.outbox import Urgency
 from intercom.model.session import SessionMode
 from intercom.model.verdict import Decided
 from intercom.operators.slack import channel
-from intercom.operators.slack.channel import Look, card_key
+from intercom.operators.slack.channel import Look
+from intercom.operators.slack.placing import card_key
 from intercom.store import outbox
 from tests.operators.desk import START, card, session
 from tests.support.trio_case import trio_test

@@ -220,7 +220,7 @@ async def test_more_workspaces_than_worker_threads_leave_threads_for_everything_
         root.mkdir()
     specs = [ChildSpec(watcher_name(root), lambda root=root: PolicyWatcher(root, lambda _: None)) for root in roots]
     async with System(specs) as system:
-        while limit.borrowed_tokens < len(roots):
+        while limit.borrowed_tokens < len(roots):  # noqa: ASYNC110 - a limiter tells nobody
             # Until every watch stands.
             await trio.sleep(0.01)
         for root in roots:

@@ -103,8 +103,14 @@ class Operators(Actor):
         self._tell(told, card)
 
     async def _route_notice(self, notice: Notice) -> None:
-        mode = None if notice.session_id is None else await self._mode(notice.session_id, afresh=True)
-        told = [name for name, channel in self._channels.items() if mode is None or channel in NOTIFIED[mode]]
+        notified = frozenset(Channel)
+        if notice.session_id is not None:
+            before = self._modes.get(notice.session_id)
+            mode = await self._mode(notice.session_id, afresh=True)
+            if mode is not None:
+                # Who is notified no longer hears of that, and then nothing more.
+                notified = NOTIFIED[mode] | (NOTIFIED[before] if before is not None else frozenset())
+        told = [name for name, channel in self._channels.items() if channel in notified]
         self._tell(told, notice)
         if notice.session_id is None:
             self._early.append((trio.current_time(), notice))

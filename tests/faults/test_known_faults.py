@@ -369,7 +369,7 @@ async def test_a_nudge_rides_on_the_next_result_of_any_tool(clock: Clock, root: 
         await guest.settled()
         await at.later(300)
         alert = await at.people.card(kind=CardKind.STALL)
-        assert alert.title == "Quiet for 5 min 0 s"
+        assert alert.title == "Quiet for 5 min"
         await at.decide(alert.id, Decision.NUDGE, "are you there?")
         at.app.system.named(f"stall/{guest.session_id}").tell(Activity())
         (word,) = (await guest.ask(Beat(guest.call()))).instructions

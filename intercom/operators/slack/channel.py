@@ -111,6 +111,7 @@ class SlackChannel(Actor):
                 self.monitor(message.router)
                 await self._try(self._compare, message.cards)
             case SocketUp():
+                log.info("connected to slack")
                 self._is_up = True
                 self._outbox.tell(message)
                 self._look()

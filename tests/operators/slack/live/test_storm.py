@@ -16,7 +16,7 @@ from tests.operators.slack.live.storm import Storm
 from tests.slack import serve
 
 LONG = os.environ.get("INTERCOM_CHAOS") == "long"
-CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "1000" if LONG else "100"))
+CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "1000" if LONG else "50"))
 SEED = int(os.environ.get("INTERCOM_STORM_SEED", "1"))
 #: How much faster than life it goes; the disk and the threads are real.
 RATE = 10.0

@@ -120,7 +120,8 @@ def _verdicts(report: Report, logs: dict[str, list[dict[str, Any]]], rows: dict[
             if line["what"] == "called":
                 asked = line["arguments"]
             elif line["what"] == "cancelled":
-                cancelled.add(f"{agent} round {line['plan']}")
+                # A round that waits for a second only says so behind its name.
+                cancelled |= {f"{agent} round {line['plan']}", f"{agent} round {line['plan']} brief"}
             elif line["what"] == "answered" and not line["error"]:
                 answer = line["answer"]
                 for late in answer.get("late_verdicts", ()):

@@ -57,8 +57,9 @@ class Wire:
         return bytes(data)
 
     async def send_eof(self) -> None:
-        if not self.frozen:
-            await self._stream.send_eof()
+        async with self._sending:
+            if not self.frozen:
+                await self._stream.send_eof()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

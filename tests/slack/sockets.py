@@ -271,5 +271,6 @@ async def _close(socket: Socket) -> None:
     try:
         with trio.move_on_after(1):
             await socket.websocket.close()
-    except (RuntimeError, OSError):
+    except (RuntimeError, OSError, trio.BusyResourceError):
+        # It is on its way out as it is, or gone.
         pass

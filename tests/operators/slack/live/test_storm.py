@@ -16,7 +16,7 @@ from tests.operators.slack.live.storm import Storm
 from tests.slack import serve
 
 LONG = os.environ.get("INTERCOM_CHAOS") == "long"
-CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "1000" if LONG else "50"))
+CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "560" if LONG else "50"))
 SEED = int(os.environ.get("INTERCOM_STORM_SEED", "1"))
 #: How much faster than life it goes; the disk and the threads are real.
 RATE = 10.0
@@ -37,4 +37,5 @@ def test_cards_come_through_a_storm_of_faults() -> None:
     for name, count in sorted(storm.counts.items()):
         print(f"{count:7}  {name}")
     assert storm.faults == []
+    # More than were asked for: a question whose call died with the server is asked again.
     assert storm.counts["cards"] >= CARDS

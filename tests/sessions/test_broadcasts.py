@@ -244,15 +244,15 @@ def session(root: str, channel_id: str | None = None) -> Session:
     ("root", "own", "wanted"),
     [
         ("/elsewhere", None, "C11"),
-        ("/work", None, "C22"),
-        ("/work/web/site", None, "C33"),
-        ("/workshop", None, "C11"),
-        ("/work", "C99", "C99"),
+        ("/srv/project", None, "C22"),
+        ("/srv/project/web/site", None, "C33"),
+        ("/srv/projects", None, "C11"),
+        ("/srv/project", "C99", "C99"),
         ("/elsewhere", "C99", "C99"),
     ],
 )
 def test_whose_channel_is_which(root: str, own: str | None, wanted: str) -> None:
-    channels = {Path("/work"): "C22", Path("/work/web"): "C33"}
+    channels = {Path("/srv/project"): "C22", Path("/srv/project/web"): "C33"}
     config = Config(slack=SlackSettings(channel_id="C11", workspace_channels=channels))
     assert channel_of(config, session(root, own)) == wanted
 
@@ -269,7 +269,7 @@ def test_the_channel_is_that_of_the_nearest_directory_above(channels: dict[Path,
 
 
 def test_without_a_channel_there_is_none() -> None:
-    assert channel_of(Config(), session("/work")) is None
+    assert channel_of(Config(), session("/srv/project")) is None
     assert [mode for mode in SessionMode if is_notified(mode)] == [SessionMode.REMOTE, SessionMode.HYBRID]
 
 

@@ -236,7 +236,7 @@ class NoNames(trio.abc.HostnameResolver):
         raise socket.gaierror(socket.EAI_NONAME, "name or service not known")
 
     async def getnameinfo(self, *_args: Any, **_how: Any) -> Any:
-        raise NotImplementedError
+        raise socket.gaierror(socket.EAI_NONAME, "name or service not known")
 
 
 @trio_test

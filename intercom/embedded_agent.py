@@ -39,12 +39,14 @@ A = TypeVar("A")
 class EmbeddedAgent:
     """Calls of one `name` in one `workspace` share a session. Each returns `Answered`: the `answer`, and what rides on
     it (`late_verdicts`, `instructions`). The waiting calls wait without limit; cancel them to stop waiting, and the
-    request stays open. All raise `IntercomError` kinds, as documented for the tools.
+    request stays open. All raise `IntercomError` kinds, as documented for the tools. `session_id` names the session
+    that a person started or restored for this agent: its calls are in that one.
     """
 
     app: App
     name: str
     workspace: str | None
+    session_id: str | None = None
 
     async def check_clearance(
         self,
@@ -164,8 +166,10 @@ class EmbeddedAgent:
 
     def _door(self) -> Door:
         key = f"embed:{self.name}:{self.workspace or ''}"
-        return self.app.embedded_doors.setdefault(
-            key, Door(self.app.system, self.app.config, self.app.presence, key, self.workspace, None)
+        of = key if self.session_id is None else f"{key}:{self.session_id}"
+        app, session_id = self.app, self.session_id
+        return app.embedded_doors.setdefault(
+            of, Door(app.system, app.config, app.presence, key, self.workspace, None, session_id=session_id)
         )
 
 

@@ -55,9 +55,10 @@ class Switchboard:
     def desk(self) -> Desk:
         return self.app.desk
 
-    def agent(self, name: str, workspace: str | None = None) -> EmbeddedAgent:
-        """An agent of this name; calls of one name and workspace share a session, also after a restart."""
-        return EmbeddedAgent(self.app, name, workspace or self.workspace)
+    def agent(self, name: str, workspace: str | None = None, *, session_id: str | None = None) -> EmbeddedAgent:
+        """An agent of this name; calls of one name and workspace share a session, also after a restart. With
+        `session_id` it is the agent of that session, which a person started or restored."""
+        return EmbeddedAgent(self.app, name, workspace or self.workspace, session_id)
 
     def operator(self, name: str) -> EmbeddedOperator:
         """A person of this name, who answers through this program."""

@@ -23,7 +23,7 @@ from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound
 from intercom.sessions.messages import Deliver, Delivery, Undeliver
 from intercom.sessions.presence import Presence
-from intercom.sessions.reception_messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Wanted
+from intercom.sessions.reception_messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Wanted, key_of
 from intercom.sessions.stall_messages import Activity
 
 log = logging.getLogger("intercom.agents")
@@ -53,7 +53,8 @@ class Door:
     connection's own: the same shim may be in by a new door before its old one is known to be closed. In `presence` it
     notes who is connected itself, so that this is known also while the reception restarts.
 
-    `workspace`, `cwd` and `channel_id` are the shim's own; each may be absent.
+    `workspace`, `cwd` and `channel_id` are the shim's own; each may be absent. `session_id` names the session that the
+    client was started for: all its conversations are in that one.
     """
 
     system: System
@@ -63,6 +64,7 @@ class Door:
     workspace: str | None
     cwd: str | None
     channel_id: str | None = None
+    session_id: str | None = None
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     _agents: set[str] = field(factory=set, init=False)
     _known: int = field(default=0, init=False)
@@ -76,7 +78,7 @@ class Door:
     async def open_call(self, tool: Tool, given: Any, caller: Caller) -> Call:
         """Let a call in: find its session (or open one) and note the activity.
 
-        Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption refuses.
+        Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption and claiming refuse.
         """
         adopted = False
         session_id = await self.session(caller)
@@ -241,6 +243,8 @@ class Door:
         self.presence.came(agent.key, self.name)
 
     async def _agent(self, caller: Caller) -> Agent:
+        if self.session_id is not None:
+            return Agent(key_of(self.session_id), caller.client_name, "", self.channel_id, self.session_id)
         roots = [] if self.workspace is not None else await caller.roots()
         default: Path | None = self.config.default_workspace_root
         chosen = await trio.to_thread.run_sync(workspaces.choose, self.workspace, roots, self.cwd, default)

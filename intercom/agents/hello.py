@@ -16,6 +16,7 @@ _TEXTS = {
     "workspace": 65536,
     "config": 65536,
     "config_digest": 200,
+    "session": 200,
 }
 #: The longest text of a list.
 _LONGEST = 2**20

@@ -29,6 +29,7 @@ def _run(options: argparse.Namespace) -> int:
         case None if options.in_process:
             from intercom.cli import serve
 
+            options.session_id = session_id(options)
             return serve.in_process(options)
         case None:
             from intercom.agents.shim.options import Options
@@ -40,6 +41,7 @@ def _run(options: argparse.Namespace) -> int:
                     workspace=options.workspace,
                     ipc_name=options.ipc_name,
                     channel=options.channel,
+                    session_id=session_id(options),
                 )
             )
         case "serve":
@@ -88,6 +90,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="ID",
         type=_channel,
         help="the Slack channel to show this agent in (else it is found)",
+    )
+    top.add_argument(
+        "--session-id",
+        metavar="ID",
+        help="the session this agent was started for (else INTERCOM_SESSION_ID; else it gets one of its own)",
     )
     top.add_argument("--in-process", action="store_true", help="serve MCP in this process, without a background server")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
@@ -140,6 +147,13 @@ def _slack(slack: argparse.ArgumentParser) -> None:
     )
     actions.add_parser("logout", help="remove what login kept")
     actions.add_parser("status", help="say where each credential is found")
+
+
+def session_id(options: argparse.Namespace) -> str | None:
+    """The session that the agent was started for: people's servers put it into their agents' environment."""
+    import os
+
+    return options.session_id or os.environ.get("INTERCOM_SESSION_ID") or None
 
 
 def _channel(text: str) -> str:

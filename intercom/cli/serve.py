@@ -53,7 +53,7 @@ def in_process(options: argparse.Namespace) -> int:
         settings = settle(options)
         _log(settings, options)
         with lock.acquire(settings.prepare(), version=__version__):
-            return trio.run(_in_process, settings, options.workspace, options.channel)
+            return trio.run(_in_process, settings, options.workspace, options.channel, options.session_id)
     except Exception as failed:
         return _say(told(failed), failed)
 
@@ -71,7 +71,7 @@ async def _serve(settings: Settings, ready: Readiness, background: bool) -> int:
     return 0
 
 
-async def _in_process(settings: Settings, workspace: str | None, channel: str | None) -> int:
+async def _in_process(settings: Settings, workspace: str | None, channel: str | None, session_id: str | None) -> int:
     from intercom.agents import stdio
     from intercom.agents.door import Door
 
@@ -80,7 +80,7 @@ async def _in_process(settings: Settings, workspace: str | None, channel: str | 
     async with app.system, trio.open_nursery() as nursery:
         nursery.start_soon(_until_signal, app)
         app.processes.came(key, frozenset({os.getppid()}))
-        door = Door(app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel)
+        door = Door(app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id)
         await stdio.serve(app.surroundings.server, door)
         app.system.request_stop()
     return 0

@@ -17,8 +17,14 @@ _NAMES = frozenset(
 )
 # Nothing of Slack's: who may answer, and under which credentials, is not for a client's environment to say.
 _PREFIXES = ("LC_", "XDG_", "INTERCOM_")
-# It would send the tokens to whoever listens there, and take that one's word for people's.
-_NEVER = frozenset(("INTERCOM_SLACK_API",))
+_NEVER = frozenset(
+    (
+        # It would send the tokens to whoever listens there, and take that one's word for people's.
+        "INTERCOM_SLACK_API",
+        # What an agent that people started was given: it is the agent's, and marks the processes that end with it.
+        *("INTERCOM_SESSION_ID", "INTERCOM_WORKSPACE_ROOT", "INTERCOM_MCP_URL", "INTERCOM_HTTP_TOKEN"),
+    )
+)
 
 
 def allowed(environ: Mapping[str, str]) -> dict[str, str]:

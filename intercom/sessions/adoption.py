@@ -14,6 +14,12 @@ from intercom.store.messages import Database
 
 def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Callable[[str | None], bool]) -> Session:
     """Which session the agent gets: the one it names, else the newest that its like left behind, else its own."""
+    if agent.session_id is not None:
+        if wanted not in (None, own):
+            raise InvalidState(f"this agent was started for session {own}; it can not take over another")
+        kept = sessions.get(db, own)
+        assert kept is not None, "it was claimed just now"
+        return kept
     if wanted is not None and wanted != own:
         session = sessions.get(db, wanted)
         if session is None or session.workspace_root != agent.workspace:

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from actors import (
     Actor,
@@ -28,7 +28,7 @@ from intercom.model import crash_points
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions import adoption, unit
+from intercom.sessions import adoption, claiming, unit
 from intercom.sessions.context import Context
 from intercom.sessions.messages import AgentCame, AgentLeft
 from intercom.sessions.policies import PolicyBoard
@@ -173,10 +173,13 @@ class Reception(Actor):
 
     async def _admit(self, agent: Agent) -> str:
         session = await self._transact(
-            partial(_find_or_open, agent=agent, id=self._context.new_id(), mode=self._default_mode, at=self._now())
+            partial(claiming.claim, agent=agent, at=self._now(), is_connected=self._presence.connected)
+            if agent.session_id is not None
+            else partial(_find_or_open, agent=agent, id=self._context.new_id(), mode=self._default_mode, at=self._now())
         )
         crash_points.reach("session.opened")
-        self._note(agent)
+        # The root as the session has it: one who was started for a session need not know where that is.
+        self._note(agent if agent.session_id is None else evolve(agent, workspace=session.workspace_root))
         await self._run(session)
         self.system.named(f"session/{session.id}").tell(AgentCame())
         return session.id

@@ -10,24 +10,38 @@ from actors import Request
 @frozen
 class Agent:
     """Who calls: `key` is stable for one conversation, `client_name` what it says of itself, `workspace` checked, and
-    `channel_id` the chat channel that its connection asked for: a session opened for it is shown there for good."""
+    `channel_id` the chat channel that its connection asked for: a session opened for it is shown there for good.
+
+    `session_id` names the session that the agent was started for; then `key` is `key_of(session_id)`, and the workspace
+    is that session's, whatever stands here.
+    """
 
     key: str
     client_name: str | None
     workspace: str
     channel_id: str | None = None
+    session_id: str | None = None
+
+
+def key_of(session_id: str) -> str:
+    """The key of the agent for which this session was made; no other agent's key begins so."""
+    return f"session:{session_id}"
 
 
 @frozen
 class Admit(Request[str]):
-    """The id of the agent's session, opened if it has none; its actors run when this is answered."""
+    """The id of the agent's session, opened if it has none; its actors run when this is answered.
+
+    An agent with a `session_id` gets that one or is refused: `not_found`, `invalid_state` (over, or another agent of it
+    is connected), `unauthorized` (an agent's that opened it for itself)."""
 
     agent: Agent
 
 
 @frozen
 class Adopt(Request[str]):
-    """Give the agent the session it left behind (or `session_id`), else its own. The answer is the session's id."""
+    """Give the agent the session it left behind (or `session_id`), else its own. The answer is the session's id. An
+    agent that was started for a session stays in that."""
 
     agent: Agent
     session_id: str | None = None

@@ -36,6 +36,7 @@ def hello(
         "cwd": _directory(),
         "workspace": None if options.workspace is None else os.path.abspath(options.workspace),
         "channel": options.channel,
+        "session": options.session_id,
         "config": config,
         "config_digest": None if config is None else _digest(config),
         "token": "" if where is None else _token(where.token_file),

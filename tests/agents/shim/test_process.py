@@ -26,7 +26,7 @@ async def test_it_introduces_itself_with_everything_the_server_needs() -> None:
         config = here.write("own.toml", text)
         async with (
             by_hand(here) as server,
-            shim(here, config=config, workspace="/somewhere", channel="C12") as client,
+            shim(here, config=config, workspace="/somewhere", channel="C12", session_id="s-1") as client,
         ):
             here.write(server.where.token_file, "secret\n")
             _, hello = await server.accept()
@@ -41,6 +41,7 @@ async def test_it_introduces_itself_with_everything_the_server_needs() -> None:
                 "cwd": here.root,
                 "workspace": "/somewhere",
                 "channel": "C12",
+                "session": "s-1",
                 "config": config,
                 "config_digest": hashlib.sha256(text.encode()).hexdigest(),
                 "delivered": [],

@@ -1,0 +1,162 @@
+"""A session that is there before its agent: whoever brings its id is its agent, and nobody else's is to be had so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio.testing
+from attrs import evolve
+
+from intercom.agents.door import Caller, Door
+from intercom.agents.hello import is_sound
+from intercom.cli import main
+from intercom.model.errors import IntercomError, InvalidState, NotFound, Unauthorized
+from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import Beat
+from intercom.sessions.reception import GRACE_SECONDS
+from intercom.sessions.reception_messages import Admit, Adopt, Agent, key_of
+from intercom.store import sessions
+from intercom.store.messages import Transact
+from tests.sessions.house import Guest, House, house, in_house
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def made_for_an_agent(at: House, root: Path, id: str = "s-1") -> Session:
+    """A session as one is on record before its agent has come."""
+    session = Session(
+        id=id,
+        owner_user_id="U1",
+        workspace_root=str(root),
+        status=SessionStatus.ACTIVE,
+        mode=SessionMode.LOCAL,
+        created_at=at.now(),
+        updated_at=at.now(),
+        prompt="tidy up",
+        agent_key=key_of(id),
+    )
+    await at.ask("store", Transact(lambda db: sessions.insert(db, session)))
+    return session
+
+
+def claimant(id: str = "s-1", client: str | None = "client") -> Agent:
+    return Agent(key_of(id), client, "", None, id)
+
+
+async def come(at: House, id: str = "s-1") -> Guest:
+    at.app.presence.came(key_of(id), "door")
+    return Guest(at, claimant(id), await at.ask("reception", Admit(claimant(id))))
+
+
+async def row(at: House, id: str = "s-1") -> Session:
+    (found,) = [each for each in await at.app.desk.sessions(everything=True) if each.id == id]
+    return found
+
+
+@in_house
+async def test_who_brings_the_id_gets_the_session_with_its_workspace(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        await made_for_an_agent(at, root)
+        guest = await come(at)
+        assert guest.session_id == "s-1"
+        assert (await row(at)).client_name == "client"
+        request = (await guest.propose()).request_id
+        assert (await at.app.desk.card(request)).workspace_root == str(root)
+        assert at.app.presence.count(str(root)) == 1
+        assert len(await at.app.desk.sessions()) == 1
+
+
+@in_house
+async def test_it_is_found_again_after_a_restart_and_by_a_second_connection(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        await made_for_an_agent(at, root)
+        id = (await (await come(at)).propose()).request_id
+    async with house(root.parent, clock) as at:
+        await at.decide(id, Decision.APPROVE)
+        back = await come(at)
+        at.app.presence.came(key_of("s-1"), "another door")
+        assert await at.ask("reception", Admit(claimant(client="another"))) == "s-1"
+        assert [late.request_id for late in (await back.ask(Beat("b"))).late_verdicts] == [id]
+        # What it said of itself first is what it is called.
+        assert (await row(at)).client_name == "client"
+
+
+@in_house
+async def test_reboot_leaves_it_where_it_is(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        left = await at.arrive(root, "left")
+        at.gone("left", for_good=True)
+        await at.later(1)
+        await made_for_an_agent(at, root)
+        guest = await come(at)
+        assert await at.ask("reception", Adopt(guest.agent)) == "s-1"
+        with pytest.raises(InvalidState, match="can not take over another"):
+            await at.ask("reception", Adopt(guest.agent, left.session_id))
+
+
+@in_house
+async def test_what_is_not_to_be_had_is_refused_and_nothing_changes(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        other = await at.arrive(root, "somebody")
+        await made_for_an_agent(at, root, "over")
+        await at.app.desk.end("over", "kim", "ctl", "enough")
+        refused: list[tuple[str, type[IntercomError], str]] = [
+            ("nothing", NotFound, "no session has the id 'nothing'"),
+            (other.session_id, Unauthorized, "another agent's"),
+            ("over", InvalidState, "was ended"),
+        ]
+        for id, kind, why in refused:
+            with pytest.raises(kind, match=why):
+                await at.ask("reception", Admit(claimant(id)))
+        assert [session.agent_key for session in await at.app.desk.sessions()] == ["somebody"]
+
+
+@in_house
+async def test_an_agent_that_took_it_over_keeps_it_while_it_is_connected(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        await made_for_an_agent(at, root)
+        other = await at.arrive(root, "other")
+        assert await at.ask("reception", Adopt(other.agent, "s-1")) == "s-1"
+        with pytest.raises(InvalidState, match="another agent, which is connected"):
+            await at.ask("reception", Admit(claimant()))
+        at.gone("other")
+        await at.later(GRACE_SECONDS)
+        assert (await come(at)).session_id == "s-1"
+        assert (await row(at)).agent_key == key_of("s-1")
+
+
+@in_house
+async def test_all_conversations_of_a_door_with_an_id_are_in_that_session(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        await made_for_an_agent(at, root)
+        door = Door(at.app.system, at.app.config, at.app.presence, "shim", None, "/", session_id="s-1")
+
+        async def no_roots() -> list[str]:
+            raise AssertionError("its workspace is known")
+
+        for thread in (None, "t-1", "t-2"):
+            assert await door.session(Caller("codex", thread, None, no_roots, None)) == "s-1"
+        # What the shim repeats to the next server is this agent, and no other.
+        assert door.news_of_agents() == [key_of("s-1")]
+        stranger = evolve(claimant(), key="codex:t-1@/")
+        with pytest.raises(InvalidState):
+            await at.ask("reception", Admit(stranger))
+
+
+def test_the_shim_takes_the_id_from_its_line_or_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INTERCOM_SESSION_ID", raising=False)
+    assert main.session_id(main.parser().parse_args([])) is None
+    monkeypatch.setenv("INTERCOM_SESSION_ID", "from-environment")
+    assert main.session_id(main.parser().parse_args([])) == "from-environment"
+    assert main.session_id(main.parser().parse_args(["--session-id", "from-line"])) == "from-line"
+    assert is_sound({"session": "from-line"})
+    assert not any(is_sound({"session": given}) for given in (5, ["s"], "s" * 1000, "s\0"))

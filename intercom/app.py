@@ -21,6 +21,8 @@ from intercom.agents.processes import AgentProcesses
 from intercom.local.places import Places
 from intercom.model.card import Notice
 from intercom.model.config import Config
+from intercom.model.measure import Measured, unmeasured
+from intercom.model.page import Page
 from intercom.model.session import SessionMode
 from intercom.operators.ctl.listener import CtlListener
 from intercom.operators.router import Operators
@@ -36,6 +38,7 @@ from intercom.store.writer import Writer
 from intercom.workspace.watcher import watcher_name
 
 if TYPE_CHECKING:
+    from intercom.operators.metrics.metrics import Metrics
     from intercom.operators.slack.setup import SlackSetup
     from intercom.operators.slack.tree import Slack
 
@@ -73,12 +76,20 @@ class App:
     board: PolicyBoard = field(init=False)
     desk: Desk = field(init=False)
     surroundings: Surroundings = field(init=False)
+    metrics: Metrics | None = field(default=None, init=False)
     _slack: Slack | None = field(default=None, init=False)
+    measured: Measured = field(default=unmeasured, init=False)
     _found: list[Notice] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.reader = Reader(self.database)
-        self.system = System([ChildSpec("server", self._top, shutdown=None)], on_event=self.on_event)
+        if self.config.http_port is not None:
+            # They are read over HTTP, and only there; nobody else pays for the counting.
+            from intercom.operators.metrics.metrics import Metrics
+
+            self.metrics = Metrics()
+            self.measured = self.metrics.counted.measured
+        self.system = System([ChildSpec("server", self._top, shutdown=None)], on_event=self._happened)
         store, operators = self.system.named("store"), self.system.named("operators")
         if self.slack is not None:
             # Only who uses it pays for it: its libraries take a while to load.
@@ -96,6 +107,7 @@ class App:
             watcher=lambda root: self.system.named(watcher_name(Path(root))),
             present=self.presence.connected,
             chat=None if self._slack is None else self._slack.chat(),
+            measured=self.measured,
         )
         standing = None if self._slack is None else self._slack.standing
         self.desk = Desk(self.system, self.context, self.reader, self.board, self.processes.pids, standing)
@@ -104,7 +116,7 @@ class App:
             presence=self.presence,
             life=self.life,
             token=self.token,
-            server=mcp_server.build(self.config),
+            server=mcp_server.build(self.config, self.measured),
             judge=self.judge,
             outdated=self.outdated,
             came=self.processes.came,
@@ -123,7 +135,7 @@ class App:
         mode = SessionMode.LOCAL if self.slack is None else SessionMode.HYBRID
         children = [
             # What everybody's promises rest on: the one writer of the database.
-            ChildSpec("store", lambda: Writer(self.database, on_opened=self._opened), shutdown=10.0),
+            ChildSpec("store", self._writer, shutdown=10.0),
             # The people's side hears of cards from here on.
             ChildSpec("operators", self._operators),
             # A watcher for each workspace's policy; a unit (session and stall detector) for each agent.
@@ -149,6 +161,9 @@ class App:
                 ChildSpec("shims", lambda: ShimListener(self.places.mcp_socket, self.surroundings, named("links")))
             )
         return children
+
+    def _writer(self) -> Writer:
+        return Writer(self.database, on_opened=self._opened, measured=self.measured)
 
     def _ctl(self) -> CtlListener:
         return CtlListener(
@@ -184,6 +199,20 @@ class App:
                 self._found.append(notice)
             else:
                 self.system.named("operators").tell(notice)
+
+    def pages(self) -> Sequence[Page]:
+        """What there is to see over HTTP besides MCP; nothing without HTTP."""
+        if self.metrics is None:
+            return ()
+        from intercom.operators.metrics.pages import pages
+
+        return pages(self.metrics, self.desk, life=self.life, agents=lambda: len(self.presence.here))
+
+    def _happened(self, event: Event) -> None:
+        if self.metrics is not None:
+            self.metrics.counted.happened(event)
+        if self.on_event is not None:
+            self.on_event(event)
 
     def is_idle(self) -> bool:
         """Whether nothing is connected now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -16,6 +17,8 @@ from intercom.agents.door import Caller, Door
 from intercom.agents.tools import BY_NAME, inputs
 from intercom.app import App
 from intercom.model.approval import RiskLevel
+from intercom.model.errors import IntercomError
+from intercom.model.measure import ToolCalled
 from intercom.model.prompt import PromptType
 from intercom.model.session import ProgressItem, SessionMode
 from intercom.sessions import messages
@@ -138,13 +141,21 @@ class EmbeddedAgent:
     @asynccontextmanager
     async def _call(self, tool: str, given: Any = None) -> AsyncIterator[Call]:
         door = self._door()
-        call = await door.open_call(BY_NAME[tool], given, _caller(self.name, door.key))
+        began, outcome = time.monotonic(), "cancelled"
         try:
-            yield call
-        except BaseException:
-            # No result reaches the program, so nothing rides on it.
-            door.abandon(call.name, call.session_id)
+            call = await door.open_call(BY_NAME[tool], given, _caller(self.name, door.key))
+            try:
+                yield call
+            except BaseException:
+                # No result reaches the program, so nothing rides on it.
+                door.abandon(call.name, call.session_id)
+                raise
+            outcome = "ok"
+        except IntercomError as refused:
+            outcome = refused.error_code
             raise
+        finally:
+            self.app.measured(ToolCalled(tool, outcome, time.monotonic() - began))
 
     async def _wait(self, call: Call, opened: Opened[A], awaiting: type[Any]) -> Answered[A]:
         if opened.answered is not None:

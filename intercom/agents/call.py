@@ -11,6 +11,7 @@ import trio
 from attrs import define, field
 
 from actors import Name, Request, ask
+from intercom.agents import tracing
 from intercom.model.errors import IntercomError
 from intercom.sessions.answers import to_json
 from intercom.sessions.messages import Answered, Delivery, Detach, Undeliver, Withdraw
@@ -58,6 +59,8 @@ class Call:
 
         When the call is cancelled the request stays open, and its card says that the agent is away.
         """
+        # Before the wait, so that a span that ends in it says so too.
+        tracing.note(request_id=request_id)
         result: outcome.Outcome[Answered[Any]] | None = None
         try:
             with trio.move_on_after(self.slice_seconds if self.slice_seconds is not None else float("inf")):
@@ -100,6 +103,7 @@ class Call:
     def finish(self, answered: Answered[Any], own: str | None = None) -> dict[str, Any]:
         """The result's content: the answer, and what rides on it. `own` is the request the answer is about."""
         content = to_json(answered.answer) if answered.answer is not None else {}
+        tracing.note(request_id=own)
         told = (own,) if own is not None else ()
         # A session that fell has forgotten what other results carry to the agent at this moment.
         coming = self.on_its_way()

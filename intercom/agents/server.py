@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from functools import partial
 from typing import Any
 
@@ -18,13 +19,14 @@ from mcp.server.context import ServerRequestContext
 
 from actors import Busy, Down, NotRunning
 from intercom._version import __version__
-from intercom.agents import arguments, recent
+from intercom.agents import arguments, recent, tracing
 from intercom.agents.call import error_content
 from intercom.agents.door import CALL_KEY, Caller, Door
 from intercom.agents.tools import BY_LEGACY_NAME, BY_NAME, TOOLS
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
+from intercom.model.measure import Measured, ToolCalled, unmeasured
 
 log = logging.getLogger("intercom.agents")
 
@@ -41,14 +43,15 @@ them."""
 _ROOTS_SECONDS = 3.0
 
 
-def build(config: Config) -> Server[Any]:
-    """The server for this configuration; its connections are run with a `Door` as each message's request context."""
+def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
+    """The server for this configuration; its connections are run with a `Door` as each message's request context.
+    `measured` is told of every tool call that ended."""
     return Server(
         NAME,
         version=__version__,
         instructions=INSTRUCTIONS,
         on_list_tools=partial(_list_tools, legacy=config.mcp.legacy_tool_names),
-        on_call_tool=partial(_call_tool, legacy=config.mcp.legacy_tool_names),
+        on_call_tool=partial(_call_tool, legacy=config.mcp.legacy_tool_names, measured=measured),
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
@@ -86,7 +89,22 @@ async def _list_tools(
     return types.ListToolsResult(tools=listed(legacy))
 
 
-async def _call_tool(ctx: Context, params: types.CallToolRequestParams, *, legacy: bool) -> types.CallToolResult:
+async def _call_tool(
+    ctx: Context, params: types.CallToolRequestParams, *, legacy: bool, measured: Measured
+) -> types.CallToolResult:
+    began = time.monotonic()
+    outcome = "cancelled"
+    try:
+        result = await _answer(ctx, params, legacy)
+        content: dict[str, Any] = result.structured_content or {}
+        outcome = str(content.get("error_code")) if result.is_error else _outcome(content)
+        return result
+    finally:
+        tool = _named(params.name, legacy)
+        measured(ToolCalled(None if tool is None else tool.name, outcome, time.monotonic() - began))
+
+
+async def _answer(ctx: Context, params: types.CallToolRequestParams, legacy: bool) -> types.CallToolResult:
     try:
         content = await _run(ctx, params, legacy)
     except IntercomError as refused:
@@ -102,7 +120,7 @@ async def _call_tool(ctx: Context, params: types.CallToolRequestParams, *, legac
 
 
 async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) -> dict[str, Any]:
-    tool = BY_NAME.get(params.name) or (BY_LEGACY_NAME.get(params.name) if legacy else None)
+    tool = _named(params.name, legacy)
     if tool is None:
         raise IntercomError(
             f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}", code="unknown_tool"
@@ -111,6 +129,7 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) 
     assert door is not None, "every transport says whose a request is"
     given = arguments.read(tool.takes, params.arguments)
     call = await door.open_call(tool, given, _caller(ctx))
+    tracing.note(call.session_id, getattr(given, "request_id", None))
     try:
         content = await tool.run(call, given)
     except BaseException:
@@ -119,6 +138,14 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) 
         raise
     door.close_call(call)
     return content
+
+
+def _outcome(content: dict[str, Any]) -> str:
+    return "pending" if content.get("status") == "pending" else "ok"
+
+
+def _named(name: str, legacy: bool) -> Tool | None:
+    return BY_NAME.get(name) or (BY_LEGACY_NAME.get(name) if legacy else None)
 
 
 def _caller(ctx: Context) -> Caller:

@@ -22,7 +22,7 @@ from intercom.model.errors import IntercomError, InvalidState, NotFound
 from intercom.model.policy import PolicyAnswer
 from intercom.model.prompt import ContinuationPrompt, Wait
 from intercom.model.session import Session, SessionStatus
-from intercom.sessions import cards, outcomes
+from intercom.sessions import cards, measures, outcomes
 from intercom.sessions.answers import Instruction, LateVerdict, from_json, to_json
 from intercom.sessions.context import Context
 from intercom.sessions.messages import Answered, Delivery, recorded_kind
@@ -258,6 +258,7 @@ class SessionActor(Actor):
 
     def settle(self, request: Asked) -> Card:
         """A verdict (or the end of time) is on record: answer who waits, show it, keep it until it is delivered."""
+        self.context.measured(measures.settled(request, self.now()))
         self.cancel_timer(Expire(request.id))
         self.cancel_timer(Show(request.id))
         self.context.unattended.discard(request.id)
@@ -300,6 +301,8 @@ class SessionActor(Actor):
             self.words.pop(word, None)
         for request in done:
             self.undelivered.pop(request.id, None)
+            if (arrived := measures.delivered(request)) is not None:
+                self.context.measured(arrived)
             self.show(request)
 
     def undeliver(self, names: tuple[str, ...]) -> None:

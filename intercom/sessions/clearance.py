@@ -15,7 +15,7 @@ from intercom.model.approval import ApprovalRequest, ApprovalStatus, FileChange
 from intercom.model.errors import InvalidArguments, NotFound
 from intercom.model.session import SessionMode
 from intercom.model.verdict import Decided
-from intercom.sessions import outcomes, summary
+from intercom.sessions import measures, outcomes, summary
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import ClearanceAnswer
 from intercom.sessions.messages import Answered, AwaitClearance, Opened, Propose
@@ -68,6 +68,7 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
         if kept.auto_rule is None:
             session.show_soon(kept)
         else:
+            session.context.measured(measures.settled(kept, now))
             session.undelivered[kept.id] = outcomes.late(kept)
             summary.let_pass(session, kept.title, kept.auto_rule)
     return _opened(session, kept, asked.call)

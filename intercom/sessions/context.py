@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from actors import Name
 from intercom.model.config import Config
+from intercom.model.measure import Measured, unmeasured
 from intercom.model.policy import WorkspacePolicy
 from intercom.sessions.chat import Chat
 
@@ -21,8 +22,8 @@ Locks = dict[str, trio.Lock]
 class Context:
     """`now` is wall time; `policy` the policy in force for a workspace root (deny-all where none is
     known), `watcher` the actor that judges by it; `present` whether the agent of this key is connected; `chat` what is
-    known of the chat channel, None where none is set up. `unattended` are pending requests that no call waits for, as
-    far as their sessions know; their cards say so."""
+    known of the chat channel, None where none is set up; `measured` is told what is worth counting. `unattended` are
+    pending requests that no call waits for, as far as their sessions know; their cards say so."""
 
     config: Config
     store: Name
@@ -33,6 +34,7 @@ class Context:
     watcher: Callable[[str], Name]
     present: Callable[[str | None], bool]
     chat: Chat | None = None
+    measured: Measured = unmeasured
     locks: Locks = field(factory=dict)
     unattended: set[str] = field(factory=set)
 

@@ -11,7 +11,7 @@ from intercom.model.errors import InvalidArguments, NotFound
 from intercom.model.prompt import ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
 from intercom.model.session import SessionMode
 from intercom.model.verdict import Decided
-from intercom.sessions import outcomes, summary
+from intercom.sessions import measures, outcomes, summary
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import PromptAnswer, StandbyAnswer
 from intercom.sessions.messages import Answered, AskPrompt, AwaitPrompt, AwaitStandby, Opened, StandBy
@@ -52,6 +52,7 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
         if kept.status is WaitStatus.PENDING:
             session.show_soon(kept)
         elif rule is not None:
+            session.context.measured(measures.settled(kept, now))
             session.undelivered[kept.id] = outcomes.late(kept)
             summary.let_pass(session, kept.prompt_text, rule)
     return _opened_prompt(session, kept, asked.call)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from attrs import frozen
 from actors import Down, Letter, Refused, ThreadActor
 from intercom.model import crash_points
 from intercom.model.errors import IntercomError, InvalidArguments
+from intercom.model.measure import Committed, Measured, unmeasured
 from intercom.store import faults, sessions
 from intercom.store.database import BUSY_SECONDS, Database, Opened, open_database
 from intercom.store.messages import Flush, Touch, Transact
@@ -51,7 +53,8 @@ class Writer(ThreadActor):
     """Owns the writing connection to the database at `path`; see `messages` for what it answers.
 
     Opens the database when it starts (each time anew after a crash) and tells `on_opened`, in the writer's thread, what
-    it found. A database that can not be opened fails the start with a DatabaseError.
+    it found. A database that can not be opened fails the start with a DatabaseError. `measured` is told of each commit,
+    in that thread too.
     """
 
     batch_size: ClassVar[int] = 256
@@ -63,11 +66,13 @@ class Writer(ThreadActor):
         *,
         on_opened: Callable[[Opened], None] | None = None,
         busy_seconds: float = BUSY_SECONDS,
+        measured: Measured = unmeasured,
     ) -> None:
         super().__init__()
         self._path = Path(path)
         self._on_opened = on_opened
         self._busy_seconds = busy_seconds
+        self._measured = measured
         self._db: Database | None = None
         self._touched: dict[str, Touch] = {}
         self._reminded = False
@@ -120,6 +125,7 @@ class Writer(ThreadActor):
         db = self._db
         assert db is not None
         broken: sqlite3.Error | None = None
+        began = time.perf_counter()
         try:
             db.execute("begin immediate")
             answers = [self._work(db, letter) for letter in letters]
@@ -142,6 +148,7 @@ class Writer(ThreadActor):
         else:
             if letters:
                 crash_points.reach("store.after_commit")
+                self._measured(Committed(len(letters), time.perf_counter() - began))
         for answer in answers:
             answer.give()
         if broken is not None:

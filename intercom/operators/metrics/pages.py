@@ -1,0 +1,35 @@
+"""The pages themselves, for whoever runs the web server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from intercom.model.page import Page
+from intercom.operators.metrics.health import Health
+from intercom.operators.metrics.metrics import Metrics, Sources
+from intercom.sessions.desk import Desk
+from intercom.store import census
+
+
+def pages(
+    metrics: Metrics,
+    desk: Desk,
+    *,
+    life: str,
+    agents: Callable[[], int],
+    own: Callable[[], Mapping[tuple[str, str], float]] = dict,
+) -> Sequence[Page]:
+    """`/healthz`, for anybody, and `/metrics`. `agents` counts the agents that are connected; `own` are the figures
+    that other parts keep of themselves, by name and words."""
+    health = Health(desk.tree, desk.context.store, life, desk.system.clock)
+    sources = Sources(
+        tree=desk.tree,
+        census=partial(desk.reader.read, census.take),
+        policies=lambda: len(desk.board.cards()),
+        agents=agents,
+        chat=desk.chat_standing,
+        now=desk.context.now,
+        own=own,
+    )
+    return (Page("/healthz", health.answer, open=True), Page("/metrics", partial(metrics.answer, sources)))

@@ -1,0 +1,96 @@
+"""The SDK's spans say whose they are: the session, and the request that a call is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from intercom.agents import tracing
+from intercom.model.card import CardKind
+from intercom.model.verdict import Decision
+from tests.agents.in_process import spoken_to
+from tests.sessions.house import house, in_house
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """What the SDK's server traces, as a program that has set up OpenTelemetry would see it; in this test alone."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("mcp.shared._otel._tracer", provider.get_tracer("test"))
+    yield exporter
+    provider.shutdown()
+
+
+def of(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+    return [span for span in spans.get_finished_spans() if span.name == name]
+
+
+def ids(span: ReadableSpan) -> tuple[Any, Any]:
+    attributes = span.attributes or {}
+    return attributes.get(tracing.SESSION_ID), attributes.get(tracing.REQUEST_ID)
+
+
+@in_house
+async def test_a_span_names_its_session_and_the_request_it_is_about(
+    clock: Clock, root: Path, spans: InMemorySpanExporter
+) -> None:
+    async with house(root.parent, clock) as at, spoken_to(at.app, "agent", str(root)) as agent:
+        session_id = (await agent.call("ping"))["session_id"]
+        asked = at.begin(partial(agent.call, "check_clearance", title="a", diff="a\n", file_path="a.txt"))
+        card = await at.people.card(kind=CardKind.APPROVAL, away=False)
+        await at.decide(card.id, Decision.APPROVE)
+        await asked()
+        await agent.call("check_diff", request_id=card.id)
+    (ping,) = of(spans, "tools/call ping")
+    assert ids(ping) == (session_id, None)
+    (clearance,) = of(spans, "tools/call check_clearance")
+    assert ids(clearance) == (session_id, card.id)
+    (applied,) = of(spans, "tools/call check_diff")
+    assert ids(applied) == (session_id, card.id)
+
+
+@in_house
+async def test_a_wait_that_is_cancelled_has_told_what_it_waited_for(
+    clock: Clock, root: Path, spans: InMemorySpanExporter
+) -> None:
+    async with house(root.parent, clock) as at, spoken_to(at.app, "agent", str(root)) as agent:
+        asked = at.begin(partial(agent.call, "transmit", prompt_text="go on?"))
+        card = await at.people.card(kind=CardKind.PROMPT, away=False)
+        asked.scope.cancel()
+        await at.people.card(kind=CardKind.PROMPT, away=True)
+        while not of(spans, "tools/call transmit"):
+            await trio.testing.wait_all_tasks_blocked()
+    (span,) = of(spans, "tools/call transmit")
+    assert ids(span) == (card.session_id, card.id)
+
+
+@in_house
+async def test_what_an_agent_gives_for_an_id_is_cut(clock: Clock, root: Path, spans: InMemorySpanExporter) -> None:
+    async with house(root.parent, clock) as at, spoken_to(at.app, "agent", str(root)) as agent:
+        assert (await agent.call("check_diff", request_id="x" * 5000))["status"] == "error"
+    (span,) = of(spans, "tools/call check_diff")
+    assert len(ids(span)[1]) == 100
+
+
+def test_without_a_tracer_nothing_is_noted_and_nothing_fails() -> None:
+    tracing.note("s", "r")

@@ -1,0 +1,113 @@
+"""What has happened is counted, once, under labels of ours."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from actors import events
+from intercom.model.card import CardKind
+from intercom.model.measure import Committed, Delivered, Measure, Settled, ToolCalled
+from intercom.operators.metrics.counted import REMEMBERED, Counted
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.counted = Counted(self.registry)
+
+    def measured(self, *measures: Measure) -> Counting:
+        for each in measures:
+            self.counted.measured(each)
+        return self
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"intercom_{name}", labels)
+
+
+def settled(id: str, outcome: str = "approve", channel: str = "ctl", seconds: float = 7) -> Settled:
+    return Settled(id, CardKind.APPROVAL, outcome, channel, seconds)
+
+
+@pytest.mark.parametrize(
+    ("tool", "outcome", "labels"),
+    [
+        ("ping", "ok", {"tool": "ping", "outcome": "ok"}),
+        ("standby", "pending", {"tool": "standby", "outcome": "pending"}),
+        ("check_diff", "patch_conflict", {"tool": "check_diff", "outcome": "patch_conflict"}),
+        (None, "unknown_tool", {"tool": "unknown", "outcome": "unknown_tool"}),
+        ("ping", "of its own invention", {"tool": "ping", "outcome": "other"}),
+    ],
+)
+def test_a_tool_call_counts_by_its_tool_and_how_it_ended(
+    tool: str | None, outcome: str, labels: dict[str, str]
+) -> None:
+    at = Counting().measured(ToolCalled(tool, outcome, 0.3), ToolCalled(tool, outcome, 0.3))
+    assert at.value("tool_calls_total", **labels) == 2
+    assert at.value("tool_call_seconds_sum", tool=labels["tool"]) == 0.6
+
+
+def test_a_decision_counts_by_what_it_was_and_where_it_came_from() -> None:
+    at = Counting().measured(settled("1"), settled("2", "reject", "slack", 50), settled("3", "expired", "none", 3600))
+    assert at.value("verdicts_total", kind="approval", decision="approve", channel="ctl") == 1
+    assert at.value("verdicts_total", kind="approval", decision="reject", channel="slack") == 1
+    assert at.value("verdicts_total", kind="approval", decision="expired", channel="none") == 1
+    assert at.value("decision_seconds_count", kind="approval") == 3
+    assert at.value("decision_seconds_bucket", kind="approval", le="15.0") == 1
+
+
+def test_what_the_policy_decided_is_a_verdict_that_nobody_waited_for() -> None:
+    at = Counting().measured(settled("1", channel="policy", seconds=0))
+    assert at.value("verdicts_total", kind="approval", decision="approve", channel="policy") == 1
+    assert at.value("decision_seconds_count", kind="approval") is None
+
+
+def test_a_channel_or_decision_of_nobodys_knowing_is_other() -> None:
+    at = Counting().measured(settled("1", "<script>", "C0123456"))
+    assert at.value("verdicts_total", kind="approval", decision="other", channel="other") == 1
+
+
+def test_a_request_that_is_told_of_twice_counts_once() -> None:
+    told = [settled("1"), Delivered("1", CardKind.APPROVAL, 0.2)]
+    at = Counting().measured(*told, *told)
+    assert at.value("verdicts_total", kind="approval", decision="approve", channel="ctl") == 1
+    assert at.value("delivery_seconds_count", kind="approval") == 1
+
+
+def test_what_is_remembered_for_that_is_bounded() -> None:
+    at = Counting().measured(*(settled(str(number)) for number in range(REMEMBERED + 1)), settled("0"))
+    assert at.value("verdicts_total", kind="approval", decision="approve", channel="ctl") == REMEMBERED + 2
+    assert len(at.counted._seen) == REMEMBERED
+
+
+def test_commits_count_by_size_and_time() -> None:
+    at = Counting().measured(Committed(1, 0.002), Committed(40, 0.004))
+    assert at.value("store_commit_changes_sum") == 41
+    assert at.value("store_commit_changes_bucket", le="32.0") == 1
+    assert at.value("store_commit_seconds_count") == 2
+
+
+@pytest.mark.parametrize(
+    ("event", "name"),
+    [
+        (events.ActorCrashed("session/1", ValueError()), "actor_crashes_total"),
+        (events.ActorRestarted("session/2", 1), "actor_restarts_total"),
+        (events.SupervisorGaveUp("session/3", "x", None), "supervisor_gave_up_total"),
+        (events.MailboxOverflowed("session/4", "x"), "mailbox_overflows_total"),
+        (events.DeadLettered("session/5", "x"), "dead_letters_total"),
+        (events.StopOverran("session/6", 5, False), "actor_stops_overran_total"),
+        (events.StepTooLong("session/7", 0.2), "loop_blocked_total"),
+    ],
+)
+def test_what_becomes_of_actors_counts_by_their_sort(event: events.Event, name: str) -> None:
+    at = Counting()
+    at.counted.happened(event)
+    assert at.value(name, actor="session") == 1
+    others = {sample.name for metric in at.registry.collect() for sample in metric.samples if sample.value == 1}
+    assert others == {f"intercom_{name}"}
+
+
+def test_what_is_of_no_concern_counts_nowhere() -> None:
+    at = Counting()
+    at.counted.happened(events.ActorStarted("session/1", object))
+    assert not [sample for metric in at.registry.collect() for sample in metric.samples if sample.value == 1]

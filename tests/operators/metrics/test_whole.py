@@ -1,0 +1,119 @@
+"""The figures of a server at work: each thing that was done shows, in the right place, once."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio.testing
+from prometheus_client.parser import text_string_to_metric_families
+
+from intercom.model.card import CardKind
+from intercom.model.config import Config
+from intercom.model.errors import AlreadyDecided
+from intercom.model.verdict import Decision
+from tests.agents.in_process import spoken_to
+from tests.sessions.house import House, house, in_house
+
+Clock = trio.testing.MockClock
+#: No port is opened here: the figures are asked for where they are made.
+COUNTING = Config(http_port=1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def figures(at: House) -> dict[tuple[str, ...], float]:
+    (served,) = [each for each in at.app.pages() if each.path == "/metrics"]
+    assert not served.open
+    page = await served.answer()
+    return {
+        (sample.name, *(f"{key}={value}" for key, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page.body.decode())
+        for sample in family.samples
+    }
+
+
+@in_house
+async def test_a_clearance_leaves_its_marks_from_the_call_to_the_delivery(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, COUNTING) as at, spoken_to(at.app, "agent", str(root)) as agent:
+        asked = at.begin(partial(agent.call, "check_clearance", title="a", diff="a\n", file_path="a.txt"))
+        card = await at.people.card(kind=CardKind.APPROVAL, away=False)
+        await at.later(40)
+        before = await figures(at)
+        assert before[("intercom_pending", "kind=approval")] == 1
+        assert before[("intercom_pending_oldest_seconds", "kind=approval")] == 40
+        await at.decide(card.id, Decision.APPROVE, verdict_id="v")
+        await at.decide(card.id, Decision.APPROVE, verdict_id="v")
+        with pytest.raises(AlreadyDecided):
+            await at.decide(card.id, Decision.REJECT)
+        assert (await asked())["status"] == "approved"
+        await at.later(3)
+        await agent.call("check_diff", request_id=card.id)
+        await agent.call("check_diff", request_id="none")
+        await agent.ask("tools/call", name="format_disk", arguments={})
+        after = await figures(at)
+    expected = {
+        ("intercom_pending", "kind=approval"): 0,
+        ("intercom_verdicts_total", "channel=ctl", "decision=approve", "kind=approval"): 1,
+        ("intercom_decision_seconds_sum", "kind=approval"): 40,
+        ("intercom_decision_seconds_count", "kind=approval"): 1,
+        ("intercom_tool_calls_total", "outcome=ok", "tool=check_clearance"): 1,
+        ("intercom_tool_calls_total", "outcome=ok", "tool=check_diff"): 1,
+        ("intercom_tool_calls_total", "outcome=request_not_found", "tool=check_diff"): 1,
+        ("intercom_tool_calls_total", "outcome=unknown_tool", "tool=unknown"): 1,
+        ("intercom_sessions", "status=active"): 1,
+        ("intercom_agents_connected",): 1,
+        ("intercom_actors", "actor=session", "state=running"): 1,
+        ("intercom_store_up",): 1,
+    }
+    assert {key: after.get(key) for key in expected} == expected
+    assert after[("intercom_store_commit_changes_count",)] > before[("intercom_store_commit_changes_count",)]
+
+
+@in_house
+async def test_a_call_that_is_cancelled_and_one_that_is_to_be_asked_again_are_told_apart(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock, COUNTING) as at, spoken_to(at.app, "agent", str(root)) as agent:
+        asked = at.begin(partial(agent.call, "transmit", prompt_text="go on?"))
+        await at.people.card(kind=CardKind.PROMPT, away=False)
+        asked.scope.cancel()
+        await at.people.card(kind=CardKind.PROMPT, away=True)
+        found = await figures(at)
+    assert found[("intercom_tool_calls_total", "outcome=cancelled", "tool=transmit")] == 1
+
+
+@in_house
+async def test_a_question_that_runs_out_of_time_is_counted_as_that(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, COUNTING) as at:
+        guest = await at.arrive(root)
+        await guest.propose()
+        await at.later(COUNTING.timeouts.approval_seconds)
+        await guest.settled()
+        found = await figures(at)
+    assert found[("intercom_verdicts_total", "channel=none", "decision=expired", "kind=approval")] == 1
+    assert found[("intercom_decision_seconds_sum", "kind=approval")] == COUNTING.timeouts.approval_seconds
+
+
+@in_house
+async def test_the_health_page_is_open_and_well(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, COUNTING) as at:
+        (served,) = [each for each in at.app.pages() if each.path == "/healthz"]
+        assert served.open
+        page = await served.answer()
+    assert page.status == 200
+    assert json.loads(page.body)["life"] == at.app.life
+
+
+@in_house
+async def test_without_http_there_are_no_pages_and_nothing_is_counted(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        assert at.app.pages() == ()
+        assert at.app.metrics is None

@@ -192,6 +192,11 @@ class System:
             await stop_one(ref, self._changes.park)
         self._report = StopReport(trio.current_time() - begun, tuple(self._killed), tuple(self._stuck))
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the tree is being stopped, or has been: what stops now does not start again."""
+        return self._stopping
+
     def request_stop(self) -> None:
         """Cancel the body of the `async with`, which ends the system in good order. From any thread, also an actor."""
         self._on_loop(self._body.cancel)

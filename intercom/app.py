@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,12 +27,15 @@ from intercom.model.page import Page
 from intercom.model.session import SessionMode
 from intercom.operators.ctl.listener import CtlListener
 from intercom.operators.router import Operators
+from intercom.sessions.children import Children
 from intercom.sessions.context import Context
 from intercom.sessions.desk import Desk, mode_of, open_cards
 from intercom.sessions.housekeeping import Housekeeper
 from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.presence import Presence
 from intercom.sessions.reception import Reception
+from intercom.sessions.spawning.spawner import Spawner
+from intercom.sessions.spawning.surroundings import Surroundings as Spawning
 from intercom.store.database import Opened
 from intercom.store.reader import Reader
 from intercom.store.writer import Writer
@@ -53,7 +57,8 @@ class App:
 
     `doors` says which sockets it listens on: "ctl" for operators, "shims" for agents. `judge` refuses shims by their
     hello; `outdated` is asked whether a shim wants a newer server than this. `slack` is None where it is not set up.
-    `now` is the wall clock; any thread may ask it.
+    `now` is the wall clock; any thread may ask it. `environ` is what agents that people start get a part of.
+    `hands_over` is set when another server is about to take over: then those agents are left running for it.
     """
 
     config: Config
@@ -65,6 +70,8 @@ class App:
     on_event: Callable[[Event], object] | None = None
     slack: SlackSetup | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
+    hands_over: bool = field(default=False, init=False)
     life: str = field(factory=lambda: uuid.uuid4().hex)
     token: str = field(factory=lambda: secrets.token_hex(32))
     presence: Presence = field(factory=Presence, init=False)
@@ -110,7 +117,8 @@ class App:
             measured=self.measured,
         )
         standing = None if self._slack is None else self._slack.standing
-        self.desk = Desk(self.system, self.context, self.reader, self.board, self.processes.pids, standing)
+        children = Children(self.system, self.context, self.reader, Path(self.places.state_dir) / "sessions")
+        self.desk = Desk(self.system, self.context, self.reader, self.board, self.processes.pids, children, standing)
         self.surroundings = Surroundings(
             config=self.config,
             presence=self.presence,
@@ -131,8 +139,7 @@ class App:
 
         Each is known by its name, so one that restarts is found again by all who need it.
         """
-        context, board, named = self.context, self.board, self.system.named
-        mode = SessionMode.LOCAL if self.slack is None else SessionMode.HYBRID
+        context, board, named, spawning = self.context, self.board, self.system.named, self._spawning()
         children = [
             # What everybody's promises rest on: the one writer of the database.
             ChildSpec("store", self._writer, shutdown=10.0),
@@ -144,9 +151,12 @@ class App:
             # Lets agents in, and brings back what an earlier server left.
             ChildSpec(
                 "reception",
-                lambda: Reception(context, self.presence, named("sessions"), named("policies"), board, mode),
+                lambda: Reception(context, self.presence, named("sessions"), named("policies"), board, self._mode),
             ),
-            ChildSpec("housekeeping", lambda: Housekeeper(context)),
+            # The processes of agents that people start, and who starts and finds them.
+            ChildSpec("children", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
+            ChildSpec("spawner", lambda: Spawner(spawning)),
+            ChildSpec("housekeeping", lambda: Housekeeper(context, self.desk.children.root)),
         ]
         if self._slack is not None:
             # Up or not, nothing else waits for it.
@@ -172,6 +182,24 @@ class App:
             self.places.token_file,
             token=self.token,
             trust_agent_processes=self.config.ctl.trust_agent_processes,
+        )
+
+    @property
+    def _mode(self) -> SessionMode:
+        """Who is notified of a session unless somebody says otherwise."""
+        return SessionMode.LOCAL if self.slack is None else SessionMode.HYBRID
+
+    def _spawning(self) -> Spawning:
+        return Spawning(
+            context=self.context,
+            root=self.desk.children.root,
+            environ=self.environ,
+            children=self.system.named("children"),
+            reception=self.system.named("reception"),
+            default_mode=self._mode,
+            came=self.processes.came,
+            left=lambda door: self.processes.left(door, said=True),
+            stays=lambda: self.hands_over,
         )
 
     def _operators(self) -> Operators:
@@ -215,7 +243,7 @@ class App:
             self.on_event(event)
 
     def is_idle(self) -> bool:
-        """Whether nothing is connected now."""
+        """Whether nothing is connected now, and no agent runs that people started."""
         return not self.processes.connected and not self.presence.here
 
 

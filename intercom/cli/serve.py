@@ -149,6 +149,7 @@ def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})
         if not is_newer(str(hello.get("version", "0"))):
             return False
         logs.log.info("a shim of version %s asks for a newer server: stepping down", hello.get("version"))
+        app.hands_over = True
         app.system.request_stop()
         return True
 

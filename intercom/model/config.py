@@ -202,6 +202,37 @@ class CtlSettings:
     )
 
 
+class SpawnRestart(StrEnum):
+    """When an agent that people started, and whose process ended by itself, is started again."""
+
+    NEVER = "never"
+    ON_FAILURE = "on-failure"
+    ALWAYS = "always"
+
+
+@frozen
+class SpawnSettings:
+    environment: tuple[str, ...] = setting(
+        (),
+        "Variables of the server's environment that the agents get besides the usual ones: an API key, say.",
+        matching(r"(?!INTERCOM_)[A-Za-z_][A-Za-z0-9_]*", "a variable's name, and not one of Intercom's own"),
+    )
+    restart: SpawnRestart = setting(
+        SpawnRestart.NEVER, "Whether an agent whose process ended is started again, with the same prompt and session."
+    )
+    max_restarts: int = setting(
+        3, "How many restarts in a row; a run of ten minutes begins the count anew.", between(0, 1000)
+    )
+    restart_backoff_seconds: float = setting(
+        1, "The pause before the first restart; it doubles with each one more, up to five minutes.", SECONDS
+    )
+    output_limit_bytes: int = setting(
+        10 * 2**20,
+        "How much of each agent's output is kept, of stdout and stderr each; the oldest goes first.",
+        between(4096, 2**33),
+    )
+
+
 @frozen
 class ClientSettings:
     slice_seconds: float | None = setting(
@@ -231,7 +262,9 @@ class Config:
     host_cli: str | None = setting(
         None, "The agent that `session-start` runs: a program's name or path. Left out: none can be started.", not_empty
     )
-    host_cli_args: tuple[str, ...] = setting((), "Arguments for `host_cli`, before the prompt.")
+    host_cli_args: tuple[str, ...] = setting(
+        (), "Arguments for `host_cli`, before the prompt, which is the last one. Nothing goes through a shell."
+    )
     http_port: int | None = setting(
         None, "The port on 127.0.0.1 for agents that speak MCP over HTTP. Left out: no HTTP.", between(1, 65535)
     )
@@ -261,6 +294,7 @@ class Config:
     policy: PolicySettings = setting(PolicySettings, "Limits on what workspaces may approve by themselves.")
     mcp: McpSettings = setting(McpSettings, "The tools as agents see them.")
     ctl: CtlSettings = setting(CtlSettings, "Who may answer from a terminal.")
+    spawn: SpawnSettings = setting(SpawnSettings, "Agents started by people: the processes of `host_cli`.")
     clients: Mapping[str, ClientSettings] = setting(
         dict,
         'One table for each MCP client, by the name it gives itself or the beginning of it: `[clients."codex"]` '

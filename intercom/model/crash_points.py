@@ -44,10 +44,26 @@ SLACK_NAMES: dict[str, str] = {
     "outbox.recorded": "that is on record, and nobody has been told",
 }
 
+#: The same of agents that people start, for runs in which they do.
+SPAWN_NAMES: dict[str, str] = {
+    "child.recorded": "an agent that a person started is on record, and nothing runs",
+    "child.kept": "its keeper is there, and neither on record nor told what to run",
+    "child.keeper_recorded": "its keeper is on record, and has not been told what to run",
+    "child.told": "it has been told, and the agent runs, which is not on record",
+    "child.running": "that is on record, and nobody has been told",
+    "child.cleared": "its end is on record, and its processes live",
+    "child.ended": "its own end is on record, and nothing that hangs on it is settled",
+    "child.processes_gone": "nothing of it is left, and its session does not know",
+    "child.interrupted": "its session and its requests are interrupted, and nobody has been told",
+    "child.settled": "its session is settled, and its process not yet over on record",
+    "child.over": "that is on record",
+    "child.brought_back": "a new server looks after the agents its predecessor started",
+}
+
 hook: Callable[[str], None] | None = None
 
 
 def reach(name: str) -> None:
-    """Pass the crash point `name`, one of NAMES or SLACK_NAMES."""
+    """Pass the crash point `name`, one of NAMES, SLACK_NAMES or SPAWN_NAMES."""
     if hook is not None:
         hook(name)

@@ -35,6 +35,8 @@ ERROR_CODES: dict[str, str] = {
     "busy": "too much is queued; try again shortly",
     "unavailable": "a part of the server is restarting; try again",
     "version_mismatch": "shim, server or database are of versions that do not fit together",
+    "too_many_sessions": "as many agents as may be run already were started by people",
+    "spawn_failed": "the agent's program could not be started",
     "config_mismatch": "the shim was started with another configuration than the running server",
 }
 
@@ -124,6 +126,10 @@ class ApplyStuck(IntercomError):
 
 class WorkspaceRefused(IntercomError):
     code = "workspace_refused"
+
+
+class SpawnFailed(IntercomError):
+    code = "spawn_failed"
 
 
 class VersionMismatch(IntercomError):

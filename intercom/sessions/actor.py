@@ -27,6 +27,7 @@ from intercom.sessions.answers import Instruction, LateVerdict, from_json, to_js
 from intercom.sessions.context import Context
 from intercom.sessions.messages import Answered, Delivery, recorded_kind
 from intercom.sessions.outcomes import Asked
+from intercom.sessions.spawning.messages import Stop as StopProcess
 from intercom.sessions.stall_messages import Watch
 from intercom.store import audit, calls, instructions, requests, sessions
 from intercom.store.messages import Database, Touch, Transact
@@ -205,6 +206,13 @@ class SessionActor(Actor):
     @property
     def stall(self) -> Name:
         return self.system.named(f"stall/{self.id}")
+
+    def end_process(self) -> None:
+        """Have the processes ended that people started for this session, if it has any. One whose actor is not there
+        just now finds the session over when it is."""
+        child = self.system.ref(f"child/{self.id}")
+        if child is not None:
+            self.system.named(f"child/{self.id}").tell(StopProcess())
 
     def brief_detector(self) -> None:
         """Tell the stall detector how things stand."""

@@ -68,6 +68,7 @@ async def instruct(session: SessionActor, asked: Instruct) -> Session:
 async def end(session: SessionActor, asked: End) -> Session:
     """Terminate: pending requests are interrupted, approvals lapse, who waits is told."""
     if session.row.status is SessionStatus.TERMINATED:
+        session.end_process()
         return session.row
     session.row, ended = await session.transact(partial(_end, session=session, asked=asked))
     for request in ended:
@@ -76,6 +77,7 @@ async def end(session: SessionActor, asked: End) -> Session:
     session.brief_detector()
     await alerts.session_ended(session, asked.by)
     session.notify(f"session ended by {asked.by}: {asked.why}", "warning")
+    session.end_process()
     return session.row
 
 

@@ -15,8 +15,10 @@ from intercom.model.card import Card, CardKind
 from intercom.model.errors import Ambiguous, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.verdict import Decision, Verdict
-from intercom.sessions import cards
+from intercom.sessions import cards, finding
+from intercom.sessions.children import Children
 from intercom.sessions.context import Context
+from intercom.sessions.finding import only
 from intercom.sessions.messages import Decide, End, Instruct, Resume, SwitchMode
 from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.reception_messages import Wanted
@@ -37,13 +39,14 @@ _REMEMBERED = 10_000
 @frozen
 class Desk:
     """`clients` gives the pids of connected agents' clients and shims, `chat` how the chat channel fares; None where
-    there is no such channel."""
+    there is no such channel. `children` are the agents that people start."""
 
     system: System
     context: Context
     reader: Reader
     board: PolicyBoard
     clients: Callable[[], frozenset[int]]
+    children: Children
     chat: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
     _seen: dict[str, tuple[CardKind, str]] = field(factory=dict, init=False, repr=False)
 
@@ -175,8 +178,7 @@ class Desk:
             return await ask(session, message, timeout=ACT_SECONDS, retry=True)
 
     async def _session_id(self, prefix: str) -> str:
-        found = await self.reader.read(partial(sessions.with_prefix, prefix=prefix))
-        return _only([prefix] if prefix in found else list(found), prefix, "session")
+        return await finding.session_id(self.reader, prefix)
 
     async def _only_session(self) -> str:
         live = [s for s in await self.reader.read(sessions.live) if s.status is not SessionStatus.INTERRUPTED]
@@ -218,7 +220,7 @@ async def mode_of(reader: Reader, session_id: str) -> SessionMode | None:
 def _named(db: Database, prefix: str) -> tuple[CardKind, str]:
     found = _with_prefix(db, prefix)
     exact = [entry for entry in found if entry[1] == prefix]
-    return _only(exact or list(found), prefix, "request")
+    return only(exact or list(found), prefix, "request")
 
 
 def _named_card(db: Database, prefix: str, away: Container[str]) -> Card:
@@ -270,17 +272,7 @@ def _nudged(db: Database, prefix: str) -> tuple[str, str]:
     found = [("alert", id) for id in stalls.with_prefix(db, prefix)]
     found += [("session", id) for id in sessions.with_prefix(db, prefix)]
     exact = [entry for entry in found if entry[1] == prefix]
-    return _only(exact or found, prefix, "session or stall alert")
-
-
-def _only(found: list[T], prefix: str, what: str) -> T:
-    if not found:
-        code = "request_not_found" if what == "request" else None
-        raise NotFound(f"no {what} has an id that begins with {prefix!r}; see what there is", code=code)
-    if len(found) > 1:
-        shown = ", ".join(str(entry[1] if isinstance(entry, tuple) else entry) for entry in found[:5])
-        raise Ambiguous(f"{prefix!r} fits {len(found)} {what}s ({shown}); give more of the id")
-    return found[0]
+    return only(exact or found, prefix, "session or stall alert")
 
 
 def _single(ids: list[str], what: str) -> str:

@@ -13,6 +13,7 @@ from intercom.sessions import (
     clearance,
     decisions,
     messages,
+    process_news,
     questions,
     reports,
     stall_messages,
@@ -20,7 +21,7 @@ from intercom.sessions import (
 )
 from intercom.sessions.actor import Expire, Handlers, LookRound, SessionActor, Show, WriteTouch
 from intercom.sessions.context import Context
-from intercom.store import requests
+from intercom.store import children, requests
 
 
 def session_actor(session_id: str, context: Context) -> SessionActor:
@@ -62,6 +63,9 @@ async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
     session.brief_detector()
     await alerts.recovered(session, stall_messages.Recovered())
     if session.row.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
+        if await session.transact(partial(children.is_going, session_id=session.id)):
+            # Its process lives, or is about to again: the agent is not proven gone by a connection that is.
+            return
         await decisions.become(session, SessionStatus.INTERRUPTED, "intercom", "the agent's connection is gone")
 
 
@@ -111,6 +115,8 @@ HANDLERS: Handlers = {
     messages.Resume: decisions.resume,
     messages.Instruct: decisions.instruct,
     messages.End: decisions.end,
+    messages.ProcessStarted: process_news.started,
+    messages.ProcessEnded: process_news.ended,
     messages.Describe: decisions.describe,
     messages.OpenCards: decisions.open_cards,
     stall_messages.DetectorStarted: _brief,

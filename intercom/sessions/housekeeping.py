@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import trio
 
 from actors import Actor, ask
 from intercom.model.card import Card, Notice
@@ -12,20 +15,23 @@ from intercom.model.errors import DatabaseError
 from intercom.sessions import cards
 from intercom.sessions.actor import Expire
 from intercom.sessions.context import Context
-from intercom.store import approvals, retention, sessions
+from intercom.sessions.spawning import output_files
+from intercom.store import approvals, children, retention, sessions
 from intercom.store.messages import Database, Transact
 
 #: Seconds between two looks for lapsed approvals, and between two purges.
 LAPSE_SECONDS = 60.0
 PURGE_SECONDS = 3600.0
+_AT_ONCE = 100
 
 
 class Housekeeper(Actor):
     """The actor `housekeeping`. The first purge comes an hour after the start, as the reference has it."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, outputs: Path) -> None:
         super().__init__()
         self._context = context
+        self._outputs = outputs
 
     def on_start(self) -> None:
         self.set_timer("lapse", LAPSE_SECONDS, "lapse")
@@ -56,6 +62,12 @@ class Housekeeper(Actor):
     async def _purge(self) -> None:
         now = self._context.now()
         cutoff = now - timedelta(days=self._context.config.retention_days)
+        # What agents wrote, before it is forgotten that they did.
+        while old := await self._ask(partial(children.expired, cutoff=cutoff, limit=_AT_ONCE)):
+            for session_id in old:
+                await trio.to_thread.run_sync(output_files.forget, output_files.directory_of(self._outputs, session_id))
+            if not await self._ask(partial(children.forget, session_ids=old)):
+                break
         # A little at a time: other writers wait behind this one.
         kept_until = now - timedelta(days=self._context.config.checkpoint_retention_days)
         purge = partial(retention.purge, cutoff=cutoff, at=now, checkpoints_before=kept_until)

@@ -6,6 +6,7 @@ waited, words of an operator). `call` names the tool call for good: asking again
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from attrs import frozen
@@ -13,6 +14,7 @@ from attrs import frozen
 from actors import Request
 from intercom.model.approval import RiskLevel
 from intercom.model.card import Card
+from intercom.model.child import Exit, Why
 from intercom.model.prompt import PromptType
 from intercom.model.session import ProgressItem, Session, SessionMode
 from intercom.model.verdict import Verdict
@@ -282,6 +284,36 @@ class Describe(Request[Session]):
 @frozen
 class OpenCards(Request[tuple[Card, ...]]):
     """Show everything of this session that waits on every channel once more. The answer is what was shown."""
+
+
+# --- asked by the child actors ---------------------------------------------------------------------------------------
+
+
+@frozen
+class ProcessStarted(Request[Session]):
+    """The process of the agent that people started runs: the session is active. `run` counts the starts. Answered with
+    the row when that is on record; telling it again does nothing more."""
+
+    run: int
+    pid: int
+    by: str
+
+
+@frozen
+class ProcessEnded(Request[Session]):
+    """That process is gone. Answered with the row once all that hangs on it is settled; telling it again does nothing.
+
+    With `again_at` it is started again then, and all stays as it is. Otherwise: one that could not be started
+    (`said`), or ended well, ends the session; one the server took along when it stopped leaves it interrupted with its
+    requests pending; any other leaves it interrupted, and its requests with it. `words` is what it wrote last.
+    """
+
+    run: int
+    why: Why | None
+    exit: Exit | None
+    words: str
+    said: str | None
+    again_at: datetime | None
 
 
 def recorded_kind(message: object) -> type[Any] | None:

@@ -12,6 +12,7 @@ from intercom.store import audit, rows
 #: Rows that go with their session, in the order they must go.
 _OF_A_SESSION = (
     ("outbox", "session_id in {old}"),
+    ("child", "session_id in {old}"),
     ("instruction", "session_id in {old}"),
     ("apply_journal", "session_id in {old}"),
     ("wait", "session_id in {old}"),

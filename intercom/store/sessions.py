@@ -113,11 +113,13 @@ def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
 def adoptable(db: Database, workspace_root: str, client_name: str | None) -> tuple[Session, ...]:
     """Sessions that an agent of this client in this workspace might take over, the most recently active first.
 
-    Interrupted, active or paused ones: which of the latter have a live agent only the caller knows.
+    Interrupted, active or paused ones: which of the latter have a live agent only the caller knows. Not one whose
+    process, which people started, runs: its agent may not have come yet.
     """
     return _select(
         db,
         "workspace_root = ? and client_name is ? and status in ('interrupted', 'active', 'paused')"
+        " and id not in (select session_id from child where state in ('starting', 'running', 'waiting'))"
         " order by updated_at desc, rowid desc",
         workspace_root,
         client_name,
@@ -152,6 +154,11 @@ def set_mode(db: Database, id: str, mode: SessionMode, at: datetime) -> SessionM
         (mode.value, clock.to_text(at), id),
     )
     return before.mode if won and before is not None else None
+
+
+def set_prompt(db: Database, id: str, prompt: str) -> bool:
+    """Set what the session's agent was started with. False when it is unknown or terminated."""
+    return rows.changed(db, "update session set prompt = ? where id = ? and status <> 'terminated'", (prompt, id))
 
 
 def set_channel(db: Database, id: str, channel_id: str | None) -> bool:

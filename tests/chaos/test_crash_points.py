@@ -9,7 +9,7 @@ from pathlib import Path
 
 import actors
 import intercom
-from intercom.model.crash_points import NAMES, SLACK_NAMES
+from intercom.model.crash_points import NAMES, SLACK_NAMES, SPAWN_NAMES
 from tests.chaos.plans import ACTORS, every_fault
 
 SOURCE = Path(intercom.__file__).parent
@@ -19,7 +19,7 @@ def test_every_crash_point_in_the_source_is_in_the_table_and_the_other_way_round
     reached = set()
     for file in SOURCE.rglob("*.py"):
         reached |= set(re.findall(r"\breach\(\s*\"([a-z_.]+)\"", file.read_text()))
-    assert reached == {*NAMES, *SLACK_NAMES}
+    assert reached == {*NAMES, *SLACK_NAMES, *SPAWN_NAMES}
 
 
 def test_every_class_of_actor_falls_in_the_runs() -> None:
@@ -29,6 +29,8 @@ def test_every_class_of_actor_falls_in_the_runs() -> None:
     ours = {cls.__name__ for cls in _below(actors.Actor) if cls.__module__.startswith("intercom.")}
     # the runs have no Slack: its actors fall in tests/operators/slack
     ours -= {cls.__name__ for cls in _below(actors.Actor) if cls.__module__.startswith("intercom.operators.slack.")}
+    # nor does anybody start an agent in them: those actors fall in tests/sessions/spawning
+    ours -= {cls.__name__ for cls in _below(actors.Actor) if cls.__module__.startswith("intercom.sessions.spawning.")}
     assert ours - EMBEDDED == {name for name in ACTORS if name[0].isupper()}
 
 

@@ -11,7 +11,7 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.model.errors import DatabaseError
 from intercom.store import rows
-from intercom.store.migrations import m0001_reference, m0002_verdicts, m0003_records, m0004_slack
+from intercom.store.migrations import m0001_reference, m0002_verdicts, m0003_records, m0004_slack, m0005_children
 
 
 @frozen
@@ -28,6 +28,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(2, "verdicts", m0002_verdicts.apply),
     Migration(3, "records", m0003_records.apply),
     Migration(4, "slack", m0004_slack.apply),
+    Migration(5, "children", m0005_children.apply),
 )
 
 LATEST = MIGRATIONS[-1].number

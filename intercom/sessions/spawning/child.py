@@ -1,0 +1,433 @@
+"""The child actor: one agent's process, from its start to the last of what it left behind.
+
+All it knows stands in its row and with the keeper, so that any later incarnation, also of another server, goes on where
+this one stopped: it finds the process and watches it, or finds it gone and settles what hung on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import evolve, frozen
+
+from actors import Actor, Refused, Reply, ask
+from intercom.model import crash_points
+from intercom.model.child import Child, ChildState, Exit, Process, Why
+from intercom.model.errors import IntercomError, InvalidState, SpawnFailed
+from intercom.model.session import Session, SessionStatus
+from intercom.sessions.spawning import command, environment, kept, output_files, processes, restarts, winding_up
+from intercom.sessions.spawning.kept import Keeper, Status
+from intercom.sessions.spawning.messages import AwaitStart, Continue, Stop, Suspend
+from intercom.sessions.spawning.surroundings import Surroundings
+from intercom.store import children, sessions
+from intercom.store.messages import Database, Transact
+
+log = logging.getLogger("intercom.sessions")
+
+STORE_SECONDS = 30.0
+#: How long an earlier server's keeper that has not said anything yet may still do so, in seconds.
+_NEWS_SECONDS = 3.0
+#: How often processes are looked for again that a signal missed: they were being started.
+_ROUNDS = 5
+
+_GOING = frozenset({ChildState.STARTING, ChildState.RUNNING, ChildState.WAITING})
+
+
+@frozen
+class Look:
+    """Told by the actor itself: see how things stand."""
+
+
+@frozen
+class KeeperUp:
+    """A keeper is there and waits to be told what to run; or why there is none."""
+
+    run: int
+    keeper: Keeper | None
+    fault: str | None = None
+
+
+@frozen
+class Told:
+    """The keeper has been told, and this is its answer; or why there is none."""
+
+    run: int
+    status: Status | None
+    fault: str | None = None
+
+
+@frozen
+class Ended:
+    """The process of this run is gone."""
+
+    run: int
+    exit: Exit
+
+
+@frozen
+class WoundUp:
+    """Nothing of this run is left, and its session knows."""
+
+    run: int
+
+
+@frozen
+class RunAgain:
+    """A timer: the pause before a restart is over."""
+
+
+class ChildActor(Actor):
+    """The actor `child/<session>`."""
+
+    refusals = (Refused, IntercomError)
+
+    def __init__(self, session_id: str, at: Surroundings) -> None:
+        super().__init__()
+        self._id = session_id
+        self._at = at
+        self._row: Child | None = None
+        self._session: Session
+        self._launching = self._winding_up = False
+        self._awaiting: list[Reply[None]] = []
+
+    @property
+    def directory(self) -> Path:
+        return output_files.directory_of(self._at.root, self._id)
+
+    def on_start(self) -> None:
+        # Asking the store here could keep the whole server's start waiting for a store that is down.
+        self.actor_ref.tell(Look())
+
+    async def on_receive(self, message: object) -> Any:
+        if self._row is None and not await self._look():
+            raise InvalidState(f"the process of session {self._id} is over")
+        match message:
+            case AwaitStart():
+                return self._await_start()
+            case Stop():
+                await self._clear()
+            case Suspend():
+                return await self._signal(signal.SIGSTOP)
+            case Continue():
+                return await self._signal(signal.SIGCONT)
+            case KeeperUp():
+                await self._keeper_up(message)
+            case Told():
+                await self._told(message)
+            case Ended(run, exit):
+                await self._ended(run, exit)
+            case WoundUp(run):
+                await self._wound_up(run)
+            case RunAgain() if self._row is not None and self._row.state is ChildState.WAITING:
+                await self._record(
+                    evolve(
+                        self._row,
+                        state=ChildState.STARTING,
+                        run=self._row.run + 1,
+                        keeper=None,
+                        process=None,
+                        restart_at=None,
+                        exit=None,
+                    )
+                )
+                self._launch()
+        return None
+
+    async def on_stop(self) -> None:
+        """A server that stops takes its agents along, unless another is about to take them over."""
+        row = self._row
+        if row is None or row.state is ChildState.OVER or not self.system.is_stopping or self._at.stays():
+            return
+        if row.state in _GOING:
+            await self._record(evolve(row, state=ChildState.ENDING, why=Why.SHUTDOWN))
+        await self._wind_up(self.row)
+        await self._record(evolve(self.row, state=ChildState.OVER))
+
+    # --- finding one's way -------------------------------------------------------------------------------------------
+
+    @property
+    def row(self) -> Child:
+        assert self._row is not None, "it has looked"
+        return self._row
+
+    async def _look(self) -> bool:
+        """See how things stand, and go on from there; False when there is nothing to be done."""
+        row, session = await self._transact(partial(_load, session_id=self._id))
+        if row is None or session is None or row.state is ChildState.OVER:
+            self._at.left(self._door)
+            self.stop()
+            return False
+        self._row, self._session = row, session
+        self._note()
+        if session.status is SessionStatus.TERMINATED and row.state in _GOING:
+            await self._clear()
+            return True
+        match row.state:
+            case ChildState.STARTING if row.keeper is None:
+                self._launch()
+            case ChildState.STARTING:
+                self._launching = True
+                self.spawn(self._hear_of, row.run, row.keeper)
+            case ChildState.RUNNING:
+                self._watch()
+                self.spawn(self._say_started)
+            case ChildState.WAITING | ChildState.ENDING:
+                self._begin_winding_up()
+        return True
+
+    async def _hear_of(self, run: int, keeper: Process) -> None:
+        """An earlier server's keeper: it was told what to run, or it was not and leaves."""
+        with trio.move_on_after(_NEWS_SECONDS):
+            while (  # noqa: ASYNC110 - a file tells nobody when it changes
+                status := kept.read(self.directory, run)
+            ) is None and processes.is_alive(keeper):
+                await trio.sleep(0.02)
+            status = status or kept.read(self.directory, run)
+        if status is not None:
+            self.actor_ref.tell(Told(run, status))
+            return
+        # Without a word nothing was run: it begins anew.
+        await winding_up.dismiss(keeper)
+        self.actor_ref.tell(Told(run, None))
+
+    # --- starting ----------------------------------------------------------------------------------------------------
+
+    def _await_start(self) -> None:
+        row = self.row
+        if row.why is Why.NOT_STARTED:
+            raise SpawnFailed(f"the agent could not be started: {row.said}")
+        if row.state is ChildState.STARTING:
+            self._awaiting.append(self.defer())
+
+    def _launch(self) -> None:
+        self._launching = True
+        self.spawn(self._start_keeper, self.row.run)
+
+    async def _start_keeper(self, run: int) -> None:
+        """A keeper that is not told anything runs nothing: one may fall by the wayside at any time."""
+        try:
+            output_files.make(self.directory)
+            started = await kept.start(self.directory, run, self._at.context.config.spawn.output_limit_bytes)
+        except (OSError, IntercomError) as failed:
+            self.actor_ref.tell(KeeperUp(run, None, _words(failed)))
+            return
+        self.actor_ref.tell(KeeperUp(run, started))
+
+    async def _keeper_up(self, news: KeeperUp) -> None:
+        keeper = news.keeper
+        if keeper is None or self.row.run != news.run or self.row.state is not ChildState.STARTING:
+            if keeper is not None:
+                await keeper.close()
+                await winding_up.dismiss(keeper.process)
+            await self._launched(news.fault)
+            return
+        crash_points.reach("child.kept")
+        await self._record(evolve(self.row, keeper=keeper.process))
+        crash_points.reach("child.keeper_recorded")
+        self._note()
+        self.spawn(self._tell_keeper, news.run, keeper)
+
+    async def _tell_keeper(self, run: int, keeper: Keeper) -> None:
+        config, session = self._at.context.config, self._session
+        passed_on, http = config.spawn.environment, self._at.http(self._id)
+        variables = environment.build(self._at.environ, passed_on, self._id, session.workspace_root, http)
+        try:
+            line = command.build(config, session.prompt or "", variables)
+            status = await keeper.run(line, variables, session.workspace_root)
+        except (OSError, ValueError, IntercomError) as failed:
+            await keeper.close()
+            await winding_up.dismiss(keeper.process)
+            self.actor_ref.tell(Told(run, None, _words(failed)))
+            return
+        await keeper.close()
+        crash_points.reach("child.told")
+        self.actor_ref.tell(Told(run, status))
+
+    async def _told(self, news: Told) -> None:
+        if news.run != self.row.run:
+            return
+        status = news.status
+        if status is None and news.fault is None and self.row.state is ChildState.STARTING:
+            await self._record(evolve(self.row, keeper=None))
+            self._launch()
+            return
+        if status is None or status.pid is None:
+            await self._launched(news.fault or (status.error if status is not None else None) or "it fell")
+            return
+        process = self._identify(status.pid, status)
+        if self.row.state is ChildState.STARTING:
+            now = self._now()
+            await self._record(evolve(self.row, state=ChildState.RUNNING, process=process, ran_at=now))
+            crash_points.reach("child.running")
+        self._launching = False
+        self._note()
+        if self.row.state is not ChildState.RUNNING:
+            # Cleared while it was being started.
+            self._begin_winding_up()
+            return
+        self._watch()
+        for reply in self._awaiting:
+            reply.set(None)
+        self._awaiting.clear()
+        self.spawn(self._say_started)
+
+    async def _launched(self, fault: str | None) -> None:
+        """The launch is over, and nothing runs."""
+        self._launching = False
+        if fault is not None and self.row.state is ChildState.STARTING:
+            await self._record(evolve(self.row, state=ChildState.ENDING, why=Why.NOT_STARTED, said=fault))
+        if self.row.state is ChildState.ENDING:
+            for reply in self._awaiting:
+                reply.fail(SpawnFailed(f"the agent could not be started: {self.row.said or 'its session was ended'}"))
+            self._awaiting.clear()
+            self._begin_winding_up()
+
+    async def _say_started(self) -> None:
+        await winding_up.say_started(self.system, self._at, self._id, self.row)
+        # A server that fell between a pause on record and its effect has left it running, or standing.
+        session = await self._transact(partial(sessions.get, id=self._id))
+        if session is not None and session.status is SessionStatus.PAUSED:
+            self.actor_ref.tell(Suspend())
+        elif session is not None and session.status is SessionStatus.ACTIVE:
+            self.actor_ref.tell(Continue())
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        row = self.row
+        assert row.keeper is not None, "it runs"
+        assert row.process is not None, "it runs"
+        self.spawn(self._until_ended, row.run, row.keeper, row.process)
+
+    async def _until_ended(self, run: int, keeper: Process, process: Process) -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def until_gone(which: Process) -> None:
+                await kept.gone(which)
+                nursery.cancel_scope.cancel()
+
+            # Without its keeper the agent loses its output: it goes as well.
+            nursery.start_soon(until_gone, keeper)
+            nursery.start_soon(until_gone, process)
+        self.actor_ref.tell(Ended(run, await kept.ended(self.directory, run, keeper)))
+
+    async def _signal(self, number: signal.Signals) -> int:
+        """Send a signal to all there are, also those that are being started meanwhile."""
+        reached: set[int] = set()
+        for _ in range(_ROUNDS):
+            found = set(await trio.to_thread.run_sync(self._family().members)) - reached
+            if not found:
+                break
+            processes.send(found, number)
+            reached |= found
+        return len(reached)
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+
+    async def _clear(self) -> None:
+        if self.row.state in _GOING:
+            await self._record(evolve(self.row, state=ChildState.ENDING, why=Why.CLEARED))
+            crash_points.reach("child.cleared")
+        self._begin_winding_up()
+
+    async def _ended(self, run: int, exit: Exit) -> None:
+        row = self.row
+        if row.run != run or row.state is not ChildState.RUNNING:
+            return
+        now = self._now()
+        runs, then = restarts.step(
+            restarts.Runs(row.ran_at or row.created_at, row.restarts), exit, now, self._at.context.config.spawn
+        )
+        if then.then is restarts.Then.AGAIN:
+            ended = evolve(row, state=ChildState.WAITING, exit=exit, restarts=runs.restarts, restart_at=then.at)
+        else:
+            ended = evolve(row, state=ChildState.ENDING, exit=exit, why=Why.ENDED)
+        await self._record(ended)
+        crash_points.reach("child.ended")
+        self._begin_winding_up()
+
+    def _begin_winding_up(self) -> None:
+        if self._launching or self._winding_up:
+            # A launch reports what it has started, and then it goes on from there.
+            return
+        self._winding_up = True
+        self.spawn(self._wind_up_and_say)
+
+    async def _wind_up_and_say(self) -> None:
+        await self._wind_up(self.row)
+        self.actor_ref.tell(WoundUp(self.row.run))
+
+    async def _wind_up(self, row: Child) -> None:
+        await winding_up.end_processes(self._family(), row.keeper)
+        crash_points.reach("child.processes_gone")
+        await winding_up.settle(self.system, self._at, row, self.directory)
+
+    async def _wound_up(self, run: int) -> None:
+        self._winding_up = False
+        row = self.row
+        if row.state is ChildState.WAITING and row.run == run:
+            assert row.restart_at is not None, "it waits for that"
+            self.set_timer(RunAgain(), max(0.0, (row.restart_at - self._now()).total_seconds()), RunAgain())
+        elif row.state is ChildState.ENDING:
+            await self._record(evolve(row, state=ChildState.OVER))
+            crash_points.reach("child.over")
+            self._at.left(self._door)
+            self._at.keepers.pop(self._id, None)
+            self.stop()
+
+    # --- shared ------------------------------------------------------------------------------------------------------
+
+    def _family(self) -> processes.Family:
+        row = self.row
+        spared = {pid for id, pid in self._at.keepers.items() if id != self._id}
+        leader = None if row.process is None else row.process.pid
+        if not processes.is_alive(row.process):
+            # Nobody holds the pid for it any more, and it may be another's by now.
+            leader = None
+        return processes.Family(self._id, row.keeper, leader, frozenset(spared))
+
+    def _identify(self, pid: int, status: Status) -> Process:
+        """Which process the keeper means: while that has not seen its end, nobody else has its pid."""
+        found = processes.identify(pid) if status.exit is None else None
+        if found is not None and not processes.is_alive(self.row.keeper) and processes.marked(pid) != self._id:
+            found = None
+        return found or Process(pid, 0.0)
+
+    @property
+    def _door(self) -> str:
+        return f"child/{self._id}"
+
+    def _note(self) -> None:
+        """These processes are an agent's."""
+        known = [process.pid for process in (self.row.keeper, self.row.process) if process is not None]
+        if self.row.keeper is not None:
+            self._at.keepers[self._id] = self.row.keeper.pid
+        self._at.came(self._door, frozenset(known))
+
+    async def _record(self, row: Child) -> None:
+        expect = [state for state in ChildState if state is not ChildState.OVER]
+        if not await self._transact(partial(children.change, child=row, expect=expect)):
+            raise RuntimeError(f"the row of session {self._id}'s process was changed by somebody else")
+        self._row = row
+
+    async def _transact(self, work: Any) -> Any:
+        return await ask(self._at.context.store, Transact(work), timeout=STORE_SECONDS, retry=True)
+
+    def _now(self) -> datetime:
+        return self._at.context.now()
+
+
+def _load(db: Database, session_id: str) -> tuple[Child | None, Session | None]:
+    return children.get(db, session_id), sessions.get(db, session_id)
+
+
+def _words(failed: Exception) -> str:
+    if isinstance(failed, OSError) and failed.strerror:
+        return failed.strerror.lower() if not failed.filename else f"{failed.filename}: {failed.strerror.lower()}"
+    return str(failed)

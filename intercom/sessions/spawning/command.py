@@ -1,0 +1,79 @@
+"""The command line of an agent that people start: `[host_cli, *host_cli_args, prompt]`, without a shell. Pure but for
+looking the program up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from intercom.model.config import Config
+from intercom.model.errors import ConfigError, InvalidArguments
+
+#: The longest prompt in bytes: Linux takes arguments of up to 128 KiB.
+LONGEST_PROMPT = 100_000
+
+
+@frozen
+class Command:
+    """`program` is an absolute path, `arguments` begin with the program's name."""
+
+    program: str
+    arguments: tuple[str, ...]
+
+
+def check_prompt(prompt: str, host_cli_args: tuple[str, ...]) -> str:
+    """The prompt, if it can be an agent's one argument; raises InvalidArguments.
+
+    One that begins with a dash would be an option to most programs, and options decide what an agent may do. Behind a
+    last argument `--` in `host_cli_args` it is none, by everybody's convention, and passes.
+    """
+    if not prompt.strip():
+        raise InvalidArguments("a prompt is needed: say what the agent is to do")
+    if "\0" in prompt:
+        raise InvalidArguments("the prompt holds a NUL character, which no argument can; leave it out")
+    try:
+        size = len(prompt.encode())
+    except UnicodeEncodeError:
+        raise InvalidArguments("the prompt is not valid Unicode; type it again") from None
+    if size > LONGEST_PROMPT:
+        raise InvalidArguments(
+            f"the prompt has {size} bytes, and at most {LONGEST_PROMPT} can be given: put the rest into a file"
+        )
+    if prompt.lstrip().startswith("-") and host_cli_args[-1:] != ("--",):
+        raise InvalidArguments(
+            "the prompt begins with a dash, and the agent would take it for an option: begin with a word, or end"
+            ' host_cli_args with "--" if the program knows that'
+        )
+    return prompt
+
+
+def build(config: Config, prompt: str, environ: Mapping[str, str]) -> Command:
+    """The command that starts an agent with this prompt; `environ` is the agent's, in whose PATH the program is found.
+
+    Raises ConfigError when none is configured or found, InvalidArguments for a prompt that can not be given.
+    """
+    program = find(config.host_cli, environ)
+    return Command(program, (program, *config.host_cli_args, check_prompt(prompt, config.host_cli_args)))
+
+
+def find(host_cli: str | None, environ: Mapping[str, str]) -> str:
+    """The program's absolute path. Raises ConfigError when `host_cli` is not set, not found, or can not be run."""
+    if host_cli is None:
+        raise ConfigError("no agent can be started: set host_cli in the server's configuration to an agent's program")
+    name = _expanded(host_cli, environ)
+    if "/" in name and not os.path.isabs(name):
+        raise ConfigError(f"host_cli is {host_cli!r}: give a program's name, or a path that begins with / or ~")
+    path = environ.get("PATH", os.defpath)
+    found = shutil.which(name, path=path)
+    if found is None:
+        where = "is no program that can be run" if "/" in name else f"is not found in the server's PATH ({path})"
+        raise ConfigError(f"host_cli is {host_cli!r}, which {where}: install it, or give its whole path")
+    return found
+
+
+def _expanded(host_cli: str, environ: Mapping[str, str]) -> str:
+    home = environ.get("HOME", "")
+    return f"{home}{host_cli[1:]}" if host_cli.startswith("~/") and home else host_cli

@@ -1,0 +1,201 @@
+"""The spawner: lets people start agents, and finds those that an earlier server started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+from attrs import frozen
+
+from actors import (
+    Actor,
+    AlreadyStarted,
+    Busy,
+    ChildSpec,
+    Down,
+    DownEvent,
+    NotRunning,
+    Refused,
+    Reply,
+    Restart,
+    StartChild,
+    ask,
+)
+from intercom.model import crash_points
+from intercom.model.child import Child, ChildState, Why
+from intercom.model.errors import IntercomError, InvalidState, SpawnFailed
+from intercom.model.session import Session, SessionStatus
+from intercom.sessions.outcomes import headline
+from intercom.sessions.reception_messages import key_of
+from intercom.sessions.spawning import command, environment
+from intercom.sessions.spawning.child import ChildActor
+from intercom.sessions.spawning.kept import START_SECONDS
+from intercom.sessions.spawning.messages import AwaitStart, Start
+from intercom.sessions.spawning.processes import GRACE_SECONDS
+from intercom.sessions.spawning.surroundings import Surroundings
+from intercom.store import audit, children, sessions
+from intercom.store.messages import Database, Transact
+
+T = TypeVar("T")
+
+STORE_SECONDS = 30.0
+#: How long a child may take to end its processes when the server stops, in seconds.
+_SHUTDOWN_SECONDS = 3 * GRACE_SECONDS
+#: Seconds between two tries to learn how a start went.
+_PAUSE = 0.1
+
+
+@frozen
+class BringBack:
+    """Told by the actor itself: look after what an earlier server, or incarnation, left."""
+
+
+class Spawner(Actor):
+    """The actor `spawner`."""
+
+    refusals = (Refused, IntercomError)
+
+    def __init__(self, at: Surroundings) -> None:
+        super().__init__()
+        self._at = at
+        self._brought_back = False
+
+    def on_start(self) -> None:
+        # A store that is down is not restarted while the server's start waits for this one.
+        self.actor_ref.tell(BringBack())
+
+    async def on_receive(self, message: object) -> Any:
+        if not self._brought_back:
+            await self._bring_back()
+        match message:
+            case Start():
+                return await self._start(message)
+            case DownEvent():
+                # All children's actors went with their supervisor, which comes back with none.
+                self._brought_back = False
+                await self.system.next_incarnation(self._at.children, None)
+                await self._bring_back()
+        return None
+
+    async def _bring_back(self) -> None:
+        for child in await self._transact(children.unfinished):
+            if child.keeper is not None:
+                # Before the first of them ends anything.
+                self._at.keepers[child.session_id] = child.keeper.pid
+        for child in await self._transact(children.unfinished):
+            self._at.came(f"child/{child.session_id}", frozenset())
+            await self._ensure(child.session_id)
+        crash_points.reach("child.brought_back")
+        self._brought_back = True
+        self.monitor(self._at.children)
+
+    async def _start(self, asked: Start) -> Session | None:
+        config = self._at.context.config
+        variables = environment.build(
+            self._at.environ, config.spawn.environment, asked.session_id, asked.workspace_root, {}
+        )
+        # Refused before there is anything to be refused for.
+        await trio.to_thread.run_sync(command.build, config, asked.prompt, variables)
+        session, child = await self._transact(partial(_record, asked=asked, at=self._at))
+        crash_points.reach("child.recorded")
+        if child.state is ChildState.OVER:
+            return _outcome(session, child)
+        self._at.came(f"child/{session.id}", frozenset())
+        await self._ensure(session.id)
+        self.spawn(self._await_start, session, self.defer())
+        return None
+
+    async def _await_start(self, session: Session, reply: Reply[Session]) -> None:
+        child = self.system.named(f"child/{session.id}")
+        with trio.move_on_after(START_SECONDS + STORE_SECONDS):
+            while not reply.abandoned:
+                try:
+                    await ask(child, AwaitStart(), timeout=START_SECONDS)
+                    after, row = await self._transact(partial(_both, session_id=session.id))
+                    reply.set(_outcome(after, row))
+                    return
+                except SpawnFailed as failed:
+                    reply.fail(failed)
+                    return
+                except (Down, NotRunning, Busy, IntercomError):
+                    after, row = await self._transact(partial(_both, session_id=session.id))
+                    if row.state is ChildState.OVER:
+                        try:
+                            reply.set(_outcome(after, row))
+                        except IntercomError as refused:
+                            reply.fail(refused)
+                        return
+                await trio.sleep(_PAUSE)
+        reply.fail(SpawnFailed(f"session {session.id} is recorded, and its agent is not there yet; see the log"))
+
+    async def _ensure(self, session_id: str) -> None:
+        spec = ChildSpec(
+            f"child/{session_id}",
+            partial(ChildActor, session_id, self._at),
+            restart=Restart.TRANSIENT,
+            shutdown=_SHUTDOWN_SECONDS,
+        )
+        try:
+            await ask(self._at.children, StartChild(spec), timeout=STORE_SECONDS, retry=True)
+        except AlreadyStarted:
+            return
+
+    async def _transact(self, work: Callable[[Database], T]) -> T:
+        return await ask(self._at.context.store, Transact(work), timeout=STORE_SECONDS, retry=True)
+
+
+def _outcome(session: Session, child: Child) -> Session:
+    """The session of a start that has been before; raises SpawnFailed when it came to nothing."""
+    if child.why is Why.NOT_STARTED:
+        raise SpawnFailed(f"the agent could not be started: {child.said}", session_id=session.id)
+    return session
+
+
+def _both(db: Database, session_id: str) -> tuple[Session, Child]:
+    session, child = sessions.get(db, session_id), children.get(db, session_id)
+    assert session is not None, "it was recorded, and is not purged before it is old"
+    assert child is not None, "it was recorded with its session"
+    return session, child
+
+
+def _record(db: Database, asked: Start, at: Surroundings) -> tuple[Session, Child]:
+    """Put on record that this agent is to run; what is there already stays as it is."""
+    now = at.context.now()
+    session, child = sessions.get(db, asked.session_id), children.get(db, asked.session_id)
+    if session is not None and child is not None:
+        return session, child
+    if session is not None and session.status is SessionStatus.TERMINATED:
+        raise InvalidState(f"session {session.id} is over; start another")
+    running = children.unfinished(db)
+    most = at.context.config.max_concurrent_sessions
+    if len(running) >= most:
+        ids = ", ".join(each.session_id[:8] for each in running[:8])
+        raise IntercomError(
+            f"{len(running)} agents started by people run already ({ids}), and max_concurrent_sessions is {most}:"
+            " clear one, or wait until one is done",
+            code="too_many_sessions",
+        )
+    if session is None:
+        session = Session(
+            id=asked.session_id,
+            owner_user_id=asked.owner_user_id,
+            workspace_root=asked.workspace_root,
+            status=SessionStatus.CREATED,
+            mode=asked.mode or at.default_mode,
+            created_at=now,
+            updated_at=now,
+            prompt=asked.prompt,
+            agent_key=key_of(asked.session_id),
+            channel_id=asked.channel_id,
+        )
+        sessions.insert(db, session)
+    else:
+        sessions.set_prompt(db, session.id, asked.prompt)
+    child = Child(session.id, ChildState.STARTING, now, asked.by, asked.label)
+    children.insert(db, child)
+    what = headline(asked.prompt, 200)
+    data = {"workspace_root": session.workspace_root, "channel": asked.channel, "label": asked.label}
+    audit.record(db, now, "session_started", session.id, asked.by, what, data)
+    return sessions.get(db, session.id) or session, child

@@ -1,0 +1,137 @@
+"""The whole server in this process, in real time, with agents that are small Python programs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import trio
+from attrs import define, evolve, field
+
+from actors import ask
+from intercom.app import App
+from intercom.local.places import places
+from intercom.model.child import Child
+from intercom.model.config import Config, SpawnSettings
+from intercom.model.session import Session
+from intercom.operators.messages import Channel, Subscribe
+from intercom.sessions.spawning import processes
+from tests.sessions.house import People
+from tests.support.trio_case import trio_test
+
+SECONDS = 40
+real = trio_test(real_time=True, seconds=SECONDS)
+
+
+@define
+class Yard:
+    """`root` is a user's home with a workspace in it; servers come and go in it."""
+
+    root: Path
+    config: Config
+    environ: dict[str, str] = field(factory=dict)
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "ws"
+
+    def agent(self, source: str) -> Config:
+        """Let the agents be this program; its last argument is the prompt."""
+        script = self.root / "agent.py"
+        script.write_text(source)
+        self.config = evolve(self.config, host_cli=sys.executable, host_cli_args=("-u", str(script)))
+        return self.config
+
+    def settings(self, **spawn: Any) -> None:
+        self.config = evolve(self.config, spawn=evolve(self.config.spawn, **spawn))
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[House]:
+        where = places(environ={"HOME": str(self.root), "XDG_RUNTIME_DIR": str(self.root)})
+        environ = {"PATH": os.environ["PATH"], "HOME": str(self.root), **self.environ}
+        app = App(self.config, where, self.root / "intercom.db", frozenset(), environ=environ)
+        people = People()
+        async with app.system:
+            app.system.adopt(people, "people")
+            await ask(app.system.named("operators"), Subscribe("people", Channel.CTL))
+            yield House(self, app, people)
+
+    def written(self, name: str) -> str:
+        """What an agent wrote into this file of the workspace; empty while there is none."""
+        file = self.workspace / name
+        return file.read_text() if file.exists() else ""
+
+    def living(self, session_id: str) -> list[int]:
+        """The processes that carry this session's id."""
+        return [pid for pid in psutil.pids() if processes.marked(pid) == session_id and processes.identify(pid)]
+
+
+@define
+class House:
+    yard: Yard
+    app: App
+    people: People
+
+    async def start(self, prompt: str = "go", **more: Any) -> Session:
+        return await self.app.desk.children.start(
+            prompt, **{"by": "kim", "channel": "ctl", "workspace": str(self.yard.workspace), **more}
+        )
+
+    async def session(self, id: str) -> Session:
+        (found,) = [each for each in await self.app.desk.sessions(everything=True) if each.id == id]
+        return found
+
+    async def child(self, id: str) -> Child:
+        return (await self.app.desk.children.everyone())[id]
+
+    async def until(self, true: Callable[[], Awaitable[bool]]) -> None:
+        while not await true():  # noqa: ASYNC110 - the store, and other processes, tell nobody
+            await trio.sleep(0.01)
+
+    async def until_over(self, id: str) -> Child:
+        """Wait until all is settled of this session's process."""
+
+        async def is_over() -> bool:
+            return (await self.child(id)).state.value == "over"
+
+        await self.until(is_over)
+        return await self.child(id)
+
+    async def until_written(self, name: str) -> str:
+        async def is_there() -> bool:
+            return bool(self.yard.written(name))
+
+        await self.until(is_there)
+        return self.yard.written(name)
+
+
+@contextmanager
+def yard() -> Iterator[Yard]:
+    """A home of its own with a short name; what still runs in it ends with this."""
+    root = Path(tempfile.mkdtemp(prefix="yard-", dir="/tmp"))
+    (root / "ws").mkdir()
+    made = Yard(root, Config(spawn=SpawnSettings()))
+    try:
+        yield made
+    finally:
+        for pid in psutil.pids():
+            try:
+                process = psutil.Process(pid)
+                belongs = str(root) in " ".join(process.cmdline()) or process.environ().get(
+                    "INTERCOM_WORKSPACE_ROOT"
+                ) == str(made.workspace)
+                if belongs and pid != os.getpid():
+                    process.kill()
+            except psutil.Error:
+                continue
+        shutil.rmtree(root, ignore_errors=True)
+
+
+__all__ = ["SECONDS", "House", "Yard", "real", "yard"]

@@ -43,20 +43,27 @@ def of_slot(slot: Slot) -> Info:
     if slot.ref is None:
         name = slot.spec.registered_name
         return Info(slot.spec.id, name, slot.class_name, "down", restarts=slot.restarts, last_crash=slot.last_crash)
-    return attrs.evolve(of_ref(slot.ref), id=slot.spec.id, restarts=slot.restarts, last_crash=slot.last_crash)
+    return _info(slot.ref, slot.spec.id, slot.restarts, slot.last_crash)
 
 
 def of_ref(ref: Ref[Any]) -> Info:
     """An actor and, if it supervises, whoever is below it."""
+    return _info(ref, ref.label, 0, None)
+
+
+def _info(ref: Ref[Any], id: str, restarts: int, last_crash: str | None) -> Info:
+    # By position, and each made once: a tree may have thousands, and the loop stands still meanwhile.
     return Info(
-        ref.label,
+        id,
         ref.label,
         ref.actor_class.__qualname__,
         _STATES[ref._life],
         len(ref._mailbox),
         ref._handled,
-        started_at=ref._started_at,
-        children=tuple(of_slot(slot) for slot in _slots(ref)),
+        restarts,
+        last_crash,
+        ref._started_at,
+        tuple(of_slot(slot) for slot in _slots(ref)),
     )
 
 

@@ -14,13 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import trio
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from intercom.agents.tools import TOOLS
 from intercom.cli import ctl, main
 from intercom.model.settings import Table, tables
+from intercom.operators.metrics.counted import Counted
+from intercom.operators.metrics.metrics import present
+from intercom.operators.metrics.present import families
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.custom import Runs
 from intercom.operators.slack.commands.table import TITLES
+from tests.operators.metrics.moment import SOURCES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -188,6 +194,23 @@ def slack_commands() -> str:
     return "\n".join(lines)
 
 
+def metrics() -> str:
+    """Every metric, from a registry that counts and a moment that has something of everything."""
+    counts = CollectorRegistry()
+    Counted(counts)
+    rows = {}
+    for name, metric in counts._names_to_collectors.items():
+        if isinstance(metric, Counter | Histogram) and name == metric._name:
+            rows[name] = metric._type, metric._labelnames, metric._documentation
+    for each in families(trio.run(present, SOURCES)):
+        rows[each.name] = each.type, each._labelnames, each.documentation
+    lines = ["| metric | type | labels | what it tells |", "|---|---|---|---|"]
+    for name, (kind, labels, words) in sorted(rows.items()):
+        shown = f"{name}_total" if kind == "counter" else name
+        lines.append(f"| `{shown}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {words} |")
+    return "\n".join(lines)
+
+
 #: The four parts of the documentation, in the order of need.
 PARTS = {
     "tutorial": "To learn",
@@ -230,6 +253,7 @@ PAGES: dict[str, Callable[[], str]] = {
     ),
     "reference/ctl.md": lambda: commands(ctl.parser(), "before or after the command"),
     "reference/messages.md": messages,
+    "reference/metrics.md": metrics,
     "reference/slack-commands.md": slack_commands,
     "reference/tools.md": tools,
 }

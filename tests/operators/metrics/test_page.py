@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -13,59 +11,12 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors import Info
-from intercom.model.card import CardKind
 from intercom.model.errors import DatabaseError
 from intercom.model.measure import ToolCalled
-from intercom.model.session import SessionStatus
 from intercom.operators.metrics.metrics import Metrics, Sources
-from intercom.store.census import Census, Waiting
+from intercom.store.census import Census
+from tests.operators.metrics.moment import SOURCES, TREE
 from tests.support.trio_case import trio_test
-
-AT = datetime(2026, 11, 22, 4, 0, tzinfo=UTC)
-SESSIONS = tuple(
-    Info(f"session/{number}", f"session/{number}", "SessionActor", "running", mailbox=number) for number in range(3)
-)
-TREE = Info(
-    "root",
-    "root",
-    "Supervisor",
-    "running",
-    children=(
-        Info("store", "store", "Writer", "running", mailbox=7),
-        Info("ctl", "ctl", "CtlListener", "down"),
-        Info("sessions", "sessions", "DynamicSupervisor", "running", children=SESSIONS),
-    ),
-)
-CENSUS = Census(
-    {CardKind.APPROVAL: Waiting(2, AT - timedelta(minutes=5)), CardKind.PROMPT: Waiting()},
-    {SessionStatus.ACTIVE: 3, SessionStatus.PAUSED: 0},
-)
-CHAT = {
-    "channel": "C0123456789",
-    "connection": SimpleNamespace(state=SimpleNamespace(value="up"), reconnects=4, in_hand=1),
-    "outbox": SimpleNamespace(
-        waiting={"card": 2, "log": 0}, updates=1, oldest=AT - timedelta(seconds=9), troubles={"C0": "x"}
-    ),
-}
-
-
-async def _census() -> Census:
-    return CENSUS
-
-
-async def _chat() -> Mapping[str, Any] | None:
-    return CHAT
-
-
-SOURCES = Sources(
-    tree=lambda: TREE,
-    census=_census,
-    policies=lambda: 1,
-    agents=lambda: 5,
-    chat=_chat,
-    now=lambda: AT,
-    own=lambda: {("http_sessions", "Sessions over HTTP."): 12},
-)
 
 
 async def scrape(sources: Sources = SOURCES, metrics: Metrics | None = None) -> dict[tuple[str, ...], float]:

@@ -1,0 +1,61 @@
+"""The examples that other programs read are such as those read, and stand on their pages as they are."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import plistlib
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.generated import DOCS, ROOT
+
+UNIT = ROOT / "examples/service/agent-intercom.service"
+PLIST = ROOT / "examples/service/agent-intercom.plist"
+
+
+@pytest.mark.parametrize(
+    ("page", "example", "language"),
+    [
+        ("run-as-a-service.md", "service/agent-intercom.service", "ini"),
+        ("run-as-a-service.md", "service/agent-intercom.plist", "xml"),
+        ("reverse-proxy.md", "proxy/Caddyfile", ""),
+        ("reverse-proxy.md", "proxy/nginx.conf", "nginx"),
+        ("watch-with-prometheus.md", "prometheus/prometheus.yml", "yaml"),
+        ("watch-with-prometheus.md", "prometheus/intercom.rules.yml", "yaml"),
+    ],
+)
+def test_a_page_shows_its_example_as_it_is(page: str, example: str, language: str) -> None:
+    shown = f"```{language}\n{(ROOT / 'examples' / example).read_text()}```\n"
+    assert shown in (DOCS / "how-to" / page).read_text()
+
+
+def test_the_unit_is_one_that_systemd_reads(tmp_path: Path) -> None:
+    unit = configparser.ConfigParser(interpolation=None, strict=True)
+    unit.optionxform = str  # type: ignore[method-assign,assignment]
+    unit.read_string(UNIT.read_text())
+    assert unit["Service"]["ExecStart"].endswith("/agent-intercom serve")
+    assert unit["Service"]["UMask"] == "0077"
+    if (verify := shutil.which("systemd-analyze")) is not None:
+        # It looks for the program, which is not installed where this runs.
+        here = tmp_path / UNIT.name
+        here.write_text(UNIT.read_text().replace(unit["Service"]["ExecStart"], "/bin/sh"))
+        environ = os.environ | {"XDG_RUNTIME_DIR": str(tmp_path), "SYSTEMD_LOG_LEVEL": "warning"}
+        said = subprocess.run(
+            [verify, "--user", "verify", str(here)], env=environ, capture_output=True, text=True, timeout=30
+        )
+        # What it does not understand it ignores, and says so.
+        assert (said.returncode, said.stderr) == (0, "")
+
+
+def test_the_property_list_is_one_that_launchd_reads() -> None:
+    found: dict[str, Any] = plistlib.loads(PLIST.read_bytes())
+    assert found["Label"] == PLIST.stem
+    assert found["ProgramArguments"][1:] == ["serve"]
+    assert found["Umask"] == 0o77
+    assert found["RunAtLoad"] is found["KeepAlive"] is True
+    assert all(Path(each).is_absolute() for each in (found["ProgramArguments"][0], found["StandardErrorPath"]))

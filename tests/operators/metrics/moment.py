@@ -1,0 +1,60 @@
+"""A server at one moment, made up: with something of everything there is to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from actors import Info
+from intercom.model.card import CardKind
+from intercom.model.session import SessionStatus
+from intercom.operators.metrics.metrics import Sources
+from intercom.store.census import Census, Waiting
+
+AT = datetime(2026, 11, 22, 4, 0, tzinfo=UTC)
+SESSIONS = tuple(
+    Info(f"session/{number}", f"session/{number}", "SessionActor", "running", mailbox=number) for number in range(3)
+)
+TREE = Info(
+    "root",
+    "root",
+    "Supervisor",
+    "running",
+    children=(
+        Info("store", "store", "Writer", "running", mailbox=7),
+        Info("ctl", "ctl", "CtlListener", "down"),
+        Info("sessions", "sessions", "DynamicSupervisor", "running", children=SESSIONS),
+    ),
+)
+CENSUS = Census(
+    {CardKind.APPROVAL: Waiting(2, AT - timedelta(minutes=5)), CardKind.PROMPT: Waiting()},
+    {SessionStatus.ACTIVE: 3, SessionStatus.PAUSED: 0},
+)
+CHAT = {
+    "channel": "C0123456789",
+    "connection": SimpleNamespace(state=SimpleNamespace(value="up"), reconnects=4, in_hand=1),
+    "outbox": SimpleNamespace(
+        waiting={"card": 2, "log": 0}, updates=1, oldest=AT - timedelta(seconds=9), troubles={"C0": "x"}
+    ),
+}
+
+
+async def _census() -> Census:
+    return CENSUS
+
+
+async def _chat() -> Mapping[str, Any] | None:
+    return CHAT
+
+
+SOURCES = Sources(
+    tree=lambda: TREE,
+    census=_census,
+    policies=lambda: 1,
+    agents=lambda: 5,
+    chat=_chat,
+    now=lambda: AT,
+    own=lambda: {("http_sessions", "Sessions over HTTP."): 12},
+)

@@ -28,7 +28,6 @@ from intercom.sessions.stall_messages import Activity
 
 log = logging.getLogger("intercom.agents")
 
-CALL_KEY = "intercom/call"
 #: How long a record of what reached the client may take; it is asked again after a restart, so nothing is lost by it.
 _RECORD_SECONDS = 60.0
 #: How exactly stall detectors are told of activity, in seconds.

@@ -23,7 +23,8 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from actors import Actor, Busy, ChildSpec, Down, Name, NotRunning, Restart, StartChild, ask
 from intercom._version import __version__
 from intercom.agents import reading
-from intercom.agents.door import CALL_KEY, Door
+from intercom.agents.call_names import CALL_KEY, NAMED
+from intercom.agents.door import Door
 from intercom.agents.hello import is_sound
 from intercom.agents.lines import Lines
 from intercom.agents.message_streams import MessageReader, MessageWriter
@@ -275,8 +276,8 @@ def _answered(names: dict[Any, str], id: Any, door: Door) -> str | None:
 
 
 def call_name(request: types.JSONRPCRequest) -> str | None:
-    """The name the shim gave a tool call; None for anything else."""
-    meta = (request.params or {}).get("_meta") if request.method == "tools/call" else None
+    """The name the shim gave a call; None for what carries none."""
+    meta = (request.params or {}).get("_meta") if request.method in NAMED else None
     name = meta.get(CALL_KEY) if isinstance(meta, dict) else None
     return name if isinstance(name, str) else None
 

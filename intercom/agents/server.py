@@ -6,22 +6,20 @@ connection's `Door`.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from functools import partial
 from typing import Any
 
 import mcp_types as types
-import trio
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
 
-from actors import Busy, Down, NotRunning
 from intercom._version import __version__
-from intercom.agents import arguments, recent, tracing
-from intercom.agents.call import error_content
-from intercom.agents.door import CALL_KEY, Caller, Door
+from intercom.agents import arguments, recent, results, tasks, tracing
+from intercom.agents.call_names import CALL_KEY
+from intercom.agents.door import Caller, Door
 from intercom.agents.tools import BY_LEGACY_NAME, BY_NAME, TOOLS
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
@@ -46,7 +44,7 @@ _ROOTS_SECONDS = 3.0
 def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
     """The server for this configuration; its connections are run with a `Door` as each message's request context.
     `measured` is told of every tool call that ended."""
-    return Server(
+    server: Server[Any] = Server(
         NAME,
         version=__version__,
         instructions=INSTRUCTIONS,
@@ -56,6 +54,8 @@ def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
     )
+    tasks.serve(server, _caller)
+    return server
 
 
 def listed(legacy: bool) -> list[types.Tool]:
@@ -73,6 +73,7 @@ def _listed(tool: Tool, name: str) -> types.Tool:
         description=tool.description,
         input_schema=tool.input_schema(),
         output_schema=tool.output_schema(),
+        execution=types.ToolExecution(task_support="optional") if tool.waiting is not None else None,
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=tool.hints.read_only,
@@ -99,6 +100,9 @@ async def _call_tool(
         content: dict[str, Any] = result.structured_content or {}
         outcome = str(content.get("error_code")) if result.is_error else _outcome(content)
         return result
+    except MCPError:
+        outcome = "mcp"
+        raise
     finally:
         tool = _named(params.name, legacy)
         measured(ToolCalled(None if tool is None else tool.name, outcome, time.monotonic() - began))
@@ -106,20 +110,14 @@ async def _call_tool(
 
 async def _answer(ctx: Context, params: types.CallToolRequestParams, legacy: bool) -> types.CallToolResult:
     try:
-        content = await _run(ctx, params, legacy)
-    except IntercomError as refused:
-        return _result(error_content(refused), is_error=True)
-    except Busy:
-        return _failed("busy", "too many requests wait in this session; try again in a moment")
-    except (Down, NotRunning, trio.TooSlowError):
-        return _failed("unavailable", "a part of the server is restarting; nothing was lost, call again")
-    except Exception:
-        log.exception("the tool %s failed", params.name)
-        return _failed("mcp", "the server failed on this call; the fault is in its log, and nothing was changed")
-    return _result(content, is_error=False)
+        return await _run(ctx, params, legacy)
+    except MCPError:
+        raise
+    except Exception as failed:
+        return tasks.refused(ctx, params, results.refusal(failed, f"the tool {params.name}"))
 
 
-async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) -> dict[str, Any]:
+async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) -> types.CallToolResult:
     tool = _named(params.name, legacy)
     if tool is None:
         raise IntercomError(
@@ -127,17 +125,20 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) 
         )
     door: Door | None = ctx.request
     assert door is not None, "every transport says whose a request is"
+    form = tasks.wanted(ctx, params, tool)
     given = arguments.read(tool.takes, params.arguments)
     call = await door.open_call(tool, given, _caller(ctx))
     tracing.note(call.session_id, getattr(given, "request_id", None))
     try:
+        if form is not None and tool.waiting is not None:
+            return await tasks.begin(form, door, call, tool.waiting, given)
         content = await tool.run(call, given)
     except BaseException:
         # No result leaves, so nothing rides on it.
         door.abandon(call.name, call.session_id)
         raise
     door.close_call(call)
-    return content
+    return results.answer(content)
 
 
 def _outcome(content: dict[str, Any]) -> str:
@@ -195,12 +196,3 @@ async def _read_resource(ctx: Context, params: types.ReadResourceRequestParams) 
     door: Door | None = ctx.request
     assert door is not None, "every transport says whose a request is"
     return await recent.read(door, _caller(ctx), str(params.uri))
-
-
-def _failed(code: str, message: str) -> types.CallToolResult:
-    return _result(error_content(IntercomError(message, code=code)), is_error=True)
-
-
-def _result(content: dict[str, Any], *, is_error: bool) -> types.CallToolResult:
-    text = types.TextContent(type="text", text=json.dumps(content, ensure_ascii=False))
-    return types.CallToolResult(content=[text], structured_content=content, is_error=is_error)

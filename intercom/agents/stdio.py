@@ -15,7 +15,8 @@ from mcp.server import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 from intercom.agents import reading
-from intercom.agents.door import CALL_KEY, Door
+from intercom.agents.call_names import CALL_KEY, NAMED
+from intercom.agents.door import Door
 from intercom.agents.lines import Lines
 
 
@@ -68,9 +69,9 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
 
 
 def _named(line: bytes, name: str, names: dict[Any, str]) -> types.JSONRPCMessage:
-    """Read a message; a tool call gets a name of our own, over anything its client put there. Raises NotAMessage."""
+    """Read a message; a call gets a name of our own, over anything its client put there. Raises NotAMessage."""
     message = reading.read(line)
-    if not isinstance(message, types.JSONRPCRequest) or message.method != "tools/call" or message.params is None:
+    if not isinstance(message, types.JSONRPCRequest) or message.method not in NAMED or message.params is None:
         return message
     meta = message.params.get("_meta")
     params = {**message.params, "_meta": {**(meta if isinstance(meta, dict) else {}), CALL_KEY: name}}

@@ -24,6 +24,8 @@ ERROR_CODES: dict[str, str] = {
     "unauthorized": "the caller may not do this",
     "already_consumed": "the approved change has been applied before",
     "request_not_found": "no request has this id",
+    "task_not_found": "no task has this id",
+    "task_cancelled": "the task was cancelled by its client, and has no result",
     "not_approved": "the request is not in the approved state",
     "invalid_arguments": "an argument is missing, unknown, of the wrong type or out of range",
     "unknown_tool": "no tool has this name",

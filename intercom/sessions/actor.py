@@ -6,6 +6,7 @@ again after a restart. Handlers stand in the modules named after what they do; t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
@@ -29,7 +30,7 @@ from intercom.sessions.messages import Answered, Delivery, recorded_kind
 from intercom.sessions.outcomes import Asked
 from intercom.sessions.spawning.messages import Stop as StopProcess
 from intercom.sessions.stall_messages import Watch
-from intercom.store import audit, calls, instructions, requests, sessions
+from intercom.store import audit, calls, instructions, requests, sessions, tasks
 from intercom.store.messages import Database, Touch, Transact
 
 T = TypeVar("T")
@@ -45,15 +46,19 @@ SHOW_SECONDS = 1.0
 TOUCH_SECONDS = 0.5
 #: How long after a session's start the calls that waited before may take to be back.
 RETURN_SECONDS = 5.0
+#: How long a verdict is left to the task that asks after it, before it rides on another result.
+FETCH_SECONDS = 60.0
 
 
 @frozen
 class Waiter:
-    """A call that waits; `ticket` tells it from one of the same name that is gone and has not been heard leaving."""
+    """A call that waits; `ticket` tells it from one of the same name that is gone and has not been heard leaving, and
+    `task` is the task whose end it waits for, if it is one's."""
 
     call: str
     ticket: str
     reply: Reply[Any]
+    task: str | None = None
 
 
 #: A handler answers with a value, or with a coroutine that does.
@@ -101,6 +106,8 @@ class SessionActor(Actor):
         self.undelivered: dict[str, LateVerdict] = {}
         self.words: dict[str, Instruction] = {}
         self.riding: dict[str, Delivery] = {}
+        #: Requests that tasks ask after, and until when their verdicts are theirs to tell.
+        self.tasked: dict[str, float] = {}
         self.let_pass: list[str] = []
         self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
         self.agent_here = False
@@ -109,13 +116,16 @@ class SessionActor(Actor):
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def on_start(self) -> None:
-        row, late, queued, pending = await self.transact(partial(_load, session_id=self.id))
+        row, late, queued, pending, tasked = await self.transact(partial(_load, session_id=self.id))
         if row is None:
             raise NotFound(f"session {self.id} is not in the database")
         self.row = row
         self.agent_here = self.context.present(row.agent_key)
         self.undelivered = {request.id: outcomes.late(request) for request in late}
         self.words = {word.id: Instruction(word.id, word.kind, word.text) for word in queued}
+        self.tasked = dict.fromkeys(tasked, math.inf)
+        for request in late:
+            self.leave_a_while(request.id)
         for request in pending:
             self.watch_expiry(request)
         if pending:
@@ -229,7 +239,8 @@ class SessionActor(Actor):
         the answer itself is about."""
         taken_requests = {r for delivery in self.riding.values() for r in delivery.requests}
         taken_words = {w for delivery in self.riding.values() for w in delivery.instructions}
-        late = tuple(v for id, v in self.undelivered.items() if id != own and id not in taken_requests)
+        free = (id for id in self.undelivered if id != own and id not in taken_requests and not self.is_left(id))
+        late = tuple(self.undelivered[id] for id in free)
         words = tuple(w for id, w in self.words.items() if id not in taken_words)
         if late or words or own is not None:
             told = (own,) if own is not None else ()
@@ -240,11 +251,11 @@ class SessionActor(Actor):
         """The store work that keeps this answer under the call's name, to be run with the effect it tells of."""
         return partial(calls.record, name=call, session_id=self.id, tool=tool, answer=to_json(answer), at=self.now())
 
-    def wait(self, request: Asked, call: str, ticket: str) -> None:
+    def wait(self, request: Asked, call: str, ticket: str, task: str | None = None) -> None:
         """Let the current message wait for this request's verdict."""
         entries = self.waiters.setdefault(request.id, [])
         came_back = not entries
-        entries.append(Waiter(call, ticket, self.defer()))
+        entries.append(Waiter(call, ticket, self.defer(), task))
         crash_points.reach("request.waiting")
         self.cancel_timer(Show(request.id))
         self.context.unattended.discard(request.id)
@@ -260,9 +271,33 @@ class SessionActor(Actor):
             return False
         gone = self.waiters.pop(request_id, None) is not None
         if gone:
-            self.context.unattended.add(request_id)
+            self.leave_alone(request_id)
         self.brief_detector()
         return gone
+
+    def leave_alone(self, request_id: str) -> None:
+        """No call waits for this request; where a task asks after it, its agent is not away all the same."""
+        if request_id not in self.tasked or not self.agent_here:
+            self.context.unattended.add(request_id)
+
+    def leave_a_while(self, request_id: str) -> None:
+        """This request has its verdict: if a task asks after it, that has a while to fetch it."""
+        if request_id in self.tasked:
+            self.tasked[request_id] = self.now().timestamp() + FETCH_SECONDS
+
+    def is_left(self, request_id: str) -> bool:
+        """Whether this verdict is (still) a task's to tell."""
+        return self.now().timestamp() < self.tasked.get(request_id, -math.inf)
+
+    def dismiss(self, request: Asked, task: str, why: IntercomError) -> None:
+        """A task was given up: whoever waits for its end waits no more."""
+        for waiter in self.waiters.get(request.id, ()):
+            if waiter.task == task:
+                waiter.reply.fail(why)
+                self.leave(request.id, waiter.call, waiter.ticket)
+        if request.id not in self.waiters:
+            self.leave_alone(request.id)
+        self.show(request)
 
     def settle(self, request: Asked) -> Card:
         """A verdict (or the end of time) is on record: answer who waits, show it, keep it until it is delivered."""
@@ -281,6 +316,7 @@ class SessionActor(Actor):
             return self.show(request)
         if request.delivered_at is None:
             self.undelivered[request.id] = verdict
+        self.leave_a_while(request.id)
         answer = answer_of(request)
         for waiter in entries:
             if not waiter.reply.abandoned:
@@ -311,6 +347,7 @@ class SessionActor(Actor):
             self.undelivered.pop(request.id, None)
             if (arrived := measures.delivered(request)) is not None:
                 self.context.measured(arrived)
+            self.tasked.pop(request.id, None)
             self.show(request)
 
     def undeliver(self, names: tuple[str, ...]) -> None:
@@ -330,12 +367,15 @@ def answer_of(request: Asked) -> object:
             return outcomes.standby(request)
 
 
-def _load(db: Database, session_id: str) -> tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...]]:
+def _load(
+    db: Database, session_id: str
+) -> tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...], tuple[str, ...]]:
     return (
         sessions.get(db, session_id),
         requests.undelivered(db, session_id),
         instructions.queued(db, session_id),
         requests.pending(db, session_id),
+        tasks.asked_after(db, session_id),
     )
 
 

@@ -18,6 +18,8 @@ from intercom.sessions import (
     reports,
     stall_messages,
     summary,
+    task_messages,
+    tasks,
 )
 from intercom.sessions.actor import Expire, Handlers, LookRound, SessionActor, Show, WriteTouch
 from intercom.sessions.context import Context
@@ -76,7 +78,7 @@ async def _brief(session: SessionActor, _started: stall_messages.DetectorStarted
 async def _show(session: SessionActor, due: Show) -> None:
     request = await session.find(due.request_id)
     if not session.is_settled(request):
-        session.context.unattended.add(request.id)
+        session.leave_alone(request.id)
         session.show(request)
 
 
@@ -84,7 +86,7 @@ async def _look_round(session: SessionActor, _due: LookRound) -> None:
     """After a restart: what nobody has come back to wait for is shown as such."""
     for request in await session.transact(partial(requests.pending, session_id=session.id)):
         if request.id not in session.waiters and request.id not in session.context.unattended:
-            session.context.unattended.add(request.id)
+            session.leave_alone(request.id)
             session.show(request)
 
 
@@ -129,6 +131,11 @@ HANDLERS: Handlers = {
     Show: _show,
     WriteTouch: _write_touch,
     LookRound: _look_round,
+    task_messages.OpenTask: tasks.open_task,
+    task_messages.FindTask: tasks.find_task,
+    task_messages.ListTasks: tasks.list_tasks,
+    task_messages.AwaitTask: tasks.await_task,
+    task_messages.CancelTask: tasks.cancel_task,
     chat.Posted: broadcasts.posted,
     broadcasts.PostOverdue: broadcasts.overdue,
 }

@@ -13,6 +13,7 @@ from intercom.store import audit, rows
 _OF_A_SESSION = (
     ("outbox", "session_id in {old}"),
     ("child", "session_id in {old}"),
+    ("task", "session_id in {old}"),
     ("instruction", "session_id in {old}"),
     ("apply_journal", "session_id in {old}"),
     ("wait", "session_id in {old}"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from intercom.agents.call_names import CALL_KEY, NAMED
 from intercom.agents.shim import replies, shipped
 from intercom.agents.shim.asks import ServerAsks
 from intercom.agents.shim.greeting import OWN, Greeting
@@ -17,7 +18,6 @@ from intercom.agents.shim.progress import Progress
 from intercom.agents.shim.replies import Failure
 from intercom.local.lines import decode, encode
 
-CALL_KEY = "intercom/call"
 _MANY = 10_000
 #: How many bytes of requests are kept to be asked again, in all; only lines of a size that counts are counted.
 _ROOM = 256 * 2**20
@@ -206,7 +206,7 @@ class Relay:
         if len(self.in_flight) >= _MANY:
             busy = Failure("busy", "too many requests are in flight: wait for some of them")
             return [ToClient(replies.failed(request_id, method, busy, modern=self._modern))]
-        call = self._name(message, key) if method == "tools/call" else None
+        call = self._name(method, message, key) if method in NAMED else None
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         line = encode(message)
         if len(line) > _LARGE and sum(len(each.line) for each in self.in_flight.values()) + len(line) > _ROOM:
@@ -224,9 +224,9 @@ class Relay:
             return [Retry()]
         return []
 
-    def _name(self, message: dict[str, Any], key: str) -> str:
+    def _name(self, method: str, message: dict[str, Any], key: str) -> str:
         self._named += 1
-        name = f"{self._shim}/{self._named}/{key}/tools/call"
+        name = f"{self._shim}/{self._named}/{key}/{method}"
         params = message.get("params")
         if isinstance(params, dict):
             meta = params.get("_meta")

@@ -69,7 +69,11 @@ def _initialize(results: Results, params: dict[str, Any]) -> dict[str, Any] | No
     if not _names_a_program(params.get("clientInfo")):
         return None
     agreed = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
-    return {**shipped, "protocolVersion": agreed}
+    answer = {**shipped, "protocolVersion": agreed}
+    if agreed != HANDSHAKE_VERSIONS[-1] and "capabilities" in shipped:
+        # Tasks are of the newest revision alone.
+        answer["capabilities"] = {key: value for key, value in shipped["capabilities"].items() if key != "tasks"}
+    return answer
 
 
 def _modern(results: Results, method: str, params: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ TOOLS: tuple[Tool, ...] = (
         answers.ClearanceAnswer,
         Hints(idempotent=True, open_world=True),
         waiting.check_clearance,
+        waiting.CLEARANCE,
     ),
     Tool(
         "check_diff",
@@ -46,6 +47,7 @@ TOOLS: tuple[Tool, ...] = (
         answers.PromptAnswer,
         Hints(open_world=True),
         waiting.transmit,
+        waiting.PROMPT,
     ),
     Tool(
         "broadcast",
@@ -86,6 +88,7 @@ TOOLS: tuple[Tool, ...] = (
         answers.StandbyAnswer,
         Hints(open_world=True),
         waiting.standby,
+        waiting.WAIT,
     ),
     Tool(
         "ping",

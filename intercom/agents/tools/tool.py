@@ -7,10 +7,22 @@ from typing import Any
 
 from attrs import field, frozen
 
+from actors import Request
 from intercom.agents import schema
 from intercom.agents.call import Call
+from intercom.sessions.messages import Answered, Opened
 
 Run = Callable[[Call, Any], Awaitable[dict[str, Any]]]
+
+
+@frozen
+class Waiting:
+    """How a tool waits for a person: `open` puts its request on record, `awaits` (call, request, ticket) is the message
+    that waits for the verdict, and `pending` the answer for a call that can wait no longer."""
+
+    open: Callable[[Call, Any], Awaitable[Opened[Any]]]
+    awaits: Callable[[str, str, str], Request[Answered[Any]]]
+    pending: Callable[[str], object]
 
 
 @frozen
@@ -26,7 +38,8 @@ class Hints:
 
 @frozen
 class Tool:
-    """`run` gets the call and its arguments as `takes`; `result` is the attrs class of the answer."""
+    """`run` gets the call and its arguments as `takes`; `result` is the attrs class of the answer. `waiting` is there
+    for the tools that wait for a person."""
 
     name: str
     legacy_name: str
@@ -36,6 +49,7 @@ class Tool:
     result: type[Any]
     hints: Hints
     run: Run = field(repr=False)
+    waiting: Waiting | None = field(default=None, repr=False)
 
     def input_schema(self) -> dict[str, Any]:
         return schema.of(self.takes)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from intercom.agents.call import Call
 from intercom.agents.tools import inputs
+from intercom.agents.tools.tool import Waiting
 from intercom.sessions.answers import (
     NOT_ANSWERED_YET,
     NOT_APPROVED_YET,
@@ -14,7 +16,7 @@ from intercom.sessions.answers import (
     PromptAnswer,
     StandbyAnswer,
 )
-from intercom.sessions.messages import AskPrompt, AwaitClearance, AwaitPrompt, AwaitStandby, Propose, StandBy
+from intercom.sessions.messages import AskPrompt, AwaitClearance, AwaitPrompt, AwaitStandby, Opened, Propose, StandBy
 
 CHECK_CLEARANCE = """\
 Ask a person for clearance to change files, before you write anything. Give the change as a unified diff (one file or \
@@ -38,8 +40,8 @@ Say that you have nothing left to do and wait for work. The call waits until the
 - "pending": still waiting; call again with only this request_id."""
 
 
-async def check_clearance(call: Call, given: inputs.CheckClearance) -> dict[str, Any]:
-    opened = await call.ask(
+async def _propose(call: Call, given: inputs.CheckClearance) -> Opened[ClearanceAnswer]:
+    return await call.ask(
         Propose(
             call.name,
             given.title,
@@ -50,15 +52,10 @@ async def check_clearance(call: Call, given: inputs.CheckClearance) -> dict[str,
             given.request_id,
         )
     )
-    id = opened.request_id
-    answered = opened.answered or await call.wait(AwaitClearance(call.name, id, call.ticket), id)
-    if answered is None:
-        return await call.give_up(id, ClearanceAnswer("pending", id, message=NOT_APPROVED_YET))
-    return call.finish(answered, own=id)
 
 
-async def transmit(call: Call, given: inputs.Transmit) -> dict[str, Any]:
-    opened = await call.ask(
+async def _ask(call: Call, given: inputs.Transmit) -> Opened[PromptAnswer]:
+    return await call.ask(
         AskPrompt(
             call.name,
             given.prompt_text,
@@ -68,17 +65,26 @@ async def transmit(call: Call, given: inputs.Transmit) -> dict[str, Any]:
             given.request_id,
         )
     )
+
+
+async def _stand_by(call: Call, given: inputs.Standby) -> Opened[StandbyAnswer]:
+    return await call.ask(StandBy(call.name, given.message, given.timeout_seconds, given.request_id))
+
+
+async def _wait(waiting: Waiting, call: Call, given: Any) -> dict[str, Any]:
+    """Wait as long as the client lets the call; it is answered then, or told how to go on waiting."""
+    opened = await waiting.open(call, given)
     id = opened.request_id
-    answered = opened.answered or await call.wait(AwaitPrompt(call.name, id, call.ticket), id)
+    answered = opened.answered or await call.wait(waiting.awaits(call.name, id, call.ticket), id)
     if answered is None:
-        return await call.give_up(id, PromptAnswer(status="pending", request_id=id, message=NOT_ANSWERED_YET))
+        return await call.give_up(id, waiting.pending(id))
     return call.finish(answered, own=id)
 
 
-async def standby(call: Call, given: inputs.Standby) -> dict[str, Any]:
-    opened = await call.ask(StandBy(call.name, given.message, given.timeout_seconds, given.request_id))
-    id = opened.request_id
-    answered = opened.answered or await call.wait(AwaitStandby(call.name, id, call.ticket), id)
-    if answered is None:
-        return await call.give_up(id, StandbyAnswer("pending", request_id=id, message=STILL_WAITING))
-    return call.finish(answered, own=id)
+CLEARANCE = Waiting(_propose, AwaitClearance, lambda id: ClearanceAnswer("pending", id, message=NOT_APPROVED_YET))
+PROMPT = Waiting(_ask, AwaitPrompt, lambda id: PromptAnswer(status="pending", request_id=id, message=NOT_ANSWERED_YET))
+WAIT = Waiting(_stand_by, AwaitStandby, lambda id: StandbyAnswer("pending", request_id=id, message=STILL_WAITING))
+
+check_clearance = partial(_wait, CLEARANCE)
+transmit = partial(_wait, PROMPT)
+standby = partial(_wait, WAIT)

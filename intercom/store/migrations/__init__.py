@@ -11,7 +11,14 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.model.errors import DatabaseError
 from intercom.store import rows
-from intercom.store.migrations import m0001_reference, m0002_verdicts, m0003_records, m0004_slack, m0005_children
+from intercom.store.migrations import (
+    m0001_reference,
+    m0002_verdicts,
+    m0003_records,
+    m0004_slack,
+    m0005_children,
+    m0006_tasks,
+)
 
 
 @frozen
@@ -29,6 +36,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(3, "records", m0003_records.apply),
     Migration(4, "slack", m0004_slack.apply),
     Migration(5, "children", m0005_children.apply),
+    Migration(6, "tasks", m0006_tasks.apply),
 )
 
 LATEST = MIGRATIONS[-1].number

@@ -1,0 +1,121 @@
+"""Tasks: a request whose client asks after it now and then. Nobody waits inside the server meanwhile.
+
+A verdict on such a request is left to its task for a while, so that it is not told twice; should the client not fetch
+it, it rides on another result like any that nobody waited for.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from intercom.model.errors import InvalidState, NotFound
+from intercom.model.task import Task, TaskState, TaskStatus
+from intercom.sessions.actor import SessionActor, answer_of
+from intercom.sessions.answers import ClearanceAnswer, PromptAnswer, StandbyAnswer
+from intercom.sessions.messages import Answered
+from intercom.sessions.outcomes import Asked
+from intercom.sessions.task_messages import AwaitTask, CancelTask, FindTask, ListTasks, OpenTask
+from intercom.store import requests, tasks
+from intercom.store.messages import Database
+
+Answer = ClearanceAnswer | PromptAnswer | StandbyAnswer
+
+
+async def open_task(session: SessionActor, asked: OpenTask) -> TaskState:
+    await session.find(asked.request_id)
+    task = Task(session.context.new_id(), session.id, asked.request_id, asked.tool, asked.call, session.now())
+    kept, request = await session.transact(partial(_open, task=task))
+    if kept.cancelled_at is None:
+        leave_to_task(session, request)
+    return state(kept, request)
+
+
+async def find_task(session: SessionActor, asked: FindTask) -> TaskState:
+    return state(*await _find(session, asked.task_id))
+
+
+async def list_tasks(session: SessionActor, asked: ListTasks) -> tuple[TaskState, ...]:
+    if asked.after is not None:
+        await _find(session, asked.after)
+    return await session.transact(partial(_page, session_id=session.id, after=asked.after, limit=asked.limit))
+
+
+async def await_task(session: SessionActor, asked: AwaitTask) -> Answered[Answer] | None:
+    task, request = await _find(session, asked.task_id)
+    if task.cancelled_at is not None:
+        raise _given_up(task.id)
+    answer = answer_of(request)
+    if answer is not None:
+        assert isinstance(answer, Answer)
+        return session.answered(asked.call, answer, own=request.id)
+    session.wait(request, asked.call, asked.ticket, task=task.id)
+    return None
+
+
+async def cancel_task(session: SessionActor, asked: CancelTask) -> TaskState:
+    await _find(session, asked.task_id)
+    done = await session.transact(partial(tasks.cancel, id=asked.task_id, by=asked.call, at=session.now()))
+    task, request = await _find(session, asked.task_id)
+    if not done:
+        raise InvalidState(f"task {task.id} is over ({state(task, request).status}); there is nothing to cancel")
+    if request.id not in await session.transact(partial(tasks.asked_after, session_id=session.id)):
+        session.tasked.pop(request.id, None)
+    session.dismiss(request, task.id, _given_up(task.id))
+    return state(task, request)
+
+
+def state(task: Task, request: Asked) -> TaskState:
+    """How a task stands, by its request. What its client gave up stays so, whatever becomes of the request."""
+    at = request.decided.at if request.decided is not None else request.expires_at
+    if task.cancelled_at is not None:
+        status, at = TaskStatus.CANCELLED, task.cancelled_at
+    elif request.status.value == "pending":
+        status, at = TaskStatus.WORKING, task.created_at
+    elif request.status.value == "interrupted":
+        status, at = TaskStatus.FAILED, at
+    else:
+        status = TaskStatus.COMPLETED
+    return TaskState(
+        task.id, task.tool, request.id, status, task.created_at, max(at or task.created_at, task.created_at)
+    )
+
+
+def leave_to_task(session: SessionActor, request: Asked) -> None:
+    """A task asks after this request: its verdict is the task's to tell, and its agent is not away."""
+    if session.is_settled(request):
+        session.leave_a_while(request.id)
+        return
+    session.tasked[request.id] = math.inf
+    if request.id in session.context.unattended:
+        session.context.unattended.discard(request.id)
+        session.show(request)
+
+
+def _given_up(task_id: str) -> InvalidState:
+    return InvalidState(f"task {task_id} was cancelled by its client", code="task_cancelled")
+
+
+async def _find(session: SessionActor, task_id: str) -> tuple[Task, Asked]:
+    found = await session.transact(partial(_with_request, id=task_id))
+    if found is None or found[0].session_id != session.id:
+        raise NotFound(f"no task of this session has the id {task_id[:80]!r}", code="task_not_found")
+    return found
+
+
+def _open(db: Database, task: Task) -> tuple[Task, Asked]:
+    kept = tasks.open(db, task)
+    request = requests.find(db, kept.request_id)
+    assert request is not None, "looked for a moment ago"
+    return kept, request
+
+
+def _with_request(db: Database, id: str) -> tuple[Task, Asked] | None:
+    task = tasks.get(db, id)
+    request = None if task is None else requests.find(db, task.request_id)
+    return None if task is None or request is None else (task, request)
+
+
+def _page(db: Database, session_id: str, after: str | None, limit: int) -> tuple[TaskState, ...]:
+    found = (_with_request(db, task.id) for task in tasks.page(db, session_id, after, limit))
+    return tuple(state(*each) for each in found if each is not None)

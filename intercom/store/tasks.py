@@ -1,0 +1,88 @@
+"""Tasks: which requests their clients ask after, and which of those they gave up.
+
+How a task stands is not kept: it follows from its request, so that the two can not disagree.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.model.task import Task
+from intercom.store import requests, rows
+from intercom.store.rows import Row
+
+
+def open(db: Database, task: Task) -> Task:
+    """Put a task on record, once a call; the one that stands."""
+    row = {
+        "id": task.id,
+        "session_id": task.session_id,
+        "request_id": task.request_id,
+        "tool": task.tool,
+        "call": task.call,
+        "created_at": clock.to_text(task.created_at),
+    }
+    rows.insert(db, "task", row, conflict="do nothing")
+    found = rows.one(db, "select * from task where session_id = ? and call = ?", (task.session_id, task.call))
+    assert found is not None, "just inserted, or there before"
+    return _from_row(found)
+
+
+def get(db: Database, id: str) -> Task | None:
+    """The task with this id, or None."""
+    found = rows.one(db, "select * from task where id = ?", (id,))
+    return None if found is None else _from_row(found)
+
+
+def page(db: Database, session_id: str, after: str | None, limit: int) -> tuple[Task, ...]:
+    """At most `limit` tasks of a session, oldest first, from behind the task `after`."""
+    found = rows.every(
+        db,
+        "select * from task where session_id = :session and (:after is null or"
+        " (created_at, id) > (select created_at, id from task where id = :after)) order by created_at, id limit :limit",
+        {"session": session_id, "after": after, "limit": limit},
+    )
+    return tuple(_from_row(row) for row in found)
+
+
+def cancel(db: Database, id: str, by: str, at: datetime) -> bool:
+    """Let its client give a task up, before its request is answered.
+
+    True when this call (by its name) did it, now or before; False, changing nothing, when the request is no longer
+    pending or another call was first.
+    """
+    task = get(db, id)
+    if task is None:
+        return False
+    if task.cancelled_at is not None:
+        return task.cancelled_by == by
+    request = requests.find(db, task.request_id)
+    if request is None or request.status.value != "pending":
+        return False
+    return rows.changed(
+        db,
+        "update task set cancelled_at = ?, cancelled_by = ? where id = ? and cancelled_at is null",
+        (clock.to_text(at), by, id),
+    )
+
+
+def asked_after(db: Database, session_id: str) -> tuple[str, ...]:
+    """The requests of a session that a task asks after which nobody gave up."""
+    sql = "select distinct request_id from task where session_id = ? and cancelled_at is null order by request_id"
+    return tuple(rows.column(db, sql, (session_id,)))
+
+
+def _from_row(row: Row) -> Task:
+    return Task(
+        id=row["id"],
+        session_id=row["session_id"],
+        request_id=row["request_id"],
+        tool=row["tool"],
+        call=row["call"],
+        created_at=clock.from_text(row["created_at"]),
+        cancelled_at=rows.time_value(row["cancelled_at"]),
+        cancelled_by=row["cancelled_by"],
+    )

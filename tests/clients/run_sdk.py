@@ -1,0 +1,193 @@
+"""The TypeScript SDK's client, old and new, at a real server: every tool, and what happens to a call that waits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.agents.live import CTL, TRUSTING, Home, Person, home, live
+from tests.clients.driver import Driver, Refused, content, driver
+
+CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
+DRIVERS = ("driver_v1.mjs", "driver_v2.mjs")
+both = pytest.mark.parametrize("script", DRIVERS, ids=("v1", "v2"))
+
+
+@pytest.fixture
+def house() -> Iterator[Home]:
+    with home(TRUSTING) as made:
+        yield made
+
+
+@asynccontextmanager
+async def connected(house: Home, script: str, root: Path, **options: Any) -> AsyncIterator[tuple[Driver, Person]]:
+    """A client that has launched its shim, which has started the server; and a person."""
+    start = house.parameters("--workspace", str(root))
+    launch = {"command": start.command, "args": start.args, "env": start.env, "cwd": str(start.cwd)}
+    async with driver(script) as client:
+        await client.do("connect", over="stdio", **launch, **options)
+        await client.call("reboot")
+        async with house.person(root) as person:
+            yield client, person
+
+
+async def ctl(house: Home, *words: str) -> dict[str, Any]:
+    """What a person types in a terminal; what it prints."""
+    run = partial(subprocess.run, [*CTL, *words], env=house.environ, capture_output=True, text=True, check=False)
+    done = await trio.to_thread.run_sync(run)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+async def restarted(house: Home, old: int | None) -> None:
+    """Another server than this runs."""
+    while house.server() in (None, old):  # noqa: ASYNC110 - another process's doing, which tells nobody
+        await trio.sleep(0.05)
+
+
+@both
+@live
+async def test_every_tool_answers(house: Home, script: str) -> None:
+    root = house.workspace()
+    async with connected(house, script, root) as (client, person):
+        tools = {tool["name"]: tool for tool in await client.do("tools")}
+        assert len(tools) == 9
+        assert (await client.call("auto_check", tool_name="ls"))["auto_approved"] is False
+        assert (await client.call("broadcast", message="hello"))["posted"] is False
+        assert (await client.call("switch_freq", mode="local"))["current_mode"] == "local"
+        assert (await client.call("ping", status_message="at work"))["acknowledged"] is True
+
+        asked = await client.begin("call", tool="check_clearance", arguments=CHANGE)
+        card = await person.card(kind="approval")
+        await ctl(house, "approve", card["request_id"])
+        approved = content(await asked())
+        assert approved == {"status": "approved", "request_id": card["request_id"]}
+        applied = await client.call("check_diff", request_id=card["request_id"])
+        assert applied["status"] == "applied"
+        assert (root / "a.txt").read_text() == "a\n"
+
+        asked = await client.begin("call", tool="transmit", arguments={"prompt_text": "Well?"})
+        card = await person.card(kind="prompt")
+        await person.do("answer", id=card["request_id"], decision="refine", text="smaller steps")
+        assert content(await asked()) == {"decision": "refine", "instruction": "smaller steps"}
+
+        asked = await client.begin("call", tool="standby", arguments={})
+        card = await person.card(kind="standby")
+        await person.do("answer", id=card["request_id"], decision="continue", text="write the tests")
+        assert content(await asked()) == {"status": "resumed", "instruction": "write the tests"}
+
+        assert (await client.call("check_everything"))["error_code"] == "unknown_tool"
+
+
+@both
+@live
+async def test_a_waiting_call_reports_progress(house: Home, script: str) -> None:
+    root = house.workspace()
+    async with connected(house, script, root) as (client, person):
+        asked = await client.begin("call", tool="check_clearance", arguments=CHANGE, progress=True)
+        reported = await asked.event("progress")
+        assert reported["progress"]["message"].startswith("waiting for an operator")
+        card = await person.card(kind="approval")
+        await person.do("approve", id=card["request_id"])
+        assert content(await asked())["status"] == "approved"
+
+
+@both
+@live
+async def test_a_call_that_the_client_gave_up_is_taken_up_again_by_its_request_id(house: Home, script: str) -> None:
+    root = house.workspace()
+    async with connected(house, script, root) as (client, person):
+        with pytest.raises(Refused, match=r"[Tt]imed out"):
+            await client.do("call", tool="check_clearance", arguments=CHANGE, timeout=700)
+        card = await person.card(kind="approval", away=True)
+        again = await client.begin("call", tool="check_clearance", arguments={"request_id": card["request_id"]})
+        await person.card(lambda one: one["away"] is False and len(person.cards) > 2, request_id=card["request_id"])
+        await person.do("approve", id=card["request_id"])
+        assert content(await again()) == {"status": "approved", "request_id": card["request_id"]}
+        assert {one["request_id"] for one in person.cards} == {card["request_id"]}
+
+
+@both
+@live
+async def test_a_cancelled_call_stays_decidable_and_its_verdict_rides_on_the_next_result(
+    house: Home, script: str
+) -> None:
+    root = house.workspace()
+    async with connected(house, script, root) as (client, person):
+        asked = await client.begin("call", tool="check_clearance", arguments=CHANGE)
+        card = await person.card(kind="approval")
+        await client.abort(asked)
+        with pytest.raises(Refused):
+            await asked()
+        await person.card(request_id=card["request_id"], away=True)
+        await person.do("reject", id=card["request_id"], reason="not now")
+        (late,) = (await client.call("ping"))["late_verdicts"]
+        assert late["answer"] == {"status": "rejected", "request_id": card["request_id"], "reason": "not now"}
+        assert "late_verdicts" not in await client.call("ping")
+
+
+@both
+@live
+async def test_a_server_killed_in_the_middle_of_an_approval_is_invisible(house: Home, script: str) -> None:
+    root = house.workspace()
+    async with connected(house, script, root) as (client, person):
+        asked = await client.begin("call", tool="check_clearance", arguments=CHANGE, progress=True)
+        card = await person.card(kind="approval")
+        old = house.server()
+        house.kill()
+        await restarted(house, old)
+        await ctl(house, "approve", card["request_id"])
+        assert content(await asked()) == {"status": "approved", "request_id": card["request_id"]}
+        assert (await client.call("check_diff", request_id=card["request_id"]))["status"] == "applied"
+
+
+@both
+@live
+async def test_a_task_is_asked_after_until_it_is_decided(house: Home, script: str) -> None:
+    root = house.workspace()
+    async with connected(house, script, root, tasks=True) as (client, person):
+        asked = await client.begin("task", tool="check_clearance", arguments=CHANGE)
+        card = await person.card(kind="approval")
+        created = await asked.event("taskCreated")
+        assert created["task"]["status"] == "working"
+        house.kill()
+        await client.call("ping")
+        await ctl(house, "approve", card["request_id"])
+        told = content(await asked())
+        assert told == {"status": "approved", "request_id": card["request_id"]}
+        assert "late_verdicts" not in await client.call("ping")
+
+
+@live
+async def test_the_older_form_of_tasks_whole(house: Home) -> None:
+    root = house.workspace()
+    async with connected(house, DRIVERS[0], root) as (client, person):
+        ids = []
+        for title in ("one", "two"):
+            stream = await client.begin("task", tool="transmit", arguments={"prompt_text": title})
+            ids.append((await stream.event("taskCreated"))["task"]["taskId"])
+        assert [task["taskId"] for task in await client.do("task_list")] == ids
+        assert (await client.do("task_get", task=ids[0]))["status"] == "working"
+        gone = await client.do("task_cancel", task=ids[0])
+        assert gone["status"] == "cancelled"
+        with pytest.raises(Refused) as refused:
+            await client.do("task_cancel", task=ids[0])
+        assert refused.value.code == -32602
+        waiting = await client.begin("task_result", task=ids[1])
+        card = await person.card(lambda one: "two" in json.dumps(one))
+        await person.do("answer", id=card["request_id"], decision="continue")
+        assert content(await waiting()) == {"decision": "continue"}
+        assert (await client.do("task_get", task=ids[1]))["status"] == "completed"
+        assert content(await client.do("task_result", task=ids[1])) == {"decision": "continue"}
+        with pytest.raises(Refused) as refused:
+            await client.do("task_get", task="no-such-task")
+        assert refused.value.code == -32602

@@ -17,6 +17,7 @@ _TEXTS = {
     "config": 65536,
     "config_digest": 200,
     "session": 200,
+    "role": 20,
 }
 #: The longest text of a list.
 _LONGEST = 2**20

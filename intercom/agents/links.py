@@ -10,19 +10,20 @@ import hmac
 import json
 import logging
 import os
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import mcp_types as types
 import trio
-from attrs import frozen
+from attrs import field, frozen
 from mcp.server import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 from actors import Actor, Busy, ChildSpec, Down, Name, NotRunning, Restart, StartChild, ask
 from intercom._version import __version__
-from intercom.agents import reading
+from intercom.agents import gate, kin, reading
 from intercom.agents.call_names import CALL_KEY, NAMED
 from intercom.agents.door import Door
 from intercom.agents.hello import is_sound
@@ -57,7 +58,8 @@ STALLED_SECONDS = 600.0
 class Surroundings:
     """What links need to know of their server. `life` names this life of it; `token` is what shims must know;
     `judge` refuses a shim (raises IntercomError) by its hello; `outdated` is called when a newer shim asks this server
-    to step down; in `presence` doors note who is connected; `came` and `left` note whose processes are agents'."""
+    to step down; in `presence` doors note who is connected; `came` and `left` note whose processes are agents'. `doors`
+    are the connections of shims by name, each with the processes behind it: a hook finds its agent's there."""
 
     config: Config
     presence: Presence
@@ -68,6 +70,7 @@ class Surroundings:
     outdated: Callable[[dict[str, Any]], bool]
     came: Callable[[str, frozenset[int]], None]
     left: Callable[[str, bool], None]
+    doors: dict[str, tuple[Door, frozenset[int]]] = field(factory=dict)
 
 
 class ShimListener(Actor):
@@ -137,14 +140,21 @@ class Link(Actor):
         peer = peers.peer(self._stream)
         ours = (hello.get("client_pid"), hello.get("pid"), peer.pid)
         pids = frozenset(pid for pid in ours if isinstance(pid, int) and pid > 1)
+        welcome = {"intercom": {"welcome": {"wire": WIRE, "version": __version__, "life": self._at.life}}}
+        if hello.get("role") == "hook":
+            await self._send(welcome)
+            await self._hook(lines, pids, peer.pid)
+            return
         self._at.came(door.name, pids)
+        self._at.doors[door.name] = (door, pids)
         try:
-            await self._send({"intercom": {"welcome": {"wire": WIRE, "version": __version__, "life": self._at.life}}})
+            await self._send(welcome)
             door.opened(_texts(hello.get("agents")))
             if resent := [str(name) for name in hello.get("delivered") or ()]:
                 await self._delivered(door, resent)
             await self._mcp(door, lines)
         finally:
+            self._at.doors.pop(door.name, None)
             self._at.left(door.name, self._said_goodbye)
             door.closed(for_good=self._said_goodbye)
 
@@ -166,6 +176,17 @@ class Link(Actor):
             return None
         hello: dict[str, Any] = first
         return hello
+
+    async def _hook(self, lines: Lines, pids: frozenset[int], pid: int) -> None:
+        """Answer a client's permission hook. Its client is an agent's from here on, whatever becomes of the hook."""
+        at = self._at
+        name = f"hook/{uuid.uuid4().hex}"
+        at.came(name, pids | await trio.to_thread.run_sync(kin.host_of, pid))
+        try:
+            asking = gate.Gate(self.system, at.config, at.presence, at.doors, name, pid)
+            await gate.attend(asking, lines.next, self._send)
+        finally:
+            at.left(name, False)
 
     async def _mcp(self, door: Door, lines: Lines) -> None:
         """Carry messages between the shim and the SDK's server until the shim is gone."""

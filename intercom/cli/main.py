@@ -13,6 +13,9 @@ from intercom._version import __version__
 
 PROGRAM = "agent-intercom"
 
+#: The clients whose permission hooks are known.
+HOOKED = ("claude-code", "codex", "copilot-cli", "cursor")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (0 done, 1 failed, 2 usage or configuration)."""
@@ -48,6 +51,13 @@ def _run(options: argparse.Namespace) -> int:
             from intercom.cli import serve
 
             return serve.serve(options)
+        case "hook":
+            from intercom.agents.hook.run import Order
+            from intercom.agents.hook.run import main as answer
+            from intercom.agents.shim.options import Options
+
+            settings = Options(config=options.config, ipc_name=options.ipc_name)
+            return answer(Order(options.client, options.event, options.wait, settings))
         case "stop":
             from intercom.cli import stop
 
@@ -105,6 +115,15 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     serve.add_argument("--private-fd", type=int, help=argparse.SUPPRESS)
 
+    hook = commands.add_parser(
+        "hook", parents=[again], help="answer a coding agent's permission hook (what init --write installs)"
+    )
+    hook.add_argument("client", choices=HOOKED, help="whose hook this is")
+    hook.add_argument("--event", metavar="NAME", help="the hook's event, where the client does not say it")
+    hook.add_argument(
+        "--wait", metavar="SECONDS", type=_seconds, help="how long a person may take (else a little below an hour)"
+    )
+
     commands.add_parser("stop", parents=[again], help="stop the background server; what waits is kept")
 
     init = commands.add_parser(
@@ -154,6 +173,16 @@ def session_id(options: argparse.Namespace) -> str | None:
     import os
 
     return options.session_id or os.environ.get("INTERCOM_SESSION_ID") or None
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, at most 86400, not {text!r}")
+    return seconds
 
 
 def _channel(text: str) -> str:

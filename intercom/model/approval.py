@@ -75,7 +75,11 @@ class FileChange:
 @frozen
 class ApprovalRequest:
     """A row of `approval_request`, with its files. `key` names the proposal (session, paths, base and diff hashes,
-    risk): asking again with the same key re-attaches. `preview` shows a whole-file proposal as a diff."""
+    risk): asking again with the same key re-attaches. `preview` shows a whole-file proposal as a diff.
+
+    `tool` is there for an operation that a client's permission hook asks leave for, and names what its client uses:
+    the client acts itself, once, and nothing is applied from here.
+    """
 
     id: str
     session_id: str
@@ -97,3 +101,4 @@ class ApprovalRequest:
     decided: Decided | None = None
     delivered_at: datetime | None = None
     preview: str | None = None
+    tool: str | None = None

@@ -18,6 +18,7 @@ from attrs import field, frozen
 
 from intercom.model.approval import RiskLevel
 from intercom.model.channel_id import CHANNEL_ID, LOOKS_LIKE
+from intercom.model.operation import OperationKind
 from intercom.model.prompt import PromptType
 
 Check = Callable[[Any, Any, Any], None]
@@ -192,6 +193,21 @@ class McpSettings:
     legacy_tool_names: bool = setting(
         False, "Whether the tools also answer to their older names (`ask_approval`, `accept_diff`, ...)."
     )
+    permission_prompt_tool: bool = setting(
+        False,
+        "Whether there is a tool `permission_prompt` for Claude Code's `--permission-prompt-tool`.",
+    )
+
+
+@frozen
+class HooksSettings:
+    ask_for: tuple[str, ...] = setting(
+        tuple(kind.value for kind in OperationKind if kind is not OperationKind.READ),
+        "What a client's permission hook asks leave for: `write` (changes to files), `command`, `fetch` (the network),"
+        " `mcp` (tools of other MCP servers), `read` and `other` (tools that are not known). What is not named here is"
+        " left to the client.",
+        matching("|".join(OperationKind), f"one of {', '.join(OperationKind)}"),
+    )
 
 
 @frozen
@@ -293,6 +309,7 @@ class Config:
     )
     policy: PolicySettings = setting(PolicySettings, "Limits on what workspaces may approve by themselves.")
     mcp: McpSettings = setting(McpSettings, "The tools as agents see them.")
+    hooks: HooksSettings = setting(HooksSettings, "The clients' permission hooks.")
     ctl: CtlSettings = setting(CtlSettings, "Who may answer from a terminal.")
     spawn: SpawnSettings = setting(SpawnSettings, "Agents started by people: the processes of `host_cli`.")
     clients: Mapping[str, ClientSettings] = setting(

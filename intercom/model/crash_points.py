@@ -16,6 +16,7 @@ NAMES: dict[str, str] = {
     "session.adopted": "a session is bound to another shim, which has not been told",
     "sessions.brought_back": "a new server has started the sessions its predecessor left",
     "request.recorded": "a request is on record, and neither shown nor waited for",
+    "permission.used": "leave was spent on a hook's question, and the hook has not been told",
     "request.waiting": "its call waits, and nobody has seen it",
     "verdict.recorded": "a verdict is on record, and neither its operator nor the agent has been told",
     "verdict.answered": "the waiting calls have their answer inside the server",

@@ -93,4 +93,7 @@ def _toml(default: Any) -> str | None:
         return str(default).lower()
     if isinstance(default, str):
         return f'"{default}"'
-    return {"()": "[]"}.get(str(default), str(default))
+    if isinstance(default, tuple):
+        quoted = ", ".join(f'"{each}"' for each in default)
+        return f"[{quoted}]"
+    return str(default)

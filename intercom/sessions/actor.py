@@ -53,12 +53,13 @@ FETCH_SECONDS = 60.0
 @frozen
 class Waiter:
     """A call that waits; `ticket` tells it from one of the same name that is gone and has not been heard leaving, and
-    `task` is the task whose end it waits for, if it is one's."""
+    `task` is the task whose end it waits for, if it is one's. `alone` says that its answer carries nothing else."""
 
     call: str
     ticket: str
     reply: Reply[Any]
     task: str | None = None
+    alone: bool = False
 
 
 #: A handler answers with a value, or with a coroutine that does.
@@ -234,9 +235,13 @@ class SessionActor(Actor):
         if self.row.status is SessionStatus.TERMINATED:
             raise InvalidState("this session was ended by an operator; stop, or start a new conversation")
 
-    def answered(self, call: str, answer: A, own: str | None = None) -> Answered[A]:
+    def answered(self, call: str, answer: A, own: str | None = None, *, alone: bool = False) -> Answered[A]:
         """Wrap an answer for this call, with everything that has not reached the agent yet. `own` is the request that
-        the answer itself is about."""
+        the answer itself is about; `alone` leaves the rest for another call, whose client can carry it."""
+        if alone:
+            if own is not None:
+                self.riding[call] = Delivery(call, (own,))
+            return Answered(answer)
         taken_requests = {r for delivery in self.riding.values() for r in delivery.requests}
         taken_words = {w for delivery in self.riding.values() for w in delivery.instructions}
         free = (id for id in self.undelivered if id != own and id not in taken_requests and not self.is_left(id))
@@ -251,11 +256,11 @@ class SessionActor(Actor):
         """The store work that keeps this answer under the call's name, to be run with the effect it tells of."""
         return partial(calls.record, name=call, session_id=self.id, tool=tool, answer=to_json(answer), at=self.now())
 
-    def wait(self, request: Asked, call: str, ticket: str, task: str | None = None) -> None:
-        """Let the current message wait for this request's verdict."""
+    def wait(self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False) -> None:
+        """Let the current message wait for this request's verdict; `alone` as in `answered`."""
         entries = self.waiters.setdefault(request.id, [])
         came_back = not entries
-        entries.append(Waiter(call, ticket, self.defer(), task))
+        entries.append(Waiter(call, ticket, self.defer(), task, alone))
         crash_points.reach("request.waiting")
         self.cancel_timer(Show(request.id))
         self.context.unattended.discard(request.id)
@@ -320,7 +325,7 @@ class SessionActor(Actor):
         answer = answer_of(request)
         for waiter in entries:
             if not waiter.reply.abandoned:
-                waiter.reply.set(self.answered(waiter.call, answer, own=request.id))
+                waiter.reply.set(self.answered(waiter.call, answer, own=request.id, alone=waiter.alone))
         crash_points.reach("verdict.answered")
         return self.show(request)
 
@@ -359,6 +364,8 @@ class SessionActor(Actor):
 def answer_of(request: Asked) -> object:
     """The answer for the call that waits for this request, whichever kind it is; None while it is open."""
     match request:
+        case ApprovalRequest() if request.tool is not None:
+            return outcomes.permission(request)
         case ApprovalRequest():
             return outcomes.clearance(request)
         case ContinuationPrompt():

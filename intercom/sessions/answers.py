@@ -16,6 +16,7 @@ NOT_APPROVED_YET = (
     "not approved yet: do not write the change by other means; call check_clearance again with this request_id to go on"
     " waiting"
 )
+MAY_BE_DONE_NOW = "a person has allowed it: try exactly the same again, and it passes once"
 NOT_ANSWERED_YET = "no answer yet: call transmit again with this request_id to go on waiting; do not assume an answer"
 STILL_WAITING = "no work yet: call standby again with this request_id to go on waiting"
 
@@ -28,6 +29,18 @@ class ClearanceAnswer:
     request_id: str
     reason: str | None = None
     auto_approved: str | None = None
+    message: str | None = None
+
+
+@frozen
+class PermissionAnswer:
+    """`status` is allowed (do it, once), approved (a person has said yes, and it was not used), denied, timeout or
+    pending. `rule` names what of the policy allowed it."""
+
+    status: str
+    request_id: str | None = None
+    reason: str | None = None
+    rule: str | None = None
     message: str | None = None
 
 
@@ -118,8 +131,8 @@ class PingAnswer:
 
 @frozen
 class LateVerdict:
-    """A verdict that came while no call was waiting for it. `kind` is approval, prompt or standby; `answer` is what
-    the waiting call would have been told."""
+    """A verdict that came while no call was waiting for it. `kind` is approval, permission, prompt or standby; `answer`
+    is what the waiting call would have been told."""
 
     request_id: str
     kind: str

@@ -86,6 +86,11 @@ async def recover(session: SessionActor) -> None:
 
 
 def _check_state(request: ApprovalRequest) -> None:
+    if request.tool is not None:
+        raise InvalidState(
+            f"request {request.id} is leave for your own tool {request.tool}: use that, there is nothing to apply",
+            code="not_approved",
+        )
     match request.status:
         case ApprovalStatus.APPROVED:
             return

@@ -55,6 +55,9 @@ def of_request(request: Asked, workspace_root: str, *, away: bool = False, note:
 
 def _approval(request: ApprovalRequest, root: str, away: bool, note: str | None) -> Card:
     state = _APPROVAL_STATE[request.status]
+    if state is CardState.APPLIED and request.tool is not None:
+        # The client acts itself: what is known is that it was told.
+        state = CardState.DELIVERED
     if state in (CardState.APPROVED, CardState.REJECTED, CardState.EXPIRED) and request.delivered_at:
         # An approval that reached its agent moves on; a rejection or time-out stays what it is, only told.
         state = CardState.DELIVERED if state is CardState.APPROVED else state
@@ -81,6 +84,9 @@ def _approval(request: ApprovalRequest, root: str, away: bool, note: str | None)
 def _fate(request: ApprovalRequest) -> str | None:
     if request.status is ApprovalStatus.EXPIRED and request.decided is not None:
         return "approved, but not applied in time; propose it again"
+    if request.tool is not None:
+        used = request.status is ApprovalStatus.CONSUMED
+        return f"{request.tool}: the client does it itself, {'and was told' if used else 'once it is told'}"
     return f"approved by the policy: {request.auto_rule}" if request.auto_rule else None
 
 

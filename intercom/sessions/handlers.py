@@ -13,6 +13,8 @@ from intercom.sessions import (
     clearance,
     decisions,
     messages,
+    permission_messages,
+    permissions,
     process_news,
     questions,
     reports,
@@ -97,6 +99,8 @@ async def _write_touch(session: SessionActor, _due: WriteTouch) -> None:
 HANDLERS: Handlers = {
     messages.Propose: clearance.propose,
     messages.AwaitClearance: clearance.await_clearance,
+    permission_messages.AskPermission: permissions.ask,
+    permission_messages.AwaitPermission: permissions.wait,
     messages.AskPrompt: questions.ask_prompt,
     messages.AwaitPrompt: questions.await_prompt,
     messages.StandBy: questions.stand_by,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.errors import InvalidState
 from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
-from intercom.sessions.answers import ClearanceAnswer, LateVerdict, PromptAnswer, StandbyAnswer, to_json
+from intercom.sessions.answers import (
+    MAY_BE_DONE_NOW,
+    ClearanceAnswer,
+    LateVerdict,
+    PermissionAnswer,
+    PromptAnswer,
+    StandbyAnswer,
+    to_json,
+)
 
 Asked = ApprovalRequest | ContinuationPrompt | Wait
 
@@ -22,6 +30,23 @@ def clearance(request: ApprovalRequest) -> ClearanceAnswer | None:
             return ClearanceAnswer("rejected", request.id, reason=request.decided.text if request.decided else None)
         case ApprovalStatus.EXPIRED:
             return ClearanceAnswer("timeout", request.id)
+        case ApprovalStatus.INTERRUPTED:
+            raise _ended(request)
+
+
+def permission(request: ApprovalRequest) -> PermissionAnswer | None:
+    """What a permission hook is told of its request; as `clearance`."""
+    match request.status:
+        case ApprovalStatus.PENDING:
+            return None
+        case ApprovalStatus.APPROVED:
+            return PermissionAnswer("approved", request.id, message=MAY_BE_DONE_NOW)
+        case ApprovalStatus.CONSUMED:
+            return PermissionAnswer("allowed", request.id)
+        case ApprovalStatus.REJECTED:
+            return PermissionAnswer("denied", request.id, reason=request.decided.text if request.decided else None)
+        case ApprovalStatus.EXPIRED:
+            return PermissionAnswer("timeout", request.id)
         case ApprovalStatus.INTERRUPTED:
             raise _ended(request)
 
@@ -51,6 +76,8 @@ def standby(request: Wait) -> StandbyAnswer | None:
 def late(request: Asked) -> LateVerdict:
     """The same, for a verdict that rides on another call's result."""
     match request:
+        case ApprovalRequest() if request.tool is not None:
+            return LateVerdict(request.id, "permission", request.title, _answer(permission(request)))
         case ApprovalRequest():
             return LateVerdict(request.id, "approval", request.title, _answer(clearance(request)))
         case ContinuationPrompt():

@@ -111,7 +111,7 @@ async def recall(session: SessionActor, asked: Recall) -> Answered[RebootAnswer]
 def _pending(request: outcomes.Asked) -> PendingRequest:
     match request:
         case ApprovalRequest():
-            kind, title = "approval", request.title
+            kind, title = "approval" if request.tool is None else "permission", request.title
         case ContinuationPrompt():
             kind, title = "prompt", outcomes.headline(request.prompt_text)
         case _:

@@ -43,6 +43,8 @@ def hello(
         "delivered": list(delivered),
         "agents": list(agents),
     }
+    if options.role != "shim":
+        said["role"] = options.role
     return encode({"intercom": {"hello": said}})
 
 

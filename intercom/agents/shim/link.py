@@ -6,15 +6,15 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from intercom._version import __version__
 from intercom.agents.shim import launch, sandbox
 from intercom.agents.shim.hello import WIRE, Word, hello, word
 from intercom.agents.shim.options import Options
 from intercom.agents.shim.pipes import Outlet, read
-from intercom.agents.shim.relay import Effect, Relay
+from intercom.agents.shim.relay import Effect
 from intercom.agents.shim.replies import Failure
 from intercom.local.dial import connect
 from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong
@@ -38,23 +38,48 @@ _SILENT_STARTS = 5
 _RETRY_SECONDS = 2.0  # after a failure, before a call may cause another try
 
 
+class Party(Protocol):
+    """Who a link is for: a shim's relay, or a hook with one question. Each of these says what is to be done then."""
+
+    @property
+    def undelivered(self) -> Iterable[str]: ...
+
+    @property
+    def agents(self) -> Sequence[str]: ...
+
+    def server_up(self) -> Sequence[Effect]: ...
+
+    def server_down(self) -> Sequence[Effect]: ...
+
+    def server_failed(self, failure: Failure) -> Sequence[Effect]: ...
+
+    def server_line(self, line: bytes) -> Sequence[Effect]: ...
+
+    def retry_allowed(self) -> None: ...
+
+
 class Link:
     """One shim's connection, through all the lives of its server.
 
-    `perform` is given the relay's effects, `say` a line of diagnostics. Times are `time.monotonic` seconds.
+    `perform` is given the relay's effects, `say` a line of diagnostics. `start` allows it to start a server where none
+    is found, and `alone` one for this shim alone where no other can be. Times are `time.monotonic` seconds.
     """
 
     def __init__(
         self,
         options: Options,
-        relay: Relay,
+        relay: Party,
         shim: str,
         perform: Callable[[Sequence[Effect]], None],
         say: Callable[[str], None],
+        *,
+        start: bool = True,
+        alone: bool = True,
     ) -> None:
         self.due: float = 0.0  # when `on_time` wants to be called; at once, to begin with
         self._options, self._relay, self._shim = options, relay, shim
         self._perform, self._say = perform, say
+        self._may_start, self._may_be_alone = start, alone
         self._socket: socket.socket | None = None
         self._out: Outlet | None = None
         self._lines = LineBuffer(LINE_LIMIT)
@@ -166,6 +191,9 @@ class Link:
             where = self._places()
             if self._reach(where):
                 return
+            if not self._may_start:
+                self._fail(Failure("unavailable", "no server runs"))
+                return
             unwritable = launch.sandboxed(where)
             if unwritable is not None:
                 self._serve_alone(f"can not write {unwritable} from here")
@@ -212,6 +240,9 @@ class Link:
             self.due = now + _LOOK_SECONDS
 
     def _serve_alone(self, why: str) -> None:
+        if not self._may_be_alone:
+            self._fail(Failure("unavailable", f"{why}, and no server outside can be reached"))
+            return
         self._say(
             f"{why}, so this agent gets a server of its own, which ends with it;"
             " one that runs outside (agent-intercom serve) is used where its socket can be reached"

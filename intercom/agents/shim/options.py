@@ -11,9 +11,9 @@ class Options(NamedTuple):
     """The command line of a shim.
 
     `config` and `workspace` are paths as given, or None; `ipc_name` overrides the configuration's; `channel` is the id
-    of the chat channel where the agent is shown, `session_id` the session it was started for. `server` is the command
-    that serves, to which `serve_command` adds, and `shipped` a file of shipped answers other than the package's: tests
-    put stand-ins there.
+    of the chat channel where the agent is shown, `session_id` the session it was started for. `role` is "hook" for a
+    client's permission hook. `server` is the command that serves, to which `serve_command` adds, and `shipped` a file
+    of shipped answers other than the package's: tests put stand-ins there.
     """
 
     config: str | None = None
@@ -23,6 +23,7 @@ class Options(NamedTuple):
     shipped: str | None = None
     channel: str | None = None
     session_id: str | None = None
+    role: str = "shim"
 
 
 def serve_command(options: Options, *how: str) -> list[str]:

@@ -70,7 +70,7 @@ RIDERS: dict[str, Any] = {
             "type": "object",
             "properties": {
                 "request_id": {"type": "string"},
-                "kind": {"type": "string", "enum": ["approval", "prompt", "standby"]},
+                "kind": {"type": "string", "enum": ["approval", "permission", "prompt", "standby"]},
                 "title": {"type": "string"},
                 "answer": {"type": "object"},
             },

@@ -18,6 +18,7 @@ from intercom.store.migrations import (
     m0004_slack,
     m0005_children,
     m0006_tasks,
+    m0007_permissions,
 )
 
 
@@ -37,6 +38,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(4, "slack", m0004_slack.apply),
     Migration(5, "children", m0005_children.apply),
     Migration(6, "tasks", m0006_tasks.apply),
+    Migration(7, "permissions", m0007_permissions.apply),
 )
 
 LATEST = MIGRATIONS[-1].number

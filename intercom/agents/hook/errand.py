@@ -1,0 +1,142 @@
+"""One question to a server, through all its lives: asked again until it is answered or there is no time left."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from intercom.agents.shim.link import Link
+from intercom.agents.shim.options import Options
+from intercom.agents.shim.relay import Effect, ToServer
+from intercom.agents.shim.replies import Failure
+from intercom.local.lines import decode, encode
+
+#: What the server says as soon as a person has been asked, and what the hook says once its client has the answer.
+ASKED, TOLD = "intercom/asked", "intercom/told"
+_LAST_WORDS_SECONDS = 1.0
+
+
+class Answer(NamedTuple):
+    """What came of it: the server's `result`; or why there is none. `request_id` names what a person was asked."""
+
+    result: dict[str, Any] | None = None
+    failure: Failure | None = None
+    request_id: str | None = None
+
+
+class Errand:
+    """The party at a `Link` that asks once. `method` and `params` as in docs/reference/shim-wire.md.
+
+    A server that dies meanwhile is asked again, about the same request in the same session.
+    """
+
+    #: What a shim would give back and be known by; a hook has neither.
+    undelivered: Mapping[str, str] = {}
+    agents: Sequence[str] = ()
+
+    def __init__(self, method: str, params: dict[str, Any]) -> None:
+        self._method, self._params = method, params
+        self.answer = Answer()
+        self.done = False
+
+    def server_up(self) -> list[Effect]:
+        """A server listens: ask it."""
+        request = {"jsonrpc": "2.0", "id": 1, "method": self._method, "params": self._params}
+        return [ToServer(encode(request))]
+
+    def server_down(self) -> list[Effect]:
+        """It is gone; the next one is asked."""
+        return []
+
+    def server_failed(self, failure: Failure) -> list[Effect]:
+        """There is none, and there will be none soon."""
+        self._close(self.answer._replace(failure=failure))
+        return []
+
+    def retry_allowed(self) -> None:
+        """A shim would let its next call try again; here is no next call."""
+
+    def server_line(self, line: bytes) -> list[Effect]:
+        """Read what the server says."""
+        try:
+            said = decode(line)
+        except ValueError:
+            return []
+        if not isinstance(said, dict):
+            return []
+        params = said.get("params")
+        if said.get("method") == ASKED and isinstance(params, dict):
+            request_id, session_id = params.get("request_id"), params.get("session_id")
+            if isinstance(request_id, str) and isinstance(session_id, str):
+                self.answer = self.answer._replace(request_id=request_id)
+                # A server that comes after this one is asked in the same place, wherever else it would look.
+                self._params = {**self._params, "session": session_id}
+        elif said.get("id") == 1:
+            self._answered(said)
+        return []
+
+    def _answered(self, said: dict[str, Any]) -> None:
+        result, error = said.get("result"), said.get("error")
+        if isinstance(result, dict):
+            self._close(self.answer._replace(result=result))
+            return
+        message = error.get("message") if isinstance(error, dict) else None
+        data = error.get("data") if isinstance(error, dict) else None
+        code = data.get("error_code") if isinstance(data, dict) else None
+        if not isinstance(message, str) or not isinstance(code, str):
+            message, code = "the server does not know permission hooks: it is of another version", "version_mismatch"
+        self._close(self.answer._replace(failure=Failure(code, message)))
+
+    def _close(self, answer: Answer) -> None:
+        self.answer, self.done = answer, True
+
+
+class Way:
+    """The way to the server that an errand is run over; `with` it, so that it is left in good order."""
+
+    def __init__(self, errand: Errand, options: Options, stop: Sequence[int], wake: int, *, start: bool) -> None:
+        """`stop` fills when the process is to end, and `wake` polls readable then; `start` allows starting a server."""
+        self._errand, self._stop, self._wake = errand, stop, wake
+        name = os.urandom(16).hex()
+        self._link = Link(options, errand, name, self._perform, _silent, start=start, alone=False)
+
+    def __enter__(self) -> Way:
+        return self
+
+    def __exit__(self, *_failed: object) -> None:
+        self._link.send(encode({"intercom": {"bye": {}}}))
+        self._link.close(_LAST_WORDS_SECONDS)
+
+    def run(self, until: float) -> Answer:
+        """Go, and come back with the answer, at the latest at `until` (`time.monotonic` seconds)."""
+        while not self._errand.done and not self._stop and time.monotonic() < until:
+            self._link.on_time()
+            self._turn(until)
+        return self._errand.answer
+
+    def told(self) -> None:
+        """The client has the answer: let the server put that on record."""
+        self._link.send(encode({"jsonrpc": "2.0", "method": TOLD}))
+
+    def _turn(self, until: float) -> None:
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        for descriptor, events in self._link.wanted(reading=True).items():
+            poll.register(descriptor, events)
+        due = min(until, self._link.due)
+        for descriptor, events in poll.poll(min(1000.0, max(0.0, (due - time.monotonic()) * 1000))):
+            if descriptor != self._wake:
+                self._link.on_ready(descriptor, events)
+        self._link.flush()
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ToServer):
+                self._link.send(effect.line)
+
+
+def _silent(_text: str) -> None:
+    """What a shim tells people on standard error would be taken for this hook's reason."""

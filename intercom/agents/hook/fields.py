@@ -1,0 +1,63 @@
+"""Taking fields out of what a client wrote, which may be anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def text(data: object, *names: str) -> str | None:
+    """The first of these fields that is a text with something in it; None when none is."""
+    if isinstance(data, Mapping):
+        for name in names:
+            value = data.get(name)
+            if isinstance(value, str) and value:
+                return value
+    return None
+
+
+def exact(data: object, *names: str) -> str | None:
+    """The first of these fields that is a text, empty or not; None when none is."""
+    if isinstance(data, Mapping):
+        for name in names:
+            value = data.get(name)
+            if isinstance(value, str):
+                return value
+    return None
+
+
+def table(data: object, *names: str) -> dict[str, Any]:
+    """The first of these fields that is an object, or a text that holds one as JSON; empty when none is."""
+    if isinstance(data, Mapping):
+        for name in names:
+            value = data.get(name)
+            if isinstance(value, str):
+                value = _parsed(value)
+            if isinstance(value, dict):
+                return value
+    return {}
+
+
+def rows(data: object, name: str) -> list[dict[str, Any]]:
+    """The objects in a field that is a list."""
+    value = data.get(name) if isinstance(data, Mapping) else None
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def texts(data: object, name: str) -> list[str]:
+    """The texts in a field that is a list."""
+    value = data.get(name) if isinstance(data, Mapping) else None
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def canonical(value: object) -> str:
+    """The same text for the same JSON value."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def _parsed(value: str) -> object:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,315 @@
+"""What each tool of the known clients does, by its name: one table, since they differ in spelling more than in kind.
+
+A tool that stands nowhere here is of kind `other`, and a person is asked: new tools are not let through by surprise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from intercom.agents.hook import patch
+from intercom.agents.hook.fields import canonical, exact, rows, text
+from intercom.agents.hook.question import COMMAND, FETCH, INNER, MCP, OTHER, OWN, READ, WRITE, Operation
+
+#: The name under which clients know our server, as `agent-intercom init` writes it, and the names of its tools.
+OUR_SERVER = "agent-intercom"
+OUR_TOOLS = frozenset(
+    [
+        "check_clearance",
+        "check_diff",
+        "auto_check",
+        "transmit",
+        "broadcast",
+        "reboot",
+        "switch_freq",
+        "standby",
+        "ping",
+        "permission_prompt",
+        "ask_approval",
+        "accept_diff",
+        "check_auto_approve",
+        "forward_prompt",
+        "remote_log",
+        "recover_state",
+        "set_operational_mode",
+        "wait_for_instruction",
+        "heartbeat",
+    ]
+)
+
+_COMMANDS = frozenset(
+    [
+        "bash",
+        "shell",
+        "powershell",
+        "exec_command",
+        "local_shell",
+        "run_terminal_cmd",
+        "run_in_terminal",
+        "terminal",
+        "unified_exec",
+        "shell_command",
+        "container.exec",
+        "write_bash",
+        "write_powershell",
+        "write_stdin",
+        "monitor",
+    ]
+)
+_READS = frozenset(
+    [
+        "read",
+        "glob",
+        "grep",
+        "ls",
+        "view",
+        "notebookread",
+        "read_file",
+        "list_dir",
+        "list_directory",
+        "list_files",
+        "rg",
+        "grep_search",
+        "file_search",
+        "search_files",
+        "glob_file_search",
+        "codebase_search",
+        "semantic_search",
+        "semsearch",
+        "readlints",
+        "read_lints",
+        "view_image",
+        "lsp",
+        "readmcpresourcetool",
+        "listmcpresourcestool",
+        "list_mcp_resources",
+        "list_mcp_resource_templates",
+        "read_mcp_resource",
+        "fetch_rules",
+    ]
+)
+_FETCHES = frozenset(["webfetch", "websearch", "web_fetch", "web_search", "fetch", "fetch_webpage", "browser"])
+_INNER = frozenset(
+    [
+        "todowrite",
+        "todoread",
+        "task",
+        "agent",
+        "taskcreate",
+        "taskupdate",
+        "tasklist",
+        "taskget",
+        "taskoutput",
+        "taskstop",
+        "exitplanmode",
+        "enterplanmode",
+        "askuserquestion",
+        "skill",
+        "slashcommand",
+        "toolsearch",
+        "bashoutput",
+        "killshell",
+        "killbash",
+        "sendmessage",
+        "update_plan",
+        "update_todo",
+        "ask_user",
+        "ask_question",
+        "request_user_input",
+        "report_intent",
+        "read_bash",
+        "stop_bash",
+        "list_bash",
+        "read_powershell",
+        "stop_powershell",
+        "list_powershell",
+        "todo_write",
+        "createplan",
+        "switchmode",
+        "structuredoutput",
+    ]
+)
+
+Reader = Callable[[dict[str, Any]], tuple[dict[str, Any], ...]]
+
+
+def operation(tool: str, given: dict[str, Any], cwd: str | None = None) -> Operation:
+    """What the use of `tool` with the arguments `given` does."""
+    name = tool.lower()
+    if is_own(tool):
+        return Operation(OWN, tool)
+    if name.startswith(("mcp__", "mcp:")):
+        return mcp(tool, given)
+    if name in _WRITERS:
+        return _write(tool, given, _WRITERS[name](given), cwd)
+    if name in _COMMANDS:
+        return command(tool, given, cwd)
+    if name in _FETCHES:
+        return _fetch(tool, given)
+    if name in _READS:
+        return _read(tool, given, cwd)
+    if name in _INNER:
+        return Operation(INNER, tool)
+    return _other(OTHER, tool, given, f"use the tool {tool}")
+
+
+def is_own(tool: str, server: str | None = None) -> bool:
+    """Whether a tool is one of Intercom's: asking leave to ask leave would never end."""
+    if server is not None:
+        return server == OUR_SERVER and tool in OUR_TOOLS
+    # Codex writes what is no letter of a server's name as an underscore.
+    for start in (f"mcp__{OUR_SERVER}__", f"mcp__{OUR_SERVER.replace('-', '_')}__", f"{OUR_SERVER}-", f"{OUR_SERVER}/"):
+        if tool.startswith(start):
+            return tool.removeprefix(start) in OUR_TOOLS
+    return False
+
+
+def command(tool: str, given: dict[str, Any], cwd: str | None = None) -> Operation:
+    """A command line, or what is typed into one that runs."""
+    line = _line(given)
+    where = text(given, "working_directory", "workdir", "cwd") or cwd
+    if line is None and tool.lower().startswith("write_"):
+        # Nothing is typed into the command that runs: its output is looked at.
+        return Operation(INNER, tool)
+    if line is None:
+        return _other(OTHER, tool, given, f"use the tool {tool}")
+    why = text(given, "description", "justification", "explanation")
+    title = f"Run: {_first(line)}" if why is None else f"Run: {_first(why)}"
+    return Operation(COMMAND, tool, title, line, (), canonical([COMMAND, line]), where)
+
+
+def mcp(tool: str, given: dict[str, Any]) -> Operation:
+    """A tool of another MCP server; its identity is the same whichever way the client spells the server."""
+    bare = tool.rsplit("__", 1)[-1].rsplit(":", 1)[-1]
+    title = f"Use {tool.removeprefix('mcp__').replace('__', ' / ')}"
+    return Operation(MCP, tool, title, _shown(given), (), canonical([MCP, bare, given]))
+
+
+def _line(given: dict[str, Any]) -> str | None:
+    found = text(given, "command", "cmd", "script", "input", "chars")
+    if found is not None:
+        return found
+    words = given.get("command", given.get("cmd"))
+    if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
+        import shlex
+
+        return shlex.join(words)
+    return None
+
+
+def _fetch(tool: str, given: dict[str, Any]) -> Operation:
+    what = text(given, "url", "query", "search_term") or ""
+    return _other(FETCH, tool, given, f"{tool}: {_first(what)}" if what else f"use the tool {tool}")
+
+
+def _read(tool: str, given: dict[str, Any], cwd: str | None) -> Operation:
+    path = _path(given)
+    return _other(READ, tool, given, f"{tool} {path or ''}".strip())._replace(path=path, cwd=cwd)
+
+
+def _other(kind: str, tool: str, given: dict[str, Any], title: str) -> Operation:
+    return Operation(kind, tool, title, _shown(given), (), canonical([kind, tool.lower(), given]))
+
+
+def _write(tool: str, given: dict[str, Any], touches: tuple[dict[str, Any], ...], cwd: str | None) -> Operation:
+    if not touches:
+        if text(given, "command") == "view":
+            return _read(tool, given, cwd)
+        # It changes something, and does not say what: a person sees all that it does say.
+        return _other(OTHER, tool, given, f"use the tool {tool}")
+    names = [os.path.basename(touch["path"]) or touch["path"] for touch in touches]
+    shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    verb = "Delete" if all(touch.get("delete") for touch in touches) else "Change"
+    # Paths are compared by the server, which knows where they lead.
+    plain = [{name: value for name, value in touch.items() if name not in ("path", "move_to")} for touch in touches]
+    identity = canonical([WRITE, plain])
+    return Operation(WRITE, tool, f"{verb} {shown}", None, touches, identity, cwd)
+
+
+def _whole(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    path, content = _path(given), exact(given, "content", "contents", "file_text", "text")
+    return ({"path": path, "content": content},) if path is not None and content is not None else ()
+
+
+def _edit(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    path = _path(given)
+    if path is None:
+        return ()
+    parts = rows(given, "edits") or [given]
+    replaced = [_replacement(part) for part in parts]
+    if all(each is not None for each in replaced):
+        return ({"path": path, "replacements": replaced},)
+    return _whole(given)
+
+
+def _replacement(part: dict[str, Any]) -> dict[str, Any] | None:
+    old = exact(part, "old_string", "old_str", "old_text")
+    new = exact(part, "new_string", "new_str", "new_text")
+    if old is None:
+        return None
+    every = part.get("replace_all") is True
+    return {"old": old, "new": new or "", **({"every": True} if every else {})}
+
+
+def _editor(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """`str_replace_editor`: several tools in one."""
+    path = _path(given)
+    match text(given, "command"):
+        case "create":
+            return _whole(given)
+        case "str_replace":
+            return _edit(given)
+        case "insert" if path is not None:
+            added = exact(given, "new_str", "insert_text", "text") or ""
+            return ({"path": path, "diff": "".join(f"+{line}\n" for line in added.splitlines())},)
+        case _:
+            return ()
+
+
+def _notebook(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    path = text(given, "notebook_path", "target_notebook", "path")
+    if path is None:
+        return ()
+    old, new = exact(given, "old_string") or "", exact(given, "new_source", "new_string") or ""
+    gone = "".join(f"-{line}\n" for line in old.splitlines())
+    return ({"path": path, "diff": gone + "".join(f"+{line}\n" for line in new.splitlines())},)
+
+
+def _patched(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    found = text(given, "patch", "input", "command", "diff")
+    return patch.touches(found) if found is not None else ()
+
+
+def _deleted(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    path = _path(given)
+    return ({"path": path, "delete": True},) if path is not None else ()
+
+
+def _path(given: dict[str, Any]) -> str | None:
+    return text(given, "file_path", "path", "target_file", "filePath", "filename")
+
+
+def _first(line: str, width: int = 100) -> str:
+    """The first line of something, cut; said to be cut."""
+    lines = line.strip().splitlines() or [""]
+    return lines[0][: width - 2] + " …" if len(lines) > 1 or len(lines[0]) > width else lines[0]
+
+
+def _shown(given: dict[str, Any]) -> str | None:
+    import json
+
+    return json.dumps(given, indent=2, ensure_ascii=False) if given else None
+
+
+_WRITERS: dict[str, Reader] = {
+    **dict.fromkeys(("write", "create", "create_file", "write_file"), _whole),
+    **dict.fromkeys(("edit", "multiedit", "strreplace", "str_replace", "search_replace", "edit_file"), _edit),
+    **dict.fromkeys(("apply_patch", "applypatch"), _patched),
+    **dict.fromkeys(("notebookedit", "editnotebook", "edit_notebook"), _notebook),
+    **dict.fromkeys(("delete", "delete_file"), _deleted),
+    "str_replace_editor": _editor,
+}
+
+__all__ = ["OUR_SERVER", "command", "is_own", "mcp", "operation"]

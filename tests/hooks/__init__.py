@@ -1,0 +1,1 @@
+"""The permission hooks of clients: what they are told, and what they say."""

@@ -1,0 +1,262 @@
+"""Real hook processes at a real server, and a person at the local socket."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from tests.agents.live import COMMAND, CTL, Home, call, home, live
+
+ALLOW_STATUS = '{"enabled": true, "commands": ["git status"], "file_patterns": {"write": ["docs/**"]}}'
+
+
+def event(tool: str, given: dict[str, Any], cwd: Path, **more: Any) -> bytes:
+    """What Claude Code writes to its hook."""
+    data = {
+        "session_id": "conv-1",
+        "transcript_path": "/nowhere.jsonl",
+        "cwd": str(cwd),
+        "permission_mode": "default",
+        "hook_event_name": "PreToolUse",
+        "tool_name": tool,
+        "tool_input": given,
+        "tool_use_id": "toolu_1",
+    }
+    return json.dumps(data | more).encode()
+
+
+class Hook:
+    """A hook on its way."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self.output = b""
+        self.errors = b""
+        self.code = -1
+        self.ended = trio.Event()
+
+    def decision(self) -> tuple[str, str]:
+        said = json.loads(self.output)["hookSpecificOutput"]
+        return said["permissionDecision"], said["permissionDecisionReason"]
+
+
+@asynccontextmanager
+async def hook(house: Home, given: bytes, *arguments: str, client: str = "claude-code") -> AsyncIterator[Hook]:
+    """A hook that runs while this is entered, and ends within it."""
+    async with trio.open_nursery() as nursery:
+        process = await trio.lowlevel.open_process(
+            [*COMMAND, "hook", client, *arguments],
+            env=house.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        running = Hook(process)
+        assert process.stdin is not None
+
+        async def follow() -> None:
+            async def drain(stream: Any, name: str) -> None:
+                async for part in stream:
+                    setattr(running, name, getattr(running, name) + part)
+
+            async with trio.open_nursery() as both:
+                both.start_soon(drain, process.stdout, "output")
+                both.start_soon(drain, process.stderr, "errors")
+            running.code = await process.wait()
+            running.ended.set()
+
+        nursery.start_soon(follow)
+        async with process.stdin:
+            await process.stdin.send_all(given)
+        try:
+            yield running
+            await running.ended.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+@live
+async def test_a_command_waits_for_a_person_and_runs_once() -> None:
+    with home() as house, house.serving():
+        workspace = house.workspace()
+        (workspace / ".git").mkdir()
+        async with house.person() as person:
+            given = event("Bash", {"command": "npm publish", "description": "Publish it"}, workspace)
+            async with hook(house, given) as asked:
+                card = await person.card(title="Run: Publish it")
+                assert card["description"] == "npm publish"
+                assert (card["kind"], card["risk_level"], card["workspace_root"]) == ("approval", "low", str(workspace))
+                await person.do("approve", id=card["request_id"])
+            assert (asked.code, asked.decision()[0]) == (0, "allow")
+            await person.card(request_id=card["request_id"], status="delivered")
+            given = event("Bash", {"command": "npm publish"}, workspace, tool_use_id="toolu_2")
+            async with hook(house, given) as again:
+                other = await person.card(lambda each: each["request_id"] != card["request_id"], status="pending")
+                await person.do("reject", id=other["request_id"], reason="once is enough")
+            assert (again.code, again.decision()[0]) == (0, "deny")
+            assert "once is enough" in again.decision()[1]
+
+
+@live
+async def test_the_policy_comes_first_and_what_it_allows_is_on_record() -> None:
+    with home() as house:
+        workspace = house.workspace()
+        (workspace / ".git").mkdir()
+        (workspace / ".intercom").mkdir()
+        (workspace / ".intercom" / "settings.json").write_text(ALLOW_STATUS)
+        with house.serving():
+            async with house.person() as person:
+                async with hook(house, event("Bash", {"command": "git status"}, workspace)) as asked:
+                    pass
+                assert (asked.code, asked.decision()) == (0, ("allow", "allowed by the policy: command:git status"))
+                given = {"file_path": str(workspace / "docs/new.md"), "content": "hello\n"}
+                async with hook(house, event("Write", given, workspace)) as asked:
+                    pass
+                assert asked.decision()[0] == "allow"
+                kinds = [entry["kind"] for entry in (await person.do("log"))["entries"]]
+                assert kinds.count("auto_approved") == 2
+                assert not person.cards
+
+
+@live
+async def test_a_change_to_a_file_is_shown_as_a_diff() -> None:
+    with home() as house, house.serving():
+        workspace = house.workspace()
+        (workspace / ".git").mkdir()
+        (workspace / "a.py").write_text("one\ntwo\nthree\n")
+        edit = {"file_path": str(workspace / "a.py"), "old_string": "two", "new_string": "2"}
+        async with house.person() as person:
+            async with hook(house, event("Edit", edit, workspace)) as asked:
+                card = await person.card(title="Change a.py")
+                assert card["diff"].startswith("--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n")
+                assert [(each["path"], each["added"], each["removed"]) for each in card["files"]] == [("a.py", 1, 1)]
+                await person.do("approve", id=card["request_id"])
+            assert asked.decision()[0] == "allow"
+
+
+@live
+async def test_a_hook_asks_in_the_session_of_its_own_agent() -> None:
+    """The same client started the shim and the hook: here, the test's own process."""
+    with home() as house, house.serving():
+        workspace = house.workspace()
+        async with house.agent(workspace) as agent, house.person() as person:
+            session = (await call(agent, "ping"))["session_id"]
+            async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+                card = await person.card(title="Run: make")
+                assert card["session_id"] == session
+                await person.do("approve", id=card["request_id"])
+            assert asked.decision()[0] == "allow"
+
+
+@live
+async def test_a_verdict_after_the_hook_is_gone_counts_for_the_next_try_once() -> None:
+    with home() as house, house.serving():
+        workspace = house.workspace()
+        async with house.agent(workspace) as agent, house.person() as person:
+            await call(agent, "ping")
+            async with hook(house, event("Bash", {"command": "make"}, workspace), "--wait", "2") as asked:
+                card = await person.card(title="Run: make")
+            assert (asked.code, asked.decision()[0]) == (0, "deny")
+            assert card["request_id"] in asked.decision()[1]
+            await person.card(request_id=card["request_id"], away=True)
+            await person.do("approve", id=card["request_id"])
+            late = (await call(agent, "ping"))["late_verdicts"]
+            assert [(each["kind"], each["answer"]["status"]) for each in late] == [("permission", "approved")]
+            again = event("Bash", {"command": "make"}, workspace, tool_use_id="toolu_2")
+            async with hook(house, again) as asked:
+                pass
+            assert asked.decision()[0] == "allow"
+            third = event("Bash", {"command": "make"}, workspace, tool_use_id="toolu_3")
+            async with hook(house, third, "--wait", "2") as asked:
+                pass
+            assert asked.decision()[0] == "deny"
+
+
+@live
+async def test_a_server_killed_while_a_hook_waits_is_asked_again_about_the_same() -> None:
+    with home() as house:
+        workspace = house.workspace()
+        (workspace / ".git").mkdir()
+        async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+            await ready(house)
+            async with house.person() as person:
+                card = await person.card(title="Run: make")
+            house.kill()
+            await ready(house)
+            async with house.person() as person:
+                (waiting,) = await until_waiting(person)
+                assert waiting["request_id"] == card["request_id"]
+                await person.do("approve", id=card["request_id"])
+        assert asked.decision()[0] == "allow"
+
+
+async def ready(house: Home) -> None:
+    """A server answers."""
+    while True:
+        try:
+            async with house.person():
+                return
+        except (OSError, AssertionError, BaseExceptionGroup):
+            await trio.sleep(0.05)
+
+
+async def until_waiting(person: Any) -> list[dict[str, Any]]:
+    """What is pending, once its hook is back."""
+    while True:
+        pending = await person.do("pending")
+        if pending and not any(each["away"] for each in pending):
+            return list(pending)
+        await trio.sleep(0.05)
+
+
+@live
+async def test_without_a_server_it_is_denied() -> None:
+    with home("this is not toml\n") as house:
+        workspace = house.workspace()
+        async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+            pass
+        assert (asked.code, asked.decision()[0]) == (0, "deny")
+        assert b"Traceback" not in asked.errors
+
+
+@live
+async def test_a_hook_that_is_ended_denies() -> None:
+    with home() as house, house.serving():
+        workspace = house.workspace()
+        (workspace / ".git").mkdir()
+        async with house.person() as person, hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+            await person.card(title="Run: make")
+            asked.process.send_signal(signal.SIGTERM)
+        assert (asked.code, asked.decision()[0]) == (0, "deny")
+
+
+@live
+async def test_an_agent_can_not_answer_its_own_hook() -> None:
+    """What descends from the client that started a hook may not answer, as with its shim."""
+    with home("") as house, house.serving():
+        workspace = house.workspace()
+        (workspace / ".git").mkdir()
+        async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+            waiting = []
+            while not waiting:
+                waiting = _ctl(house, "pending")
+                await trio.lowlevel.checkpoint()
+            refused = _ctl(house, "approve", waiting[0]["request_id"])
+            assert refused["error_code"] == "unauthorized", refused
+            asked.process.send_signal(signal.SIGTERM)
+        refused = _ctl(house, "approve", waiting[0]["request_id"])
+        assert refused["error_code"] == "unauthorized", refused
+
+
+def _ctl(house: Home, *words: str) -> Any:
+    done = subprocess.run([*CTL, *words], env=house.environ, capture_output=True, text=True, timeout=30, check=False)
+    return json.loads(done.stdout or done.stderr)

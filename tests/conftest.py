@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.figures import PROPERTY
 
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -16,3 +21,29 @@ settings.load_profile("steady")
 # A runner in the background is started with interrupts ignored, and whatever a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+#: Where this run's temporary directories are; a key of the configuration, which workers have not.
+_ROOT = pytest.StashKey[str]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep `tmp_path` short: sockets live below it, and a socket's path has at most 107 bytes.
+
+    `--basetemp` keeps what tests leave there.
+    """
+    if config.option.basetemp is None and not hasattr(config, "workerinput"):
+        config.stash[_ROOT] = config.option.basetemp = tempfile.mkdtemp(prefix="ic-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _ROOT in config.stash:
+        shutil.rmtree(config.stash[_ROOT], ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures of long runs, which a worker has nowhere to print to."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, text in report.user_properties:
+            if name == PROPERTY:
+                terminalreporter.write_line(f"\n{text}")

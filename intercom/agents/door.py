@@ -131,9 +131,9 @@ class Door:
             self._told[session_id] = now
             self.system.named(f"stall/{session_id}").tell(Activity())
 
-    async def delivered(self, receipts: Iterable[str]) -> None:
-        """The results of these receipts were written to the client; on record when this returns, except for calls that
-        were abandoned before."""
+    async def delivered(self, receipts: Iterable[str]) -> tuple[str, ...]:
+        """The results of these receipts were written to the client; on record when this returns the names of their
+        calls, except for calls that were abandoned before."""
         by_session: dict[str, list[Delivery]] = {}
         for receipt in receipts:
             session_id, delivery = _read_receipt(receipt)
@@ -148,8 +148,10 @@ class Door:
             for session_id, deliveries in by_session.items():
                 await self._record(session_id, deliveries)
         finally:
-            for delivery in (each for deliveries in by_session.values() for each in deliveries):
-                self._arrived.pop(delivery.call, None)
+            arrived = tuple(each.call for deliveries in by_session.values() for each in deliveries)
+            for name in arrived:
+                self._arrived.pop(name, None)
+        return arrived
 
     async def _record(self, session_id: str, deliveries: list[Delivery]) -> None:
         try:

@@ -27,6 +27,7 @@ from intercom.agents import gate, kin, reading
 from intercom.agents.call_names import CALL_KEY, NAMED
 from intercom.agents.door import Door
 from intercom.agents.hello import is_sound
+from intercom.agents.known_calls import KnownCalls
 from intercom.agents.lines import Lines
 from intercom.agents.message_streams import MessageReader, MessageWriter
 from intercom.local import peers
@@ -108,6 +109,7 @@ class Link(Actor):
         self._stream = stream
         self._at = surroundings
         self._sending = trio.Lock()
+        self._names = KnownCalls()
         self._said_goodbye = False
 
     def on_start(self) -> None:
@@ -190,7 +192,7 @@ class Link(Actor):
 
     async def _mcp(self, door: Door, lines: Lines) -> None:
         """Carry messages between the shim and the SDK's server until the shim is gone."""
-        names: dict[Any, str] = {}
+        names = self._names
 
         async def read() -> SessionMessage | None:
             while (line := await lines.next()) is not None:
@@ -205,10 +207,10 @@ class Link(Actor):
                         await self._send_bytes(unread.answer.model_dump_json(exclude_unset=True).encode() + b"\n")
                     continue
                 if isinstance(message, types.JSONRPCRequest) and (name := call_name(message)) is not None:
-                    names[message.id] = name
+                    names.came(message.id, name)
                 elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
                     # A call that is cancelled is not answered; or its client no longer heeds the answer.
-                    cancelled = names.pop(_id((message.params or {}).get("requestId")), None)
+                    cancelled = names.cancelled(_id((message.params or {}).get("requestId")))
                     if cancelled is not None:
                         door.abandon(cancelled)
                 return SessionMessage(message, ServerMessageMetadata(request_context=door))
@@ -221,13 +223,14 @@ class Link(Actor):
             data = sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
             if (agents := door.news_of_agents()) is not None:
                 data = json.dumps({"intercom": {"agents": agents}}).encode() + b"\n" + data
-            name = None
             if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
-                name = _answered(names, sent.message.id, door)
-            if name is not None and (receipt := door.receipt(name)) is not None:
-                # Ahead of the answer, so that the shim knows to give it back when it has passed that on.
-                wish = {"intercom": {"receipt": {"call": name, "text": receipt}}}
-                data = json.dumps(wish).encode() + b"\n" + data
+                name = names.answers(sent.message.id)
+                receipt = None if name is None else door.receipt(name)
+                names.left(sent.message.id, laden=receipt is not None)
+                if receipt is not None:
+                    # Ahead of the answer, so that the shim knows to give it back when it has passed that on.
+                    wish = {"intercom": {"receipt": {"call": name, "text": receipt}}}
+                    data = json.dumps(wish).encode() + b"\n" + data
             crash_points.reach("answer.leaving")
             await self._send_bytes(data)
             crash_points.reach("answer.left")
@@ -243,7 +246,8 @@ class Link(Actor):
 
     async def _delivered(self, door: Door, receipts: list[str]) -> None:
         try:
-            await door.delivered(receipts)
+            for name in await door.delivered(receipts):
+                self._names.arrived(name)
             await self._send({"intercom": {"recorded": receipts}})
         except _PASSING as failed:
             # The shim gives its receipts again until it hears that they are on record.
@@ -285,15 +289,6 @@ class Link(Actor):
             # Part of a line may have left: what followed it would be read as its rest.
             await trio.aclose_forcefully(self._stream)
             raise
-
-
-def _answered(names: dict[Any, str], id: Any, door: Door) -> str | None:
-    """The name of the call whose answer leaves. One that wants a receipt stays known: its cancellation may cross with
-    the answer, which the shim then drops."""
-    name = names.get(id)
-    if name is not None and door.receipt(name) is None:
-        del names[id]
-    return name
 
 
 def call_name(request: types.JSONRPCRequest) -> str | None:

@@ -24,6 +24,7 @@ from actors import (
     UnknownChild,
     ask,
 )
+from intercom.local import shim_id
 from intercom.model import crash_points
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, NotFound
@@ -188,12 +189,13 @@ class Reception(Actor):
         agent = asked.agent
         own = await self._admit(agent)
         chosen = await self._transact(
-            partial(adoption.choose, agent=agent, own=own, wanted=asked.session_id, is_live=self._presence.has)
+            partial(adoption.choose, agent=agent, own=own, wanted=asked.session_id, is_live=self._lives)
         )
         if chosen.id == own:
             return own
-        if chosen.agent_key in self._awaited:
-            # Its agent lives perhaps, and waits for a verdict that would then be told to another.
+        if chosen.agent_key in self._awaited and not shim_id.is_dead(chosen.agent_key):
+            # Its agent lives perhaps, and waits for a verdict that would then be told to another. To wait even for the
+            # dead would let no adoption through where servers live shorter than that.
             self._postponed.append((asked, self.defer()))
             return None
         session = await self._transact(
@@ -247,6 +249,9 @@ class Reception(Actor):
         root = agent.workspace if agent else session.workspace_root if session else None
         if root is not None:
             self._board.connected(root, self._presence.count(root))
+
+    def _lives(self, key: str | None) -> bool:
+        return self._presence.has(key) and not shim_id.is_dead(key)
 
     def _note(self, agent: Agent) -> None:
         self._presence.here[agent.key] = agent

@@ -1,8 +1,8 @@
-"""Agents, driven by a script: real MCP clients, each behind a real shim, that note all they were told.
+"""Agents, driven by a script: real MCP clients, each behind a real shim or over HTTP, that note all they were told.
 
 Started as a process of its own, `python agent.py SETTINGS.json`, with one set of settings for all its agents. Each
 works until the file named `stop` is there, finishes what it began, and says so. A shim that dies is replaced, as a
-client's user would restart it; the agent then takes its session up again.
+client's user would restart it; the agent then takes its session up again. Over HTTP it connects anew under its name.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import trio
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation
 
 #: Seconds any single thing may take; longer is a fault the judge is told of.
@@ -28,13 +31,15 @@ PATIENCE = 90.0
 
 
 class ShimDied(Exception):
-    """The connection broke: the shim was killed."""
+    """The connection broke: the shim was killed, or over HTTP the server."""
 
 
 class Agent:
     """One agent with files of its own, `<name>-*.txt` and `<name>/…` in its workspace."""
 
-    def __init__(self, settings: dict[str, Any], name: str, mode: str, workspace: str, client: str) -> None:
+    def __init__(
+        self, settings: dict[str, Any], name: str, mode: str, workspace: str, client: str, over_http: bool = False
+    ) -> None:
         self.name = name
         self._mode = mode
         self._client_name = client
@@ -42,6 +47,8 @@ class Agent:
         self._random = random.Random(f"{settings['seed']}/{name}")
         self._stop = Path(settings["stop"])
         self._rounds = settings["rounds"]
+        self._pause = settings["pause"]
+        self._http = settings["http"] if over_http else None
         self._log = open(Path(settings["logs"]) / f"{name}.jsonl", "a")  # noqa: SIM115 - closed with the process
         self._client: Client | None = None
         self._session: str | None = None
@@ -73,11 +80,16 @@ class Agent:
                             unfinished = self._plan(number)
                         await self._round(unfinished)
                         unfinished = None
+                        await trio.sleep(self._pause * self._random.uniform(0.5, 1.5))
                     await self._settle()
                 self.note("finished", rounds=number)
                 return
             except ShimDied as died:
-                self.note("shim_died", why=str(died))
+                if self._http is None:
+                    self.note("shim_died", why=str(died))
+                else:
+                    self.note("connection_broke", why=str(died))
+                    await trio.sleep(0.2)
 
     # What an agent does
 
@@ -207,14 +219,9 @@ class Agent:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Client]:
-        command = StdioServerParameters(
-            command=sys.executable,
-            args=["-m", "intercom.cli.main", "--workspace", str(self._workspace)],
-            env=dict(os.environ),
-        )
         who = Implementation(name=self._client_name, version="1")
         try:
-            async with Client(stdio_client(command), mode=self._mode, client_info=who) as client:  # type: ignore[arg-type]
+            async with self._transport() as transport, Client(transport, mode=self._mode, client_info=who) as client:  # type: ignore[arg-type]
                 yield client
         except ShimDied:
             raise
@@ -223,8 +230,24 @@ class Agent:
             if rest is not None and died is None:
                 raise ShimDied(f"while connecting: {rest!r}") from None
             raise ShimDied(str(died)) from None
-        except OSError as error:
+        except (OSError, httpx2.HTTPError, MCPError) as error:
             raise ShimDied(f"while connecting: {error}") from None
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncIterator[Any]:
+        if self._http is None:
+            command = StdioServerParameters(
+                command=sys.executable,
+                args=["-m", "intercom.cli.main", "--workspace", str(self._workspace)],
+                env=dict(os.environ),
+            )
+            yield stdio_client(command)
+            return
+        token = await trio.Path(self._http["token"]).read_text()
+        headers = {"Authorization": f"Bearer {token.strip()}"}
+        patience = httpx2.Timeout(10.0, read=PATIENCE)
+        async with httpx2.AsyncClient(headers=headers, timeout=patience) as http:
+            yield streamable_http_client(f"{self._http['url']}?agent={self.name}", http_client=http)
 
 
 def _digest(text: str) -> str:
@@ -248,7 +271,7 @@ def _patch(path: str, before: str, after: str) -> str:
 async def _main(settings: dict[str, Any]) -> None:
     async with trio.open_nursery() as nursery:
         for each in settings["agents"]:
-            agent = Agent(settings, each["name"], each["mode"], each["workspace"], each["client"])
+            agent = Agent(settings, **each)
             nursery.start_soon(agent.live)
 
 

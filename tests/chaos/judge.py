@@ -47,6 +47,7 @@ def judge(rig: Rig) -> Report:
     rows = {row["id"]: {**row, "kind": kind} for kind, row in _requests(db)}
     _agents(report, rig, logs)
     _operators(report, rig, rows)
+    _slack(report, rig, rows)
     _verdicts(report, logs, rows)
     _records(report, db, rows, logs)
     _nudges(report, rig, logs, db)
@@ -102,6 +103,24 @@ def _operators(report: Report, rig: Rig, rows: dict[str, dict[str, Any]]) -> Non
             report.faults.append(f"{row['kind']} {row['id']} is still pending")
         if row["status"] == "interrupted":
             report.faults.append(f"{row['kind']} {row['id']} was interrupted")
+
+
+def _slack(report: Report, rig: Rig, rows: dict[str, dict[str, Any]]) -> None:
+    """What people tapped in Slack is on record where Slack was told so, and Slack shows what is on record."""
+    if rig.slack is None or rig.shown is None:
+        return
+    report.faults += [f"in Slack: {fault}" for fault in rig.shown.faults]
+    report.counts["cards in Slack"] = len(rig.shown.cards)
+    report.counts["calls of Slack's Web API"] = rig.slack.calls
+    for tap in rig.slack.taps:
+        report.counts["taps in Slack"] += 1
+        row = rows[tap.card_id]
+        if row["verdict_id"] == tap.verdict_id:
+            report.counts["verdicts by taps in Slack"] += 1
+            if row["verdict"] != tap.word:
+                report.faults.append(f"the database has another verdict than was tapped: {tap}, {row}")
+        elif tap.acknowledged and row["verdict_id"] is None:
+            report.faults.append(f"a tap was acknowledged and is lost: {tap}")
 
 
 def _verdicts(report: Report, logs: dict[str, list[dict[str, Any]]], rows: dict[str, dict[str, Any]]) -> None:

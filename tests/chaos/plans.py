@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from intercom.model.crash_points import NAMES
+from intercom.model.crash_points import NAMES, SLACK_NAMES
 from tests.chaos.rig import Plan
 
 #: Every class of actor, and the supervisors by name. `crash` lets one raise in the middle of its work; `fell` ends one
@@ -28,6 +28,18 @@ ACTORS: dict[str, str] = {
 }
 
 
+#: Those that only a server that is kept as a service has.
+SERVICE_ACTORS: dict[str, str] = {
+    "OpenWeb": "fell",
+    "Sender": "crash",
+    "SlackChannel": "crash",
+    "CommandRunner": "fell",
+    "Whispers": "fell",
+    "Connection": "crash",
+    "slack": "fell",
+}
+
+
 def every_fault(seed: str) -> tuple[str, ...]:
     """Every crash point and every actor once, in an order of the seed's."""
     dice = random.Random(seed)
@@ -43,6 +55,18 @@ def every_fault(seed: str) -> tuple[str, ...]:
     return tuple(mixed)
 
 
+def every_service_fault(seed: str) -> tuple[str, ...]:
+    """The same for what only a service has."""
+    dice = random.Random(seed)
+    faults = [f"kill:{point}:{dice.randint(1, 3)}" for point in SLACK_NAMES]
+    faults += [
+        f"{how}:{who}:{dice.randint(1, 2) if how == 'crash' else dice.randint(5, 40)}"
+        for who, how in SERVICE_ACTORS.items()
+    ]
+    dice.shuffle(faults)
+    return tuple(faults)
+
+
 def short_run(seed: str) -> Plan:
     """For the suite: every fault once, a few random kills."""
     return Plan(seed, agents=6, processes=2, server_kills=3, shim_kills=4, faults=every_fault(seed))
@@ -51,3 +75,20 @@ def short_run(seed: str) -> Plan:
 def long_run(seed: str) -> Plan:
     """Twenty agents, a hundred kills at random instants, shims likewise."""
     return Plan(seed, agents=20, processes=4, server_kills=100, shim_kills=100, faults=every_fault(seed))
+
+
+def short_service_run(seed: str) -> Plan:
+    """For the suite: everything at once, behind a service manager."""
+    faults = every_service_fault(seed)
+    return Plan(seed, agents=6, processes=2, server_kills=3, shim_kills=2, faults=faults, service=True)
+
+
+def long_service_run(seed: str) -> Plan:
+    """The same, with a hundred kills at random instants."""
+    faults = every_service_fault(seed)
+    return Plan(seed, agents=20, processes=4, server_kills=100, shim_kills=50, faults=faults, service=True)
+
+
+def soak_run(seed: str) -> Plan:
+    """Everything at a steady pace, and nothing falls (`tests/soak`)."""
+    return Plan(seed, agents=12, processes=2, server_kills=0, shim_kills=0, service=True, pause=1.0)

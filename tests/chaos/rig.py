@@ -22,8 +22,12 @@ from attrs import define, field, frozen
 
 from intercom.local import lock
 from intercom.local.places import Places, places
+from tests.chaos.keeper import Keeper
 from tests.chaos.operator_desk import Operators
+from tests.chaos.slack_people import SlackPeople
 from tests.chaos.witness import Witness
+from tests.operators.slack.live.truth import Found
+from tests.slack import CHANNEL
 
 AGENT = Path(__file__).with_name("agent.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +38,11 @@ slice_seconds = 1
 
 [timeouts]
 prompt_seconds = 3600
+"""
+SERVICE_CONFIG = f"""
+[slack]
+channel_id = "{CHANNEL}"
+reconnect_backoff_max_seconds = 2
 """
 
 #: Seconds the next fault of a list may take to strike, everybody to finish, the server to be there again.
@@ -63,6 +72,10 @@ class Plan:
     server_kills: int
     shim_kills: int
     faults: tuple[str, ...] = ()
+    #: Whether a service manager keeps the server, with Slack and all, instead of the shims that need one.
+    service: bool = False
+    #: Seconds an agent rests between two things it does, about.
+    pause: float = 0.0
 
 
 @define
@@ -81,6 +94,9 @@ class Rig:
     _next_help: float = 0.0
     witness: Witness = field(factory=Witness)
     operators: Operators = field(init=False)
+    slack: SlackPeople | None = None
+    shown: Found | None = None
+    _keeper: Keeper | None = None
 
     def __attrs_post_init__(self) -> None:
         self.operators = Operators(self.places, self.plan.seed)
@@ -103,6 +119,7 @@ class Rig:
         return done.read_text().split() if done.exists() else []
 
     def workspaces(self) -> list[Path]:
+        """The directories that agents work in."""
         return sorted((self.root / "ws").iterdir())
 
     # --- what runs ---------------------------------------------------------------------------------------------------
@@ -110,13 +127,16 @@ class Rig:
     def start(self) -> None:
         """Start the agents, wait until each has a session, and let the operators begin."""
         self.queue.write_text("".join(f"{fault}\n" for fault in self.plan.faults))
+        if self.plan.service and self._keeper is None:
+            self.open_service()
         agents = [self._agent(number) for number in range(self.plan.agents)]
         for number in range(self.plan.processes):
             settings = {
                 "seed": self.plan.seed,
                 "stop": str(self.root / "stop"),
                 "logs": str(self.logs),
-                "rounds": 10_000,
+                "rounds": 1_000_000,
+                "pause": self.plan.pause,
                 "agents": agents[number :: self.plan.processes],
             }
             file = self.root / f"driver-{number}.json"
@@ -135,6 +155,14 @@ class Rig:
         names = [agent["name"] for agent in agents]
         self.operators.start()
         self.until(lambda: all(self._has_begun(name) for name in names), BACK_SECONDS, "every agent has a session")
+
+    def open_service(self) -> None:
+        """Start Slack, and a server that is kept."""
+        self.slack = SlackPeople(self.plan.seed)
+        self.slack.start()
+        environment = {**self.environment, **self.slack.environment}
+        self._keeper = Keeper(self.places, environment, self.root / "server.err")
+        self._keeper.start()
 
     def _agent(self, number: int) -> dict[str, Any]:
         # Two share a workspace, and each its session.
@@ -231,19 +259,34 @@ class Rig:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    def finish(self) -> None:
-        """Let the agents finish what they began, answer what is left, and stop the server."""
+    def look(self) -> None:
+        """See what files were written, and that the agents are well."""
+        self.witness.look()
+        self._watch_drivers()
+
+    def stop_agents(self) -> None:
+        """Let the agents finish what they began, and leave."""
         (self.root / "stop").touch()
         self.until(lambda: all(d.poll() is not None for d in self.drivers), FINISH_SECONDS, "all agents finish")
+
+    def finish(self) -> None:
+        """Let the agents finish what they began, answer what is left, and stop the server."""
+        self.stop_agents()
         self.operators.finish()
         with self._serving():
             self.until(lambda: self.operators.pending == 0, FINISH_SECONDS, "every pending request can be answered")
             self.operators.stop()
+            if self.slack is not None:
+                self.shown = self.slack.compare(self.database)
 
     @contextmanager
     def _serving(self) -> Iterator[None]:
         """A server stays for as long as this does, whoever has started it."""
-        if lock.holder(self.database) is None:
+        if self._keeper is not None:
+            self.server()
+            yield
+            self._keeper.stop()
+        elif lock.holder(self.database) is None:
             server = self._spawn("serve")
             try:
                 yield
@@ -277,6 +320,10 @@ class Rig:
     def clean_up(self) -> None:
         """End every process there is; nothing outlives the rig."""
         self.operators.stop()
+        if self._keeper is not None:
+            self._keeper.stop()
+        if self.slack is not None:
+            self.slack.stop()
         self.witness.close()
         for driver in self.drivers:
             try:
@@ -326,7 +373,7 @@ def rig(plan: Plan, keep: bool = False) -> Iterator[Rig]:
         "INTERCOM_FAULT": f"queue:{root / 'faults'}",
     }
     (root / "cfg" / "agent-intercom").mkdir()
-    (root / "cfg" / "agent-intercom" / "config.toml").write_text(CONFIG)
+    (root / "cfg" / "agent-intercom" / "config.toml").write_text(CONFIG + (SERVICE_CONFIG if plan.service else ""))
     made = Rig(plan, root, environment, places(environ=environment), random.Random(plan.seed))
     try:
         yield made

@@ -8,14 +8,13 @@ was told. `INTERCOM_CHAOS=long` makes it twenty agents and hundreds of kills; `I
 from __future__ import annotations
 
 import os
-from collections import Counter
-
-import pytest
 
 from tests.chaos.judge import Report, judge
-from tests.chaos.plans import long_run, short_run
+from tests.chaos.plans import long_run, long_service_run, short_run, short_service_run
 from tests.chaos.rig import Plan, rig
+from tests.support.figures import Record, tell
 
+LONG = os.environ.get("INTERCOM_CHAOS") == "long"
 SEED = os.environ.get("INTERCOM_CHAOS_SEED", "1")
 
 
@@ -31,16 +30,19 @@ def run(plan: Plan) -> Report:
         return judge(house)
 
 
-def table(counts: Counter[str]) -> str:
-    """The counts, one a line."""
-    return "\n".join(f"{counts[what]:7d}  {what}" for what in sorted(counts))
-
-
-def test_whatever_falls_nothing_is_lost_and_nothing_done_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = long_run(SEED) if os.environ.get("INTERCOM_CHAOS") == "long" else short_run(SEED)
+def test_whatever_falls_nothing_is_lost_and_nothing_done_twice(record_property: Record) -> None:
+    plan = long_run(SEED) if LONG else short_run(SEED)
     report = run(plan)
-    with capsys.disabled():
-        print(f"\nchaos, seed {SEED}:\n{table(report.counts)}")
+    tell(record_property, f"chaos, seed {SEED}", report.counts)
     assert not report.faults, "\n".join(report.faults[:20])
     assert report.counts["verdicts delivered"] > 50, "there was something to lose"
     assert report.counts["files written"] > 10
+
+
+def test_nor_with_everything_that_a_service_has_at_once(record_property: Record) -> None:
+    plan = long_service_run(SEED) if LONG else short_service_run(SEED)
+    report = run(plan)
+    tell(record_property, f"chaos with everything at once, seed {SEED}", report.counts)
+    assert not report.faults, "\n".join(report.faults[:20])
+    assert report.counts["verdicts delivered"] > 30, "there was something to lose"
+    assert report.counts["verdicts by taps in Slack"] > 5

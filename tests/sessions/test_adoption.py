@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio.testing
 
+from intercom.local import shim_id
 from intercom.model.card import CardKind
 from intercom.model.errors import InvalidState
 from intercom.model.session import SessionStatus
@@ -86,3 +88,29 @@ async def test_after_a_restart_the_session_of_an_agent_that_does_not_come_back_i
         wanted = at.begin(partial_reboot(at, second.agent))
         await at.later(RETURN_SECONDS)
         assert await wanted() == first.session_id
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody can tell whether a shim is dead")
+@in_house
+async def test_for_a_shim_that_is_dead_nobody_waits(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        fallen = await at.arrive(root, dead_shim())
+        request = await fallen.propose()
+        began = trio.current_time()
+        # Its connection has not been heard to end yet.
+        second = await at.arrive(root, next_fallen := dead_shim())
+        assert await at.ask("reception", Adopt(second.agent)) == fallen.session_id
+    async with house(root.parent, clock) as at:
+        # A server that never lives for longer than others may take to come back must not keep everybody waiting.
+        third = await at.arrive(root, "third")
+        assert await at.ask("reception", Adopt(third.agent, fallen.session_id)) == fallen.session_id
+        assert trio.current_time() == began
+        assert [card.id for card in await at.app.desk.pending()] == [request.request_id]
+        assert next_fallen not in {session.agent_key for session in await at.app.desk.sessions()}
+
+
+def dead_shim() -> str:
+    """The id of a shim whose process is no more."""
+    chance, namespace, _, ticks = shim_id.make().split("-")
+    # More than Linux ever gives out.
+    return f"{chance}-{namespace}-{2**22 + 1}-{ticks}"

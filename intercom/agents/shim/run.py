@@ -13,6 +13,7 @@ from intercom.agents.shim.link import LINE_LIMIT, Link
 from intercom.agents.shim.options import Options
 from intercom.agents.shim.pipes import Outlet, has_room, read
 from intercom.agents.shim.relay import Effect, Leave, Note, Relay, Retry, ToClient, ToServer
+from intercom.local import shim_id
 from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong, encode
 from intercom.local.places import peek, places
 from intercom.model.errors import IntercomError
@@ -38,7 +39,7 @@ def main(options: Options) -> int:
 
 class _Shim:
     def __init__(self, options: Options, client: int, stop: list[int], wake: int) -> None:
-        shim = os.urandom(16).hex()
+        shim = shim_id.make()
         self._stop, self._wake = stop, wake
         self._relay = Relay(shim, _shipped_for(options))
         self._link = Link(options, self._relay, shim, self._perform, _say)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import trio
 from attrs import frozen
 
 from intercom.model.card import CHOICES, CardKind
@@ -142,7 +143,7 @@ async def _nudge(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def _tree(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    return {"tree": plain(desk.tree())}
+    return {"tree": plain(desk.tree()), "tasks": trio.lowlevel.current_statistics().tasks_living}
 
 
 async def _slack(desk: Desk, caller: Caller, request: CtlRequest) -> Any:

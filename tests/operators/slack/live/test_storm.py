@@ -14,6 +14,7 @@ import trio.testing
 
 from tests.operators.slack.live.storm import Storm
 from tests.slack import serve
+from tests.support.figures import Record, tell
 
 LONG = os.environ.get("INTERCOM_CHAOS") == "long"
 CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "560" if LONG else "50"))
@@ -22,7 +23,7 @@ SEED = int(os.environ.get("INTERCOM_STORM_SEED", "1"))
 RATE = 10.0
 
 
-def test_cards_come_through_a_storm_of_faults() -> None:
+def test_cards_come_through_a_storm_of_faults(record_property: Record) -> None:
     clock = trio.testing.MockClock(rate=RATE)
 
     async def weather() -> Storm:
@@ -33,9 +34,7 @@ def test_cards_come_through_a_storm_of_faults() -> None:
                 return storm
 
     storm = trio.run(weather, clock=clock)
-    print(f"\nSlack in a storm, seed {SEED}:")
-    for name, count in sorted(storm.counts.items()):
-        print(f"{count:7}  {name}")
+    tell(record_property, f"Slack in a storm, seed {SEED}", storm.counts)
     assert storm.faults == []
     # More than were asked for: a question whose call died with the server is asked again.
     assert storm.counts["cards"] >= CARDS

@@ -1,0 +1,64 @@
+"""A service manager: keeps a server in the foreground running, whatever ends it, and lets nobody else start one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from attrs import define, field
+
+from intercom.local.places import Places, private_directory
+
+SERVE = [sys.executable, "-m", "intercom.cli.main", "serve"]
+
+
+@define
+class Keeper:
+    """Runs `serve` with this environment; what it prints goes to `errors`. Shims find its server, or wait for it."""
+
+    places: Places
+    environment: Mapping[str, str]
+    errors: Path
+    lives: int = 0
+    _over: threading.Event = field(factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _held: int = -1
+
+    def start(self) -> None:
+        """Start the first server, and from here on whenever there is none."""
+        private_directory(self.places.runtime_dir)
+        self._held = os.open(self.places.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._held, fcntl.LOCK_EX)
+        self._thread = threading.Thread(target=self._keep, name="keeper")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the server in good order, and keep it no longer."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(40)
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+
+    def _keep(self) -> None:
+        while not self._over.is_set():
+            self.lives += 1
+            with open(self.errors, "ab") as errors:
+                server = subprocess.Popen(
+                    SERVE, env=self.environment, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd="/"
+                )
+            while server.poll() is None and not self._over.wait(0.02):
+                pass
+            if server.poll() is None:
+                server.terminate()
+            try:
+                server.wait(30)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()

@@ -1,0 +1,46 @@
+"""A shim's id says which process it is of, and no more than is known."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from intercom.local import shim_id
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere an id is only random")
+
+MAKE = [sys.executable, "-c", "from intercom.local import shim_id; print(shim_id.make(), flush=True); input()"]
+
+
+def test_who_lives_is_not_dead_and_who_ended_is_also_before_it_is_reaped() -> None:
+    assert not shim_id.is_dead(shim_id.make())
+    with subprocess.Popen(MAKE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        id = process.stdout.readline().strip()
+        assert not shim_id.is_dead(id)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert shim_id.is_dead(id), "a zombie asks nothing any more"
+        process.wait()
+        assert shim_id.is_dead(id)
+
+
+def test_two_ids_of_one_process_differ() -> None:
+    assert shim_id.make() != shim_id.make()
+
+
+def test_a_process_that_got_the_number_later_is_not_it() -> None:
+    chance, namespace, pid, ticks = shim_id.make().split("-")
+    assert shim_id.is_dead(f"{chance}-{namespace}-{pid}-{int(ticks) - 1}")
+
+
+def test_what_can_not_be_told_is_not_taken_for_dead() -> None:
+    chance, namespace, _, ticks = shim_id.make().split("-")
+    gone = 2**22 + 1  # more than Linux ever gives out
+    assert shim_id.is_dead(f"{chance}-{namespace}-{gone}-{ticks}")
+    assert not shim_id.is_dead(f"{chance}-{int(namespace) + 1}-{gone}-{ticks}"), "another PID namespace's"
+    for other in (None, "", chance, f"codex:{chance}@/home", f"{chance}-{namespace}-{gone}-x"):
+        assert not shim_id.is_dead(other)

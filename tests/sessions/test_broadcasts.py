@@ -65,6 +65,9 @@ async def begin(at: House, guest: Guest, call: str = "one", **given: Any) -> Pen
     """A broadcast that is under way and has been put on record."""
     asked = at.begin(partial(guest.ask, Broadcast(call, given.pop("message", "built"), **given)))
     await at.later(0)
+    # A busy machine may take longer to look at the policy, in a thread.
+    while await row(at, notice_key(call)) is None and asked.outcome is None:
+        await at.later(0)
     return asked
 
 

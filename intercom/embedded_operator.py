@@ -13,9 +13,12 @@ from attrs import frozen
 from actors import Actor, Info, ask
 from intercom.app import App
 from intercom.model.card import Card, Notice
+from intercom.model.child import Child
 from intercom.model.session import Session, SessionMode
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.messages import Channel, Subscribe
+from intercom.sessions.children import LINES, Output
+from intercom.sessions.spawning.output_files import Stream
 from intercom.store.audit import AuditEntry
 
 CHANNEL = "embed"
@@ -58,8 +61,34 @@ class EmbeddedOperator:
         return await self.app.desk.nudge(id, text, self.name, CHANNEL)
 
     async def end(self, session: str, why: str = "ended by the program") -> Session:
-        """Terminate a session; what waits in it is interrupted."""
+        """Terminate a session; what waits in it is interrupted, and an agent that people started ends."""
         return await self.app.desk.end(session, self.name, CHANNEL, why)
+
+    async def start(
+        self,
+        prompt: str,
+        *,
+        workspace: str | None = None,
+        mode: SessionMode | None = None,
+        label: str | None = None,
+        act: str | None = None,
+    ) -> Session:
+        """Start an agent (`host_cli` of the configuration) on a task; its session, once its process runs. `act` names
+        the act, which then starts one agent however often it is repeated."""
+        named = None if act is None else f"{CHANNEL}/{self.name}/{act}"
+        return await self.app.desk.children.start(
+            prompt, by=self.name, channel=CHANNEL, workspace=workspace, mode=mode, label=label, act=named
+        )
+
+    async def children(self) -> dict[str, Child]:
+        """The agents that people started, by session, with how their processes fare."""
+        return await self.app.desk.children.everyone()
+
+    async def output(
+        self, session: str, stream: Stream = Stream.STDOUT, *, lines: int = LINES, start: int | None = None
+    ) -> Output:
+        """What an agent that people started wrote: its last `lines`, or from byte `start` on."""
+        return await self.app.desk.children.output(session, stream, lines=lines, start=start)
 
     async def accept_policy(self, id_or_path: str | None = None) -> Card:
         return await self.app.desk.accept_policy(id_or_path, self.name, CHANNEL)

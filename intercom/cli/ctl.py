@@ -118,6 +118,16 @@ def parser() -> argparse.ArgumentParser:
     nudge = verb("nudge", "prod an agent that has gone quiet")
     nudge.add_argument("id", metavar="ID", help="of its alert or session")
     nudge.add_argument("text", metavar="TEXT", nargs="*", help="what it is told")
+    start = verb("start", "start an agent on a task")
+    start.add_argument("prompt", metavar="PROMPT", nargs="+", help="what it is to do, its one argument")
+    start.add_argument("--workspace", metavar="DIR", help="where it works (default: the configured workspace)")
+    start.add_argument("--label", metavar="TEXT", help="what you call it")
+    verb("clear", "end a session, and the agent you started for it").add_argument("id", metavar="SESSION")
+    logs = verb("logs", "what an agent wrote that was started here")
+    logs.add_argument("id", metavar="SESSION")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until the agent has ended")
+    logs.add_argument("--stderr", action="store_true", help="what it wrote to stderr, rather than to stdout")
+    logs.add_argument("--lines", metavar="N", type=_limit, help="at most so many lines of it (default 200)")
     verb("watch", "show requests as they come and answer with a key")
     verb("tree", "the server's actors, live").add_argument("--watch", action="store_true", help="draw it every second")
     verb("slack", "how the connection to Slack fares")
@@ -135,7 +145,8 @@ def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """The verb and the request's fields that a command line stands for."""
     given = vars(options)
     verb = "policy-accept" if options.command == "policy" else str(options.command)
-    text = " ".join(given.get("text") or ())
+    text = " ".join(given.get("text") or given.get("prompt") or ())
+    workspace = given.get("workspace")
     fields = {
         "id": given.get("id"),
         "session": given.get("session"),
@@ -144,7 +155,10 @@ def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         "mode": given.get("mode"),
         "decision": given.get("decision"),
         "text": text or None,
-        "limit": given.get("limit"),
+        "limit": given.get("limit") or given.get("lines"),
+        "workspace": None if workspace is None else os.path.abspath(workspace),
+        "label": given.get("label"),
+        "stream": "stderr" if given.get("stderr") else None,
         "everything": given.get("all") or None,
     }
     return verb, {name: value for name, value in fields.items() if value is not None}
@@ -170,6 +184,10 @@ def _run(options: argparse.Namespace) -> int:
 
             return watch_tree(where, as_json=options.json)
         verb, fields = fields_of(options)
+        if verb == "logs":
+            from intercom.cli.ctl_logs import logs
+
+            return logs(where, fields, follow=options.follow, as_json=options.json)
         data = request(where, verb, fields)
     except NoServer:
         sentence = (

@@ -10,12 +10,42 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from intercom.model.card import Card, CardKind
+from intercom.model.child import Child
 from intercom.model.session import Session, SessionMode
 from intercom.model.verdict import Verdict
+from intercom.sessions.children import Output
+from intercom.sessions.spawning.output_files import Stream
+
+
+class Children(Protocol):
+    """Agents that people start, as `intercom.sessions.children.Children` has them."""
+
+    async def start(
+        self,
+        prompt: str,
+        *,
+        by: str,
+        channel: str,
+        workspace: str | None = None,
+        owner: str = "",
+        mode: SessionMode | None = None,
+        chat_channel: str | None = None,
+        label: str | None = None,
+        act: str | None = None,
+    ) -> Session: ...
+
+    async def everyone(self) -> Mapping[str, Child]: ...
+
+    async def output(
+        self, session: str, stream: Stream = ..., *, lines: int = ..., start: int | None = None, limit: int = ...
+    ) -> Output: ...
 
 
 class Desk(Protocol):
     """Ids may be given as prefixes: raises NotFound where none fits and Ambiguous where several do."""
+
+    @property
+    def children(self) -> Children: ...
 
     async def sessions(self, *, everything: bool = False) -> Sequence[Session]: ...
 

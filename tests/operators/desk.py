@@ -11,9 +11,12 @@ from attrs import frozen
 
 from intercom.model.approval import ChangeKind, FileChange, RiskLevel
 from intercom.model.card import Card, CardKind, CardState
-from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidState, NotFound
+from intercom.model.child import Child, ChildState, Exit
+from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.verdict import Decided, Decision, Verdict
+from intercom.sessions.children import Output
+from intercom.sessions.spawning.output_files import Stream
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -82,6 +85,41 @@ class Node:
     children: tuple[Node, ...] = ()
 
 
+class StandInChildren:
+    """What it was asked to do stands in the desk's `acts`; `text` is what its agents write."""
+
+    def __init__(self, desk: StandInDesk) -> None:
+        self._desk = desk
+        self.text = "one\ntwo\n"
+        self.is_going = False
+
+    async def start(self, prompt: str, **more: Any) -> Session:
+        if not prompt.strip():
+            raise InvalidArguments("a prompt is needed: say what the agent is to do")
+        self._desk.acts.append(("start", prompt, {name: value for name, value in more.items() if value is not None}))
+        started = session("s-new", prompt=prompt)
+        self._desk.all_sessions[started.id] = started
+        return started
+
+    async def everyone(self) -> dict[str, Child]:
+        return {"s-new": Child("s-new", ChildState.RUNNING, START, "me")}
+
+    async def output(
+        self,
+        session: str,
+        stream: Stream = Stream.STDOUT,
+        *,
+        lines: int = 200,
+        start: int | None = None,
+        limit: int = 1000,
+    ) -> Output:
+        found = await self._desk.find(session)
+        self._desk.acts.append(("output", found.id, stream.value, lines, start))
+        text = self.text[start or 0 :][:limit]
+        begin = start or 0
+        return Output(found.id, stream, text, begin, begin + len(text), self.is_going, Exit(code=0))
+
+
 class StandInDesk:
     """What it was asked to do stands in `acts`; `crash` is raised by the next call that reads."""
 
@@ -93,6 +131,7 @@ class StandInDesk:
         self.clients: frozenset[int] = frozenset()
         self.chat: dict[str, Any] | None = None
         self.crash: BaseException | None = None
+        self.children = StandInChildren(self)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         if self.crash is not None:
@@ -177,6 +216,9 @@ class StandInDesk:
 
     def version(self) -> dict[str, Any]:
         return {"version": "0.1.0", "wire": 1}
+
+    async def find(self, name: str) -> Session:
+        return self._session(name)
 
     def _session(self, name: str | None) -> Session:
         if name is None and len(self.all_sessions) > 1:

@@ -33,7 +33,7 @@ _CHUNK = 256 * 1024
 ONCE = frozenset({"nudge"})
 
 #: Verbs that change something, and so travel under an id of their own.
-ACTS = frozenset({"approve", "reject", "answer", "resume", "mode", "nudge", "policy-accept"})
+ACTS = frozenset({"approve", "reject", "answer", "resume", "mode", "nudge", "policy-accept", "start", "clear"})
 
 
 class NoServer(Exception):

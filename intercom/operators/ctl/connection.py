@@ -18,6 +18,7 @@ from intercom.model import crash_points
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError, IpcError, Unauthorized
 from intercom.operators.ctl import verbs
+from intercom.operators.ctl.caller import Caller
 from intercom.operators.ctl.kin import is_agents_own
 from intercom.operators.ctl.watchers import DROPPED, Watchers, line_of
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, failure, read_request, success
@@ -121,7 +122,7 @@ async def _answer(request: CtlRequest, peer: Peer, door: Door) -> bytes:
         if verb.acts and not door.trust_agent_processes:
             await _refuse_kin(request, peer, door)
         with trio.fail_after(door.limits.work):
-            return success(await verbs.run(door.desk, verbs.Caller(_user(peer.uid)), request))
+            return success(await verbs.run(door.desk, Caller(_user(peer.uid)), request))
     except IntercomError as refusal:
         return failure(refusal)
     except Refused as refusal:

@@ -17,6 +17,8 @@ from intercom.model.card import CHOICES, CardKind
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.session import Session, SessionMode
 from intercom.model.verdict import Decision, Verdict
+from intercom.operators.ctl import verbs_children
+from intercom.operators.ctl.caller import CHANNEL, Caller
 from intercom.operators.ctl.entries import card_entries, card_entry, how_to_answer, plain, session_entry
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.operators.desk import Desk
@@ -26,8 +28,6 @@ DEFAULT_REASON = "rejected via local CLI"
 
 #: How many log entries come when no limit is given.
 DEFAULT_LIMIT = 50
-
-CHANNEL = "ctl"
 
 #: The word a reply says about each decision that won.
 DONE = {
@@ -49,13 +49,6 @@ ANSWERS = {
     "stop": (Decision.STOP, Decision.STOP),
     "dismiss": (Decision.DISMISS, Decision.DISMISS),
 }
-
-
-@frozen
-class Caller:
-    """Who asks: the name of the user at the other end of the socket."""
-
-    name: str
 
 
 Handler = Callable[[Desk, Caller, CtlRequest], Awaitable[Any]]
@@ -85,8 +78,13 @@ def verb_of(request: CtlRequest) -> Verb:
 
 
 async def _list(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    found = await desk.sessions(everything=request.everything)
-    return {"sessions": [session_entry(session) for session in found]}
+    found, children = await desk.sessions(everything=request.everything), await desk.children.everyone()
+    entries = []
+    for session in found:
+        child = children.get(session.id)
+        process = None if child is None else verbs_children.child_entry(child)
+        entries.append({**session_entry(session), "process": process})
+    return {"sessions": entries}
 
 
 async def _pending(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
@@ -176,6 +174,9 @@ VERBS: dict[str, Verb] = {
     "resume": Verb(_resume, True, "resume a waiting or paused session"),
     "mode": Verb(_mode, True, "say who is notified of a session's cards"),
     "nudge": Verb(_nudge, True, "prod an agent that has gone quiet"),
+    "start": Verb(verbs_children.start, True, "start an agent"),
+    "clear": Verb(verbs_children.clear, True, "end a session, and its agent's processes"),
+    "logs": Verb(verbs_children.logs, False, "what an agent that was started here wrote"),
     "tree": Verb(_tree, False, "the supervision tree"),
     "slack": Verb(_slack, False, "how the connection to Slack fares, and what waits to be sent"),
     "log": Verb(_log, False, "the newest entries of the audit trail, oldest first"),

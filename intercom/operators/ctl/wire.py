@@ -18,8 +18,10 @@ from intercom.model.errors import IntercomError, InvalidArguments, IpcError
 MAX_REQUEST = 1024 * 1024
 
 _ID_CHARS = 200
+_NAME_CHARS = 4096
 _VERDICT_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 _TEXT_FIELDS = ("id", "reason", "instruction", "mode", "session", "decision", "text", "verdict_id", "auth_token")
+_NAMES = ("workspace", "label", "stream")
 
 
 @frozen(repr=False)
@@ -27,7 +29,8 @@ class CtlRequest:
     """One request. The first six fields are the older protocol's; the rest are optional additions to it.
 
     `verdict_id` names the act, so that asking again after a lost answer acts once. `limit` bounds how many log entries
-    are wanted; `everything` asks `list` for ended sessions too.
+    are wanted, or lines of an output; `everything` asks `list` for ended sessions too. `workspace` and `label` are
+    of an agent that is to be started, `stream` and `start` (a byte's number) to the output of one that was.
     """
 
     command: str
@@ -42,6 +45,10 @@ class CtlRequest:
     verdict_id: str | None = None
     limit: int | None = None
     everything: bool = False
+    workspace: str | None = None
+    label: str | None = None
+    stream: str | None = None
+    start: int | None = None
 
     def __repr__(self) -> str:
         """Without the token, which must not reach a log."""
@@ -71,11 +78,16 @@ def read_request(line: bytes) -> CtlRequest:
         value = fields[name]
         if value is not None and not 0 < len(value) <= _ID_CHARS:
             raise InvalidArguments(f"{name} must have 1 to {_ID_CHARS} characters")
+    fields |= {name: _name(name, raw.get(name)) for name in _NAMES}
     verdict_id = fields["verdict_id"]
     if verdict_id is not None and not _VERDICT_ID.fullmatch(verdict_id):
         raise InvalidArguments("verdict_id must be 8 to 64 letters, digits, - or _")
     return CtlRequest(
-        command=command, limit=_limit(raw.get("limit")), everything=_flag(raw.get("everything")), **fields
+        command=command,
+        limit=_limit(raw.get("limit")),
+        everything=_flag(raw.get("everything")),
+        start=_start(raw.get("start")),
+        **fields,
     )
 
 
@@ -110,6 +122,21 @@ def _text(name: str, value: object) -> str | None:
         value.encode("utf-8")
     except UnicodeEncodeError:
         raise InvalidArguments(f"{name} is not valid Unicode") from None
+    return value
+
+
+def _name(name: str, value: object) -> str | None:
+    text = _text(name, value)
+    if text is not None and (len(text) > _NAME_CHARS or "\0" in text):
+        raise InvalidArguments(f"{name} must have at most {_NAME_CHARS} characters, and no NUL")
+    return text
+
+
+def _start(value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise InvalidArguments("start must be a whole number, and not below 0")
     return value
 
 

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, ask
 from intercom.model.errors import IntercomError
-from intercom.operators.slack.commands import custom, files, help, once, sessions, table, typed
+from intercom.operators.slack.commands import children, custom, files, help, once, sessions, table, typed
 from intercom.operators.slack.commands.call import Call, Surroundings
 from intercom.operators.slack.commands.table import Entry, Table
 from intercom.operators.slack.draw import blocks
@@ -60,8 +60,10 @@ def build(config_commands: dict[str, str], runs: custom.Runs) -> Table:
     """The table of all commands there are under a configuration."""
     built_in = (
         sessions.SESSIONS,
+        children.START,
         sessions.RESUME,
         sessions.CLEAR,
+        children.LOGS,
         files.LIST,
         files.SHOW,
         help.ENTRY,

@@ -116,7 +116,10 @@ CLEAR = Entry(
     name="session-clear",
     category=Category.SESSIONS,
     summary="end a session",
-    details="Ends a session; what waits in it is interrupted. Without a session, the one that was active last.",
+    details=(
+        "Ends a session; what waits in it is interrupted. The processes of an agent that was started here end with it:"
+        " they have five seconds, and are killed then. Without a session, the one that was active last."
+    ),
     example=f"{SLASH} session-clear 1a2b3c4d",
     handler=clear,
     parameters=(Parameter("session", "the beginning of its id"),),

@@ -68,7 +68,7 @@ async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(t
     [
         ("seshions", "did you mean /intercom sessions"),
         ("show", "/intercom show-file"),
-        ("session-start fix it", "there is no command 'session-start'"),
+        ("session-strt fix it", "did you mean /intercom session-start"),
         ("frobnicate", "/intercom help lists what there is"),
         ("Status", "did you mean /intercom status?"),
         ("show-file", "name a file: /intercom show-file"),

@@ -1,0 +1,78 @@
+"""session-start and session-logs, as a person meets them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from intercom.model.outbox import RowKind
+from tests.operators.slack.commands.house import ANNA, CHANNEL, ELSEWHERE, open_house, session
+from tests.support.trio_case import trio_test
+
+
+@trio_test(real_time=True)
+async def test_start_gives_the_task_word_for_word_and_the_session_to_who_asked(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        told = await house.told('session-start it\'s "broken": fix   tests --now; rm -rf $HOME && `id`')
+        assert "started session s-new" in told
+        ((act, prompt, more),) = house.desk.acts
+        assert (act, prompt) == ("start", 'it\'s "broken": fix   tests --now; rm -rf $HOME && `id`')
+        assert more == {
+            "by": f"anna ({ANNA})",
+            "channel": "slack",
+            "workspace": str(tmp_path / "work"),
+            "owner": ANNA,
+            "mode": "remote",
+            "chat_channel": CHANNEL,
+            "act": "slack/1.2.3",
+        }
+        # Delivered again, it is answered as the first time, and nothing is started.
+        assert await house.told("session-start anything") == told
+        assert len(house.desk.acts) == 1
+
+
+@trio_test(real_time=True)
+async def test_it_works_where_it_is_told_and_is_shown_where_the_app_is(tmp_path: Path) -> None:
+    async with open_house(tmp_path, session("s-1", workspace_root=str(tmp_path))) as house:
+        await house.told("session-start --workspace /some/where go", channel=ELSEWHERE)
+        await house.told("session-start --session s-1 go", act="slack/2")
+        first, second = house.desk.acts
+        assert (first[2]["workspace"], first[2]["chat_channel"]) == ("/some/where", CHANNEL)
+        assert second[2]["workspace"] == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("session-start", "say what the agent is to do"),
+        ("session-start --force go", "there is no option --force"),
+        ("session-logs nope", "no session has an id"),
+        ("session-logs s-new --stream stdin", "--stream is stdout or stderr"),
+        ("session-logs s-new --lines many", "--lines is a number"),
+        ("session-logs s-new --lines 99999999999999999999", "--lines is a number"),
+        ("session-logs", "no agent was started here"),
+    ],
+)
+@trio_test
+async def test_what_is_wrong_is_said_and_nothing_is_started(tmp_path: Path, text: str, says: str) -> None:
+    sessions = () if text == "session-logs" else (session("s-new"),)
+    async with open_house(tmp_path, *sessions) as house:
+        assert says in await house.told(text)
+        assert house.desk.acts == []
+
+
+@trio_test(real_time=True)
+async def test_logs_stand_in_the_channel_masked_and_long_ones_as_a_file_too(tmp_path: Path) -> None:
+    async with open_house(tmp_path, session("s-new", workspace_root="/ws")) as house:
+        house.desk.children.text = "the key is hush-123\n" + "line\n" * 2000
+        assert await house.type("session-logs --stream stderr --lines 9") is None
+        shown = await house.shown()
+        assert "stderr of session s-new" in shown
+        assert "of session s-new in /ws" in shown
+        beside = await house.row("command/slack/1.2.3/file")
+        assert beside is not None
+        assert beside.kind is RowKind.FILE
+        assert "the key is ****" in str(beside.content)
+        assert "hush" not in str(beside.content) + shown
+        assert house.desk.acts == [("output", "s-new", "stderr", 9, None)]

@@ -17,8 +17,10 @@ from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervis
 from intercom._version import __version__
 from intercom.agents import server as mcp_server
 from intercom.agents.door import Door
+from intercom.agents.http.standing import Standing
 from intercom.agents.links import ShimListener, Surroundings
 from intercom.agents.processes import AgentProcesses
+from intercom.local import http_token
 from intercom.local.places import Places
 from intercom.model.card import Notice
 from intercom.model.config import Config
@@ -59,6 +61,7 @@ class App:
     hello; `outdated` is asked whether a shim wants a newer server than this. `slack` is None where it is not set up.
     `now` is the wall clock; any thread may ask it. `environ` is what agents that people start get a part of.
     `hands_over` is set when another server is about to take over: then those agents are left running for it.
+    `http` says how agents over HTTP are served, and is None where the configuration has no `http_port`.
     """
 
     config: Config
@@ -77,6 +80,7 @@ class App:
     presence: Presence = field(factory=Presence, init=False)
     processes: AgentProcesses = field(factory=AgentProcesses, init=False)
     embedded_doors: dict[str, Door] = field(factory=dict, init=False)
+    http: Standing | None = field(default=None, init=False)
     reader: Reader = field(init=False)
     system: System = field(init=False)
     context: Context = field(init=False)
@@ -131,6 +135,10 @@ class App:
             left=lambda door, said: self.processes.left(door, said=said),
         )
 
+        if self.config.http_port is not None:
+            asked = self.config.http_token_required
+            self.http = Standing(self.config.http_host, http_token.token(self.places) if asked else None)
+
     def _top(self) -> Actor:
         return Supervisor(self.tree(), **_PATIENCE)
 
@@ -170,10 +178,30 @@ class App:
             children.append(
                 ChildSpec("shims", lambda: ShimListener(self.places.mcp_socket, self.surroundings, named("links")))
             )
+        if self.http is not None:
+            # Agents over HTTP. Up or not, nothing else waits for it.
+            children.append(ChildSpec("http", self._http_listener(self.http), shutdown=10.0))
         return children
 
     def _writer(self) -> Writer:
         return Writer(self.database, on_opened=self._opened, measured=self.measured)
+
+    def _http_listener(self, standing: Standing) -> Callable[[], Actor]:
+        # Only who uses it pays for it: the web server takes a while to load.
+        from intercom.agents.http import listener, visits
+
+        at = listener.Surroundings(
+            server=self.surroundings.server,
+            guests=visits.Guests(self.system, self.config, self.presence),
+            standing=standing,
+            pages=self.pages(),
+            operators=self.system.named("operators"),
+            now=self.now,
+            came=self.processes.came,
+            left=lambda connection, said: self.processes.left(connection, said=said),
+            address_file=self.places.http_address_file,
+        )
+        return lambda: listener.HttpListener(at)
 
     def _ctl(self) -> CtlListener:
         return CtlListener(

@@ -136,7 +136,13 @@ def test_members_from_the_environment_count_where_the_file_names_nobody(
 
 FAULTS = [
     ("htp_port = 1", "line 1: htp_port is not a setting: did you mean http_port?"),
-    ("http_port = 0", "line 1: http_port must be at least 1 and at most 65535, not 0"),
+    ("http_port = 65536", "line 1: http_port must be at least 0 and at most 65535, not 65536"),
+    ('http_host = "example.org"', "line 1: http_host must be an IP address of this machine"),
+    (
+        'http_token_required = false\nhttp_host = "0.0.0.0"',
+        "line 1: http_token_required must stay true while http_host is 0.0.0.0",
+    ),
+    ('http_allowed_origins = ["https://a.example/page"]', "line 1: http_allowed_origins must be an origin like"),
     ("http_port = true", "line 1: http_port is true but must be a whole number"),
     ('http_port = "80"', 'line 1: http_port is "80" but must be a whole number'),
     ("max_concurrent_sessions = 0", "at least 1"),
@@ -195,7 +201,7 @@ def test_a_fault_is_told_with_its_place_and_what_would_be_right(tmp_path: Path, 
 
 
 def test_all_faults_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
-    message = refusal(tmp_path, 'http_port = 0\nfoo = 1\n[stall]\nenabled = 1\ndefault_workspace_root = "/"')
+    message = refusal(tmp_path, 'http_port = -1\nfoo = 1\n[stall]\nenabled = 1\ndefault_workspace_root = "/"')
     assert message.splitlines()[0].endswith("config.toml has 4 faults:")
     assert [line.split(":")[0].strip() for line in message.splitlines()[1:]] == ["line 1", "line 2", "line 4", "line 5"]
 

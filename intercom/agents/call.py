@@ -49,6 +49,8 @@ class Call:
     on_its_way: Callable[[], Collection[str]] = tuple
     ticket: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     delivery: Delivery | None = field(default=None, init=False)
+    _patience: trio.CancelScope | None = field(default=None, init=False)
+    _hurried: bool = field(default=False, init=False)
 
     async def ask(self, message: Request[R]) -> R:
         """Ask the session; it may be restarting, and then is asked again: every message here is safe to repeat."""
@@ -63,7 +65,10 @@ class Call:
         tracing.note(request_id=request_id)
         result: outcome.Outcome[Answered[Any]] | None = None
         try:
-            with trio.move_on_after(self.slice_seconds if self.slice_seconds is not None else float("inf")):
+            with trio.move_on_after(self.slice_seconds if self.slice_seconds is not None else float("inf")) as patience:
+                self._patience = patience
+                if self._hurried:
+                    patience.cancel()
                 result = await self._answered(message)
         except BaseException:
             # A cancellation, alone or (from a call that reports progress) in a group.
@@ -72,6 +77,12 @@ class Call:
         if result is None:
             return None
         return result.unwrap()
+
+    def hurry(self) -> None:
+        """Wait no longer, as if the client's patience were over: there is nobody to wait for, or nobody to answer."""
+        self._hurried = True
+        if self._patience is not None:
+            self._patience.cancel()
 
     async def _answered(self, message: Request[Answered[Any]]) -> outcome.Outcome[Answered[Any]]:
         if self.progress is None:

@@ -20,10 +20,20 @@ from intercom.agents.call import Call
 from intercom.agents.tools import inputs
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
-from intercom.model.errors import IntercomError, NotFound
+from intercom.model.errors import IntercomError, InvalidArguments, NotFound
+from intercom.sessions import agent_keys
 from intercom.sessions.messages import Deliver, Delivery, Undeliver
 from intercom.sessions.presence import Presence
-from intercom.sessions.reception_messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Wanted, key_of
+from intercom.sessions.reception_messages import (
+    Admit,
+    Adopt,
+    Agent,
+    AgentsGone,
+    AgentsHere,
+    FindNameless,
+    Wanted,
+    key_of,
+)
 from intercom.sessions.stall_messages import Activity
 
 log = logging.getLogger("intercom.agents")
@@ -54,6 +64,9 @@ class Door:
 
     `workspace`, `cwd` and `channel_id` are the shim's own; each may be absent. `session_id` names the session that the
     client was started for: all its conversations are in that one.
+
+    Over HTTP a door is one agent's: `nameless` when it did not say which, so that each call stands alone, and finds
+    what an earlier one asked for by its `request_id` only.
     """
 
     system: System
@@ -64,6 +77,7 @@ class Door:
     cwd: str | None
     channel_id: str | None = None
     session_id: str | None = None
+    nameless: bool = False
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     _agents: set[str] = field(factory=set, init=False)
     _known: int = field(default=0, init=False)
@@ -71,6 +85,7 @@ class Door:
     _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
     _arrived: dict[str, Delivery] = field(factory=dict, init=False)
     _unheeded: set[str] = field(factory=set, init=False)
+    _written: set[str] = field(factory=set, init=False)
     _told: dict[str, float] = field(factory=dict, init=False)
     _admission: trio.Lock = field(factory=trio.Lock, init=False)
 
@@ -80,8 +95,10 @@ class Door:
         Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption and claiming refuse.
         """
         adopted = False
-        session_id = await self.session(caller)
-        if isinstance(given, inputs.Reboot):
+        if self._written:
+            await self._heard_again(given)
+        session_id = await (self._found(given, caller) if self.nameless else self.session(caller))
+        if isinstance(given, inputs.Reboot) and not self.nameless:
             before = session_id
             session_id = await self._adopt(caller, given.session_id)
             adopted = session_id != before
@@ -112,6 +129,37 @@ class Door:
         owner = sent[0] if sent is not None else session_id
         if owner is not None:
             self.system.named(f"session/{owner}").tell(Undeliver((name,)))
+
+    def written(self, name: str) -> None:
+        """This call's result has been written to a connection without a shim; the agent's next call says that it was
+        read."""
+        if name in self._sent:
+            self._written.add(name)
+
+    def lost(self, name: str) -> None:
+        """This call's result was written to nobody: what it carries rides again."""
+        sent = self._sent.pop(name, None)
+        if sent is not None:
+            self.system.named(f"session/{sent[0]}").tell(Undeliver((name,)))
+
+    def begun_anew(self) -> None:
+        """The agent's client has started again: what was written to the one before may not have been read."""
+        for name in self._written:
+            self.lost(name)
+        self._written.clear()
+
+    async def read_all(self) -> None:
+        """The agent has read what was written to it; on record when this returns, where that is possible now."""
+        written, self._written = self._written, set()
+        receipts = [receipt for name in written if (receipt := self.receipt(name)) is not None]
+        await self._confirm(receipts)
+
+    async def _heard_again(self, given: Any) -> None:
+        if isinstance(given, inputs.Reboot):
+            # It takes up where it left off, and may have left off before it read.
+            self.begun_anew()
+        else:
+            await self.read_all()
 
     def receipt(self, name: str) -> str | None:
         """What the shim gives back once this call's result was written to the client; None when that matters to nobody.
@@ -171,10 +219,12 @@ class Door:
     async def reached(self, name: str) -> None:
         """This call's result has reached its client for certain. That is put on record; where it can not be now, the
         client has its answer all the same."""
-        if (receipt := self.receipt(name)) is None:
-            return
+        if (receipt := self.receipt(name)) is not None:
+            await self._confirm([receipt])
+
+    async def _confirm(self, receipts: list[str]) -> None:
         try:
-            await self.delivered([receipt])
+            await self.delivered(receipts)
         except (Busy, Down, IntercomError, NotRunning, trio.TooSlowError) as failed:
             log.warning("a delivery could not be recorded: %r", failed)
 
@@ -204,6 +254,7 @@ class Door:
         for session_id, names in by_session.items():
             self.system.named(f"session/{session_id}").tell(Undeliver(tuple(names)))
         self._sent.clear()
+        self._written.clear()
         for key in (self.key, *self._agents):
             self.presence.left(key, self.name)
         self._reception.tell(AgentsGone((self.key, *self._agents), for_good))
@@ -211,6 +262,23 @@ class Door:
     @property
     def _reception(self) -> Name:
         return self.system.named("reception")
+
+    async def _found(self, given: Any, caller: Caller) -> str:
+        """The session of a call that says nothing of who makes it: that of the request it names, if such a caller asked
+        for it, else a new one."""
+        request_id = getattr(given, "request_id", None)
+        if isinstance(given, inputs.Reboot) and given.session_id is not None:
+            raise InvalidArguments(
+                "a session can be taken over by an agent that is known again: name it in the URL with ?agent=KEY"
+            )
+        async with self._admission:
+            if request_id is not None:
+                found = await ask(self._reception, FindNameless(request_id), timeout=_RECORD_SECONDS, retry=True)
+                self._note(found.agent)
+                return found.session_id
+            agent = await self._agent(caller)
+            self._note(agent)
+            return await ask(self._reception, Admit(agent), timeout=_RECORD_SECONDS, retry=True)
 
     async def session(self, caller: Caller) -> str:
         """The id of the caller's session, which is opened if it has none. Raises WorkspaceRefused."""
@@ -249,13 +317,19 @@ class Door:
         roots = [] if self.workspace is not None else await caller.roots()
         default: Path | None = self.config.default_workspace_root
         chosen = await trio.to_thread.run_sync(workspaces.choose, self.workspace, roots, self.cwd, default)
+        return Agent(self._agent_key(caller, chosen), caller.client_name, chosen, self.channel_id)
+
+    def _agent_key(self, caller: Caller, workspace: str) -> str:
+        if caller.thread is None or self.nameless:
+            return self.key
         # A conversation that goes on elsewhere is another session: the first one's paths mean other files.
-        key = f"{caller.client_name or 'client'}:{caller.thread}@{chosen}" if caller.thread else self.key
-        return Agent(key, caller.client_name, chosen, self.channel_id)
+        conversation = f"{_conversation(caller)}@{workspace}"
+        # Conversations divide what an agent over HTTP is named, and lead to no other agent's.
+        return f"{self.key}/{conversation}" if self.key.startswith(agent_keys.NAMED) else conversation
 
 
 def _conversation(caller: Caller) -> str:
-    """What names a conversation among those of one connection."""
+    """What names a conversation among those of one connection; nothing where it has no names."""
     return f"{caller.client_name or 'client'}:{caller.thread}" if caller.thread else ""
 
 

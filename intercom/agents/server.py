@@ -1,7 +1,7 @@
 """The MCP server: the SDK's low-level server with our tools behind it, for both protocol eras.
 
-One server serves every connection; whose a request is stands in its `request`, which the transport sets to the
-connection's `Door`.
+One server serves every connection; whose a request is stands in its `request`, which the transport sets: to the
+connection's `Door`, or to the `Exchange` the request came by (over HTTP, where it stands in the request's state).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from intercom._version import __version__
 from intercom.agents import arguments, recent, results, tasks, tracing
 from intercom.agents.call_names import CALL_KEY
 from intercom.agents.door import Caller, Door
+from intercom.agents.exchange import came_by
 from intercom.agents.tools import BY_LEGACY_NAME, BY_NAME, TOOLS
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
@@ -44,15 +45,19 @@ _ROOTS_SECONDS = 3.0
 def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
     """The server for this configuration; its connections are run with a `Door` as each message's request context.
     `measured` is told of every tool call that ended."""
+    legacy = config.mcp.legacy_tool_names
+    schemas = {tool.name: tool.input_schema for tool in listed(legacy)}
     server: Server[Any] = Server(
         NAME,
         version=__version__,
         instructions=INSTRUCTIONS,
-        on_list_tools=partial(_list_tools, legacy=config.mcp.legacy_tool_names),
-        on_call_tool=partial(_call_tool, legacy=config.mcp.legacy_tool_names, measured=measured),
+        on_list_tools=partial(_list_tools, legacy=legacy),
+        on_call_tool=partial(_call_tool, legacy=legacy, measured=measured),
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
+        # Looked up with every call over HTTP, where the SDK would list all tools for it.
+        get_tool_input_schema=schemas.get,
     )
     tasks.serve(server, _caller)
     return server
@@ -123,13 +128,15 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) 
         raise IntercomError(
             f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}", code="unknown_tool"
         )
-    door: Door | None = ctx.request
-    assert door is not None, "every transport says whose a request is"
-    form = tasks.wanted(ctx, params, tool)
+    door, exchange = came_by(ctx.request)
+    # Without a name there is no asking after a task later.
+    form = None if door.nameless else tasks.wanted(ctx, params, tool)
     given = arguments.read(tool.takes, params.arguments)
     call = await door.open_call(tool, given, _caller(ctx))
     tracing.note(call.session_id, getattr(given, "request_id", None))
     try:
+        if exchange is not None:
+            exchange.begun(call, ctx.request_id)
         if form is not None and tool.waiting is not None:
             return await tasks.begin(form, door, call, tool.waiting, given)
         content = await tool.run(call, given)
@@ -138,6 +145,8 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) 
         door.abandon(call.name, call.session_id)
         raise
     door.close_call(call)
+    if exchange is not None:
+        exchange.answered()
     return results.answer(content)
 
 
@@ -153,7 +162,8 @@ def _caller(ctx: Context) -> Caller:
     meta: dict[str, Any] = dict(ctx.meta or {})
     client = ctx.session.client_params
     thread = meta.get("threadId")
-    name = meta.get(CALL_KEY)
+    # Over HTTP nobody stands between client and server who could have named the call.
+    name = meta.get(CALL_KEY) if isinstance(ctx.request, Door) else None
 
     async def progress(elapsed: float, message: str) -> None:
         await ctx.session.report_progress(elapsed, None, message)
@@ -193,6 +203,5 @@ async def _list_templates(
 
 
 async def _read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-    door: Door | None = ctx.request
-    assert door is not None, "every transport says whose a request is"
+    door, _ = came_by(ctx.request)
     return await recent.read(door, _caller(ctx), str(params.uri))

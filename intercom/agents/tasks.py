@@ -25,13 +25,15 @@ from actors import Request, ask
 from intercom.agents import results, task_forms
 from intercom.agents.call import Call
 from intercom.agents.door import Caller, Door
+from intercom.agents.exchange import came_by
 from intercom.agents.task_forms import Context, Form
 from intercom.agents.tools import BY_NAME
 from intercom.agents.tools.tool import Tool, Waiting
-from intercom.model.errors import IntercomError
+from intercom.model.errors import IntercomError, NotFound
 from intercom.model.task import TaskState, TaskStatus
 from intercom.sessions.task_messages import AwaitTask, CancelTask, FindTask, ListTasks, OpenTask
 
+_UNKNOWN = "task_not_found"
 #: How many tasks a page of `tasks/list` holds.
 PAGE = 50
 
@@ -120,7 +122,7 @@ async def _get(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
     told = task_forms.written(state, form)
     if form is Form.EXTENSION and state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
         # An error of the tool's is a result there.
-        told |= {"status": TaskStatus.COMPLETED.value, "result": _dumped(await _outcome(door, caller, state))}
+        told |= {"status": TaskStatus.COMPLETED.value, "result": _dumped(await _outcome(ctx, caller, state))}
     return told
 
 
@@ -128,7 +130,7 @@ async def _result(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any
     task_forms.spoken(ctx, Form.CORE)
     door = _door(ctx)
     state = await _ask(door, caller, FindTask(params.task_id))
-    return {**_dumped(await _outcome(door, caller, state)), "_meta": {_RELATED: {"taskId": state.id}}}
+    return {**_dumped(await _outcome(ctx, caller, state)), "_meta": {_RELATED: {"taskId": state.id}}}
 
 
 async def _cancel(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
@@ -159,24 +161,37 @@ async def _list(ctx: Context, caller: Caller, params: types.PaginatedRequestPara
     return told
 
 
-async def _outcome(door: Door, caller: Caller, state: TaskState) -> types.CallToolResult:
+async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.CallToolResult:
     """What the task's call would have been answered, waited for without an end: it is the client's to stop waiting."""
+    door, exchange = came_by(ctx.request)
     call = await door.open_call(BY_NAME[state.tool], None, caller)
     call.slice_seconds = None
     try:
+        if exchange is not None:
+            exchange.begun(call, ctx.request_id)
         answered = await call.wait(AwaitTask(call.name, state.id, call.ticket), state.request_id)
-        assert answered is not None, "its patience has no end"
+        if answered is None:
+            # Nobody is there to wait for it, or the server is leaving.
+            raise IntercomError("the server is restarting; nothing was lost, ask again", code="unavailable")
         content = call.finish(answered, own=state.request_id)
     except BaseException as failed:
         door.abandon(call.name, call.session_id)
-        if isinstance(failed, IntercomError) and failed.error_code not in ("task_cancelled", "task_not_found"):
+        if isinstance(failed, IntercomError) and failed.error_code not in (
+            "task_cancelled",
+            "task_not_found",
+            "unavailable",
+        ):
             return results.failure(failed)
         raise
     door.close_call(call)
+    if exchange is not None:
+        exchange.answered()
     return results.answer(content)
 
 
 async def _ask(door: Door, caller: Caller, question: Request[Any]) -> Any:
+    if door.nameless:
+        raise NotFound("a task can be asked after by an agent that is known again: name it in the URL", code=_UNKNOWN)
     session_id = await door.session(caller)
     return await ask(door.system.named(f"session/{session_id}"), question, timeout=_SECONDS, retry=True)
 
@@ -199,9 +214,7 @@ async def _unwrap(ctx: Context, call_next: CallNext) -> HandlerResult:
 
 
 def _door(ctx: Context) -> Door:
-    door: Door | None = ctx.request
-    assert door is not None, "every transport says whose a request is"
-    return door
+    return came_by(ctx.request)[0]
 
 
 def _words(waiting: Waiting, request_id: str) -> str:

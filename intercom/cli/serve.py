@@ -95,7 +95,8 @@ async def _private(settings: Settings, descriptor: int) -> int:
     with tempfile.TemporaryDirectory(prefix="agent-intercom-") as directory:
         database = evolve(settings.config.database, path=Path(directory) / "agent-rc.db")
         # No Slack: it spreads what people do over all connections of an app, so that two servers would part it.
-        alone = evolve(settings, config=evolve(settings.config, database=database), slack=None)
+        # No HTTP: the port belongs to the server that all share.
+        alone = evolve(settings, config=evolve(settings.config, database=database, http_port=None), slack=None)
         app = _app(alone, _open_doors(settings))
         # The socket pair is known to the shim alone, so there is no token to show.
         surroundings = evolve(app.surroundings, token="")
@@ -137,7 +138,8 @@ async def _until_idle(app: App) -> None:
 async def _is_needed(app: App) -> bool:
     try:
         # People may want something of it from Slack at any time, and only a server that runs hears them.
-        return app.slack is not None or not app.is_idle() or bool(await app.desk.pending())
+        # and clients over HTTP start none that is not there.
+        return app.slack is not None or app.http is not None or not app.is_idle() or bool(await app.desk.pending())
     except IntercomError as failed:
         # What can not be known now may be there.
         logs.log.warning("what waits could not be read: %s", failed)

@@ -76,7 +76,15 @@ def _table(kind: type[Any], raw: Mapping[str, Any], where: str, faults: list[Fau
         if found is not None:
             values[key] = found
             _check(known[key], found, dotted, faults)
-    return None if len(faults) > before else kind(**values)
+    if len(faults) > before:
+        return None
+    try:
+        return kind(**values)
+    except ValueError as error:
+        # What shows only when the settings stand side by side; the message begins with the one at fault.
+        name, _, what = str(error).partition(" ")
+        faults.append(Fault(f"{where}{name}", what))
+        return None
 
 
 def _check(setting: Any, value: Any, dotted: str, faults: list[Fault]) -> None:

@@ -52,6 +52,16 @@ class Places:
         return os.path.join(self.runtime_dir, f"{self.ipc_name}.token")
 
     @property
+    def http_token_file(self) -> str:
+        """The token for MCP over HTTP, mode 0600; the same for every server of this user, and for good."""
+        return os.path.join(self.state_dir, "http.token")
+
+    @property
+    def http_address_file(self) -> str:
+        """Where a running server says at which address it serves HTTP."""
+        return os.path.join(self.runtime_dir, f"{self.ipc_name}.http")
+
+    @property
     def start_lock(self) -> str:
         """Locked by the one shim that is starting a server, so that twenty shims do not start twenty."""
         return os.path.join(self.runtime_dir, f"{self.ipc_name}.start")

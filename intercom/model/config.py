@@ -7,6 +7,7 @@ from it.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -83,6 +84,34 @@ def not_empty(_owner: Any, _setting: Any, value: Any) -> None:
     for name, text in value.items() if isinstance(value, Mapping) else [("", value)]:
         if text is not None and not text.strip():
             raise ValueError(f"must not be empty{f' for {name}' if name else ''}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches what listens at this address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def address(_owner: Any, _setting: Any, value: str) -> None:
+    """A check that a text is an address to listen at: names would have to be looked up, and may mean several."""
+    try:
+        if value != "localhost":
+            ipaddress.ip_address(value)
+    except ValueError:
+        raise ValueError(
+            f"must be an IP address of this machine (0.0.0.0 for all) or localhost, not {value!r}"
+        ) from None
+
+
+def token_off_loopback(owner: Any, _setting: Any, required: bool) -> None:
+    """A check that a port which others reach asks for the token. It needs the other settings, so begins with a name."""
+    if owner is not None and not required and not is_loopback(owner.http_host):
+        raise ValueError(
+            f"http_token_required must stay true while http_host is {owner.http_host}, which other machines reach:"
+            " leave it out, or listen on 127.0.0.1 behind a reverse proxy"
+        )
 
 
 def setting(default: Any, doc: str, *checks: Check, converter: Callable[[Any], Any] | None = None) -> Any:
@@ -282,10 +311,35 @@ class Config:
         (), "Arguments for `host_cli`, before the prompt, which is the last one. Nothing goes through a shell."
     )
     http_port: int | None = setting(
-        None, "The port on 127.0.0.1 for agents that speak MCP over HTTP. Left out: no HTTP.", between(1, 65535)
+        None,
+        "The port for agents that speak MCP over HTTP; 0 takes any that is free. Left out: no HTTP.",
+        between(0, 65535),
+    )
+    http_host: str = setting(
+        "127.0.0.1",
+        "The address that port is opened on. Beyond loopback the token travels in clear: use a proxy with TLS instead.",
+        address,
     )
     http_token_required: bool = setting(
-        True, "Whether a caller over HTTP must show the token. Other users of the machine reach the port too."
+        True,
+        "Whether a caller over HTTP must show the token. Other users of the machine reach the port too. "
+        "It can be lifted on loopback only.",
+        token_off_loopback,
+    )
+    http_max_request_bytes: int = setting(
+        16 * 2**20, "The largest request over HTTP, in bytes; a larger one is answered 413.", between(65536, 2**30)
+    )
+    http_allowed_hosts: tuple[str, ...] = setting(
+        (),
+        "Names by which the port may be called besides those of loopback and `http_host`: what a reverse proxy passes "
+        'on as `Host`, as in `"intercom.example.org"`; with a port, that port only.',
+        matching(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", "a host, or host:port"),
+    )
+    http_allowed_origins: tuple[str, ...] = setting(
+        (),
+        'Web pages whose scripts may call the port, as in `"https://intercom.example.org"`. '
+        "Requests of other pages are refused; programs that are no browser send no origin.",
+        matching(r"https?://[A-Za-z0-9._:\[\]-]+", "an origin like https://intercom.example.org, without a path"),
     )
     ipc_name: str = setting(
         "agent-intercom",

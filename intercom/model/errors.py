@@ -40,6 +40,11 @@ ERROR_CODES: dict[str, str] = {
     "too_many_sessions": "as many agents as may be run already were started by people",
     "spawn_failed": "the agent's program could not be started",
     "config_mismatch": "the shim was started with another configuration than the running server",
+    "host_refused": "a request over HTTP calls the server by a name that is not its own",
+    "origin_refused": "a request over HTTP comes from a web page that may not call the server",
+    "method_not_allowed": "the path exists, and takes other HTTP methods",
+    "request_too_large": "a request over HTTP is larger than the server takes",
+    "request_too_slow": "a request over HTTP did not come in time",
 }
 
 

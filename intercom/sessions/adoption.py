@@ -7,13 +7,17 @@ from datetime import datetime
 
 from intercom.model.errors import InvalidState, NotFound
 from intercom.model.session import Session, SessionStatus
+from intercom.sessions import agent_keys
 from intercom.sessions.reception_messages import Agent
 from intercom.store import audit, requests, sessions
 from intercom.store.messages import Database
 
 
 def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Callable[[str | None], bool]) -> Session:
-    """Which session the agent gets: the one it names, else the newest that its like left behind, else its own."""
+    """Which session the agent gets: the one it names, else the newest that its like left behind, else its own.
+
+    What an agent left that is known for good is not left behind: it may come back under its name, or be asked by what
+    only its caller knows."""
     if agent.session_id is not None:
         if wanted not in (None, own):
             raise InvalidState(f"this agent was started for session {own}; it can not take over another")
@@ -36,7 +40,7 @@ def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Ca
     if wanted is not None or _has_work(db, own):
         return mine
     for session in sessions.adoptable(db, agent.workspace, agent.client_name):
-        if session.id != own and not is_live(session.agent_key):
+        if session.id != own and not is_live(session.agent_key) and not agent_keys.is_its_own(session.agent_key):
             return session
     return mine
 

@@ -29,12 +29,21 @@ from intercom.model import crash_points
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions import adoption, claiming, unit
+from intercom.sessions import adoption, agent_keys, claiming, nameless, unit
 from intercom.sessions.context import Context
 from intercom.sessions.messages import AgentCame, AgentLeft
 from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.presence import Presence
-from intercom.sessions.reception_messages import Admit, Adopt, Agent, AgentsGone, AgentsHere, Wanted
+from intercom.sessions.reception_messages import (
+    Admit,
+    Adopt,
+    Agent,
+    AgentsGone,
+    AgentsHere,
+    FindNameless,
+    Nameless,
+    Wanted,
+)
 from intercom.store import audit, journal, policies, requests, sessions, stalls
 from intercom.store.messages import Database, Transact
 
@@ -155,6 +164,8 @@ class Reception(Actor):
                 return await self._admit(agent)
             case Adopt():
                 return await self._adopt(message)
+            case FindNameless(request_id):
+                return await self._nameless(request_id)
             case Wanted(session_id):
                 return await self._wanted(session_id)
             case AgentsHere(keys):
@@ -230,6 +241,23 @@ class Reception(Actor):
         await self._run(session)
         return session.id
 
+    async def _nameless(self, request_id: str) -> Nameless:
+        session = await self._transact(partial(nameless.owner, request_id=request_id))
+        assert session.agent_key is not None, "it is by its agent that it was found"
+        agent = Agent(session.agent_key, session.client_name, session.workspace_root, session.channel_id)
+        self._note(agent)
+        await self._run(session)
+        self.system.named(f"session/{session.id}").tell(AgentCame())
+        return Nameless(session.id, agent)
+
+    async def _end_if_spent(self, session_id: str) -> bool:
+        """End a session that nobody can ask for anything any more."""
+        if not await self._transact(partial(nameless.end, id=session_id, at=self._now())):
+            return False
+        await _stop(self._units, f"unit/{session_id}")
+        self._running.discard(session_id)
+        return True
+
     async def _here(self, key: str) -> None:
         session = await self._transact(partial(sessions.by_agent, agent_key=key))
         if session is not None and self._presence.connected(key):
@@ -244,7 +272,8 @@ class Reception(Actor):
             return
         agent = self._presence.here.pop(key, None)
         session = await self._transact(partial(sessions.by_agent, agent_key=key))
-        if session is not None:
+        ended = session is not None and agent_keys.is_nameless(key) and await self._end_if_spent(session.id)
+        if session is not None and not ended:
             self.system.named(f"session/{session.id}").tell(AgentLeft())
         root = agent.workspace if agent else session.workspace_root if session else None
         if root is not None:
@@ -274,6 +303,8 @@ class Reception(Actor):
         """Stop the actors of sessions that have ended or been left and hold nothing; who wants one has it run again."""
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
         spared, self._spared = self._spared, set()
+        for id in await self._transact(nameless.spent):
+            await self._end_if_spent(id)
         over = await self._transact(partial(_over, running=tuple(self._running - spared)))
         for id, agent_key in over:
             if agent_key is None or not (self._presence.has(agent_key) or self._presence.connected(agent_key)):

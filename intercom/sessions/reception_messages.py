@@ -48,6 +48,22 @@ class Adopt(Request[str]):
 
 
 @frozen
+class Nameless:
+    """A session that a caller without a name has, and the agent it counts as."""
+
+    session_id: str
+    agent: Agent
+
+
+@frozen
+class FindNameless(Request[Nameless]):
+    """The session in which a caller without a name asked for this; its actors run when this is answered. Refused with
+    `request_not_found` for what any other agent asked for."""
+
+    request_id: str
+
+
+@frozen
 class Wanted(Request[str]):
     """See to it that this session's actors run; answers its id."""
 

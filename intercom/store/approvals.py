@@ -148,6 +148,14 @@ def consume(db: Database, id: str, at: datetime) -> bool:
     )
 
 
+def is_one_unspent(db: Database, session_id: str) -> bool:
+    """Whether this session has an approval that may still be applied."""
+    found = rows.one(
+        db, "select 1 from approval_request where session_id = ? and status = 'approved' limit 1", (session_id,)
+    )
+    return found is not None
+
+
 def lapse(db: Database, approved_before: datetime, at: datetime) -> tuple[str, ...]:
     """Expire approvals decided before `approved_before` and never applied; returns their ids, oldest first.
 

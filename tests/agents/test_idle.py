@@ -20,6 +20,7 @@ class House:
         self.left: float | None = None
         self.desk = self.system = self
         self.slack: object | None = None
+        self.http: object | None = None
 
     def is_idle(self) -> bool:
         return not self.connected[0] <= trio.current_time() < self.connected[1]
@@ -73,6 +74,15 @@ async def test_it_stays_while_it_can_not_be_read_what_waits() -> None:
 async def test_in_slack_it_stays_for_whoever_wants_something_of_it_there() -> None:
     house: Any = House(NEVER, NEVER)
     house.slack = object()
+    with trio.move_on_after(1_000_000):
+        await serve._until_idle(house)
+    assert house.left is None
+
+
+@trio_test
+async def test_with_http_on_it_stays_for_clients_that_can_not_start_one() -> None:
+    house: Any = House(NEVER, NEVER)
+    house.http = object()
     with trio.move_on_after(1_000_000):
         await serve._until_idle(house)
     assert house.left is None

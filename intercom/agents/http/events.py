@@ -1,0 +1,122 @@
+"""What a session's streams have carried, for a client that comes back for what it missed (`Last-Event-ID`).
+
+The SDK keeps one event store for all sessions and names streams by the ids of requests, which every session counts from
+the same beginning. So each session has a log of its own here, and the store the SDK sees is a signpost to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+
+import mcp_types as types
+from attrs import define, field, frozen
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+
+#: How much one session's log may hold, and all of them together; the oldest goes first.
+MOST_EVENTS = 256
+MOST_BYTES = 2**20
+ALL_BYTES = 64 * 2**20
+
+
+@frozen
+class Event:
+    number: int
+    stream: str
+    message: types.JSONRPCMessage | None
+    size: int
+
+
+@define
+class Room:
+    """The room that all logs share."""
+
+    most: int = ALL_BYTES
+    taken: int = 0
+
+
+@define(eq=False)
+class EventLog:
+    """The events of one session, oldest first. `on_answer` is told the number under which an answer was put down, and
+    the stream it belongs to."""
+
+    room: Room
+    on_answer: Callable[[str, str], object]
+    _events: deque[Event] = field(factory=deque, init=False)
+    _count: int = field(default=0, init=False)
+    _size: int = field(default=0, init=False)
+
+    def add(self, stream: str, message: types.JSONRPCMessage | None) -> str:
+        """Put an event down; its id."""
+        self._count += 1
+        event = Event(self._count, stream, message, _size(message))
+        self._events.append(event)
+        self._take(event.size)
+        while len(self._events) > 1 and self._is_full():
+            self._take(-self._events.popleft().size)
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            self.on_answer(str(event.number), stream)
+        return str(event.number)
+
+    def after(self, event_id: str) -> tuple[str, tuple[Event, ...]] | None:
+        """The stream of an event, and what came on it later. None for one that is not known (any more)."""
+        known = next((event for event in self._events if str(event.number) == event_id), None)
+        if known is None:
+            return None
+        later = (event for event in self._events if event.number > known.number and event.stream == known.stream)
+        return known.stream, tuple(later)
+
+    def clear(self) -> None:
+        """Forget all: the session is over."""
+        self._take(-self._size)
+        self._events.clear()
+
+    def _is_full(self) -> bool:
+        return len(self._events) > MOST_EVENTS or self._size > MOST_BYTES or self.room.taken > self.room.most
+
+    def _take(self, size: int) -> None:
+        self._size += size
+        self.room.taken += size
+
+
+#: The log of the session whose request is being served. A session's tasks keep that of the request that opened it.
+current: ContextVar[EventLog | None] = ContextVar("intercom_http_events", default=None)
+
+
+class Signpost(EventStore):
+    """The event store that the SDK sees."""
+
+    async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
+        log = current.get()
+        assert log is not None, "only sessions store events, and each has its log"
+        return log.add(stream_id, message)
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        log = current.get()
+        found = None if log is None else log.after(last_event_id)
+        if found is None:
+            return None
+        stream, later = found
+        for event in later:
+            # What only marked a place says nothing.
+            if event.message is not None:
+                await send_callback(EventMessage(event.message, str(event.number)))
+        return stream
+
+
+def _size(message: types.JSONRPCMessage | None) -> int:
+    """About how many bytes an event keeps; the text of a message is most of it."""
+    if message is None:
+        return 64
+    return 256 + _weigh(message.model_dump(exclude_unset=True))
+
+
+def _weigh(value: object) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(16 + _weigh(name) + _weigh(each) for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return sum(8 + _weigh(each) for each in value)
+    return 8

@@ -1,0 +1,106 @@
+"""The site: what is served at the port. Everybody passes the guard first; then each path has its application."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from attrs import define
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from intercom.agents.http.connection import Connection
+from intercom.agents.http.guard import Rules
+from intercom.agents.http.refusal import Refusal, answer, unknown_path, wrong_method
+from intercom.model.page import Page
+
+log = logging.getLogger("intercom.http")
+
+#: Finds out, before an agent's first request is served, whose processes a connection belongs to.
+Look = Callable[[Connection], Awaitable[None]]
+
+_FAILED = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "mcp", "the server failed on this request; the fault is in its log")
+_OLD = Refusal(
+    HTTPStatus.HTTP_VERSION_NOT_SUPPORTED,
+    "invalid_arguments",
+    "this server speaks HTTP/1.1: send the request with that",
+)
+
+
+@define(eq=False)
+class Site:
+    """The ASGI application of the whole port. `agents` are those of the paths that agents use, `pages` what else there
+    is, `connections` maps a client's address to its connection."""
+
+    rules: Rules
+    agents: Mapping[str, ASGIApp]
+    pages: Mapping[str, Page]
+    connections: Mapping[tuple[str, int], Connection]
+    look: Look
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            # A WebSocket, which nothing here speaks.
+            await send({"type": "websocket.close"})
+            return
+        begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._serve(scope, receive, sent)
+        except* Refusal as refused:
+            if not begun:
+                await _first(refused).send(send)
+        except* Exception:
+            log.exception("a request to %s failed", scope["path"][:200])
+            if not begun:
+                await _FAILED.send(send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["http_version"] not in ("1.1", "1.0"):
+            raise _OLD
+        path = scope["path"]
+        page = self.pages.get(path)
+        refused = self.rules.refuse(scope["headers"], open=page is not None and page.open)
+        if refused is not None:
+            log.warning("a request to %s was refused: %s", path[:200].encode("unicode_escape").decode(), refused.code)
+            raise refused
+        connection = self.connections.get(tuple(scope["client"] or ()))
+        if connection is None:
+            # Closed while its request was on the way here.
+            return
+        connection.let_in()
+        if page is not None:
+            await _show(page, scope, send)
+            return
+        application = self.agents.get(path)
+        if application is None:
+            raise unknown_path(path, (*self.agents, *self.pages))
+        if connection.processes is None:
+            await self.look(connection)
+        scope["state"]["connection"] = connection
+        await application(scope, receive, send)
+
+
+async def _show(page: Page, scope: Scope, send: Send) -> None:
+    if scope["method"] not in ("GET", "HEAD"):
+        raise wrong_method(page.path, "GET", "HEAD")
+    said = await page.answer()
+    await answer(send, said.status, said.media_type.encode(), said.body)
+
+
+def _first(group: BaseExceptionGroup[Any]) -> Refusal:
+    one: BaseException = group
+    while isinstance(one, BaseExceptionGroup):
+        one = one.exceptions[0]
+    assert isinstance(one, Refusal)
+    return one
+
+
+def by_path(pages: Iterable[Page]) -> dict[str, Page]:
+    return {page.path: page for page in pages}

@@ -1,0 +1,247 @@
+"""/mcp: streamable HTTP in both eras, by the SDK's session manager, with a door behind every request.
+
+The era of 2026-07-28 has no sessions: each POST stands alone. The older one opens a session with `initialize`; what
+that request said of itself holds for all of the session's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from http import HTTPStatus
+from typing import Any
+
+import trio
+from attrs import define, field
+from mcp.server import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.types import Message, Receive, Scope, Send
+
+from intercom.agents.exchange import Exchange
+from intercom.agents.http import events, identity
+from intercom.agents.http.body import Body
+from intercom.agents.http.connection import Connection
+from intercom.agents.http.identity import Identity
+from intercom.agents.http.refusal import Refusal, unclear, wrong_method
+from intercom.agents.http.visits import AWAY_SECONDS, Guests, Visit, Visits
+
+#: How long the answer of a request whose stream broke off is kept open for its client to come back for.
+RESUME_SECONDS = 5.0
+#: How many HTTP sessions there may be in all.
+MOST_SESSIONS = 10_000
+#: A stream that was taken up again and on which the answer has not come after so many seconds, though it is there, is
+#: closed: the SDK may have passed it by, and gives it to who asks again.
+_STUCK_SECONDS = 1.0
+
+#: What is answered alike whoever asks.
+_PLAIN = frozenset(
+    (b"server/discover", b"ping", b"tools/list", b"resources/list", b"resources/templates/list", b"prompts/list")
+)
+
+
+@define(eq=False)
+class Streamable:
+    """The ASGI application for /mcp. `run` must be running meanwhile."""
+
+    server: Server[Any]
+    guests: Guests
+    manager: StreamableHTTPSessionManager = field(init=False)
+    visits: Visits = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.manager = StreamableHTTPSessionManager(
+            self.server,
+            event_store=events.Signpost(),
+            session_idle_timeout=AWAY_SECONDS,
+            max_request_body_size=self.guests.config.http_max_request_bytes,
+            max_sessions=MOST_SESSIONS,
+        )
+        self.visits = Visits(self.guests, self._end_session)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if scope["method"] not in ("GET", "POST", "DELETE"):
+            raise wrong_method("/mcp", "POST", "GET", "DELETE")
+        try:
+            said = identity.read(scope["query_string"], scope["headers"])
+        except identity.Unclear as fault:
+            raise unclear(str(fault)) from None
+        body = Body(scope, receive, self.guests.config.http_max_request_bytes)
+        version = headers.get(b"mcp-protocol-version")
+        if version is not None and version.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await self._alone(said, headers, scope, body, send)
+        elif (id := headers.get(b"mcp-session-id")) is None:
+            await self._open(said, scope, body, send)
+        else:
+            await self._within(id.decode("latin-1"), said, headers, scope, body, send)
+
+    # --- the era without sessions ------------------------------------------------------------------------------------
+
+    async def _alone(
+        self, said: Identity, headers: Mapping[bytes, bytes], scope: Scope, body: Body, send: Send
+    ) -> None:
+        method = headers.get(b"mcp-method")
+        if method in _PLAIN:
+            if method == b"server/discover" and (known := self.visits.named.get(said)) is not None:
+                known.door.begun_anew()
+            await self.manager.asgi_app(scope, body, send)
+        elif said.is_named:
+            visit = self.visits.of(said)
+            with visit.request():
+                await self._exchange(self.visits.exchange(visit.door), scope, body, send)
+        else:
+            await self._nameless(said, scope, body, send)
+
+    async def _exchange(self, exchange: Exchange, scope: Scope, body: Body, send: Send) -> None:
+        scope["state"]["exchange"] = exchange
+        connection: Connection = scope["state"]["connection"]
+
+        async def sent(message: Message) -> None:
+            is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            reached = connection.reaching(exchange.written) if is_last and not body.gone.is_set() else nullcontext()
+            with reached:
+                await send(message)
+
+        try:
+            await self.manager.asgi_app(scope, body, sent)
+        finally:
+            exchange.leave()
+            self.visits.done(exchange)
+
+    async def _nameless(self, said: Identity, scope: Scope, body: Body, send: Send) -> None:
+        door = self.visits.nameless(said)
+        exchange = self.visits.exchange(door)
+        try:
+            await self._exchange(exchange, scope, body, send)
+            if exchange.is_written:
+                # There is no next call that could say so.
+                await door.read_all()
+        finally:
+            door.closed(for_good=True)
+
+    # --- the era of sessions -----------------------------------------------------------------------------------------
+
+    async def _open(self, said: Identity, scope: Scope, body: Body, send: Send) -> None:
+        """A request outside any session: only `initialize` can be answered, and opens one."""
+        visit = await self.visits.begin(said, scope["client"][0] if scope["client"] else "")
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
+                id = dict(message["headers"]).get(b"mcp-session-id")
+                if id is not None:
+                    self.visits.opened(visit, id.decode("latin-1"))
+            await send(message)
+
+        events.current.set(visit.log)
+        with visit.request():
+            await self.manager.asgi_app(scope, body, sent)
+        if visit.id is None:
+            self.visits.forget(visit)
+
+    async def _within(
+        self, id: str, said: Identity, headers: Mapping[bytes, bytes], scope: Scope, body: Body, send: Send
+    ) -> None:
+        visit = self.visits.sessions.get(id)
+        if visit is None:
+            raise Refusal(
+                HTTPStatus.NOT_FOUND,
+                "not_found",
+                "no session has this Mcp-Session-Id (any more): initialize anew; an agent with a key of its own in the"
+                " URL finds all it left",
+            )
+        if said != visit.identity:
+            raise unclear(
+                "the URL (or the X-Intercom headers) says something else than when this session was opened: initialize"
+                " anew to say something else"
+            )
+        events.current.set(visit.log)
+        if scope["method"] == "POST":
+            await self._post(visit, scope, body, send)
+        elif scope["method"] == "GET":
+            await self._listen(visit, headers.get(b"last-event-id"), scope, body, send)
+        else:
+            await self._delete(visit, scope, body, send)
+
+    async def _post(self, visit: Visit, scope: Scope, body: Body, send: Send) -> None:
+        exchange = self.visits.exchange(visit.door, visit)
+        scope["state"]["exchange"] = exchange
+        try:
+            with visit.request():
+                await self.manager.asgi_app(scope, body, self._watched(visit, exchange, scope, body, send))
+                await self._kept(exchange)
+        finally:
+            exchange.leave()
+            self.visits.done(exchange)
+
+    async def _kept(self, exchange: Exchange) -> None:
+        """Give the client of a stream that broke off the time to come back."""
+        while exchange.call is not None and not exchange.is_written and not exchange.is_left:
+            if not await exchange.returns_within(RESUME_SECONDS):
+                return
+            await exchange.reader_gone()
+
+    async def _listen(self, visit: Visit, last: bytes | None, scope: Scope, body: Body, send: Send) -> None:
+        found = visit.log.after(last.decode("latin-1")) if last is not None and visit.log is not None else None
+        exchange = None if found is None else visit.streams.get(found[0])
+        if exchange is None:
+            with visit.request(listens=True):
+                await self.manager.asgi_app(scope, body, self._watched(visit, None, scope, body, send))
+            return
+        with visit.request(), exchange.read_again():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_until_stuck, exchange, nursery.cancel_scope)
+                await self.manager.asgi_app(scope, body, self._watched(visit, exchange, scope, body, send))
+                nursery.cancel_scope.cancel()
+
+    async def _delete(self, visit: Visit, scope: Scope, body: Body, send: Send) -> None:
+        # A client that takes its leave has read what it was sent.
+        await visit.door.read_all()
+        await self.manager.asgi_app(scope, body, send)
+        self.visits.forget(visit, for_good=True)
+
+    def _watched(self, visit: Visit, exchange: Exchange | None, scope: Scope, body: Body, send: Send) -> Send:
+        connection: Connection = scope["state"]["connection"]
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == HTTPStatus.NOT_FOUND:
+                # The SDK has ended the session by itself.
+                self.visits.forget(visit)
+            reached: AbstractContextManager[None] = nullcontext()
+            if exchange is not None and not body.gone.is_set() and _carries(message, exchange.event):
+                reached = connection.reaching(exchange.written)
+            with reached:
+                await send(message)
+
+        return sent
+
+    async def _end_session(self, id: str) -> None:
+        """End a session of the SDK's as its client would."""
+        scope: Scope = {
+            "type": "http",
+            "method": "DELETE",
+            "path": "/mcp",
+            "query_string": b"",
+            "headers": [(b"mcp-session-id", id.encode("latin-1"))],
+            "state": {},
+        }
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(_message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+
+        await self.manager.asgi_app(scope, receive, send)
+
+
+def _carries(message: Message, event: str | None) -> bool:
+    """Whether this part of a stream is that event; they leave one by one."""
+    return event is not None and bool(message.get("body", b"").startswith(b"id: " + event.encode() + b"\r\n"))
+
+
+async def _until_stuck(exchange: Exchange, reader: trio.CancelScope) -> None:
+    await exchange.numbered()
+    await trio.sleep(_STUCK_SECONDS)
+    if not exchange.is_written:
+        reader.cancel()

@@ -1,0 +1,237 @@
+"""Visits: the agents that are in over HTTP, each with its door, from their first request until they have been away for
+long."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import trio
+from attrs import define, field, frozen
+
+from actors import System
+from intercom.agents.door import Door
+from intercom.agents.exchange import Exchange
+from intercom.agents.http.events import EventLog, Room
+from intercom.agents.http.identity import Identity
+from intercom.agents.http.refusal import too_many
+from intercom.model.config import Config
+from intercom.sessions import agent_keys
+from intercom.sessions.presence import Presence
+from intercom.sessions.reception_messages import key_of
+
+#: How long an agent that makes no request counts as here, in seconds. It may work for long between two calls, and over
+#: HTTP nothing says that it does not; the stall detector asks after it much sooner.
+AWAY_SECONDS = 1800.0
+#: The same for one that kept a stream open for what the server has to say, and has let go of it.
+LET_GO_SECONDS = 60.0
+#: How many HTTP sessions one agent may have, and how many a machine's agents without a name.
+SESSIONS_EACH = 32
+SESSIONS_NAMELESS = 256
+#: How many requests one agent may have under way at once.
+REQUESTS_EACH = 256
+
+
+@define(eq=False)
+class Visit:
+    """`id` is that of the HTTP session, None in the era that has none. `streams` are the exchanges whose answers have
+    not been written, `log` what the session's streams have carried."""
+
+    identity: Identity
+    remote: str
+    door: Door
+    log: EventLog | None = None
+    id: str | None = None
+    streams: dict[str, Exchange] = field(factory=dict, init=False)
+    requests: int = field(default=0, init=False)
+    listening: int = field(default=0, init=False)
+    present: bool = field(default=False, init=False)
+    over: bool = field(default=False, init=False)
+    away_at: float = field(default=math.inf, init=False)
+    over_at: float = field(default=math.inf, init=False)
+
+    @contextmanager
+    def request(self, *, listens: bool = False) -> Iterator[None]:
+        """For as long as one request of this agent is served. Raises Refusal when it has too many under way."""
+        if self.requests >= REQUESTS_EACH:
+            raise too_many(f"this agent has {REQUESTS_EACH} requests under way: wait for some of them")
+        self.requests += 1
+        self.listening += listens
+        self.away_at = self.over_at = math.inf
+        self.come()
+        try:
+            yield
+        finally:
+            self.requests -= 1
+            self.listening -= listens
+            if not self.requests:
+                now = trio.current_time()
+                self.over_at = now + AWAY_SECONDS
+                self.away_at = now + (LET_GO_SECONDS if listens else AWAY_SECONDS)
+
+    def come(self) -> None:
+        if not self.present and not self.over:
+            self.present = True
+            self.door.opened()
+
+    def go(self, *, for_good: bool = False) -> None:
+        if self.present:
+            self.present = False
+            self.door.closed(for_good=for_good)
+
+
+@frozen
+class Guests:
+    """What a door needs of the server."""
+
+    system: System
+    config: Config
+    presence: Presence
+
+    def door(self, identity: Identity, key: str, *, nameless: bool = False) -> Door:
+        """A door for whom a request says it is."""
+        return Door(
+            self.system,
+            self.config,
+            self.presence,
+            key,
+            identity.workspace,
+            None,
+            identity.channel_id,
+            identity.session_id,
+            nameless,
+        )
+
+
+@define(eq=False)
+class Visits:
+    """`end_session` ends an HTTP session in the SDK, by its id."""
+
+    guests: Guests
+    end_session: Callable[[str], Awaitable[None]]
+    room: Room = field(factory=Room, init=False)
+    sessions: dict[str, Visit] = field(factory=dict, init=False)
+    named: dict[Identity, Visit] = field(factory=dict, init=False)
+    live: set[Exchange] = field(factory=set, init=False)
+    _quiet: trio.Event | None = field(default=None, init=False)
+
+    def of(self, identity: Identity) -> Visit:
+        """The visit of a named agent in the era without HTTP sessions: one, however many connections it uses."""
+        visit = self.named.get(identity)
+        if visit is None or visit.over:
+            visit = self.visit(identity, "")
+            self.named[identity] = visit
+        return visit
+
+    def visit(self, identity: Identity, remote: str) -> Visit:
+        """A visit for one connection, which is noted nowhere else."""
+        return Visit(identity, remote, self.guests.door(identity, _key(identity)))
+
+    def nameless(self, identity: Identity) -> Door:
+        """A door for one call of a caller without a name."""
+        return self.guests.door(identity, agent_keys.NAMELESS + uuid.uuid4().hex, nameless=True)
+
+    async def begin(self, identity: Identity, remote: str) -> Visit:
+        """A visit for an HTTP session that is about to be opened. Raises Refusal when this client has too many, all of
+        them in use; of those in no use the one used longest ago makes room."""
+        mine = [visit for visit in self.sessions.values() if _same(visit, identity, remote)]
+        most = SESSIONS_EACH if identity.is_named else SESSIONS_NAMELESS
+        if len(mine) >= most:
+            idle = min((visit for visit in mine if not visit.requests), key=lambda each: each.over_at, default=None)
+            if idle is None:
+                raise too_many(f"this client has {most} sessions open: end some of them (DELETE), or wait")
+            await self.end(idle)
+        visit = self.visit(identity, remote)
+        visit.log = EventLog(self.room, lambda number, stream: _note_answer(visit, number, stream))
+        return visit
+
+    def opened(self, visit: Visit, id: str) -> None:
+        """The HTTP session has its id."""
+        visit.id = id
+        self.sessions[id] = visit
+        self._supersede(visit)
+
+    def forget(self, visit: Visit, *, for_good: bool = False) -> None:
+        """The visit is over."""
+        visit.over = True
+        if visit.id is not None:
+            self.sessions.pop(visit.id, None)
+        if self.named.get(visit.identity) is visit:
+            del self.named[visit.identity]
+        if visit.log is not None:
+            visit.log.clear()
+        visit.go(for_good=for_good)
+
+    async def end(self, visit: Visit) -> None:
+        """End a visit from here."""
+        self.forget(visit)
+        if visit.id is not None:
+            await self.end_session(visit.id)
+
+    def exchange(self, door: Door, visit: Visit | None = None) -> Exchange:
+        """Note a request that is about to be served; to be given back with `done`."""
+        exchange = Exchange(door, None if visit is None or visit.id is None else visit.streams)
+        self.live.add(exchange)
+        return exchange
+
+    def done(self, exchange: Exchange) -> None:
+        self.live.discard(exchange)
+        if self._quiet is not None and not self.live:
+            self._quiet.set()
+
+    async def quiet(self) -> None:
+        """Wait until no request is being served."""
+        self._quiet = trio.Event()
+        if self.live:
+            await self._quiet.wait()
+
+    def hurry(self) -> None:
+        """The server is leaving: every call that waits is told so by its answer."""
+        for exchange in tuple(self.live):
+            exchange.hurry()
+
+    async def keep(self) -> None:
+        """Send home who has been away for long; runs for ever."""
+        while True:
+            await trio.sleep(5.0)
+            now = trio.current_time()
+            for visit in (*self.sessions.values(), *self.named.values()):
+                if now >= visit.over_at:
+                    await self.end(visit)
+                elif now >= visit.away_at:
+                    visit.go()
+
+    def close(self) -> None:
+        """All connections are gone; agents may come back to another life of this."""
+        for visit in (*self.sessions.values(), *self.named.values()):
+            self.forget(visit)
+
+    def _supersede(self, visit: Visit) -> None:
+        """A client of the same agent starts anew: what was written to one that is not there any more may be unread."""
+        if not visit.identity.is_named:
+            return
+        for other in self.sessions.values():
+            if other is not visit and other.identity == visit.identity and not other.requests:
+                other.door.begun_anew()
+
+
+def _key(identity: Identity) -> str:
+    if identity.session_id is not None:
+        return key_of(identity.session_id)
+    if identity.agent is not None:
+        return agent_keys.NAMED + identity.agent
+    return agent_keys.PASSING + uuid.uuid4().hex
+
+
+def _same(visit: Visit, identity: Identity, remote: str) -> bool:
+    if identity.is_named:
+        return visit.identity == identity
+    return not visit.identity.is_named and visit.remote == remote
+
+
+def _note_answer(visit: Visit, number: str, stream: str) -> None:
+    exchange = visit.streams.get(stream)
+    if exchange is not None:
+        exchange.number(number)

@@ -1,0 +1,129 @@
+"""Which processes hold the other end of a loopback connection.
+
+The system does not tell whoever accepts a TCP connection, as it does for a Unix socket; but while both ends are on this
+machine, its tables do.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from ipaddress import ip_address
+
+import psutil
+
+Address = tuple[str, int]
+#: A connection as its client sees it: its own address, then the server's.
+Pair = tuple[Address, Address]
+
+
+def is_local(address: str) -> bool:
+    """Whether an address is this machine's by itself (loopback)."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)
+
+
+def holders(pairs: Collection[Pair], likely: Iterable[int] = ()) -> dict[Pair, frozenset[int]]:
+    """The processes that hold the client's end of each of these connections; none where that can not be known (another
+    user's, another machine's, another container's, or closed by now).
+
+    `likely` processes are looked at first, and all others only for what those do not hold. It reads many small files,
+    so belongs on a thread of its own.
+    """
+    if sys.platform.startswith("linux"):
+        return _by_proc(pairs, likely)
+    return _by_psutil(pairs)
+
+
+def _by_proc(pairs: Collection[Pair], likely: Iterable[int]) -> dict[Pair, frozenset[int]]:
+    wanted = {inode: pair for pair, inode in _inodes(pairs)}
+    found: dict[Pair, set[int]] = {pair: set() for pair in pairs}
+    first = list(likely)
+    for pid in first:
+        for inode in _sockets(pid, wanted):
+            found[wanted[inode]].add(pid)
+    if any(not found[pair] for pair in wanted.values()):
+        for pid in _processes():
+            if pid not in first:
+                for inode in _sockets(pid, wanted):
+                    found[wanted[inode]].add(pid)
+    return {pair: frozenset(pids) for pair, pids in found.items()}
+
+
+def _inodes(pairs: Collection[Pair]) -> Iterator[tuple[Pair, str]]:
+    """The socket of each connection's client end, as the kernel's tables number it."""
+    for table, family in (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6)):
+        wanted = {(_hex(ours, family), _hex(theirs, family)): (ours, theirs) for ours, theirs in pairs}
+        try:
+            with open(table, encoding="ascii") as lines:
+                next(lines, None)
+                for line in lines:
+                    fields = line.split()
+                    pair = wanted.get((fields[1], fields[2]))
+                    if pair is not None and fields[9] != "0":
+                        yield pair, fields[9]
+        except OSError:
+            continue
+
+
+def _hex(address: Address, family: socket.AddressFamily) -> str:
+    """An address in the tables' own writing: words of 32 bits in the machine's order, and the port."""
+    host, port = address[0].partition("%")[0], address[1]
+    try:
+        packed = socket.inet_pton(family, host)
+    except OSError:
+        if family is not socket.AF_INET6:
+            return ""
+        try:
+            # A client of the older kind, at a socket of the newer.
+            packed = b"\0" * 10 + b"\xff\xff" + socket.inet_pton(socket.AF_INET, host)
+        except OSError:
+            return ""
+    step = -1 if sys.byteorder == "little" else 1
+    text = "".join(packed[at : at + 4][::step].hex() for at in range(0, len(packed), 4))
+    return f"{text.upper()}:{port:04X}"
+
+
+def _processes() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _sockets(pid: int, wanted: Collection[str]) -> Iterator[str]:
+    """Which of the wanted sockets this process has open."""
+    directory = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        # Gone, or another user's.
+        return
+    for name in names:
+        try:
+            target = os.readlink(f"{directory}/{name}")
+        except OSError:
+            continue
+        if target.startswith("socket:[") and target[8:-1] in wanted:
+            yield target[8:-1]
+
+
+def _by_psutil(pairs: Collection[Pair]) -> dict[Pair, frozenset[int]]:
+    found: dict[Pair, set[int]] = {pair: set() for pair in pairs}
+    for process in psutil.process_iter():
+        try:
+            connections = process.net_connections(kind="tcp")
+        except psutil.Error:
+            continue
+        for each in connections:
+            if each.raddr:
+                pair = ((each.laddr.ip, each.laddr.port), (each.raddr.ip, each.raddr.port))
+                if pair in found:
+                    found[pair].add(process.pid)
+    return {pair: frozenset(pids) for pair, pids in found.items()}

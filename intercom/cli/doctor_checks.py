@@ -15,9 +15,9 @@ from pathlib import Path
 from intercom._version import __version__
 from intercom.agents import workspaces
 from intercom.app import database_path, version_tuple
-from intercom.cli import doctor_slack
+from intercom.cli import doctor_hooks, doctor_slack
 from intercom.cli.finding import Finding, State
-from intercom.cli.init_clients import CLIENTS, SERVER_NAME
+from intercom.cli.init_clients import CLIENTS, names_us
 from intercom.local import config_file, dial, lock
 from intercom.local.places import Places, places
 from intercom.model.config import Config
@@ -54,6 +54,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
         findings += doctor_slack.examine(settled, where, doctor_slack.config_file_of(config, where))
     findings.append(_policy(settled, workspace, cwd))
     findings.append(_clients(workspace, cwd))
+    findings.append(doctor_hooks.examine(Path(workspace or cwd).expanduser()))
     return findings
 
 
@@ -251,7 +252,7 @@ def _policy(config: Config, workspace: str | None, cwd: str) -> Finding:
 
 def _clients(workspace: str | None, cwd: str) -> Finding:
     project = Path(workspace or cwd).expanduser()
-    knowing = [client.title for client in CLIENTS.values() if _names_us(client.file(project))]
+    knowing = [client.title for client in CLIENTS.values() if names_us(client.file(project))]
     if knowing:
         return Finding("clients", State.OK, f"{', '.join(knowing)} {'knows' if len(knowing) == 1 else 'know'} Intercom")
     return Finding(
@@ -260,13 +261,6 @@ def _clients(workspace: str | None, cwd: str) -> Finding:
         f"no client's file names Intercom, for {project}",
         "agent-intercom init --write --client NAME, in the project",
     )
-
-
-def _names_us(file: Path) -> bool:
-    try:
-        return SERVER_NAME in file.read_text(errors="replace")
-    except OSError:
-        return False
 
 
 def _span(seconds: float) -> str:

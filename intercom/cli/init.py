@@ -10,8 +10,10 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from intercom.cli import init_hooks
 from intercom.cli.init_clients import CLIENTS, SERVER_NAME, Client, command
 from intercom.cli.init_config import render
+from intercom.cli.init_hooks import HOOKS, Hooks
 from intercom.cli.init_merge import Unmergeable, merge, snippet
 from intercom.local.places import places
 from intercom.model.errors import ConfigError, IntercomError
@@ -54,7 +56,31 @@ def run(args: argparse.Namespace) -> int:
             failed = True
             print(f"{client.file(workspace)} {_said(error)}: add this by hand:\n", file=sys.stderr)
             print(_indented(snippet(client.format, client.table, SERVER_NAME, entry)), file=sys.stderr)
+    if not args.no_hooks:
+        start = command(config if config != own else None, shared=False)
+        for name in _chosen(args.client):
+            if name in HOOKS:
+                failed |= not _hook(HOOKS[name], workspace, start, write=args.write)
     return 1 if failed else 0
+
+
+def _hook(hooks: Hooks, workspace: Path, start: list[str], *, write: bool) -> bool:
+    """Show or write a client's hooks; False when they could not be written."""
+    if not write:
+        print(f"\n{hooks.title}: in {hooks.file(workspace)}\n")
+        print(_indented(init_hooks.merge(hooks, "", start)))
+        print(f"  {hooks.note}")
+        return True
+    # A link into a dotfiles repository stays a link: its target is what changes.
+    file = Path(os.path.realpath(hooks.file(workspace)))
+    try:
+        before = file.read_bytes().decode("utf-8") if file.exists() else ""
+        _put(file, before, init_hooks.merge(hooks, before, start), 0o600, hooks.title, hooks.note)
+    except (Unmergeable, OSError, UnicodeDecodeError) as error:
+        print(f"{file} {_said(error)}: add this by hand:\n", file=sys.stderr)
+        print(_indented(init_hooks.merge(hooks, "", start)), file=sys.stderr)
+        return False
+    return True
 
 
 def _chosen(named: list[str] | None) -> list[str]:
@@ -87,15 +113,19 @@ def _merge_into(client: Client, workspace: Path, entry: dict[str, object]) -> No
     file = Path(os.path.realpath(client.file(workspace)))
     before = file.read_bytes().decode("utf-8") if file.exists() else ""
     after = merge(client.format, before, client.table, SERVER_NAME, entry)
+    _put(file, before, after, 0o644 if client.shared else 0o600, client.title, client.note)
+
+
+def _put(file: Path, before: str, after: str, mode: int, title: str, note: str) -> None:
+    """Write a client's file, if it changes: with a backup of the one that is there, whose mode it keeps."""
     if after == before:
         print(f"has it   {file}")
         return
-    mode = 0o644 if client.shared else 0o600
     if file.exists():
         mode = file.stat().st_mode & 0o777
         print(f"backup   {_back_up(file)}")
     _replace(file, after, mode=mode)
-    print(f"merged   {file}  ({client.title})\n         {client.note}")
+    print(f"merged   {file}  ({title})\n         {note}")
 
 
 def _back_up(file: Path) -> Path:

@@ -121,3 +121,11 @@ def command(config: Path | None, *, shared: bool) -> list[str]:
     else:
         start = [found] if found else [sys.executable, "-m", "intercom.cli.main"]
     return [*start, "--config", str(config)] if config else start
+
+
+def names_us(file: Path) -> bool:
+    """Whether a client's file has our entry, as far as a look tells."""
+    try:
+        return SERVER_NAME in file.read_text(errors="replace")
+    except OSError:
+        return False

@@ -52,7 +52,7 @@ def _merge_json(text: str, table: str, name: str, entry: Mapping[str, Any]) -> s
     if text.strip() in ("", "{}"):
         return json.dumps({table: {name: dict(entry)}}, indent=2, ensure_ascii=False) + "\n"
     try:
-        document = json.loads(text, object_pairs_hook=_once)
+        document = json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise Unmergeable(f"is not plain JSON ({error}); comments and trailing commas can not be kept") from None
     if not isinstance(document, dict):
@@ -67,7 +67,8 @@ def _merge_json(text: str, table: str, name: str, entry: Mapping[str, Any]) -> s
     return new + ("\n" if text.endswith("\n") else "")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads`: an object whose names each stand once. Raises ValueError for another."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name stands twice in one object")

@@ -136,6 +136,7 @@ def parser() -> argparse.ArgumentParser:
         help="only this client: claude-code, codex, cursor, vscode, copilot-cli or all (may be given several times)",
     )
     init.add_argument("--write", action="store_true", help="merge into the client's own files, keeping a backup")
+    init.add_argument("--no-hooks", action="store_true", help="leave the clients' permission hooks as they are")
     init.add_argument("--force", action="store_true", help="replace a configuration that is there (a backup is kept)")
     init.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to connect")
 

@@ -13,6 +13,7 @@ import pytest
 from intercom.cli import init, init_clients, main
 from intercom.cli.init_clients import CLIENTS
 from intercom.cli.init_config import render
+from intercom.cli.init_hooks import HOOKS
 from intercom.local.config_file import load
 from intercom.model.config import Config
 from intercom.model.settings import tables
@@ -142,7 +143,7 @@ def test_write_merges_into_every_client_and_a_second_time_changes_nothing(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init_with("--write", "--client", "all") == 0
-    files = [client.file(home / "project") for client in CLIENTS.values()]
+    files = [each.file(home / "project") for each in (*CLIENTS.values(), *HOOKS.values())]
     first = [file.read_bytes() for file in files]
     assert init_with("--write", "--client", "all") == 0
     assert [file.read_bytes() for file in files] == first
@@ -242,7 +243,10 @@ def test_a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else(
     assert init_with("--write", "--client", "cursor") == 1
     assert "no space left on device" in capsys.readouterr().err
     assert file.read_text() == '{"mine": 1}'
-    assert [each.name for each in file.parent.iterdir() if each not in backups(file)] == ["mcp.json"]
+    assert sorted(each.name for each in file.parent.iterdir() if each not in backups(file)) == [
+        "hooks.json",
+        "mcp.json",
+    ]
 
 
 def test_a_shared_file_gets_the_bare_name_only_where_the_path_finds_this_program(

@@ -1,0 +1,183 @@
+"""The permission hooks that `init` writes: for which events, in which file, in which form.
+
+An entry runs `agent-intercom hook CLIENT` by way of the client's shell. What follows the command there denies in the
+words every client understands, exit code 2, when the command can not even be started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from intercom.cli.init_merge import Unmergeable, once
+
+#: How long a client lets a hook take, and how long the hook lets a person take: the rest is for saying no in time.
+HOOK_SECONDS, WAIT_SECONDS = 3600, 3570
+#: The same for an agent that wants to stop.
+STOP_SECONDS = 30
+
+_NOTHING = object()
+_OURS = re.compile(r"(agent-intercom|intercom\.cli\.main)\S*\s(.*\s)?hook\s")
+_FALLBACK = "|| { echo 'agent-intercom: the hook failed, so this is denied' >&2; exit 2; }"
+
+
+@frozen
+class Hooks:
+    """A client's file of hooks. `events` maps each event that asks to True, and each at which the agent stops to False;
+    `handler` makes an entry from a command and its seconds, `nested` says that entries stand in groups; `leading` is
+    what a new file has besides."""
+
+    name: str
+    title: str
+    file: Callable[[Path], Path]
+    events: Mapping[str, bool]
+    handler: Callable[[str, int], dict[str, Any]]
+    nested: bool
+    note: str
+    leading: Mapping[str, Any] = {}
+
+    def entries(self, command: list[str]) -> dict[str, dict[str, Any]]:
+        """For each event, what stands in its list for Intercom."""
+        found = {}
+        for event, asks in self.events.items():
+            line = shlex.join([*command, "hook", self.name, "--event", event])
+            if asks:
+                line = f"{line} --wait {WAIT_SECONDS} {_FALLBACK}"
+            handler = self.handler(line, HOOK_SECONDS if asks else STOP_SECONDS)
+            found[event] = {"hooks": [handler]} if self.nested else handler
+        return found
+
+
+def _claude(command: str, seconds: int) -> dict[str, Any]:
+    return {"type": "command", "command": command, "timeout": seconds}
+
+
+def _copilot(command: str, seconds: int) -> dict[str, Any]:
+    return {"type": "command", "bash": command, "timeoutSec": seconds}
+
+
+def _cursor(command: str, seconds: int) -> dict[str, Any]:
+    entry: dict[str, Any] = {"command": command, "timeout": seconds}
+    return entry if seconds == STOP_SECONDS else {**entry, "failClosed": True}
+
+
+def _home_file(variable: str, directory: str, name: str) -> Callable[[Path], Path]:
+    return lambda _workspace: Path(os.environ.get(variable) or Path.home() / directory) / name
+
+
+HOOKS: dict[str, Hooks] = {
+    each.name: each
+    for each in (
+        Hooks(
+            "claude-code",
+            "Claude Code's hooks",
+            lambda workspace: workspace / ".claude" / "settings.local.json",
+            {"PreToolUse": True, "Stop": False},
+            _claude,
+            True,
+            "They hold in this project. Restart Claude Code after a change.",
+        ),
+        Hooks(
+            "codex",
+            "Codex's hooks",
+            _home_file("CODEX_HOME", ".codex", "hooks.json"),
+            {"PreToolUse": True, "PermissionRequest": True, "Stop": False},
+            _claude,
+            True,
+            "They hold in every project. Codex runs them only once you have trusted them: /hooks in Codex.",
+        ),
+        Hooks(
+            "cursor",
+            "Cursor's hooks",
+            lambda _workspace: Path.home() / ".cursor" / "hooks.json",
+            {"preToolUse": True, "beforeShellExecution": True, "beforeMCPExecution": True, "stop": False},
+            _cursor,
+            False,
+            "They hold in every project.",
+            {"version": 1},
+        ),
+        Hooks(
+            "copilot-cli",
+            "Copilot CLI's hooks",
+            _home_file("COPILOT_HOME", ".copilot", "hooks/agent-intercom.json"),
+            {"preToolUse": True, "permissionRequest": True, "agentStop": False},
+            _copilot,
+            False,
+            "They hold in every project. Restart Copilot CLI after a change.",
+            {"version": 1},
+        ),
+    )
+}
+
+
+def merge(hooks: Hooks, text: str, command: list[str]) -> str:
+    """The file's new text, with our entries in place of older ones of ours and everything else as it was; `text` itself
+    when it has them already. Raises Unmergeable for what is not plain JSON, or holds something else in that place."""
+    wanted = hooks.entries(command)
+    if text.strip() in ("", "{}"):
+        fresh = {**hooks.leading, "hooks": {event: [entry] for event, entry in wanted.items()}}
+        return json.dumps(fresh, indent=2, ensure_ascii=False) + "\n"
+    document = _parsed(text)
+    table = document.setdefault("hooks", {})
+    if not isinstance(table, dict) or not all(isinstance(entries, list) for entries in table.values()):
+        raise Unmergeable("has something other than lists of hooks at hooks")
+    before = json.dumps(document)
+    for name, value in hooks.leading.items():
+        document.setdefault(name, value)
+    for event in {**table, **wanted}:
+        kept = [each for each in map(_without_ours, table.get(event, [])) if each is not _NOTHING]
+        entries = [*kept, *([wanted[event]] if event in wanted else [])]
+        if entries or event in table:
+            table[event] = entries
+    if json.dumps(document) == before:
+        return text
+    indent = re.search(r"\n([ \t]+)\S", text)
+    new = json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False)
+    return new + ("\n" if text.endswith("\n") else "")
+
+
+def installed(hooks: Hooks, text: str) -> tuple[str, ...]:
+    """The events for which a file has our entry; none when it can not be read."""
+    try:
+        table = _parsed(text).get("hooks", {})
+    except Unmergeable:
+        return ()
+    if not isinstance(table, dict):
+        return ()
+    return tuple(
+        event
+        for event in hooks.events
+        if isinstance(table.get(event), list) and any(_without_ours(each) != each for each in table[event])
+    )
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise Unmergeable(f"is not plain JSON ({error}); comments and trailing commas can not be kept") from None
+    if not isinstance(document, dict):
+        raise Unmergeable("is not a JSON object")
+    return document
+
+
+def _without_ours(entry: Any) -> Any:
+    """An entry of an event's list without our command; _NOTHING when nothing is left of it."""
+    if not isinstance(entry, dict):
+        return entry
+    if isinstance(entry.get("hooks"), list):
+        kept = [each for each in entry["hooks"] if not _is_ours(each)]
+        return {**entry, "hooks": kept} if kept or not entry["hooks"] else _NOTHING
+    return _NOTHING if _is_ours(entry) else entry
+
+
+def _is_ours(handler: Any) -> bool:
+    commands = [handler.get(name) for name in ("command", "bash")] if isinstance(handler, dict) else []
+    return any(isinstance(command, str) and _OURS.search(command) for command in commands)

@@ -1,0 +1,145 @@
+"""Permission hooks in clients' files: ours are there once, and nobody else's are touched."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intercom.cli import doctor_hooks, init_hooks
+from intercom.cli.finding import State
+from intercom.cli.init_hooks import HOOKS, Hooks
+from intercom.cli.init_merge import Unmergeable
+from tests.cli.test_init import backups, home, init_with
+
+START = ["/opt/bin/agent-intercom"]
+
+__all__ = ["home"]
+
+
+def table(hooks: Hooks, text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)["hooks"]
+    return found
+
+
+def commands(hooks: Hooks, text: str, event: str) -> list[str]:
+    entries = table(hooks, text).get(event, [])
+    handlers = [handler for entry in entries for handler in entry.get("hooks", [entry])]
+    return [handler.get("command") or handler["bash"] for handler in handlers]
+
+
+@pytest.mark.parametrize("hooks", HOOKS.values(), ids=list(HOOKS))
+def test_a_new_file_asks_at_every_event_and_stays_as_it_is(hooks: Hooks) -> None:
+    text = init_hooks.merge(hooks, "", START)
+    assert set(table(hooks, text)) == set(hooks.events)
+    for event, asks in hooks.events.items():
+        (command,) = commands(hooks, text, event)
+        assert command.startswith(f"/opt/bin/agent-intercom hook {hooks.name} --event {event}")
+        assert ("exit 2" in command) is asks
+    assert init_hooks.merge(hooks, text, START) == text
+    assert init_hooks.installed(hooks, text) == tuple(hooks.events)
+
+
+@pytest.mark.parametrize("hooks", HOOKS.values(), ids=list(HOOKS))
+def test_an_older_entry_of_ours_is_replaced_and_those_of_others_are_kept(hooks: Hooks) -> None:
+    event = next(iter(hooks.events))
+    text = init_hooks.merge(hooks, "", ["/old/place/agent-intercom", "--config", "/x.toml"])
+    document = json.loads(text)
+    theirs = {"command": "audit.sh", "bash": "audit.sh"}
+    document["hooks"][event].insert(0, {"hooks": [theirs]} if hooks.nested else theirs)
+    document["hooks"]["somethingElse"] = [theirs]
+    document["model"] = "x"
+    after = init_hooks.merge(hooks, json.dumps(document), START)
+    first, second = commands(hooks, after, event)
+    assert first == "audit.sh"
+    assert second.startswith("/opt/bin/agent-intercom hook")
+    assert "/old/place" not in after
+    assert table(hooks, after)["somethingElse"] == [theirs]
+    assert json.loads(after)["model"] == "x"
+
+
+def test_our_command_leaves_the_group_of_another_and_not_the_other() -> None:
+    hooks = HOOKS["claude-code"]
+    ours = {"type": "command", "command": "agent-intercom hook claude-code"}
+    theirs = {"type": "command", "command": "audit.sh"}
+    text = json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [ours, theirs]}]}})
+    groups = table(hooks, init_hooks.merge(hooks, text, START))["PreToolUse"]
+    assert groups[0] == {"matcher": "Bash", "hooks": [theirs]}
+    assert len(groups) == 2
+
+
+@pytest.mark.parametrize("text", ["[]", "{,}", '{"hooks": []}', '{"hooks": {"PreToolUse": {}}}', '{"a": 1, "a": 2}'])
+def test_what_can_not_be_merged_is_refused(text: str) -> None:
+    with pytest.raises(Unmergeable):
+        init_hooks.merge(HOOKS["claude-code"], text, START)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=12,
+)
+
+_TABLES = st.dictionaries(st.text(max_size=5), st.lists(_JSON, max_size=3), max_size=3)
+
+
+@given(st.sampled_from([*HOOKS.values()]), _TABLES)
+def test_whatever_else_stands_there_stays(hooks: Hooks, others: dict[str, Any]) -> None:
+    text = json.dumps({"hooks": others, "other": others})
+    after = init_hooks.merge(hooks, text, START)
+    assert json.loads(after)["other"] == others
+    for event, entries in others.items():
+        assert table(hooks, after)[event][: len(entries)] == entries
+    assert init_hooks.merge(hooks, after, START) == after
+
+
+@pytest.mark.parametrize("hooks", HOOKS.values(), ids=list(HOOKS))
+def test_a_command_that_can_not_be_started_denies(hooks: Hooks, tmp_path: Path) -> None:
+    event = next(iter(hooks.events))
+    (command,) = commands(hooks, init_hooks.merge(hooks, "", [str(tmp_path / "gone/agent-intercom")]), event)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, input="{}", timeout=10, check=False)
+    assert done.returncode == 2
+    assert "this is denied" in done.stderr
+
+
+def test_init_writes_hooks_with_a_backup_and_leaves_them_where_told_to(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = HOOKS["claude-code"].file(home / "project")
+    assert init_with("--write", "--client", "claude-code", "--no-hooks") == 0
+    assert not file.exists()
+    file.parent.mkdir()
+    file.write_text('{"model": "x"}')
+    assert init_with("--write", "--client", "claude-code") == 0
+    assert init_hooks.installed(HOOKS["claude-code"], file.read_text()) == ("PreToolUse", "Stop")
+    assert [each.read_text() for each in backups(file)] == ['{"model": "x"}']
+    assert "Claude Code's hooks" in capsys.readouterr().out
+
+
+def test_hooks_that_can_not_be_merged_are_shown(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = HOOKS["cursor"].file(home / "project")
+    file.parent.mkdir()
+    file.write_text("// mine\n{}")
+    assert init_with("--write", "--client", "cursor") == 1
+    assert file.read_text() == "// mine\n{}"
+    assert '"beforeShellExecution": [' in capsys.readouterr().err
+
+
+def test_doctor_says_who_may_do_without_asking(home: Path) -> None:
+    project = home / "project"
+    assert doctor_hooks.examine(project).state is State.OK
+    assert init_with("--write", "--client", "codex", "--no-hooks") == 0
+    found = doctor_hooks.examine(project)
+    assert (found.state, "Codex may write and run without asking" in found.text) == (State.WARN, True)
+    assert init_with("--write", "--client", "codex") == 0
+    assert doctor_hooks.examine(project).text == "Codex must ask"
+    file = HOOKS["codex"].file(project)
+    document = json.loads(file.read_text())
+    del document["hooks"]["PreToolUse"]
+    file.write_text(json.dumps(document))
+    assert "hooks are missing: Codex has only PermissionRequest, Stop" in doctor_hooks.examine(project).text

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from actors import Request
 from intercom.agents.call import Call
@@ -21,6 +21,7 @@ from intercom.model.errors import IntercomError
 from intercom.model.measure import ToolCalled
 from intercom.model.prompt import PromptType
 from intercom.model.session import ProgressItem, SessionMode
+from intercom.model.steering import Kind
 from intercom.sessions import messages
 from intercom.sessions.answers import (
     ApplyAnswer,
@@ -32,6 +33,7 @@ from intercom.sessions.answers import (
     PromptAnswer,
     RebootAnswer,
     StandbyAnswer,
+    Task,
 )
 from intercom.sessions.messages import Answered, Opened
 
@@ -41,9 +43,9 @@ A = TypeVar("A")
 @frozen
 class EmbeddedAgent:
     """Calls of one `name` in one `workspace` share a session. Each returns `Answered`: the `answer`, and what rides on
-    it (`late_verdicts`, `instructions`). The waiting calls wait without limit; cancel them to stop waiting, and the
-    request stays open. All raise `IntercomError` kinds, as documented for the tools. `session_id` names the session
-    that a person started or restored for this agent: its calls are in that one.
+    it (`late_verdicts`, `instructions`). The waiting calls, and all while the session is paused, wait without limit;
+    cancel them to stop waiting, and the request stays open. All raise `IntercomError` kinds, as documented for the
+    tools. `session_id` names the session that a person started or restored for this agent: its calls are in that one.
     """
 
     app: App
@@ -121,14 +123,19 @@ class EmbeddedAgent:
             )
 
     async def reboot(self, session_id: str | None = None) -> Answered[RebootAnswer]:
-        """Take up what was left behind in this workspace."""
+        """Take up what was left behind in this workspace, and the tasks that people left for its agent."""
         async with self._call("reboot", inputs.Reboot(session_id)) as call:
-            return await self._done(call, await call.ask(messages.Recall(call.name, call.adopted)))
+            answered = await self._done(call, await call.ask(messages.Recall(call.name, call.adopted)))
+            words = answered.instructions
+            tasks = tuple(Task(word.id, word.text, word.by, word.at) for word in words if word.kind == Kind.TASK)
+            others = tuple(word for word in words if word.kind != Kind.TASK)
+            return evolve(answered, answer=evolve(answered.answer, tasks=tasks), instructions=others)
 
     async def switch_freq(self, mode: SessionMode) -> Answered[ModeAnswer]:
         """Change who is notified."""
         async with self._call("switch_freq") as call:
-            return await self._done(call, await call.ask(messages.SwitchMode(call.name, mode, self.name, "embed")))
+            asked = messages.SwitchMode(call.name, mode, self.name, "embed", from_agent=True)
+            return await self._done(call, await call.ask(asked))
 
     async def ping(
         self, status_message: str | None = None, *, progress_snapshot: Iterable[ProgressItem] | None = None

@@ -20,7 +20,7 @@ from intercom.agents.call import Call
 from intercom.agents.tools import inputs
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
-from intercom.model.errors import IntercomError, InvalidArguments, NotFound
+from intercom.model.errors import IntercomError, InvalidArguments, NotFound, Paused
 from intercom.sessions import agent_keys
 from intercom.sessions.messages import Deliver, Delivery, Undeliver
 from intercom.sessions.presence import Presence
@@ -92,23 +92,32 @@ class Door:
     async def open_call(self, tool: Tool, given: Any, caller: Caller) -> Call:
         """Let a call in: find its session (or open one) and note the activity.
 
-        Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption and claiming refuse.
+        Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption and claiming refuse: Paused
+        when the agent is held up and its client's patience is over.
         """
-        adopted = False
         if self._written:
             await self._heard_again(given)
         session_id = await (self._found(given, caller) if self.nameless else self.session(caller))
-        if isinstance(given, inputs.Reboot) and not self.nameless:
-            before = session_id
-            session_id = await self._adopt(caller, given.session_id)
-            adopted = session_id != before
-        session = self.system.named(f"session/{session_id}")
-        self._heard(session_id)
+        call = self._call(tool, caller, session_id)
+        if self.nameless or not isinstance(given, inputs.Reboot):
+            self._heard(session_id)
+            return call
+        while True:
+            try:
+                adopted = await self._adopt(caller, given.session_id)
+                break
+            except Paused as paused:
+                # An agent that is held up in its session does not get free by taking another.
+                await call.sit_out(paused)
+        self._heard(adopted)
+        return self._call(tool, caller, adopted, adopted=adopted != session_id)
+
+    def _call(self, tool: Tool, caller: Caller, session_id: str, *, adopted: bool = False) -> Call:
         return Call(
             name=caller.call_name or f"{self.key}/{uuid.uuid4()}",
             tool=tool.name,
             session_id=session_id,
-            session=session,
+            session=self.system.named(f"session/{session_id}"),
             slice_seconds=clients.slice_seconds(caller.client_name, self.config),
             progress=caller.progress,
             adopted=adopted,

@@ -24,7 +24,7 @@ from intercom.agents.exchange import came_by
 from intercom.agents.tools import BY_LEGACY_NAME, BY_NAME, TOOLS
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
-from intercom.model.errors import IntercomError
+from intercom.model.errors import IntercomError, Paused
 from intercom.model.measure import Measured, ToolCalled, unmeasured
 
 log = logging.getLogger("intercom.agents")
@@ -36,7 +36,7 @@ INSTRUCTIONS = """\
 A person is responsible for what you change here, and answers through this server. Call reboot first. Before you write \
 files, call check_clearance and, once approved, check_diff; do not write them yourself. Ask with transmit, tell with \
 broadcast, and call standby when you have nothing left to do. Any result may carry late_verdicts or instructions: heed \
-them."""
+them. A result with status "paused" means that a person holds you up: do nothing but call again."""
 
 #: How long a client may take to say what its workspace roots are, in seconds.
 _ROOTS_SECONDS = 3.0

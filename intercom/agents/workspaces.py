@@ -8,8 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from intercom.model.errors import WorkspaceRefused
 from intercom.workspace import paths
-
-_VERSION_CONTROL = (".git", ".hg", ".svn", ".jj")
+from intercom.workspace.roots import version_control_root
 
 
 def choose(option: str | None, roots: Iterable[str], cwd: str | None, default: Path | None) -> str:
@@ -37,10 +36,5 @@ def _local(roots: Iterable[str]) -> list[Path]:
 
 
 def _above(cwd: str | None) -> list[Path]:
-    if cwd is None:
-        return []
-    here = Path(cwd)
-    for directory in (here, *here.parents):
-        if any((directory / marker).exists() for marker in _VERSION_CONTROL):
-            return [directory]
-    return []
+    found = None if cwd is None else version_control_root(Path(cwd))
+    return [] if found is None else [found]

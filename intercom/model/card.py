@@ -21,12 +21,16 @@ class CardKind(StrEnum):
     STALL = "stall"
     POLICY = "policy"
     APPLY = "apply"
+    STEER = "steer"
+    TASK = "task"
 
 
 class CardState(StrEnum):
-    """Where the thing stands. Delivered: the answer was written to the agent. Applied: the bytes are on disk."""
+    """Where the thing stands. Pending: a person is to answer. Queued: words of a person are to reach the agent.
+    Delivered: the answer or the words were written to the agent. Applied: the bytes are on disk."""
 
     PENDING = "pending"
+    QUEUED = "queued"
     APPROVED = "approved"
     REJECTED = "rejected"
     ANSWERED = "answered"
@@ -45,6 +49,8 @@ CHOICES: dict[CardKind, tuple[Decision, ...]] = {
     CardKind.STALL: (Decision.NUDGE, Decision.STOP, Decision.DISMISS),
     CardKind.POLICY: (Decision.ACCEPT, Decision.REJECT),
     CardKind.APPLY: (Decision.DISMISS,),
+    CardKind.STEER: (),
+    CardKind.TASK: (),
 }
 
 

@@ -201,6 +201,16 @@ class StallSettings:
 
 
 @frozen
+class SteeringSettings:
+    max_queued: int = setting(
+        20, "How many messages or tasks may wait for one agent, or in the inbox of one workspace.", between(1, 1000)
+    )
+    max_queued_bytes: int = setting(
+        65536, "How long they may be together, in bytes of UTF-8; and so also one of them.", between(100, 2**20)
+    )
+
+
+@frozen
 class PolicySettings:
     require_allowlist: bool = setting(
         False, "Whether a workspace policy may approve only commands that `[commands]` lists too."
@@ -355,6 +365,7 @@ class Config:
     slack: SlackSettings = setting(SlackSettings, "Slack. Its tokens never stand in this file.")
     timeouts: TimeoutSettings = setting(TimeoutSettings, "How long things wait for a person.")
     stall: StallSettings = setting(StallSettings, "Agents that go quiet.")
+    steering: SteeringSettings = setting(SteeringSettings, "What people tell agents that work.")
     commands: Mapping[str, str] = setting(
         dict,
         'Commands people may run by name, `name = "shell command"`. Nothing else can be run.',

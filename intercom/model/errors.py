@@ -34,6 +34,8 @@ ERROR_CODES: dict[str, str] = {
     "invalid_state": "the session or request is in a state that does not allow this",
     "apply_stuck": "an apply stopped half-way because files changed underneath; an operator must look",
     "workspace_refused": "the directory can not serve as a workspace",
+    "paused": "an operator has paused the session; nothing was done",
+    "steer_queue_full": "too many words wait for this agent already, or they are too long together",
     "busy": "too much is queued; try again shortly",
     "unavailable": "a part of the server is restarting; try again",
     "version_mismatch": "shim, server or database are of versions that do not fit together",
@@ -125,6 +127,14 @@ class Ambiguous(IntercomError):
 
 class AlreadyDecided(IntercomError):
     code = "already_decided"
+
+
+class Paused(IntercomError):
+    code = "paused"
+
+
+class SteerQueueFull(IntercomError):
+    code = "steer_queue_full"
 
 
 class ApplyStuck(IntercomError):

@@ -28,13 +28,14 @@ class ProgressStatus(StrEnum):
     PENDING = "pending"
 
 
-#: From each status, where a session may go. Two more than the reference lists (created and interrupted to
-#: terminated), else a session that never started or never came back could not be cleared away.
+#: From each status, where a session may go. Three more than the reference lists: created and interrupted to terminated,
+#: else a session that never started or never came back could not be cleared away; and interrupted to paused, else a
+#: paused agent would get free by losing its connection.
 SESSION_TRANSITIONS: dict[SessionStatus, frozenset[SessionStatus]] = {
     SessionStatus.CREATED: frozenset({SessionStatus.ACTIVE, SessionStatus.TERMINATED}),
     SessionStatus.ACTIVE: frozenset({SessionStatus.PAUSED, SessionStatus.TERMINATED, SessionStatus.INTERRUPTED}),
     SessionStatus.PAUSED: frozenset({SessionStatus.ACTIVE, SessionStatus.TERMINATED, SessionStatus.INTERRUPTED}),
-    SessionStatus.INTERRUPTED: frozenset({SessionStatus.ACTIVE, SessionStatus.TERMINATED}),
+    SessionStatus.INTERRUPTED: frozenset({SessionStatus.ACTIVE, SessionStatus.PAUSED, SessionStatus.TERMINATED}),
     SessionStatus.TERMINATED: frozenset(),
 }
 
@@ -49,7 +50,8 @@ class ProgressItem:
 class Session:
     """A row of `session`. `agent_key` names the agent it belongs to; `owner_user_id` is empty for a session that an
     agent opened by connecting, which belongs to every authorized operator. `channel_id` is the Slack channel it is
-    shown in, None for the configured one."""
+    shown in, None for the configured one. `paused_by` and `paused_at` say who paused it when, until it is resumed: also
+    while its agent is away and its status says so."""
 
     id: str
     owner_user_id: str
@@ -67,6 +69,18 @@ class Session:
     agent_key: str | None = None
     client_name: str | None = None
     channel_id: str | None = None
+    paused_by: str | None = None
+    paused_at: datetime | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its agent's calls wait until a person lets it go on."""
+        return self.paused_at is not None and self.status is not SessionStatus.TERMINATED
+
+    @property
+    def status_when_here(self) -> SessionStatus:
+        """What the session becomes when its agent is connected."""
+        return SessionStatus.PAUSED if self.is_paused else SessionStatus.ACTIVE
 
 
 def may_become(now: SessionStatus, then: SessionStatus) -> bool:

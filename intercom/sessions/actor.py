@@ -19,17 +19,20 @@ from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request,
 from intercom.model import crash_points
 from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, Notice
-from intercom.model.errors import IntercomError, InvalidState, NotFound
+from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused
 from intercom.model.policy import PolicyAnswer
 from intercom.model.prompt import ContinuationPrompt, Wait
 from intercom.model.session import Session, SessionStatus
+from intercom.model.steering import Instruction
 from intercom.sessions import cards, measures, outcomes
-from intercom.sessions.answers import Instruction, LateVerdict, from_json, to_json
+from intercom.sessions.answers import LateVerdict, from_json, to_json
 from intercom.sessions.context import Context
-from intercom.sessions.messages import Answered, Delivery, recorded_kind
+from intercom.sessions.messages import Answered, Delivery, recorded_kind, waits_while_paused
 from intercom.sessions.outcomes import Asked
+from intercom.sessions.spawning.messages import Continue, Suspend
 from intercom.sessions.spawning.messages import Stop as StopProcess
 from intercom.sessions.stall_messages import Watch
+from intercom.sessions.steering_messages import Told
 from intercom.store import audit, calls, instructions, requests, sessions, tasks
 from intercom.store.messages import Database, Touch, Transact
 
@@ -111,7 +114,9 @@ class SessionActor(Actor):
         self.tasked: dict[str, float] = {}
         self.let_pass: list[str] = []
         self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
+        self.held: list[Reply[None]] = []
         self.agent_here = False
+        self.turn_over = False
         self._touched: Touch | None = None
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -123,7 +128,7 @@ class SessionActor(Actor):
         self.row = row
         self.agent_here = self.context.present(row.agent_key)
         self.undelivered = {request.id: outcomes.late(request) for request in late}
-        self.words = {word.id: Instruction(word.id, word.kind, word.text) for word in queued}
+        self.words = {word.id: word for word in queued}
         self.tasked = dict.fromkeys(tasked, math.inf)
         for request in late:
             self.leave_a_while(request.id)
@@ -135,6 +140,8 @@ class SessionActor(Actor):
 
     def on_receive(self, message: object) -> Any:
         # No coroutine of its own: what can be answered from memory is answered within the ask.
+        if waits_while_paused(message):
+            self.require_going_on()
         kind = recorded_kind(message)
         if kind is not None:
             return self._once(kind, message)
@@ -199,6 +206,13 @@ class SessionActor(Actor):
             self.context.operators.tell(card)
         return card
 
+    def show_words(self, word: Instruction) -> Card:
+        """Show on every channel how words for the agent stand; nudges of an alert are told of on its card."""
+        card = cards.of_words(word, self.row.workspace_root)
+        if word.channel != cards.BY_ITSELF:
+            self.context.operators.tell(card)
+        return card
+
     def show_soon(self, request: Asked) -> None:
         """Show a new request once its call waits for it, so that the fastest tap finds the waiter; or after a moment,
         should the call have been lost on the way."""
@@ -221,36 +235,64 @@ class SessionActor(Actor):
     def end_process(self) -> None:
         """Have the processes ended that people started for this session, if it has any. One whose actor is not there
         just now finds the session over when it is."""
-        child = self.system.ref(f"child/{self.id}")
-        if child is not None:
-            self.system.named(f"child/{self.id}").tell(StopProcess())
+        self._tell_child(StopProcess())
+
+    def hold_process(self) -> None:
+        """Let these processes stand still while the session is paused, and go on when it is not; as `end_process`."""
+        self._tell_child(Suspend() if self.row.is_paused else Continue())
+
+    def _tell_child(self, message: object) -> None:
+        if self.system.ref(f"child/{self.id}") is not None:
+            self.system.named(f"child/{self.id}").tell(message)
 
     def brief_detector(self) -> None:
         """Tell the stall detector how things stand."""
-        resting = bool(self.waiters) or not self.agent_here or self.row.status is not SessionStatus.ACTIVE
-        self.stall.tell(Watch(resting or not self.context.config.stall.enabled, road=self.agent_here))
+        is_idle = self.turn_over or not self.agent_here or self.row.status is not SessionStatus.ACTIVE
+        resting = bool(self.waiters) or is_idle
+        self.stall.tell(Watch(resting or not self.context.config.stall.enabled, road=self.has_road))
+
+    @property
+    def has_road(self) -> bool:
+        """Whether words can reach the agent: it is connected, and it has not said that its turn is over."""
+        return self.agent_here and not self.turn_over
 
     def require_open(self) -> None:
         """Raises InvalidState when the session takes no new work."""
         if self.row.status is SessionStatus.TERMINATED:
             raise InvalidState("this session was ended by an operator; stop, or start a new conversation")
 
+    def turn_begins(self) -> None:
+        """The agent has made a call: it works, whatever it said of ending its turn."""
+        if self.turn_over:
+            self.turn_over = False
+            self.brief_detector()
+
+    def require_going_on(self) -> None:
+        """Raises Paused when the session is paused."""
+        if self.row.is_paused:
+            raise Paused(f"this session was paused by {self.row.paused_by or 'an operator'}; nothing was done")
+
     def answered(self, call: str, answer: A, own: str | None = None, *, alone: bool = False) -> Answered[A]:
         """Wrap an answer for this call, with everything that has not reached the agent yet. `own` is the request that
-        the answer itself is about; `alone` leaves the rest for another call, whose client can carry it."""
-        if alone:
-            if own is not None:
-                self.riding[call] = Delivery(call, (own,))
-            return Answered(answer)
-        taken_requests = {r for delivery in self.riding.values() for r in delivery.requests}
-        taken_words = {w for delivery in self.riding.values() for w in delivery.instructions}
-        free = (id for id in self.undelivered if id != own and id not in taken_requests and not self.is_left(id))
-        late = tuple(self.undelivered[id] for id in free)
-        words = tuple(w for id, w in self.words.items() if id not in taken_words)
+        the answer itself is about; `alone` leaves the rest for another call, whose client can carry it. Nothing but the
+        answer reaches an agent that is paused."""
+        self.turn_begins()
+        late, words = ((), ()) if alone or self.row.is_paused else self.free(own)
         if late or words or own is not None:
             told = (own,) if own is not None else ()
             self.riding[call] = Delivery(call, (*told, *(v.request_id for v in late)), tuple(w.id for w in words))
-        return Answered(answer, late, words)
+        return Answered(answer, late, tuple(outcomes.told(word) for word in words))
+
+    def free(self, own: str | None = None) -> tuple[tuple[LateVerdict, ...], tuple[Instruction, ...]]:
+        """What is to reach the agent and rides on no result: verdicts, but for that on `own`, and words."""
+        riding = {id for delivery in self.riding.values() for id in (*delivery.requests, *delivery.instructions)}
+        free = (id for id in self.undelivered if id != own and id not in riding and not self.is_left(id))
+        late = tuple(self.undelivered[id] for id in free)
+        return late, tuple(word for id, word in self.words.items() if id not in riding)
+
+    def unless_paused(self, answer: A | None) -> A | None:
+        """The answer, if the agent may be told it now."""
+        return None if self.row.is_paused else answer
 
     def answered_and_recorded(self, call: str, tool: str, answer: A) -> Callable[[Database], bool]:
         """The store work that keeps this answer under the call's name, to be run with the effect it tells of."""
@@ -258,6 +300,7 @@ class SessionActor(Actor):
 
     def wait(self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False) -> None:
         """Let the current message wait for this request's verdict; `alone` as in `answered`."""
+        self.turn_over = False
         entries = self.waiters.setdefault(request.id, [])
         came_back = not entries
         entries.append(Waiter(call, ticket, self.defer(), task, alone))
@@ -305,11 +348,20 @@ class SessionActor(Actor):
         self.show(request)
 
     def settle(self, request: Asked) -> Card:
-        """A verdict (or the end of time) is on record: answer who waits, show it, keep it until it is delivered."""
+        """A verdict (or the end of time) is on record: answer who waits, show it, keep it until it is delivered. In a
+        paused session who waits goes on waiting, until `answer_waiting`."""
         self.context.measured(measures.settled(request, self.now()))
         self.cancel_timer(Expire(request.id))
         self.cancel_timer(Show(request.id))
         self.context.unattended.discard(request.id)
+        if self.row.is_paused and request.status.value != "interrupted":
+            if request.delivered_at is None:
+                self.undelivered[request.id] = outcomes.late(request)
+            return self.show(request)
+        return self.answer_waiting(request)
+
+    def answer_waiting(self, request: Asked) -> Card:
+        """Answer who waits for a request that is settled, show it, keep it until it is delivered."""
         entries = self.waiters.pop(request.id, [])
         if entries:
             self.brief_detector()
@@ -338,16 +390,21 @@ class SessionActor(Actor):
     async def deliver(self, deliveries: tuple[Delivery, ...]) -> None:
         """Put on record that these results reached the agent, and show it on the cards."""
         told = [r for d in deliveries for r in d.requests if r in self.undelivered]
-        words = [w for d in deliveries for w in d.instructions if w in self.words]
+        # Also words that another session was given since: they have reached the agent all the same.
+        words = [w for d in deliveries for w in d.instructions]
         for delivery in deliveries:
             self.riding.pop(delivery.call, None)
         if not told and not words:
             return
         crash_points.reach("delivery.told")
-        done = await self.transact(partial(_mark_delivered, told=told, words=words, at=self.now()))
+        done, heard = await self.transact(partial(_mark_delivered, session=self, told=told, words=words))
         crash_points.reach("delivery.recorded")
-        for word in words:
-            self.words.pop(word, None)
+        for id in words:
+            self.words.pop(id, None)
+        for word in heard:
+            self.show_words(word)
+            if word.session_id not in (None, self.id):
+                self.system.named(f"session/{word.session_id}").tell(Told((word,)))
         for request in done:
             self.undelivered.pop(request.id, None)
             if (arrived := measures.delivered(request)) is not None:
@@ -386,9 +443,15 @@ def _load(
     )
 
 
-def _mark_delivered(db: Database, told: list[str], words: list[str], at: datetime) -> list[Asked]:
+def _mark_delivered(
+    db: Database, session: SessionActor, told: list[str], words: list[str]
+) -> tuple[list[Asked], tuple[Instruction, ...]]:
+    at = session.now()
     for request_id in told:
         requests.mark_delivered(db, request_id, at)
-    instructions.mark_delivered(db, words, at)
+    heard = instructions.mark_delivered(db, words, at)
+    for word in heard:
+        summary = outcomes.headline(word.text)
+        session.record(db, "agent", f"{word.kind.value}_delivered", summary, instruction_id=word.id, given_by=word.by)
     found = (requests.find(db, request_id) for request_id in told)
-    return [request for request in found if request is not None]
+    return [request for request in found if request is not None], heard

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from intercom.model.errors import InvalidState, NotFound
+from intercom.model.errors import InvalidState, NotFound, Paused
 from intercom.model.session import Session, SessionStatus
 from intercom.sessions import agent_keys
 from intercom.sessions.reception_messages import Agent
-from intercom.store import audit, requests, sessions
+from intercom.store import audit, instructions, requests, sessions
 from intercom.store.messages import Database
 
 
@@ -25,6 +25,7 @@ def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Ca
         assert kept is not None, "it was claimed just now"
         return kept
     if wanted is not None and wanted != own:
+        _require_going_on(db, own)
         session = sessions.get(db, wanted)
         if session is None or session.workspace_root != agent.workspace:
             raise NotFound(f"no session of this workspace has the id {wanted!r}")
@@ -37,12 +38,19 @@ def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Ca
         return session
     mine = sessions.get(db, own)
     assert mine is not None, "its agent was let in just now"
-    if wanted is not None or _has_work(db, own):
+    if wanted is not None or mine.is_paused or _has_work(db, own):
         return mine
     for session in sessions.adoptable(db, agent.workspace, agent.client_name):
         if session.id != own and not is_live(session.agent_key) and not agent_keys.is_its_own(session.agent_key):
             return session
     return mine
+
+
+def _require_going_on(db: Database, own: str) -> None:
+    """Raises Paused for an agent that would leave the session it is held up in."""
+    mine = sessions.get(db, own)
+    if mine is not None and mine.is_paused:
+        raise Paused(f"this session was paused by {mine.paused_by or 'an operator'}; nothing was done")
 
 
 def _has_work(db: Database, session_id: str) -> bool:
@@ -64,6 +72,8 @@ def hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -
     if session is None:
         raise InvalidState(f"session {chosen} ended just now; go on in your own")
     if session.status is SessionStatus.INTERRUPTED:
-        session = sessions.set_status(db, chosen, {session.status}, SessionStatus.ACTIVE, at) or session
+        session = sessions.set_status(db, chosen, {session.status}, session.status_when_here, at) or session
+    # What people said to the agent is said to it, whichever session it is in.
+    instructions.move(db, own, chosen)
     audit.record(db, at, "session_adopted", chosen, "agent", f"taken over from {own}", {"was": own})
     return session

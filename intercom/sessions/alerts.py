@@ -8,10 +8,10 @@ from functools import partial
 from intercom.model.card import Card
 from intercom.model.errors import AlreadyDecided, InvalidArguments
 from intercom.model.stall import StallAlert, StallStatus
+from intercom.model.steering import Instruction, Kind
 from intercom.model.verdict import Decision, Verdict
 from intercom.sessions import cards, given
 from intercom.sessions.actor import SessionActor
-from intercom.sessions.answers import Instruction
 from intercom.sessions.stall_messages import Activity, Escalated, NudgeDue, Recovered, Stalled
 from intercom.store import instructions, sessions, stalls
 from intercom.store.messages import Database
@@ -67,8 +67,8 @@ async def recovered(session: SessionActor, _event: Recovered) -> None:
     await _close(session, to, "intercom")
 
 
-async def session_ended(session: SessionActor, by: str) -> None:
-    """A session that is over is not stalled: close its alert."""
+async def dismiss(session: SessionActor, by: str) -> None:
+    """A session that is over, or paused, is not stalled: close its alert."""
     await _close(session, StallStatus.DISMISSED, by)
 
 
@@ -125,7 +125,8 @@ async def _nudge(
 ) -> Card | None:
     if alert is None:
         return None
-    word = Instruction(session.context.new_id() if verdict is None else verdict.id, "nudge", text)
+    id = session.context.new_id() if verdict is None else verdict.id
+    word = Instruction(id, Kind.NUDGE, text, by, cards.BY_ITSELF, session.now(), session.id)
     moved = await session.transact(
         partial(
             _queue_nudge,
@@ -133,16 +134,20 @@ async def _nudge(
             alert=alert,
             word=word,
             count=count,
-            by=by,
             channel=channel,
             verdict=verdict,
         )
     )
     # Only the newest nudge rides: three times "go on" says no more than once.
-    for queued in [w.id for w in session.words.values() if w.kind == "nudge"]:
+    for queued in [w.id for w in session.words.values() if w.kind is Kind.NUDGE]:
         del session.words[queued]
     session.words[word.id] = word
-    return show(session, moved or alert, _QUEUED if session.agent_here else _NOT_DELIVERED)
+    return show(session, moved or alert, _road(session))
+
+
+def _road(session: SessionActor) -> str:
+    """How words for this agent travel, or that they do not."""
+    return _QUEUED if session.has_road else _NOT_DELIVERED
 
 
 def _raise(db: Database, session: SessionActor, alert: StallAlert) -> StallAlert | None:
@@ -180,19 +185,18 @@ def _queue_nudge(
     alert: StallAlert,
     word: Instruction,
     count: int,
-    by: str,
     channel: str,
     verdict: Verdict | None,
 ) -> StallAlert | None:
     now = session.now()
-    earlier = [queued.id for queued in instructions.queued(db, session.id) if queued.kind == "nudge"]
-    if not instructions.add(db, word.id, session.id, word.kind, word.text, by, now):
+    earlier = [queued.id for queued in instructions.queued(db, session.id) if queued.kind is Kind.NUDGE]
+    if not instructions.insert(db, word):
         # Queued before, when the writer fell between its commit and its answer.
         return stalls.get(db, alert.id)
-    instructions.mark_delivered(db, earlier, now)
+    instructions.close(db, earlier, now)
     stalls.set_status(db, alert.id, {alert.status}, StallStatus.NUDGED, count, word.text, now)
     sessions.set_stall(db, session.id, count, session.row.stall_paused)
-    session.record(db, by, "nudged", word.text, alert_id=alert.id, channel=channel, count=count)
+    session.record(db, word.by, "nudged", word.text, alert_id=alert.id, channel=channel, count=count)
     if verdict is not None:
         given.keep(db, session, verdict)
     return stalls.get(db, alert.id)

@@ -18,6 +18,15 @@ NOT_APPROVED_YET = (
 )
 MAY_BE_DONE_NOW = "a person has allowed it: try exactly the same again, and it passes once"
 NOT_ANSWERED_YET = "no answer yet: call transmit again with this request_id to go on waiting; do not assume an answer"
+#: The same, for a call of a session that an operator has paused.
+PAUSED = (
+    "this session was paused by an operator, and nothing was done: change nothing and start nothing new; call {tool}"
+    " again {how}, and it waits until the operator lets you go on"
+)
+PAUSED_PING = (
+    "this session was paused by an operator: change nothing and start nothing new; your next call of any other tool"
+    " waits until the operator lets you go on"
+)
 STILL_WAITING = "no work yet: call standby again with this request_id to go on waiting"
 
 
@@ -106,14 +115,25 @@ class CheckpointSummary:
 
 
 @frozen
+class Task:
+    """Something that a person left for an agent to do."""
+
+    task_id: str
+    text: str
+    by: str
+    created_at: str
+
+
+@frozen
 class RebootAnswer:
-    """`status` is clean or recovered."""
+    """`status` is clean or recovered. `tasks` is what a person left for you while no agent was there."""
 
     status: str
     session_id: str | None = None
     pending_requests: tuple[PendingRequest, ...] = ()
     last_checkpoint: CheckpointSummary | None = None
     progress_snapshot: tuple[ProgressItem, ...] = ()
+    tasks: tuple[Task, ...] = ()
 
 
 @frozen
@@ -124,9 +144,13 @@ class ModeAnswer:
 
 @frozen
 class PingAnswer:
+    """`status` is "paused" while an operator holds the session up; else there is none."""
+
     acknowledged: bool
     session_id: str
     stall_detection_enabled: bool
+    status: str | None = None
+    message: str | None = None
 
 
 @frozen
@@ -142,11 +166,14 @@ class LateVerdict:
 
 @frozen
 class Instruction:
-    """Words of an operator that ride on a result. `kind` is nudge or steer."""
+    """Words of an operator that ride on a result. `kind` is nudge, steer or task; `by` says whose they are, `at` when
+    they were given."""
 
     id: str
     kind: str
     text: str
+    by: str
+    at: str
 
 
 def to_json(answer: object) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from intercom.model.card import Card, CardKind, CardState
 from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStatus
 from intercom.model.session import ProgressItem
 from intercom.model.stall import StallAlert, StallStatus
+from intercom.model.steering import Instruction, Kind
 from intercom.sessions.outcomes import Asked, headline
 from intercom.store.journal import Entry
 
@@ -38,6 +39,10 @@ _STALL_STATE = {
     StallStatus.DISMISSED: CardState.CLOSED,
 }
 
+_WORDS_KIND = {Kind.NUDGE: CardKind.STEER, Kind.STEER: CardKind.STEER, Kind.TASK: CardKind.TASK}
+_WORDS_TITLE = {Kind.NUDGE: "Nudge", Kind.STEER: "To the agent", Kind.TASK: "Task"}
+#: How words came that no person gave, or that another card tells of.
+BY_ITSELF = "alert"
 
 _STUCK = "apply-"
 
@@ -155,6 +160,35 @@ def of_stall(alert: StallAlert, workspace_root: str, *, note: str | None = None)
         note=note or ended,
         escalated=alert.status is StallStatus.ESCALATED,
     )
+
+
+def of_words(word: Instruction, workspace_root: str) -> Card:
+    """The card of words for an agent: queued, then delivered, or never."""
+    state = CardState.QUEUED if word.is_open else CardState.CLOSED if word.delivered_at is None else CardState.DELIVERED
+    title = headline(word.text)
+    return Card(
+        id=word.id,
+        kind=_WORDS_KIND[word.kind],
+        session_id=word.session_id or "",
+        workspace_root=word.workspace_root or workspace_root,
+        title=f"{_WORDS_TITLE[word.kind]}: {title}",
+        created_at=word.at,
+        state=state,
+        body=word.text if word.text.strip() != title else None,
+        detail=f"from {word.by}",
+        note=_way(word),
+    )
+
+
+def _way(word: Instruction) -> str:
+    if word.delivered_at is not None:
+        return f"the agent has it since {word.delivered_at:%Y-%m-%d %H:%M:%S} UTC"
+    if word.closed_at is not None:
+        return "not delivered: taken back, or the session ended first"
+    if word.kind is not Kind.TASK or word.taken_at is not None:
+        return "rides on the agent's next result"
+    whose = "this session's agent" if word.session_id is not None else "an agent of this workspace"
+    return f"waits until {whose} calls reboot or standby"
 
 
 def _step(item: ProgressItem) -> str:

@@ -76,7 +76,7 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
 
 async def await_clearance(session: SessionActor, asked: AwaitClearance) -> Answered[ClearanceAnswer] | None:
     request = await _approval(session, asked.request_id)
-    answer = outcomes.clearance(request)
+    answer = session.unless_paused(outcomes.clearance(request))
     if answer is not None:
         return session.answered(asked.call, answer, own=request.id)
     session.wait(request, asked.call, asked.ticket)
@@ -143,7 +143,7 @@ async def _approval(session: SessionActor, request_id: str) -> ApprovalRequest:
 
 
 def _opened(session: SessionActor, request: ApprovalRequest, call: str) -> Opened[ClearanceAnswer]:
-    answer = outcomes.clearance(request)
+    answer = session.unless_paused(outcomes.clearance(request))
     if answer is None:
         return Opened(request.id)
     return Opened(request.id, session.answered(call, answer, own=request.id))

@@ -13,13 +13,14 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
 from intercom.model.session import Session, SessionStatus
 from intercom.model.stall import StallAlert
+from intercom.model.steering import Instruction, Kind
 from intercom.model.verdict import Decided, Decision, Verdict
-from intercom.sessions import alerts, applying, cards, given
+from intercom.sessions import alerts, applying, cards, given, pausing, steering
 from intercom.sessions.actor import Expire, SessionActor
-from intercom.sessions.answers import Instruction
-from intercom.sessions.messages import Decide, Describe, End, Instruct, OpenCards, Resume
+from intercom.sessions.messages import Decide, Describe, End, OpenCards, Resume
 from intercom.sessions.outcomes import Asked
 from intercom.sessions.questions import on_timeout
+from intercom.sessions.steering_messages import Steer, Unpause
 from intercom.store import approvals, instructions, prompts, requests, sessions, stalls, waits
 from intercom.store.messages import Database
 
@@ -45,23 +46,17 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
 
 
 async def resume(session: SessionActor, asked: Resume) -> Session:
-    """Let a waiting agent go on: its oldest standby is answered, or its paused session made active."""
-    pending = await session.transact(partial(waits.pending, session_id=session.id))
-    if pending:
-        await decide(session, Decide(pending[0].id, asked.verdict))
-        return session.row
-    if session.row.status is SessionStatus.PAUSED:
-        await become(session, SessionStatus.ACTIVE, asked.verdict.by, "resumed")
-        return session.row
-    raise InvalidState("nothing to resume: the session neither stands by nor is paused")
-
-
-async def instruct(session: SessionActor, asked: Instruct) -> Session:
-    """Queue words that ride on the agent's next result."""
-    session.require_open()
-    await session.transact(partial(_queue, session=session, asked=asked))
-    crash_points.reach("instruction.recorded")
-    session.words[asked.id] = Instruction(asked.id, asked.kind, asked.text)
+    """Let a waiting agent go on: its pause is lifted, and its oldest standby answered."""
+    verdict = asked.verdict
+    wait, was_paused = await session.transact(partial(_waiting, session=session, verdict=verdict))
+    if was_paused:
+        await pausing.unpause(session, Unpause(verdict.id, verdict.by, verdict.channel))
+    if wait is not None:
+        await decide(session, Decide(wait.id, verdict))
+    elif was_paused and verdict.text:
+        await steering.steer(session, Steer(verdict.id, Kind.STEER, verdict.text, verdict.by, verdict.channel))
+    elif not was_paused:
+        raise InvalidState("nothing to resume: the session neither stands by nor is paused")
     return session.row
 
 
@@ -70,12 +65,17 @@ async def end(session: SessionActor, asked: End) -> Session:
     if session.row.status is SessionStatus.TERMINATED:
         session.end_process()
         return session.row
-    session.row, ended = await session.transact(partial(_end, session=session, asked=asked))
+    session.row, ended, unheard = await session.transact(partial(_end, session=session, asked=asked))
     for request in ended:
         session.settle(request)
+    # Who waits for a verdict that was held back by a pause is told it: there is nothing left to go on with.
+    await pausing.release(session)
     session.undelivered.clear()
+    session.words.clear()
+    for word in unheard:
+        session.show_words(word)
     session.brief_detector()
-    await alerts.session_ended(session, asked.by)
+    await alerts.dismiss(session, asked.by)
     session.notify(f"session ended by {asked.by}: {asked.why}", "warning")
     session.end_process()
     return session.row
@@ -189,24 +189,32 @@ def _too_late(request: Asked) -> AlreadyDecided:
     )
 
 
-def _queue(db: Database, session: SessionActor, asked: Instruct) -> None:
-    instructions.add(db, asked.id, session.id, asked.kind, asked.text, asked.by, session.now())
-    session.record(db, asked.by, asked.kind, asked.text, channel=asked.channel)
+def _waiting(db: Database, session: SessionActor, verdict: Verdict) -> tuple[Wait | None, bool]:
+    """The standby that this act answers (or has answered), and whether the session is paused, or was until this act."""
+    was_paused = session.row.is_paused or pausing.was_lifted(db, verdict.id)
+    pending = waits.pending(db, session.id)
+    return waits.by_verdict(db, session.id, verdict.id) or next(iter(pending), None), was_paused
 
 
-def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tuple[Asked, ...]]:
-    """The session as it is then, and what ended with it; the same when the writer fell before it could say so."""
+def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tuple[Asked, ...], tuple[Instruction, ...]]:
+    """The session as it is then, what ended with it, and the words that its agent never got; the same when the writer
+    fell before it could say so."""
     now = session.now()
     moved = sessions.set_status(db, session.id, {session.row.status}, SessionStatus.TERMINATED, now)
     row = moved or sessions.get(db, session.id)
     if row is None or row.status is not SessionStatus.TERMINATED:
         raise InvalidState(f"a session that is {session.row.status.value} can not be ended")
+    closed: tuple[str, ...] = ()
     if moved is not None:
         approvals.interrupt(db, session.id, now)
         prompts.interrupt(db, session.id, now)
         waits.interrupt(db, session.id, now)
+        # A task that was left for the workspace is another agent's to take.
+        instructions.give_back(db, session.id)
+        closed = instructions.close_session(db, session.id, now)
         session.record(db, asked.by, "session_terminated", asked.why, channel=asked.channel)
-    return row, requests.interrupted(db, session.id)
+    unheard = (instructions.get(db, id) for id in {*session.words, *closed})
+    return row, requests.interrupted(db, session.id), tuple(word for word in unheard if word is not None)
 
 
 def _expire(db: Database, session: SessionActor, id: str) -> Asked | None:

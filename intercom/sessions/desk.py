@@ -12,17 +12,20 @@ from actors import Down, Info, NotRunning, Request, System, ask
 from intercom._version import __version__
 from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, CardKind
-from intercom.model.errors import Ambiguous, NotFound
+from intercom.model.errors import NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.model.steering import Kind
 from intercom.model.verdict import Decision, Verdict
 from intercom.sessions import cards, finding
 from intercom.sessions.children import Children
 from intercom.sessions.context import Context
-from intercom.sessions.finding import only
-from intercom.sessions.messages import Decide, End, Instruct, Resume, SwitchMode
+from intercom.sessions.finding import only, single
+from intercom.sessions.messages import Decide, End, Resume, SwitchMode
 from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.reception_messages import Wanted
-from intercom.store import audit, journal, requests, sessions, stalls, waits
+from intercom.sessions.steering_desk import Steering
+from intercom.sessions.steering_messages import Steer
+from intercom.store import audit, instructions, journal, requests, sessions, stalls, waits
 from intercom.store.audit import AuditEntry
 from intercom.store.messages import Database, Transact
 from intercom.store.reader import Reader
@@ -89,20 +92,20 @@ class Desk:
             return await self.board.decide(proposed, verdict)
         # Whoever decides has as a rule looked just before: what was looked at belongs to its session for good.
         id, _ = await self.identify(prefix)
-        return await self._ask_session(self._seen[id][1], Decide(id, verdict))
+        return await self.ask_session(self._seen[id][1], Decide(id, verdict))
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         """Give a waiting agent word to go on; without `session`, to the only one that waits, else raises Ambiguous."""
-        id = await self._session_id(session) if session is not None else await self._only_waiting()
+        id = await self.session_id(session) if session is not None else await self._only_waiting()
         given = Verdict(verdict.id, Decision.RESUME, verdict.by, verdict.channel, verdict.at, instruction)
-        return await self._ask_session(id, Resume(given))
+        return await self.ask_session(id, Resume(given))
 
     async def switch_mode(
         self, session: str | None, mode: SessionMode, by: str, channel: str
     ) -> tuple[SessionMode, SessionMode]:
         """Change who is notified of a session's cards; without `session`, of the only one there is."""
-        id = await self._session_id(session) if session is not None else await self._only_session()
-        answered = await self._ask_session(id, SwitchMode(f"desk/{self.context.new_id()}", mode, by, channel))
+        id = await self.named_session(session, lambda each: each.status is not SessionStatus.INTERRUPTED, "session")
+        answered = await self.ask_session(id, SwitchMode(f"desk/{self.context.new_id()}", mode, by, channel))
         return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
 
     async def nudge(self, prefix: str, text: str | None, by: str, channel: str) -> Card | Session:
@@ -112,11 +115,14 @@ class Desk:
             verdict = Verdict(self.context.new_id(), Decision.NUDGE, by, channel, self.context.now(), text)
             return await self.decide(id, verdict)
         words = text or self.context.config.stall.default_nudge_message
-        return await self._ask_session(id, Instruct(self.context.new_id(), "nudge", words, by, channel))
+        await self.ask_session(id, Steer(self.context.new_id(), Kind.NUDGE, words, by, channel))
+        session = await self.reader.read(partial(sessions.get, id=id))
+        assert session is not None, "it has answered just now"
+        return session
 
     async def end(self, session: str, by: str, channel: str, why: str) -> Session:
         """Terminate a session; what waits in it is interrupted."""
-        return await self._ask_session(await self._session_id(session), End(by, channel, why))
+        return await self.ask_session(await self.session_id(session), End(by, channel, why))
 
     async def accept_policy(self, prefix_or_path: str | None, by: str, channel: str) -> Card:
         """Let a policy change that was held back take effect; without a name, the only one there is."""
@@ -125,7 +131,7 @@ class Desk:
 
     async def audit(self, limit: int, session: str | None = None) -> tuple[AuditEntry, ...]:
         """The newest entries of the audit trail, oldest first."""
-        id = await self._session_id(session) if session is not None else None
+        id = await self.session_id(session) if session is not None else None
         return await self.reader.read(partial(audit.recent, limit=limit, session_id=id))
 
     async def security_event(self, summary: str, data: dict[str, Any]) -> None:
@@ -166,9 +172,15 @@ class Desk:
         if len(self._seen) > _REMEMBERED:
             del self._seen[next(iter(self._seen))]
 
+    @property
+    def steering(self) -> Steering:
+        """To pause agents, and to tell them something."""
+        return Steering(self)
+
     # --- finding -----------------------------------------------------------------------------------------------------
 
-    async def _ask_session(self, session_id: str, message: Request[R]) -> R:
+    async def ask_session(self, session_id: str, message: Request[R]) -> R:
+        """Ask a session, by its whole id; one that rests is woken."""
         session = self.system.named(f"session/{session_id}")
         try:
             return await ask(session, message, timeout=ACT_SECONDS)
@@ -177,17 +189,20 @@ class Desk:
             await ask(self.system.named("reception"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
             return await ask(session, message, timeout=ACT_SECONDS, retry=True)
 
-    async def _session_id(self, prefix: str) -> str:
+    async def session_id(self, prefix: str) -> str:
+        """The whole id of a session. Raises NotFound and Ambiguous."""
         return await finding.session_id(self.reader, prefix)
 
-    async def _only_session(self) -> str:
-        live = [s for s in await self.reader.read(sessions.live) if s.status is not SessionStatus.INTERRUPTED]
-        return _single([session.id for session in live], "session")
+    async def named_session(self, prefix: str | None, fits: Callable[[Session], bool], what: str) -> str:
+        """The whole id of a session; without a name, of the only live one that fits. Raises NotFound and Ambiguous."""
+        if prefix is not None:
+            return await self.session_id(prefix)
+        return single([session.id for session in await self.reader.read(sessions.live) if fits(session)], what)
 
     async def _only_waiting(self) -> str:
         waiting, live = await self.reader.read(lambda db: (waits.pending(db), sessions.live(db)))
-        paused = [session.id for session in live if session.status is SessionStatus.PAUSED]
-        return _single(sorted({wait.session_id for wait in waiting} | set(paused)), "waiting session")
+        paused = [session.id for session in live if session.is_paused]
+        return single(sorted({wait.session_id for wait in waiting} | set(paused)), "waiting session")
 
 
 def open_cards(db: Database, session_id: str | None = None, away: Container[str] = ()) -> tuple[Card, ...]:
@@ -235,6 +250,9 @@ def _card(db: Database, kind: CardKind, id: str, away: Container[str]) -> Card |
     if kind is CardKind.STALL:
         alert = stalls.get(db, id)
         return None if alert is None else cards.of_stall(alert, _root(db, alert.session_id))
+    if kind in (CardKind.STEER, CardKind.TASK):
+        word = instructions.get(db, id)
+        return None if word is None else cards.of_words(word, _root(db, word.session_id or ""))
     if kind is CardKind.APPLY:
         return next((card for card in open_cards(db) if card.id == id), None)
     request = requests.find(db, id)
@@ -265,7 +283,8 @@ def _with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
         if (id := cards.stuck_id(entry.request_id)).startswith(prefix)
     ]
     alerts = [(CardKind.STALL, id) for id in stalls.with_prefix(db, prefix)]
-    return (*requests.with_prefix(db, prefix), *alerts, *stuck)
+    words = [(CardKind.STEER, id) for id in instructions.with_prefix(db, prefix)]
+    return (*requests.with_prefix(db, prefix), *alerts, *stuck, *words)
 
 
 def _nudged(db: Database, prefix: str) -> tuple[str, str]:
@@ -273,11 +292,3 @@ def _nudged(db: Database, prefix: str) -> tuple[str, str]:
     found += [("session", id) for id in sessions.with_prefix(db, prefix)]
     exact = [entry for entry in found if entry[1] == prefix]
     return only(exact or found, prefix, "session or stall alert")
-
-
-def _single(ids: list[str], what: str) -> str:
-    if not ids:
-        raise NotFound(f"there is no {what}")
-    if len(ids) > 1:
-        raise Ambiguous(f"there are {len(ids)} {what}s ({', '.join(ids[:8])}); name one with --session")
-    return ids[0]

@@ -27,3 +27,12 @@ def only(found: list[T], prefix: str, what: str) -> T:
         shown = ", ".join(str(entry[1] if isinstance(entry, tuple) else entry) for entry in found[:5])
         raise Ambiguous(f"{prefix!r} fits {len(found)} {what}s ({shown}); give more of the id")
     return found[0]
+
+
+def single(ids: list[str], what: str) -> str:
+    """The only one there is. Raises NotFound, Ambiguous."""
+    if not ids:
+        raise NotFound(f"there is no {what}")
+    if len(ids) > 1:
+        raise Ambiguous(f"there are {len(ids)} {what}s ({', '.join(ids[:8])}); name one with --session")
+    return ids[0]

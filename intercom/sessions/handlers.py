@@ -13,19 +13,22 @@ from intercom.sessions import (
     clearance,
     decisions,
     messages,
+    pausing,
     permission_messages,
     permissions,
     process_news,
     questions,
     reports,
     stall_messages,
+    steering,
+    steering_messages,
     summary,
     task_messages,
     tasks,
 )
 from intercom.sessions.actor import Expire, Handlers, LookRound, SessionActor, Show, WriteTouch
 from intercom.sessions.context import Context
-from intercom.store import children, requests
+from intercom.store import children, instructions, requests
 
 
 def session_actor(session_id: str, context: Context) -> SessionActor:
@@ -34,11 +37,17 @@ def session_actor(session_id: str, context: Context) -> SessionActor:
 
 
 async def _detach(session: SessionActor, left: messages.Detach) -> messages.Answered[None]:
-    await _withdraw(session, messages.Withdraw(left.call, left.request_id, left.ticket))
+    await _leave(session, messages.Withdraw(left.call, left.request_id, left.ticket))
+    session.require_going_on()
     return session.answered(left.call, None)
 
 
 async def _withdraw(session: SessionActor, left: messages.Withdraw) -> None:
+    await _leave(session, left)
+    await _words_are_free(session)
+
+
+async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
     # A verdict that was on its way to this call has not arrived: it is free to ride on another result.
     session.undeliver((left.call,))
     if session.leave(left.request_id, left.call, left.ticket):
@@ -53,12 +62,22 @@ async def _deliver(session: SessionActor, told: messages.Deliver) -> None:
 
 async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
     session.undeliver(lost.calls)
+    await _words_are_free(session)
+
+
+async def _words_are_free(session: SessionActor) -> None:
+    """Words that rode on a result that was lost: the agent may have come to stand by meanwhile, and gets no other."""
+    if steering.has_words(session):
+        await steering.end_standby(session, "intercom", steering.CHANNEL)
 
 
 async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
     session.agent_here = True
+    session.turn_over = False
     if session.row.status in (SessionStatus.CREATED, SessionStatus.INTERRUPTED):
-        await decisions.become(session, SessionStatus.ACTIVE, "agent", "the agent is connected")
+        await decisions.become(session, session.row.status_when_here, "agent", "the agent is connected")
+    # Words may have been given to it while its agent had another session.
+    steering.took(session, await session.transact(partial(instructions.queued, session_id=session.id)))
     session.brief_detector()
 
 
@@ -71,6 +90,7 @@ async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
             # Its process lives, or is about to again: the agent is not proven gone by a connection that is.
             return
         await decisions.become(session, SessionStatus.INTERRUPTED, "intercom", "the agent's connection is gone")
+    await steering.give_back(session)
 
 
 async def _brief(session: SessionActor, _started: stall_messages.DetectorStarted) -> None:
@@ -119,12 +139,19 @@ HANDLERS: Handlers = {
     messages.AgentLeft: _agent_left,
     messages.Decide: decisions.decide,
     messages.Resume: decisions.resume,
-    messages.Instruct: decisions.instruct,
     messages.End: decisions.end,
     messages.ProcessStarted: process_news.started,
     messages.ProcessEnded: process_news.ended,
     messages.Describe: decisions.describe,
     messages.OpenCards: decisions.open_cards,
+    messages.AwaitUnpaused: pausing.await_unpaused,
+    messages.TakeWords: steering.take_words,
+    steering_messages.Pause: pausing.pause,
+    steering_messages.Unpause: pausing.unpause,
+    steering_messages.Steer: steering.steer,
+    steering_messages.TakeBack: steering.take_back,
+    steering_messages.TasksLeft: steering.tasks_left,
+    steering_messages.Told: steering.told,
     stall_messages.DetectorStarted: _brief,
     stall_messages.Stalled: alerts.stalled,
     stall_messages.NudgeDue: alerts.nudge_due,

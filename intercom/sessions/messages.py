@@ -164,12 +164,14 @@ class Recall(Request[Answered[RebootAnswer]]):
 @frozen
 class SwitchMode(Request[Answered[ModeAnswer]]):
     """Change who is notified of the session's cards, never who may answer them. The answer holds the mode before and
-    the mode now; refused (`invalid_state`) once the session has ended."""
+    the mode now; refused (`invalid_state`) once the session has ended. `from_agent` tells an agent's own wish from a
+    person's."""
 
     call: str
     mode: SessionMode
     by: str
     channel: str
+    from_agent: bool = False
 
 
 @frozen
@@ -182,13 +184,28 @@ class Beat(Request[Answered[PingAnswer]]):
     progress_snapshot: tuple[ProgressItem, ...] | None = None
 
 
+@frozen
+class AwaitUnpaused(Request[None]):
+    """Wait until the session is not paused; answered at once when it is not."""
+
+
+@frozen
+class TakeWords(Request[Answered[None]]):
+    """The agent is about to end its turn (its client asks by a hook): what has not reached it rides on the answer, as
+    on a tool's result, and is delivered or not as that is. An answer that carries nothing lets the turn end, and until
+    its next call no words reach this agent."""
+
+    call: str
+
+
 # --- told by the doors -----------------------------------------------------------------------------------------------
 
 
 @frozen
 class Detach(Request[Answered[None]]):
     """The call is out of its client's patience and waits no more: the request stays decidable. The answer is what
-    rides on the result that the call still gets. `ticket` tells this wait from another under the same name."""
+    rides on the result that the call still gets; refused (`paused`), and all the same done, while the session is
+    paused. `ticket` tells this wait from another under the same name."""
 
     call: str
     request_id: str
@@ -251,20 +268,10 @@ class Decide(Request[Card]):
 
 @frozen
 class Resume(Request[Session]):
-    """Give a waiting agent word to go on (its standby, or its paused session)."""
+    """Give a waiting agent word to go on: its session is paused no more, and its standby, if it has one, is answered.
+    Words that answer no standby are queued as steering. Refused (`invalid_state`) where nothing waits."""
 
     verdict: Verdict
-
-
-@frozen
-class Instruct(Request[Session]):
-    """Queue words for the agent; they ride on its next result."""
-
-    id: str
-    kind: str
-    text: str
-    by: str
-    channel: str
 
 
 @frozen
@@ -314,6 +321,20 @@ class ProcessEnded(Request[Session]):
     words: str
     said: str | None
     again_at: datetime | None
+
+
+def waits_while_paused(message: object) -> bool:
+    """Whether a paused session refuses this (`paused`), having done nothing: what an agent asks for anew. Its signs of
+    life, and the calls that wait for what was asked before, are taken."""
+    match message:
+        case Propose(request_id=request_id) | AskPrompt(request_id=request_id) | StandBy(request_id=request_id):
+            return request_id is None
+        case SwitchMode(from_agent=from_agent):
+            return from_agent
+    return isinstance(message, _WAIT_WHILE_PAUSED)
+
+
+_WAIT_WHILE_PAUSED = (Apply, CheckPolicy, Broadcast, Recall, TakeWords)
 
 
 def recorded_kind(message: object) -> type[Any] | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from intercom.model import clock
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.errors import InvalidState
 from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
+from intercom.model.steering import Instruction
+from intercom.sessions import answers
 from intercom.sessions.answers import (
     MAY_BE_DONE_NOW,
     ClearanceAnswer,
@@ -86,9 +89,18 @@ def late(request: Asked) -> LateVerdict:
             return LateVerdict(request.id, "standby", headline(request.message), _answer(standby(request)))
 
 
+def told(word: Instruction) -> answers.Instruction:
+    """Words of a person, as they ride on a result."""
+    return answers.Instruction(word.id, word.kind.value, word.text, word.by, clock.to_text(word.at))
+
+
+#: How a standby ends that need not wait, because words were there for its agent already.
+INBOX = "inbox"
+
+
 def is_automatic(request: Asked) -> bool:
-    """Whether the policy decided it, so that no person is bothered with it."""
-    return request.decided is not None and request.decided.channel == "policy"
+    """Whether it was decided as soon as it was asked, so that no person is bothered with it."""
+    return request.decided is not None and request.decided.channel in ("policy", INBOX)
 
 
 def headline(text: str, width: int = 80) -> str:

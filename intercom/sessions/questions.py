@@ -10,12 +10,13 @@ from intercom.model.config import OnTimeout
 from intercom.model.errors import InvalidArguments, NotFound
 from intercom.model.prompt import ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
 from intercom.model.session import SessionMode
+from intercom.model.steering import Instruction
 from intercom.model.verdict import Decided
-from intercom.sessions import measures, outcomes, summary
+from intercom.sessions import measures, outcomes, steering, summary
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import PromptAnswer, StandbyAnswer
 from intercom.sessions.messages import Answered, AskPrompt, AwaitPrompt, AwaitStandby, Opened, StandBy
-from intercom.store import prompts, requests, waits
+from intercom.store import instructions, prompts, requests, waits
 from intercom.store.messages import Database
 from intercom.workspace.messages import Evaluate
 from intercom.workspace.policy import Query
@@ -60,7 +61,7 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
 
 async def await_prompt(session: SessionActor, asked: AwaitPrompt) -> Answered[PromptAnswer] | None:
     prompt = await _prompt(session, asked.request_id)
-    answer = outcomes.prompt(prompt)
+    answer = session.unless_paused(outcomes.prompt(prompt))
     if answer is not None:
         return session.answered(asked.call, answer, own=prompt.id)
     session.wait(prompt, asked.call, asked.ticket)
@@ -68,10 +69,10 @@ async def await_prompt(session: SessionActor, asked: AwaitPrompt) -> Answered[Pr
 
 
 async def stand_by(session: SessionActor, asked: StandBy) -> Opened[StandbyAnswer]:
-    """Put a standby on record, once a call."""
+    """Put a standby on record, once a call. It ends at once where there are words for the agent, or a task."""
     session.require_open()
     if asked.request_id is not None:
-        return _opened_wait(session, await _wait(session, asked.request_id), asked.call)
+        return await _wait_again(session, asked.request_id, asked.call)
     now = session.now()
     seconds = min(asked.timeout_seconds or session.context.config.timeouts.wait_seconds, LONGEST_STANDBY)
     wait = Wait(
@@ -83,17 +84,34 @@ async def stand_by(session: SessionActor, asked: StandBy) -> Opened[StandbyAnswe
         expires_at=now + timedelta(seconds=seconds) if seconds > 0 else None,
         call=asked.call,
     )
-    kept, is_new = await session.transact(partial(_keep_wait, session=session, wait=wait))
+    has_words = steering.has_words(session)
+    kept, is_new, queued = await session.transact(partial(_keep_wait, session=session, wait=wait, has_words=has_words))
     crash_points.reach("request.recorded")
-    if is_new:
+    steering.took(session, queued)
+    if is_new and kept.status is WaitStatus.PENDING:
         session.watch_expiry(kept)
         session.show_soon(kept)
+    elif is_new:
+        session.undelivered[kept.id] = outcomes.late(kept)
     return _opened_wait(session, kept, asked.call)
+
+
+async def _wait_again(session: SessionActor, request_id: str, call: str) -> Opened[StandbyAnswer]:
+    wait = await _wait(session, request_id)
+    if wait.status is WaitStatus.PENDING and not session.row.is_paused:
+        has_words = steering.has_words(session)
+        wait, ended, queued = await session.transact(
+            partial(_look_in, session=session, wait=wait, has_words=has_words, channel=steering.CHANNEL)
+        )
+        steering.took(session, queued)
+        if ended:
+            session.settle(wait)
+    return _opened_wait(session, wait, call)
 
 
 async def await_standby(session: SessionActor, asked: AwaitStandby) -> Answered[StandbyAnswer] | None:
     wait = await _wait(session, asked.request_id)
-    answer = outcomes.standby(wait)
+    answer = session.unless_paused(outcomes.standby(wait))
     if answer is not None:
         return session.answered(asked.call, answer, own=wait.id)
     session.wait(wait, asked.call, asked.ticket)
@@ -147,13 +165,24 @@ def _keep_prompt(
     return kept, True
 
 
-def _keep_wait(db: Database, session: SessionActor, wait: Wait) -> tuple[Wait, bool]:
+def _keep_wait(
+    db: Database, session: SessionActor, wait: Wait, has_words: bool
+) -> tuple[Wait, bool, tuple[Instruction, ...]]:
     earlier = requests.by_call(db, session.id, wait.call or "")
     if isinstance(earlier, Wait):
-        return earlier, earlier.id == wait.id
+        return earlier, earlier.id == wait.id, instructions.queued(db, session.id)
     waits.insert(db, wait)
     session.record(db, "agent", "standby", outcomes.headline(wait.message), request_id=wait.id)
-    return wait, True
+    kept, _, queued = _look_in(db, session, wait, has_words, outcomes.INBOX)
+    return kept, True, queued
+
+
+def _look_in(
+    db: Database, session: SessionActor, wait: Wait, has_words: bool, channel: str
+) -> tuple[Wait, bool, tuple[Instruction, ...]]:
+    """The standby as it is once it is known whether there are words or tasks for its agent, and what is queued then."""
+    ended = steering.end_wait(db, session, waits.get(db, wait.id) or wait, has_words, "intercom", channel)
+    return waits.get(db, wait.id) or wait, ended, instructions.queued(db, session.id)
 
 
 async def _prompt(session: SessionActor, request_id: str) -> ContinuationPrompt:
@@ -171,10 +200,10 @@ async def _wait(session: SessionActor, request_id: str) -> Wait:
 
 
 def _opened_prompt(session: SessionActor, prompt: ContinuationPrompt, call: str) -> Opened[PromptAnswer]:
-    answer = outcomes.prompt(prompt)
+    answer = session.unless_paused(outcomes.prompt(prompt))
     return Opened(prompt.id, session.answered(call, answer, own=prompt.id) if answer else None)
 
 
 def _opened_wait(session: SessionActor, wait: Wait, call: str) -> Opened[StandbyAnswer]:
-    answer = outcomes.standby(wait)
+    answer = session.unless_paused(outcomes.standby(wait))
     return Opened(wait.id, session.answered(call, answer, own=wait.id) if answer else None)

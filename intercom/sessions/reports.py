@@ -7,15 +7,19 @@ from functools import partial
 from pathlib import Path
 
 import trio
+from attrs import evolve
 
-from intercom.model import clock
+from intercom.model import clock, crash_points
 from intercom.model.approval import ApprovalRequest
+from intercom.model.checkpoint import Checkpoint
 from intercom.model.errors import InvalidState, SlackError
 from intercom.model.prompt import ContinuationPrompt
 from intercom.model.session import ProgressItem, Session, SessionMode
-from intercom.sessions import outcomes, summary
+from intercom.model.steering import Instruction
+from intercom.sessions import outcomes, steering, summary
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import (
+    PAUSED_PING,
     CheckAnswer,
     CheckpointSummary,
     ModeAnswer,
@@ -25,7 +29,7 @@ from intercom.sessions.answers import (
     from_json,
 )
 from intercom.sessions.messages import Answered, Beat, CheckPolicy, Recall, SwitchMode
-from intercom.store import calls, checkpoints, requests, sessions
+from intercom.store import calls, checkpoints, instructions, requests, sessions
 from intercom.store.messages import Database
 from intercom.workspace import paths
 from intercom.workspace.messages import Evaluate
@@ -50,7 +54,11 @@ def _alive(session: SessionActor, asked: Beat) -> Answered[PingAnswer]:
     if asked.status_message:
         session.notify(asked.status_message)
     session.touch("ping")
-    return session.answered(asked.call, PingAnswer(True, session.id, session.context.config.stall.enabled))
+    answer = PingAnswer(True, session.id, session.context.config.stall.enabled)
+    if session.row.is_paused:
+        # It does not wait as other calls do: who pings wants to be known to be alive.
+        answer = evolve(answer, status="paused", message=PAUSED_PING)
+    return session.answered(asked.call, answer)
 
 
 async def switch_mode(session: SessionActor, asked: SwitchMode) -> Answered[ModeAnswer]:
@@ -90,10 +98,11 @@ async def check_policy(session: SessionActor, asked: CheckPolicy) -> Answered[Ch
 
 
 async def recall(session: SessionActor, asked: Recall) -> Answered[RebootAnswer]:
-    """What this session left behind: pending requests, the last checkpoint, the progress told last."""
-    pending, last = await session.transact(
-        lambda db: (requests.pending(db, session.id), checkpoints.last(db, session.id))
-    )
+    """What this session left behind: pending requests, the last checkpoint, the progress told last. The tasks that were
+    left for its agent are taken, and ride on the answer as words do."""
+    pending, last, queued = await session.transact(partial(_left, session=session))
+    crash_points.reach("instruction.taken")
+    steering.took(session, queued)
     progress = session.row.progress_snapshot or ()
     session.touch("reboot")
     if not (asked.adopted or pending or last or progress):
@@ -106,6 +115,17 @@ async def recall(session: SessionActor, asked: Recall) -> Answered[RebootAnswer]
         progress,
     )
     return session.answered(asked.call, answer)
+
+
+def _left(
+    db: Database, session: SessionActor
+) -> tuple[tuple[outcomes.Asked, ...], Checkpoint | None, tuple[Instruction, ...]]:
+    steering.take(db, session)
+    return (
+        requests.pending(db, session.id),
+        checkpoints.last(db, session.id),
+        instructions.queued(db, session.id),
+    )
 
 
 def _pending(request: outcomes.Asked) -> PendingRequest:

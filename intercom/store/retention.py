@@ -62,6 +62,7 @@ def purge(
         ("audit", "id", "at", cutoff, "true"),
         ("outbox", "id", "created_at", cutoff, _DONE_WITH),
         ("slack_question", "rowid", "at", cutoff, "true"),
+        ("instruction", "id", "created_at", cutoff, "session_id is null and closed_at is not null"),
     ]
     if checkpoints_before is not None:
         by_age.append(("checkpoint", "id", "created_at", checkpoints_before, "true"))

@@ -33,6 +33,8 @@ def _to_row(session: Session) -> Row:
         "agent_key": session.agent_key,
         "client_name": session.client_name,
         "channel_id": session.channel_id,
+        "paused_by": session.paused_by,
+        "paused_at": rows.time_text(session.paused_at),
     }
 
 
@@ -54,6 +56,8 @@ def _from_row(row: Row) -> Session:
         agent_key=row["agent_key"],
         client_name=row["client_name"],
         channel_id=row["channel_id"],
+        paused_by=row["paused_by"],
+        paused_at=rows.time_value(row["paused_at"]),
     )
 
 
@@ -141,6 +145,32 @@ def set_status(
         "update session set status = ?, updated_at = max(updated_at, ?), terminated_at = ?"
         f" where id = ? and status in ({rows.holders(expected)})",
         (to.value, clock.to_text(at), terminated_at, id, *(status.value for status in expected)),
+    )
+    return get(db, id) if won else None
+
+
+def pause(db: Database, id: str, by: str, at: datetime) -> Session | None:
+    """Pause a session that is active, or interrupted: that one is paused when its agent is back. The session as it is
+    then, or None when it was paused before, is in another status, or unknown."""
+    won = rows.changed(
+        db,
+        "update session set paused_by = ?, paused_at = ?, updated_at = max(updated_at, ?),"
+        " status = case status when 'active' then 'paused' else status end"
+        " where id = ? and paused_at is null and status in ('active', 'interrupted')",
+        (by, clock.to_text(at), clock.to_text(at), id),
+    )
+    return get(db, id) if won else None
+
+
+def unpause(db: Database, id: str, at: datetime) -> Session | None:
+    """Let a paused session go on; the session as it is then, or None when it was not paused, has ended, or is
+    unknown."""
+    won = rows.changed(
+        db,
+        "update session set paused_by = null, paused_at = null, updated_at = max(updated_at, ?),"
+        " status = case status when 'paused' then 'active' else status end"
+        " where id = ? and paused_at is not null and status <> 'terminated'",
+        (clock.to_text(at), id),
     )
     return get(db, id) if won else None
 

@@ -69,3 +69,8 @@ decide = _life.decide
 expire = _life.expire
 mark_delivered = _life.mark_delivered
 interrupt = _life.interrupt
+
+
+def by_verdict(db: Database, session_id: str, verdict_id: str) -> Wait | None:
+    """The standby of this session that this verdict ended, or None."""
+    return next(iter(_life.select(db, "session_id = ? and verdict_id = ?", (session_id, verdict_id))), None)

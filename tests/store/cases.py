@@ -16,6 +16,7 @@ from intercom.model.checkpoint import Checkpoint
 from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStatus
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.stall import StallAlert, StallStatus
+from intercom.model.steering import Instruction, Kind
 from intercom.model.verdict import Decided
 from intercom.store import sessions
 from intercom.store.database import Database, open_database
@@ -126,3 +127,7 @@ def entry(request_id: str, **changes: Any) -> Entry:
 
 def verdict(id: str, decision: str, at: datetime = NOW, text: str | None = None) -> Decided:
     return Decided(verdict_id=id, decision=decision, by="ada", channel="ctl", at=at, text=text)
+
+
+def word(id: str, **changes: Any) -> Instruction:
+    return evolve(Instruction(id, Kind.NUDGE, "go on", "ada", "ctl", NOW, "s1"), **changes)

@@ -123,11 +123,11 @@ def test_a_call_keeps_its_first_answer(db: Database) -> None:
 def test_words_are_delivered_once_and_in_order(db: Database) -> None:
     sessions.insert(db, cases.session("s2"))
     for id, seconds, session_id in (("i2", 2, "s1"), ("i1", 1, "s1"), ("i3", 3, "s2")):
-        assert instructions.add(db, id, session_id, "nudge", f"text of {id}", "ada", after(seconds))
-    assert not instructions.add(db, "i1", "s1", "nudge", "another", "ada", NOW)
+        assert instructions.insert(db, cases.word(id, session_id=session_id, text=f"text of {id}", at=after(seconds)))
+    assert not instructions.insert(db, cases.word("i1", text="another"))
     assert [word.text for word in instructions.queued(db, "s1")] == ["text of i1", "text of i2"]
-    assert instructions.mark_delivered(db, ["i1", "i3"], after(9)) == ("i1", "i3")
-    assert instructions.mark_delivered(db, ["i1", "i2", "nothing"], after(10)) == ("i2",)
+    assert [word.id for word in instructions.mark_delivered(db, ["i1", "i3"], after(9))] == ["i1", "i3"]
+    assert [word.id for word in instructions.mark_delivered(db, ["i1", "i2", "nothing"], after(10))] == ["i2"]
     assert instructions.queued(db, "s1") == ()
     kept = instructions.get(db, "i1")
     assert kept is not None

@@ -47,7 +47,7 @@ def furnish(db: Database, id: str, **changes: object) -> None:
     waits.insert(db, cases.wait(f"w {id}", session_id=id))
     stalls.insert(db, cases.alert(f"t {id}", session_id=id))
     checkpoints.insert(db, cases.checkpoint(f"c {id}", session_id=id))
-    instructions.add(db, f"i {id}", id, "nudge", "", "ada", NOW)
+    instructions.insert(db, cases.word(f"i {id}", session_id=id))
     journal.begin(db, cases.entry(f"a {id}", session_id=id, state=JournalState.DONE))
 
 

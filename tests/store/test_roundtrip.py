@@ -31,7 +31,6 @@ from intercom.store import (
     waits,
 )
 from intercom.store.audit import AuditEntry
-from intercom.store.instructions import Instruction
 from intercom.store.journal import Entry, JournalState
 
 from . import cases
@@ -86,6 +85,8 @@ VALUES: dict[type, tuple[Any, Any]] = {
             progress_snapshot=progress,
             agent_key=maybe,
             client_name=maybe,
+            paused_by=maybe,
+            paused_at=st.none() | instant,
         ),
     ),
     ApprovalRequest: (
@@ -247,7 +248,8 @@ def test_records_are_read_back_as_they_were_written(
         assert calls.answer(db, "call") == answer
         id = audit.record(db, at, "approved", "s1", words, words, data)
         assert audit.recent(db, 1) == (AuditEntry(id, at, "approved", "s1", words, words, data),)
-        assert instructions.add(db, "i1", "s1", "nudge", words, "ada", at)
-        assert instructions.queued(db, "s1") == (Instruction("i1", "s1", "nudge", words, "ada", at),)
+        word = cases.word("i1", text=words, at=at)
+        assert instructions.insert(db, word)
+        assert instructions.queued(db, "s1") == (word,)
         policies.put(db, "/project", "sha", words, "ada", at)
         assert policies.get(db, "/project") == ("sha", words)

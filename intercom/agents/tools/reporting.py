@@ -28,7 +28,8 @@ the same thread), and "queued" that it will."""
 REBOOT = """\
 Call this first when you start, or after a crash or restart: it finds what you left behind in this workspace. On \
 "recovered" go on from there: wait for each of pending_requests with its request_id (check_clearance for "approval", \
-transmit for "prompt", standby for "standby"). On "clean" there is nothing to take up."""
+transmit for "prompt", standby for "standby"). On "clean" there is nothing to take up. \
+Do what stands in tasks: a person left it for you, and it is told once."""
 
 SWITCH_FREQ = """\
 Change who is notified of your requests: remote (chat), local (terminal and web), hybrid (both). Use it when the \
@@ -36,7 +37,9 @@ operator asks you to. It never changes who may answer."""
 
 PING = """\
 Say that you are alive, and optionally what you are doing: a status line, and your task list. Call it now and then in \
-long work without other calls, so that you are not taken for stalled; words of the operator may come with the answer."""
+long work without other calls, so that you are not taken for stalled; words of the operator may come with the answer \
+("instructions": follow them). On status "paused" an operator holds you up: do nothing until another call is \
+answered."""
 
 
 async def check_diff(call: Call, given: inputs.CheckDiff) -> dict[str, Any]:
@@ -70,7 +73,7 @@ async def reboot(call: Call, given: inputs.Reboot) -> dict[str, Any]:
 
 
 async def switch_freq(call: Call, given: inputs.SwitchFreq) -> dict[str, Any]:
-    return call.finish(await call.ask(SwitchMode(call.name, given.mode, "agent", "mcp")))
+    return call.finish(await call.ask(SwitchMode(call.name, given.mode, "agent", "mcp", from_agent=True)))
 
 
 async def ping(call: Call, given: inputs.Ping) -> dict[str, Any]:

@@ -55,11 +55,25 @@ class Tool:
         return schema.of(self.takes)
 
     def output_schema(self) -> dict[str, Any]:
-        """The answer, and what may ride on any answer. Open to more, so that a client's validator never refuses one."""
+        """The answer, and what may ride on any answer. Open to more and to less, so that a client's validator never
+        refuses one: while the session is paused there is a status and a message, and nothing else."""
         described = schema.of(self.result)
         described.pop("additionalProperties")
-        described["properties"].update(RIDERS)
+        described.pop("required", None)
+        properties = described["properties"]
+        for name, paused in PAUSED.items():
+            properties[name] = {**properties.get(name, {}), **paused}
+        properties.update(RIDERS)
         return described
+
+
+PAUSED: dict[str, Any] = {
+    "status": {
+        "type": "string",
+        "description": '"paused": an operator holds this session up and nothing was done; else as the tool says.',
+    },
+    "message": {"type": "string", "description": "What to do now, where the status needs it said."},
+}
 
 
 RIDERS: dict[str, Any] = {
@@ -79,7 +93,7 @@ RIDERS: dict[str, Any] = {
     },
     "instructions": {
         "type": "array",
-        "description": "Words of an operator for you; follow them.",
+        "description": "Words of an operator for you, each told once: a nudge, steering, or a task; follow them.",
         "items": {
             "type": "object",
             "properties": {"kind": {"type": "string"}, "text": {"type": "string"}},

@@ -35,7 +35,8 @@ is fine. The call waits until a person answers.
 
 STANDBY = """\
 Say that you have nothing left to do and wait for work. The call waits until the operator gives word.
-- "resumed" with an instruction: do what it says ("stop" means end your session). Without one: go on with your task.
+- "resumed" with an instruction: do what it says ("stop" means end your session). With instructions (steering, a \
+task): follow those. With neither: go on with your task.
 - "timeout": no word came; end your turn.
 - "pending": still waiting; call again with only this request_id."""
 

@@ -93,6 +93,8 @@ def how_to_answer(kind: CardKind, request_id: str) -> str:
             return f"policy accept {request_id} or reject {request_id}"
         case CardKind.APPLY:
             return "an editor to put the files right: the agent's next check_diff settles it"
+        case CardKind.STEER | CardKind.TASK:
+            return f"steering --take-back {request_id} while it is queued: it goes to the agent by itself"
 
 
 def plain(value: Any, depth: int = 0) -> Any:

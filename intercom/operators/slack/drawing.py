@@ -36,8 +36,9 @@ class Drawing:
         message = cards.card(card, self.mask, first=waits).content()
         diff = cards.diff_file(card, self.mask)
         escalated = waits and card.kind is CardKind.STALL and card.escalated
+        asks = card.kind not in (CardKind.STEER, CardKind.TASK)
         return CardDrawn(
-            message | (_IN_CHANNEL if card.session_id else {}),
+            message | (_IN_CHANNEL if card.session_id and asks else {}),
             None if diff is None else diff.content(),
             cards.escalation(card, self.mask).content() | _IN_CHANNEL if escalated else None,
         )

@@ -46,7 +46,7 @@ def put_card(db: Database, card: Card, place: Place, drawn: CardDrawn, at: datet
     buttons is taken back. One that was never shown is not shown when it is over."""
     key = card_key(card.id)
     there = outbox.by_key(db, key)
-    if there is None and card.state is not CardState.PENDING:
+    if there is None and card.state not in (CardState.PENDING, CardState.QUEUED):
         # It came and went while Slack was not to be told.
         return
     put_top(db, place, at)

@@ -36,6 +36,8 @@ SENTENCES: dict[CardKind, dict[Decision, tuple[str, ...]]] = {
     CardKind.STALL: {Decision.NUDGE: ("nudge",), Decision.STOP: _STOP, Decision.DISMISS: ("dismiss", "ignore")},
     CardKind.POLICY: {Decision.ACCEPT: ("accept", "approve"), Decision.REJECT: ("reject", "deny", "decline")},
     CardKind.APPLY: {Decision.DISMISS: ("dismiss",)},
+    CardKind.STEER: {},
+    CardKind.TASK: {},
 }
 
 #: The first words that take the rest of the reply with them.
@@ -46,6 +48,8 @@ OPENINGS: dict[CardKind, dict[str, Decision]] = {
     CardKind.STALL: {"nudge": Decision.NUDGE},
     CardKind.POLICY: {"reject": Decision.REJECT},
     CardKind.APPLY: {},
+    CardKind.STEER: {},
+    CardKind.TASK: {},
 }
 
 _POSSIBLE: dict[CardKind, tuple[str, ...]] = {
@@ -55,6 +59,8 @@ _POSSIBLE: dict[CardKind, tuple[str, ...]] = {
     CardKind.STALL: ("nudge", "nudge: what to say", "stop", "dismiss"),
     CardKind.POLICY: ("accept", "reject"),
     CardKind.APPLY: ("dismiss",),
+    CardKind.STEER: (),
+    CardKind.TASK: (),
 }
 
 #: The past of each decision, for a sentence that says what was done.

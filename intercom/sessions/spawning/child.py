@@ -292,7 +292,7 @@ class ChildActor(Actor):
         await winding_up.say_started(self.system, self._at, self._id, self.row)
         # A server that fell between a pause on record and its effect has left it running, or standing.
         session = await self._transact(partial(sessions.get, id=self._id))
-        if session is not None and session.status is SessionStatus.PAUSED:
+        if session is not None and session.is_paused:
             self.actor_ref.tell(Suspend())
         elif session is not None and session.status is SessionStatus.ACTIVE:
             self.actor_ref.tell(Continue())

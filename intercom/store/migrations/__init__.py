@@ -19,6 +19,7 @@ from intercom.store.migrations import (
     m0005_children,
     m0006_tasks,
     m0007_permissions,
+    m0008_steering,
 )
 
 
@@ -39,6 +40,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, "children", m0005_children.apply),
     Migration(6, "tasks", m0006_tasks.apply),
     Migration(7, "permissions", m0007_permissions.apply),
+    Migration(8, "steering", m0008_steering.apply),
 )
 
 LATEST = MIGRATIONS[-1].number

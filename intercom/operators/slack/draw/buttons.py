@@ -28,6 +28,8 @@ BUTTONS: Final[dict[CardKind, tuple[tuple[str, str, str | None], ...]]] = {
     ),
     CardKind.POLICY: (("✅ Accept", "policy_accept", PRIMARY), ("❌ Reject", "policy_reject", DANGER)),
     CardKind.APPLY: (("Dismiss", "apply_dismiss", None),),
+    CardKind.STEER: (),
+    CardKind.TASK: (),
 }
 
 

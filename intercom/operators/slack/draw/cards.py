@@ -23,6 +23,8 @@ KINDS: Final = {
     CardKind.STALL: "🐌",
     CardKind.POLICY: "🛡️",
     CardKind.APPLY: "🚧",
+    CardKind.STEER: "🧭",
+    CardKind.TASK: "📥",
 }
 RISKS: Final = {RiskLevel.LOW: "🟢", RiskLevel.HIGH: "🟡", RiskLevel.CRITICAL: "🔴"}
 

@@ -23,6 +23,7 @@ DECISIONS: Final = {
     "dismiss": "☑️ Dismissed",
 }
 _STATES: Final = {
+    CardState.QUEUED: "⏳ Queued",
     CardState.APPROVED: "✅ Approved",
     CardState.REJECTED: "❌ Rejected",
     CardState.ANSWERED: "✅ Answered",
@@ -45,6 +46,7 @@ _APPROVAL_LIFE: Final[tuple[CardState, ...]] = (
     CardState.APPLIED,
 )
 _ANSWER_LIFE: Final[tuple[CardState, ...]] = (CardState.PENDING, CardState.ANSWERED, CardState.DELIVERED)
+_WORDS_LIFE: Final[tuple[CardState, ...]] = (CardState.QUEUED, CardState.DELIVERED)
 _REASON = 800
 
 
@@ -80,10 +82,12 @@ def life(card: Card) -> list[Block]:
         steps = _APPROVAL_LIFE
     elif card.kind in (CardKind.PROMPT, CardKind.STANDBY):
         steps = _ANSWER_LIFE
+    elif card.kind in (CardKind.STEER, CardKind.TASK):
+        steps = _WORDS_LIFE
     else:
         return []
     if card.state not in steps:
-        steps = (CardState.PENDING, card.state)
+        steps = (steps[0], card.state)
     words = [f"*{step.value.capitalize()}*" if step is card.state else step.value.capitalize() for step in steps]
     return [context(mrkdwn(" → ".join(words)))]
 

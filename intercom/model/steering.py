@@ -1,0 +1,43 @@
+"""Words of a person for an agent: what it is told with its next result, and the tasks that are left for it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from attrs import frozen
+
+
+class Kind(StrEnum):
+    """Why an agent is told: it has gone quiet, it is to do otherwise, it is to take something up."""
+
+    NUDGE = "nudge"
+    STEER = "steer"
+    TASK = "task"
+
+
+@frozen
+class Instruction:
+    """A row of `instruction`. `by` names the person, `channel` how they said it.
+
+    `session_id` is whose agent is told; a task with `workspace_root` is for the next agent there, and has none until
+    one takes it (`taken_at`). `closed_at` is when it came to be never told: the session ended, somebody took it back,
+    or newer words replaced it.
+    """
+
+    id: str
+    kind: Kind
+    text: str
+    by: str
+    channel: str
+    at: datetime
+    session_id: str | None = None
+    workspace_root: str | None = None
+    taken_at: datetime | None = None
+    delivered_at: datetime | None = None
+    closed_at: datetime | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is yet to be told."""
+        return self.delivered_at is None and self.closed_at is None

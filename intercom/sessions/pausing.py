@@ -1,0 +1,101 @@
+"""Pausing: while a session is paused its agent's calls wait before they do anything, and verdicts wait to be told.
+
+What is paused is the agent, not the people: they may answer, steer and end it meanwhile.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+
+from intercom.model import crash_points
+from intercom.model.errors import InvalidState
+from intercom.model.session import Session
+from intercom.sessions import alerts, steering
+from intercom.sessions.actor import SessionActor
+from intercom.sessions.messages import AwaitUnpaused
+from intercom.sessions.steering_messages import Pause, Unpause
+from intercom.store import calls, sessions
+from intercom.store.messages import Database
+
+_TOOL = "unpause"
+
+
+async def pause(session: SessionActor, asked: Pause) -> Session:
+    """Pause; one that is paused already stays as it is. Raises InvalidState."""
+    session.require_open()
+    at = session.now()
+    session.row = await session.transact(partial(_pause, session=session, asked=asked, at=at))
+    crash_points.reach("session.paused")
+    session.hold_process()
+    session.brief_detector()
+    if session.row.paused_at == at:
+        await alerts.dismiss(session, asked.by)
+        session.notify(
+            f"paused by {asked.by}: the agent's calls wait, and verdicts reach it when it goes on", "warning"
+        )
+    return session.row
+
+
+async def unpause(session: SessionActor, asked: Unpause) -> Session:
+    """Let it go on: who waited is answered, what was held back is told. Raises InvalidState when it is not paused."""
+    session.row, is_new = await session.transact(partial(_unpause, session=session, asked=asked))
+    crash_points.reach("session.unpaused")
+    session.hold_process()
+    await release(session)
+    await steering.end_standby(session, asked.by, asked.channel)
+    if is_new:
+        session.notify(f"resumed by {asked.by}")
+    return session.row
+
+
+async def release(session: SessionActor) -> None:
+    """The session is not paused (any more): let go whoever waited for that, and whoever is owed a verdict."""
+    held, session.held = session.held, []
+    for reply in held:
+        if not reply.abandoned:
+            reply.set(None)
+    for request_id in tuple(session.waiters):
+        request = await session.find(request_id)
+        if session.is_settled(request):
+            session.answer_waiting(request)
+    session.brief_detector()
+
+
+def was_lifted(db: Database, act_id: str) -> bool:
+    """Whether this act has lifted a pause."""
+    return calls.answer(db, _name(act_id)) is not None
+
+
+def await_unpaused(session: SessionActor, _asked: AwaitUnpaused) -> None:
+    if session.row.is_paused:
+        session.held = [reply for reply in session.held if not reply.abandoned]
+        session.held.append(session.defer())
+
+
+def _pause(db: Database, session: SessionActor, asked: Pause, at: datetime) -> Session:
+    paused = sessions.pause(db, session.id, asked.by, at)
+    if paused is not None:
+        session.record(db, asked.by, "session_paused", "paused", channel=asked.channel)
+        return paused
+    found = sessions.get(db, session.id)
+    if found is None or not found.is_paused:
+        raise InvalidState(f"a session that is {session.row.status.value} can not be paused")
+    return found
+
+
+def _unpause(db: Database, session: SessionActor, asked: Unpause) -> tuple[Session, bool]:
+    found = sessions.get(db, session.id)
+    assert found is not None, "the session's row outlives its actor"
+    if was_lifted(db, asked.id):
+        return found, False
+    moved = sessions.unpause(db, session.id, session.now())
+    if moved is None:
+        raise InvalidState(f"the session is not paused: it is {found.status.value}")
+    session.record(db, asked.by, "session_resumed", "paused no more", channel=asked.channel)
+    calls.record(db, _name(asked.id), session.id, _TOOL, {"by": asked.by}, session.now())
+    return moved, True
+
+
+def _name(act_id: str) -> str:
+    return f"{act_id}/unpause"

@@ -1,0 +1,196 @@
+"""Steering: words that people queue for an agent, and the tasks it takes from the inbox; told with its next result.
+
+An agent that stands by gets no next result before somebody gives it word. So words end its standby.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from attrs import evolve
+
+from intercom.model import crash_points
+from intercom.model.card import Card
+from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound, SteerQueueFull
+from intercom.model.prompt import Wait, WaitStatus
+from intercom.model.steering import Instruction
+from intercom.model.verdict import Decided, Decision
+from intercom.sessions import outcomes
+from intercom.sessions.actor import SessionActor
+from intercom.sessions.messages import Answered, TakeWords
+from intercom.sessions.steering_messages import Steer, TakeBack, TasksLeft, Told
+from intercom.store import instructions, waits
+from intercom.store.instructions import Load
+from intercom.store.messages import Database
+
+#: What the verdict of words that end a standby is called.
+CHANNEL = "steer"
+
+
+async def steer(session: SessionActor, asked: Steer) -> Card:
+    """Queue words for the agent, once for each act. Raises InvalidArguments, SteerQueueFull, InvalidState."""
+    session.require_open()
+    word = await session.transact(partial(_queue, session=session, asked=asked))
+    crash_points.reach("instruction.recorded")
+    if word.is_open:
+        session.words[word.id] = word
+    card = session.show_words(word)
+    await end_standby(session, asked.by, asked.channel)
+    return evolve(card, note=_road(session) or card.note) if word.is_open else card
+
+
+async def take_back(session: SessionActor, asked: TakeBack) -> Card:
+    """Let words never be told. Raises NotFound, AlreadyDecided."""
+    riding = {id for delivery in session.riding.values() for id in delivery.instructions}
+    if asked.id in riding:
+        raise AlreadyDecided("these words are on their way to the agent; nothing was changed")
+    word = await session.transact(partial(close, id=asked.id, session=session, by=asked.by, channel=asked.channel))
+    session.words.pop(word.id, None)
+    return session.show_words(word)
+
+
+async def tasks_left(session: SessionActor, left: TasksLeft) -> None:
+    await end_standby(session, left.by, left.channel)
+
+
+def told(session: SessionActor, told: Told) -> None:
+    for word in told.words:
+        session.words.pop(word.id, None)
+
+
+def take_words(session: SessionActor, asked: TakeWords) -> Answered[None]:
+    """What is to reach the agent, which would end its turn now."""
+    answered = session.answered(asked.call, None)
+    session.turn_over = not (answered.late_verdicts or answered.instructions)
+    session.brief_detector()
+    return answered
+
+
+async def end_standby(session: SessionActor, by: str, channel: str) -> None:
+    """If the agent stands by, and there are words for it or a task it may take, let that end its oldest standby."""
+    if not session.waiters or session.row.is_paused:
+        return
+    ids, free = tuple(session.waiters), has_words(session)
+    work = partial(_end_oldest, session=session, ids=ids, has_words=free, by=by, channel=channel)
+    ended = await session.transact(work)
+    if ended is not None:
+        wait, queued = ended
+        crash_points.reach("instruction.taken")
+        took(session, queued)
+        session.settle(wait)
+
+
+def has_words(session: SessionActor) -> bool:
+    """Whether there are words for the agent that ride on nothing."""
+    return bool(session.free()[1])
+
+
+def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
+    """All this is queued for the agent now; some of it may be tasks that it has just taken."""
+    for word in queued:
+        if word.id not in session.words:
+            session.words[word.id] = word
+            session.show_words(word)
+
+
+async def give_back(session: SessionActor) -> None:
+    """The agent is gone, or has another session. Tasks it took from its workspace and was not told are another's to
+    take; what was moved to its other session is that one's."""
+    freed, queued = await session.transact(partial(_give_back, session=session))
+    session.words = {word.id: word for word in queued}
+    for word in freed:
+        session.show_words(word)
+
+
+def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:
+    """Take tasks from the inbox, in the caller's transaction; which they are."""
+    taken = instructions.take(db, session.id, session.row.workspace_root, session.now(), limit)
+    for id in taken:
+        session.record(db, "agent", "task_taken", f"task {id}", instruction_id=id)
+    return taken
+
+
+def end_wait(db: Database, session: SessionActor, wait: Wait, has_words: bool, by: str, channel: str) -> bool:
+    """In the caller's transaction, let words for the agent, or else the oldest task it may take, end this standby.
+    False where there are none: then it waits."""
+    decided = Decided(f"{CHANNEL}/{wait.id}", Decision.RESUME.value, by, channel, session.now())
+    if wait.decided is not None and wait.decided.verdict_id == decided.verdict_id:
+        # Ended before, when the writer fell between its commit and its answer.
+        return True
+    if wait.status is not WaitStatus.PENDING or not (has_words or take(db, session, 1)):
+        return False
+    return waits.decide(db, wait.id, WaitStatus.DECIDED, decided)
+
+
+def _end_oldest(
+    db: Database, session: SessionActor, ids: tuple[str, ...], has_words: bool, by: str, channel: str
+) -> tuple[Wait, tuple[Instruction, ...]] | None:
+    found = (waits.get(db, request_id) for request_id in ids)
+    for wait in sorted((wait for wait in found if wait is not None), key=lambda each: each.created_at):
+        if end_wait(db, session, wait, has_words, by, channel):
+            after = waits.get(db, wait.id)
+            assert after is not None, "it was there a moment ago"
+            return after, instructions.queued(db, session.id)
+    return None
+
+
+def _road(session: SessionActor) -> str | None:
+    """Why these words do not reach the agent soon; None where they do."""
+    if session.row.is_paused:
+        return "the session is paused: the agent is told when it goes on"
+    if not session.agent_here:
+        return "the agent is away: it is told when it is back"
+    return None if session.has_road else "the agent has ended its turn: it is told with its next call"
+
+
+def close(db: Database, id: str, session: SessionActor, by: str, channel: str) -> Instruction:
+    word = instructions.get(db, id)
+    if word is None or word.session_id != session.id:
+        raise NotFound(f"no words for this session have the id {id!r}")
+    if not instructions.close(db, (id,), session.now()) and word.closed_at is None:
+        raise AlreadyDecided("the agent has these words already; nothing was changed")
+    if word.closed_at is None:
+        summary = outcomes.headline(word.text)
+        session.record(db, by, f"{word.kind.value}_taken_back", summary, instruction_id=id, channel=channel)
+    found = instructions.get(db, id)
+    assert found is not None, "words are not deleted while their session lives"
+    return found
+
+
+def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
+    """Raise InvalidArguments for words that say nothing or could never be queued, SteerQueueFull where too much is."""
+    size = len(text.encode("utf-8", "replace"))
+    if not text.strip():
+        raise InvalidArguments("there are no words: say what the agent should do")
+    if size > most_bytes:
+        raise InvalidArguments(
+            f"that is {size} bytes and at most {most_bytes} can wait for one agent; say it shorter, or name a file"
+        )
+    if load.count >= most or load.bytes + size > most_bytes:
+        raise SteerQueueFull(
+            f"{load.count} messages ({load.bytes} bytes) wait for this agent already, of {most} ({most_bytes} bytes);"
+            " wait until it has them, or take some back"
+        )
+
+
+def _queue(db: Database, session: SessionActor, asked: Steer) -> Instruction:
+    found = instructions.get(db, asked.id)
+    if found is not None:
+        # Asked again, because the answer was lost; or another act under the same name.
+        if (found.session_id, found.kind, found.text) != (session.id, asked.kind, asked.text):
+            raise AlreadyDecided("this id stands for other words; give each act its own")
+        return found
+    limits = session.context.config.steering
+    load = instructions.load(db, session.id)
+    check_room(asked.text, load, limits.max_queued, limits.max_queued_bytes)
+    word = Instruction(asked.id, asked.kind, asked.text, asked.by, asked.channel, session.now(), session.id)
+    instructions.insert(db, word)
+    session.record(db, asked.by, asked.kind.value, asked.text, channel=asked.channel, instruction_id=word.id)
+    return word
+
+
+def _give_back(db: Database, session: SessionActor) -> tuple[tuple[Instruction, ...], tuple[Instruction, ...]]:
+    instructions.give_back(db, session.id)
+    now = (instructions.get(db, id) for id in session.words)
+    freed = tuple(word for word in now if word is not None and word.session_id is None)
+    return freed, instructions.queued(db, session.id)

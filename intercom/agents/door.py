@@ -92,8 +92,8 @@ class Door:
     async def open_call(self, tool: Tool, given: Any, caller: Caller) -> Call:
         """Let a call in: find its session (or open one) and note the activity.
 
-        Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption and claiming refuse: Paused
-        when the agent is held up and its client's patience is over.
+        Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption and claiming refuse:
+        Paused when the agent is held up and its client's patience is over.
         """
         if self._written:
             await self._heard_again(given)

@@ -24,10 +24,10 @@ from intercom.agents.hook.clients import CLIENTS
 from intercom.agents.hook.errand import ASKED, TOLD
 from intercom.model import crash_points
 from intercom.model.config import Config
-from intercom.model.errors import IntercomError, InvalidArguments, NotFound
+from intercom.model.errors import IntercomError, InvalidArguments, NotFound, Paused
 from intercom.model.operation import Operation
 from intercom.sessions.answers import PermissionAnswer
-from intercom.sessions.messages import Answered, Deliver, Delivery, Undeliver, Withdraw
+from intercom.sessions.messages import Answered, AwaitUnpaused, Deliver, Delivery, Undeliver, Withdraw
 from intercom.sessions.permission_messages import AskPermission, AwaitPermission
 from intercom.sessions.presence import Presence
 from intercom.sessions.reception_messages import Admit, Agent, AgentsGone, Wanted
@@ -181,7 +181,14 @@ async def decided(
     session = system.named(f"session/{session_id}")
     until = trio.current_time() + patience
     while True:
-        opened = await ask(session, asked, timeout=_SECONDS, retry=True)
+        try:
+            opened = await ask(session, asked, timeout=_SECONDS, retry=True)
+        except Paused:
+            # Nothing was asked yet. Should the hook be out of patience first, it is told of the pause.
+            with trio.move_on_at(until):
+                await ask(session, AwaitUnpaused(), retry=True)
+                continue
+            raise
         if opened.answered is not None:
             return opened.answered.answer
         ticket = uuid.uuid4().hex

@@ -17,7 +17,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from intercom._version import __version__
-from intercom.agents import arguments, recent, results, tasks, tracing
+from intercom.agents import arguments, recent, results, task_forms, tasks, tracing
+from intercom.agents.call import paused_content
 from intercom.agents.call_names import CALL_KEY
 from intercom.agents.door import Caller, Door
 from intercom.agents.exchange import came_by
@@ -119,6 +120,8 @@ async def _answer(ctx: Context, params: types.CallToolRequestParams, legacy: boo
     except MCPError:
         raise
     except Exception as failed:
+        if isinstance(failed, Paused) and not task_forms.asked_for(ctx, params):
+            return results.answer(paused_content(params.name, failed))
         return tasks.refused(ctx, params, results.refusal(failed, f"the tool {params.name}"))
 
 

@@ -27,7 +27,8 @@ from intercom.model.steering import Instruction
 from intercom.sessions import cards, measures, outcomes
 from intercom.sessions.answers import LateVerdict, from_json, to_json
 from intercom.sessions.context import Context
-from intercom.sessions.messages import Answered, Delivery, recorded_kind, waits_while_paused
+from intercom.sessions.held import waits_while_paused
+from intercom.sessions.messages import Answered, Delivery, recorded_kind
 from intercom.sessions.outcomes import Asked
 from intercom.sessions.spawning.messages import Continue, Suspend
 from intercom.sessions.spawning.messages import Stop as StopProcess

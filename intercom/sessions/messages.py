@@ -323,20 +323,6 @@ class ProcessEnded(Request[Session]):
     again_at: datetime | None
 
 
-def waits_while_paused(message: object) -> bool:
-    """Whether a paused session refuses this (`paused`), having done nothing: what an agent asks for anew. Its signs of
-    life, and the calls that wait for what was asked before, are taken."""
-    match message:
-        case Propose(request_id=request_id) | AskPrompt(request_id=request_id) | StandBy(request_id=request_id):
-            return request_id is None
-        case SwitchMode(from_agent=from_agent):
-            return from_agent
-    return isinstance(message, _WAIT_WHILE_PAUSED)
-
-
-_WAIT_WHILE_PAUSED = (Apply, CheckPolicy, Broadcast, Recall, TakeWords)
-
-
 def recorded_kind(message: object) -> type[Any] | None:
     """The class of the answer kept under a call's name, for the messages whose effect must not happen twice."""
     return _RECORDED.get(type(message))

@@ -70,7 +70,7 @@ async def wait(session: SessionActor, asked: AwaitPermission) -> Answered[Permis
     request = await session.find(asked.request_id)
     if not isinstance(request, ApprovalRequest) or request.tool is None:
         raise NotFound(f"request {asked.request_id} asks no leave for an operation", code="request_not_found")
-    answer = outcomes.permission(request)
+    answer = session.unless_paused(outcomes.permission(request))
     if answer is not None:
         return session.answered(asked.call, answer, own=request.id, alone=True)
     session.wait(request, asked.call, asked.ticket, alone=True)

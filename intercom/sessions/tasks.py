@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from attrs import evolve
+
 from intercom.model.errors import InvalidState, NotFound
 from intercom.model.task import Task, TaskState, TaskStatus
 from intercom.sessions.actor import SessionActor, answer_of
@@ -28,24 +30,25 @@ async def open_task(session: SessionActor, asked: OpenTask) -> TaskState:
     kept, request = await session.transact(partial(_open, task=task))
     if kept.cancelled_at is None:
         leave_to_task(session, request)
-    return state(kept, request)
+    return _shown(session, kept, request)
 
 
 async def find_task(session: SessionActor, asked: FindTask) -> TaskState:
-    return state(*await _find(session, asked.task_id))
+    return _shown(session, *await _find(session, asked.task_id))
 
 
 async def list_tasks(session: SessionActor, asked: ListTasks) -> tuple[TaskState, ...]:
     if asked.after is not None:
         await _find(session, asked.after)
-    return await session.transact(partial(_page, session_id=session.id, after=asked.after, limit=asked.limit))
+    page = partial(_page, session_id=session.id, after=asked.after, limit=asked.limit)
+    return tuple(_shown(session, *each) for each in await session.transact(page))
 
 
 async def await_task(session: SessionActor, asked: AwaitTask) -> Answered[Answer] | None:
     task, request = await _find(session, asked.task_id)
     if task.cancelled_at is not None:
         raise _given_up(task.id)
-    answer = answer_of(request)
+    answer = session.unless_paused(answer_of(request))
     if answer is not None:
         assert isinstance(answer, Answer)
         return session.answered(asked.call, answer, own=request.id)
@@ -79,6 +82,14 @@ def state(task: Task, request: Asked) -> TaskState:
     return TaskState(
         task.id, task.tool, request.id, status, task.created_at, max(at or task.created_at, task.created_at)
     )
+
+
+def _shown(session: SessionActor, task: Task, request: Asked) -> TaskState:
+    """How a task stands, as its client may know: of a verdict that a pause holds back it hears when that is over."""
+    found = state(task, request)
+    if session.row.is_paused and found.status is TaskStatus.COMPLETED:
+        return evolve(found, status=TaskStatus.WORKING)
+    return found
 
 
 def leave_to_task(session: SessionActor, request: Asked) -> None:
@@ -116,6 +127,6 @@ def _with_request(db: Database, id: str) -> tuple[Task, Asked] | None:
     return None if task is None or request is None else (task, request)
 
 
-def _page(db: Database, session_id: str, after: str | None, limit: int) -> tuple[TaskState, ...]:
+def _page(db: Database, session_id: str, after: str | None, limit: int) -> tuple[tuple[Task, Asked], ...]:
     found = (_with_request(db, task.id) for task in tasks.page(db, session_id, after, limit))
-    return tuple(state(*each) for each in found if each is not None)
+    return tuple(each for each in found if each is not None)

@@ -86,7 +86,10 @@ def test_the_connection_waits_for_the_disk_and_for_others(tmp_path: Path) -> Non
     }
     assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 2500}
     with pytest.raises(sqlite3.IntegrityError):
-        db.execute("insert into instruction values ('i', 'nobody', 'nudge', '', '', '', null)")
+        db.execute(
+            "insert into instruction (id, session_id, kind, text, given_by, created_at)"
+            " values ('i', 'nobody', 'nudge', '', '', '')"
+        )
     db.close()
 
 

@@ -1,0 +1,300 @@
+"""While a session is paused its agent's calls do nothing, and nothing is told to it; nothing is lost by it either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from actors import Request
+from actors.testing import inject
+from intercom.model.card import CardKind, CardState
+from intercom.model.config import Config, StallSettings
+from intercom.model.errors import InvalidState, NotFound, Paused
+from intercom.model.session import SessionMode, SessionStatus
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import (
+    Apply,
+    AskPrompt,
+    AwaitPrompt,
+    AwaitStandby,
+    AwaitUnpaused,
+    Beat,
+    Broadcast,
+    CheckPolicy,
+    Describe,
+    Detach,
+    Propose,
+    Recall,
+    Resume,
+    StandBy,
+    SwitchMode,
+    TakeWords,
+)
+from intercom.sessions.reception import GRACE_SECONDS, RETURN_SECONDS
+from intercom.sessions.reception_messages import Adopt
+from tests.sessions.house import Guest, House, house, in_house, partial_ask
+
+Clock = trio.testing.MockClock
+
+ASKED: list[Callable[[str], Request[Any]]] = [
+    lambda call: Propose(call, "t", "a\n", "a.txt"),
+    lambda call: AskPrompt(call, "well?"),
+    lambda call: StandBy(call, "idle"),
+    lambda call: Apply(call, "r"),
+    lambda call: CheckPolicy(call, "make"),
+    lambda call: Broadcast(call, "done"),
+    lambda call: Recall(call, adopted=False),
+    lambda call: SwitchMode(call, SessionMode.LOCAL, "agent", "mcp", from_agent=True),
+    TakeWords,
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def pause(at: House, guest: Guest) -> None:
+    assert (await at.app.desk.steering.pause(guest.session_id, "kim", "ctl")).is_paused
+
+
+async def unpause(at: House, guest: Guest, act: str | None = None) -> None:
+    assert not (await at.app.desk.steering.unpause(guest.session_id, "kim", "ctl", act)).is_paused
+
+
+async def status(guest: Guest) -> SessionStatus:
+    return (await guest.ask(Describe())).status
+
+
+async def kinds(at: House) -> list[str]:
+    return [entry.kind for entry in await at.app.desk.audit(50)]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: type(asked("c")).__name__)
+@in_house
+async def test_nothing_an_agent_asks_anew_is_done(clock: Clock, root: Path, asked: Any) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await pause(at, guest)
+        before = await kinds(at)
+        with pytest.raises(Paused, match="paused by kim"):
+            await guest.ask(asked(guest.call()))
+        assert await kinds(at) == before
+        await unpause(at, guest)
+        try:
+            await guest.ask(asked(guest.call()))
+        except NotFound:
+            # There is nothing to be applied, but it was looked for.
+            assert isinstance(asked("c"), Apply)
+
+
+@in_house
+async def test_a_paused_agent_that_pings_is_known_to_be_alive_and_told(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await at.app.desk.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
+        await pause(at, guest)
+        beat = await guest.ask(Beat(guest.call()))
+        assert (beat.answer.acknowledged, beat.answer.status) == (True, "paused")
+        assert "change nothing" in (beat.answer.message or "")
+        assert beat.instructions == ()
+        await unpause(at, guest)
+        beat = await guest.ask(Beat(guest.call()))
+        assert (beat.answer.status, beat.answer.message) == (None, None)
+        assert [word.text for word in beat.instructions] == ["mind the gap"]
+
+
+@in_house
+async def test_who_waits_to_go_on_goes_on(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await guest.ask(AwaitUnpaused())
+        await pause(at, guest)
+        waiting = [at.begin(partial_ask(guest, AwaitUnpaused())) for _ in range(3)]
+        await at.later(3600)
+        waiting[0].scope.cancel()
+        assert all(each.outcome is None for each in waiting)
+        await unpause(at, guest)
+        for each in waiting[1:]:
+            await each()
+        assert guest.session_id == (await guest.ask(Describe())).id
+
+
+@in_house
+async def test_a_verdict_given_meanwhile_is_kept_until_the_session_goes_on(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        waiting = await at.wait(guest, id)
+        prompt = (await guest.ask(AskPrompt(guest.call(), "well?"))).request_id
+        answer = at.begin(partial_ask(guest, AwaitPrompt(guest.call(), prompt)))
+        await pause(at, guest)
+        assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
+        await at.later(1)
+        assert waiting.outcome is None
+        # Its connection breaks, and it comes back to wait: it may, and hears nothing yet.
+        again = (await guest.ask(Propose(guest.call(), request_id=id))).answered
+        assert again is None
+        back = await at.wait(guest, id)
+        await unpause(at, guest)
+        assert (await waiting()).answer.status == (await back()).answer.status == "approved"
+        await at.decide(prompt, Decision.CONTINUE)
+        assert (await answer()).answer.decision == "continue"
+
+
+@in_house
+async def test_a_call_that_can_wait_no_longer_hears_of_the_pause_and_not_of_the_verdict(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        call = guest.call()
+        waiting = await at.wait(guest, id, call)
+        await pause(at, guest)
+        await at.decide(id, Decision.REJECT, "no")
+        waiting.scope.cancel()
+        with pytest.raises(Paused):
+            await guest.ask(Detach(call, id))
+        assert (await guest.ask(Beat(guest.call()))).late_verdicts == ()
+        await unpause(at, guest)
+        (late,) = (await guest.ask(Beat(guest.call()))).late_verdicts
+        assert late.request_id == id
+
+
+@in_house
+async def test_a_pause_outlives_the_server_the_session_and_the_agents_connection(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await pause(at, guest)
+        inject(at.app.system, f"session/{guest.session_id}", ValueError("boom"), "now")
+        async with at.restarting():
+            with pytest.raises(Paused):
+                await guest.propose()
+        at.gone("agent")
+        await at.later(GRACE_SECONDS)
+        assert await status(guest) is SessionStatus.INTERRUPTED
+        back = await at.arrive(root)
+        assert await status(back) is SessionStatus.PAUSED
+        with pytest.raises(Paused):
+            await back.propose()
+    async with house(root.parent, clock) as at:
+        back = await at.arrive(root)
+        with pytest.raises(Paused):
+            await back.propose()
+        await unpause(at, back)
+        assert await status(back) is SessionStatus.ACTIVE
+
+
+@in_house
+async def test_an_agent_does_not_get_free_by_taking_another_session(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        old = await at.arrive(root, "old")
+        id = (await old.propose()).request_id
+        at.gone("old", for_good=True)
+        await at.later(RETURN_SECONDS + GRACE_SECONDS)
+        guest = await at.arrive(root, "new")
+        await pause(at, guest)
+        assert await at.ask("reception", Adopt(guest.agent)) == guest.session_id
+        with pytest.raises(Paused):
+            await at.ask("reception", Adopt(guest.agent, old.session_id))
+        await unpause(at, guest)
+        assert await at.ask("reception", Adopt(guest.agent)) == old.session_id
+        assert (await at.app.desk.card(id)).state is CardState.PENDING
+
+
+@in_house
+async def test_a_paused_agent_is_not_stalled(clock: Clock, root: Path) -> None:
+    stall = StallSettings(inactivity_threshold_seconds=300, escalation_threshold_seconds=100, max_retries=1)
+    async with house(root.parent, clock, Config(stall=stall)) as at:
+        guest = await at.arrive(root)
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        await pause(at, guest)
+        await at.people.card(id=alert.id, state=CardState.CLOSED)
+        for _ in range(5):
+            await at.later(300)
+        assert {card.id for card in at.people.cards if card.kind is CardKind.STALL} == {alert.id}
+        await unpause(at, guest)
+        await at.later(300)
+        await at.people.card(lambda card: card.id != alert.id, kind=CardKind.STALL)
+
+
+@in_house
+async def test_pausing_and_letting_go_on_are_done_once(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        with pytest.raises(InvalidState, match="not paused"):
+            await unpause(at, guest)
+        await pause(at, guest)
+        await at.later(5)
+        await pause(at, guest)
+        await unpause(at, guest, "act-1")
+        await unpause(at, guest, "act-1")
+        assert (await kinds(at)).count("session_paused") == (await kinds(at)).count("session_resumed") == 1
+        assert [notice.text for notice in at.people.notices if "kim" in notice.text] == [
+            "paused by kim: the agent's calls wait, and verdicts reach it when it goes on",
+            "resumed by kim",
+        ]
+        # The same act, after the session was paused again, is not a second one.
+        await pause(at, guest)
+        assert (await at.app.desk.steering.unpause(guest.session_id, "kim", "ctl", "act-1")).is_paused
+
+
+@in_house
+async def test_without_a_name_the_only_session_that_can_be_meant(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        steering = at.app.desk.steering
+        with pytest.raises(NotFound, match="there is no session that could be paused"):
+            await steering.pause(None, "kim", "ctl")
+        guest, other = await at.arrive(root), await at.arrive(root, "other")
+        assert (await steering.pause(guest.session_id[:13], "kim", "ctl")).id == guest.session_id
+        assert (await steering.pause(None, "kim", "ctl")).id == other.session_id
+        await steering.unpause(other.session_id, "kim", "ctl")
+        assert (await steering.unpause(None, "kim", "ctl")).id == guest.session_id
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        with pytest.raises(InvalidState, match="was ended"):
+            await steering.pause(guest.session_id, "kim", "ctl")
+
+
+@in_house
+async def test_the_end_of_a_paused_session_lets_go_who_waited(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        prompt = (await guest.ask(AskPrompt(guest.call(), "well?"))).request_id
+        answer = at.begin(partial_ask(guest, AwaitPrompt(guest.call(), prompt)))
+        await at.later(0)
+        await pause(at, guest)
+        held = at.begin(partial_ask(guest, AwaitUnpaused()))
+        await at.decide(prompt, Decision.STOP)
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await held()
+        assert (await answer()).answer.decision == "stop"
+        with pytest.raises(InvalidState, match="was ended"):
+            await guest.propose()
+
+
+@pytest.mark.parametrize("stands_by", [False, True])
+@in_house
+async def test_resume_lifts_the_pause_and_gives_word_once(clock: Clock, root: Path, stands_by: bool) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        if stands_by:
+            id = (await guest.ask(StandBy(guest.call(), "idle"))).request_id
+            waiting = at.begin(partial_ask(guest, AwaitStandby(guest.call(), id)))
+            await at.later(0)
+        await pause(at, guest)
+        verdict = at.verdict(Decision.RESUME, "now the docs", "act-1")
+        for _ in range(2):
+            await guest.ask(Resume(verdict))
+        assert await status(guest) is SessionStatus.ACTIVE
+        words = (await guest.ask(Beat(guest.call()))).instructions
+        if stands_by:
+            assert (await waiting()).answer.instruction == "now the docs"
+        assert [word.text for word in words] == ([] if stands_by else ["now the docs"])

@@ -53,6 +53,9 @@ CHOICES: dict[CardKind, tuple[Decision, ...]] = {
     CardKind.TASK: (),
 }
 
+#: The kinds that a person answers at all; words for an agent go to it by themselves.
+ANSWERED: tuple[CardKind, ...] = tuple(kind for kind, choices in CHOICES.items() if choices)
+
 
 @frozen
 class Card:

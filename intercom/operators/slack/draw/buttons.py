@@ -34,7 +34,7 @@ BUTTONS: Final[dict[CardKind, tuple[tuple[str, str, str | None], ...]]] = {
 
 
 def buttons(card: Card) -> list[Block]:
-    """The block of the card's buttons, as a list: empty unless the card is pending."""
-    if card.state is not CardState.PENDING:
+    """The block of the card's buttons, as a list: empty unless the card is pending, and a person's to answer."""
+    if card.state is not CardState.PENDING or not BUTTONS[card.kind]:
         return []
     return [actions(button(label, action_id, card.id, style) for label, action_id, style in BUTTONS[card.kind])]

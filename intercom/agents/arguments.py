@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import cattrs
+from attrs import fields
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
@@ -31,12 +32,17 @@ def read(kind: type[T], given: Mapping[str, Any] | None) -> T:
 
     A null stands for an absent argument, as some clients fill in every optional field.
     """
-    arguments = _present(given or {})
+    arguments = _present(given or {}) | {name: given[name] for name in _verbatim(kind) if given and name in given}
     validator = _validator(kind)
     if not validator.is_valid(arguments):
         faults = sorted({_say(error, kind) for error in validator.iter_errors(arguments)})
         raise InvalidArguments("; ".join(faults))
     return _CONVERTER.structure(arguments, kind)
+
+
+def _verbatim(kind: type[Any]) -> tuple[str, ...]:
+    """The arguments that are somebody else's, and stay as they are."""
+    return tuple(each.name for each in fields(kind) if each.metadata.get("verbatim"))
 
 
 def _present(given: Any) -> Any:

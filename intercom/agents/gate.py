@@ -22,6 +22,7 @@ from intercom.agents import arguments, kin, workspaces
 from intercom.agents.door import Caller, Door
 from intercom.agents.hook.clients import CLIENTS
 from intercom.agents.hook.errand import ASKED, TOLD
+from intercom.agents.leave import verdict
 from intercom.model import crash_points
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, InvalidArguments, NotFound, Paused
@@ -206,25 +207,6 @@ async def decided(
         if answered.answer.status != "approved":
             return answered.answer
         # A person has said yes. To use that is to ask again; another use of the same may have been faster.
-
-
-def verdict(answer: PermissionAnswer) -> dict[str, Any]:
-    """What a hook is told: `behavior` and a sentence for the model."""
-    if answer.status == "allowed":
-        why = f"allowed by the policy: {answer.rule}" if answer.rule else "a person has allowed it"
-        return {"behavior": "allow", "message": f"{why}: {answer.reason}" if answer.reason else why}
-    match answer.status:
-        case "denied":
-            reason = f": {answer.reason}" if answer.reason else ""
-            why = f"a person has refused this{reason}; do not do it by other means"
-        case "timeout":
-            why = "nobody answered in time, so this is not allowed; ask again later, or do something else"
-        case _:
-            why = (
-                f"not decided yet: request {answer.request_id} still waits for a person; do not do this by other means;"
-                " try exactly the same again to go on waiting"
-            )
-    return {"behavior": "deny", "message": why, "request_id": answer.request_id}
 
 
 async def find(gate: Gate, where: Where) -> tuple[str, Agent | None]:

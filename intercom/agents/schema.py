@@ -1,7 +1,8 @@
 """JSON Schemas from attrs classes: the one description of each tool's arguments and results, for agents and for us.
 
 A field's metadata may hold "doc" (what it means), "minimum", "maximum", "min_length"; a field without default is
-required, unless the class sets `nothing_required` (some clients refuse schemas with alternatives at the top).
+required, unless the class sets `nothing_required` (some clients refuse schemas with alternatives at the top). Unknown
+keys are refused, unless the class sets `open_to_more`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Schema = dict[str, Any]
 
 
 def of(kind: type[Any]) -> Schema:
-    """The schema of an object of this attrs class; unknown keys are refused."""
+    """The schema of an object of this attrs class."""
     hints = get_type_hints(kind)
     properties: dict[str, Schema] = {}
     required: list[str] = []
@@ -33,6 +34,8 @@ def of(kind: type[Any]) -> Schema:
             described["default"] = attribute.default.value if isinstance(attribute.default, Enum) else attribute.default
         properties[attribute.name] = described
     schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    if getattr(kind, "open_to_more", False):
+        schema["additionalProperties"] = True
     if required and not getattr(kind, "nothing_required", False):
         schema["required"] = required
     return schema

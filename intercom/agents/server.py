@@ -22,7 +22,8 @@ from intercom.agents.call import paused_content
 from intercom.agents.call_names import CALL_KEY
 from intercom.agents.door import Caller, Door
 from intercom.agents.exchange import came_by
-from intercom.agents.tools import BY_LEGACY_NAME, BY_NAME, TOOLS
+from intercom.agents.tools import BY_NAME, TOOLS
+from intercom.agents.tools.permission import PERMISSION_PROMPT
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, Paused
@@ -31,6 +32,7 @@ from intercom.model.measure import Measured, ToolCalled, unmeasured
 log = logging.getLogger("intercom.agents")
 
 Context = ServerRequestContext[Any, Any]
+Offered = dict[str, Tool]
 
 NAME = "agent-intercom"
 INSTRUCTIONS = """\
@@ -46,14 +48,14 @@ _ROOTS_SECONDS = 3.0
 def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
     """The server for this configuration; its connections are run with a `Door` as each message's request context.
     `measured` is told of every tool call that ended."""
-    legacy = config.mcp.legacy_tool_names
-    schemas = {tool.name: tool.input_schema for tool in listed(legacy)}
+    offered = offer(config)
+    schemas = {tool.name: tool.input_schema for tool in listed(offered)}
     server: Server[Any] = Server(
         NAME,
         version=__version__,
         instructions=INSTRUCTIONS,
-        on_list_tools=partial(_list_tools, legacy=legacy),
-        on_call_tool=partial(_call_tool, legacy=legacy, measured=measured),
+        on_list_tools=partial(_list_tools, offered=offered),
+        on_call_tool=partial(_call_tool, offered=offered, measured=measured),
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
@@ -64,12 +66,19 @@ def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
     return server
 
 
-def listed(legacy: bool) -> list[types.Tool]:
-    """The tools as clients see them; with `legacy`, each once more under its older name."""
-    tools = [_listed(tool, tool.name) for tool in TOOLS]
-    if legacy:
-        tools += [_listed(tool, tool.legacy_name) for tool in TOOLS]
-    return tools
+def offer(config: Config) -> Offered:
+    """The tools that this configuration offers, by the names they answer to: the nine, and what is switched on."""
+    offered = {tool.name: tool for tool in TOOLS}
+    if config.mcp.legacy_tool_names:
+        offered |= {tool.legacy_name: tool for tool in TOOLS}
+    if config.mcp.permission_prompt_tool:
+        offered[PERMISSION_PROMPT.name] = PERMISSION_PROMPT
+    return offered
+
+
+def listed(offered: Offered) -> list[types.Tool]:
+    """The tools as clients see them."""
+    return [_listed(tool, name) for name, tool in offered.items()]
 
 
 def _listed(tool: Tool, name: str) -> types.Tool:
@@ -91,18 +100,18 @@ def _listed(tool: Tool, name: str) -> types.Tool:
 
 
 async def _list_tools(
-    _ctx: Context, _params: types.PaginatedRequestParams | None, *, legacy: bool
+    _ctx: Context, _params: types.PaginatedRequestParams | None, *, offered: Offered
 ) -> types.ListToolsResult:
-    return types.ListToolsResult(tools=listed(legacy))
+    return types.ListToolsResult(tools=listed(offered))
 
 
 async def _call_tool(
-    ctx: Context, params: types.CallToolRequestParams, *, legacy: bool, measured: Measured
+    ctx: Context, params: types.CallToolRequestParams, *, offered: Offered, measured: Measured
 ) -> types.CallToolResult:
     began = time.monotonic()
     outcome = "cancelled"
     try:
-        result = await _answer(ctx, params, legacy)
+        result = await _answer(ctx, params, offered)
         content: dict[str, Any] = result.structured_content or {}
         outcome = str(content.get("error_code")) if result.is_error else _outcome(content)
         return result
@@ -110,13 +119,13 @@ async def _call_tool(
         outcome = "mcp"
         raise
     finally:
-        tool = _named(params.name, legacy)
+        tool = offered.get(params.name)
         measured(ToolCalled(None if tool is None else tool.name, outcome, time.monotonic() - began))
 
 
-async def _answer(ctx: Context, params: types.CallToolRequestParams, legacy: bool) -> types.CallToolResult:
+async def _answer(ctx: Context, params: types.CallToolRequestParams, offered: Offered) -> types.CallToolResult:
     try:
-        return await _run(ctx, params, legacy)
+        return await _run(ctx, params, offered)
     except MCPError:
         raise
     except Exception as failed:
@@ -125,8 +134,8 @@ async def _answer(ctx: Context, params: types.CallToolRequestParams, legacy: boo
         return tasks.refused(ctx, params, results.refusal(failed, f"the tool {params.name}"))
 
 
-async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) -> types.CallToolResult:
-    tool = _named(params.name, legacy)
+async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offered) -> types.CallToolResult:
+    tool = offered.get(params.name)
     if tool is None:
         raise IntercomError(
             f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}", code="unknown_tool"
@@ -155,10 +164,6 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, legacy: bool) 
 
 def _outcome(content: dict[str, Any]) -> str:
     return "pending" if content.get("status") == "pending" else "ok"
-
-
-def _named(name: str, legacy: bool) -> Tool | None:
-    return BY_NAME.get(name) or (BY_LEGACY_NAME.get(name) if legacy else None)
 
 
 def _caller(ctx: Context) -> Caller:

@@ -152,7 +152,7 @@ def operation(tool: str, given: dict[str, Any], cwd: str | None = None) -> Opera
         return _read(tool, given, cwd)
     if name in _INNER:
         return Operation(INNER, tool)
-    return _other(OTHER, tool, given, f"use the tool {tool}")
+    return other(OTHER, tool, given)
 
 
 def is_own(tool: str, server: str | None = None) -> bool:
@@ -174,7 +174,7 @@ def command(tool: str, given: dict[str, Any], cwd: str | None = None) -> Operati
         # Nothing is typed into the command that runs: its output is looked at.
         return Operation(INNER, tool)
     if line is None:
-        return _other(OTHER, tool, given, f"use the tool {tool}")
+        return other(OTHER, tool, given)
     why = text(given, "description", "justification", "explanation")
     title = f"Run: {_first(line)}" if why is None else f"Run: {_first(why)}"
     return Operation(COMMAND, tool, title, line, (), canonical([COMMAND, line]), where)
@@ -201,15 +201,17 @@ def _line(given: dict[str, Any]) -> str | None:
 
 def _fetch(tool: str, given: dict[str, Any]) -> Operation:
     what = text(given, "url", "query", "search_term") or ""
-    return _other(FETCH, tool, given, f"{tool}: {_first(what)}" if what else f"use the tool {tool}")
+    return other(FETCH, tool, given, f"{tool}: {_first(what)}" if what else "")
 
 
 def _read(tool: str, given: dict[str, Any], cwd: str | None) -> Operation:
     path = _path(given)
-    return _other(READ, tool, given, f"{tool} {path or ''}".strip())._replace(path=path, cwd=cwd)
+    return other(READ, tool, given, f"{tool} {path or ''}".strip())._replace(path=path, cwd=cwd)
 
 
-def _other(kind: str, tool: str, given: dict[str, Any], title: str) -> Operation:
+def other(kind: str, tool: str, given: dict[str, Any], title: str = "") -> Operation:
+    """The use of a tool of which no more is known than what it is given."""
+    title = title or f"Use the tool {tool}"
     return Operation(kind, tool, title, _shown(given), (), canonical([kind, tool.lower(), given]))
 
 
@@ -218,7 +220,7 @@ def _write(tool: str, given: dict[str, Any], touches: tuple[dict[str, Any], ...]
         if text(given, "command") == "view":
             return _read(tool, given, cwd)
         # It changes something, and does not say what: a person sees all that it does say.
-        return _other(OTHER, tool, given, f"use the tool {tool}")
+        return other(OTHER, tool, given)
     names = [os.path.basename(touch["path"]) or touch["path"] for touch in touches]
     shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     verb = "Delete" if all(touch.get("delete") for touch in touches) else "Change"

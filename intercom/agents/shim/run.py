@@ -176,7 +176,7 @@ def _shipped_for(options: Options) -> shipped.Results:
     except IntercomError:
         return results  # calls will be told what is wrong
     mcp = settings.get("mcp")
-    if isinstance(mcp, dict) and mcp.get("legacy_tool_names"):
+    if isinstance(mcp, dict) and (mcp.get("legacy_tool_names") or mcp.get("permission_prompt_tool")):
         # The list that was shipped lacks these names: let clients wait for the server's own.
         for era in results.values():
             era.pop("tools/list", None)

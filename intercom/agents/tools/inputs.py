@@ -127,6 +127,15 @@ class Standby:
 
 
 @frozen
+class PermissionPrompt:
+    open_to_more: ClassVar[bool] = True
+
+    tool_name: str = needed("The tool that is to be used.", min_length=1)
+    input: dict[str, Any] = needed("What it is to be used with.", verbatim=True)
+    tool_use_id: str | None = said("The client's name of this use of the tool.")
+
+
+@frozen
 class Item:
     label: str = needed("What the task is.", min_length=1)
     status: ProgressStatus = needed("Where it stands.")

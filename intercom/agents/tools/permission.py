@@ -1,0 +1,79 @@
+"""The tool for Claude Code's `--permission-prompt-tool`: asked by the client itself, not by its model.
+
+It is not one of the nine. It is offered where `[mcp] permission_prompt_tool` says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from intercom.agents.call import Call
+from intercom.agents.hook import tools
+from intercom.agents.hook.question import INNER, OTHER, OWN
+from intercom.agents.leave import operation_of, verdict
+from intercom.agents.tools import inputs
+from intercom.agents.tools.tool import Hints, Tool
+from intercom.sessions.answers import PermissionAnswer
+from intercom.sessions.messages import Delivery, Withdraw
+from intercom.sessions.permission_messages import AskPermission, AwaitPermission
+
+DESCRIPTION = """\
+For Claude Code's --permission-prompt-tool, not for you: may this tool be used with this input? The workspace's policy \
+answers, else a person."""
+
+_CLIENT = "claude-code"
+
+
+@frozen
+class PermissionVerdict:
+    """`behavior` is allow or deny."""
+
+    behavior: str
+    updatedInput: dict[str, Any] | None = None  # noqa: N815 - the client's spelling
+    message: str | None = None
+
+
+async def permission_prompt(call: Call, given: inputs.PermissionPrompt) -> dict[str, Any]:
+    """Answer as Claude Code reads it."""
+    found = tools.operation(given.tool_name, given.input)
+    if found.kind == OWN:
+        return {"behavior": "allow", "updatedInput": given.input}
+    if found.kind == INNER:
+        # The client does not want to decide this alone, so somebody has to.
+        found = tools.other(OTHER, given.tool_name, given.input)
+    asked = AskPermission(call.name, _CLIENT, operation_of(found), f"{_CLIENT}/permission-prompt")
+    answer = await _decided(call, asked)
+    if answer.request_id and answer.status not in ("allowed", "pending"):
+        call.delivery = Delivery(call.name, (answer.request_id,))
+    said = verdict(answer)
+    if said["behavior"] == "allow":
+        return {"behavior": "allow", "updatedInput": given.input}
+    return {"behavior": "deny", "message": said["message"]}
+
+
+async def _decided(call: Call, asked: AskPermission) -> PermissionAnswer:
+    while True:
+        opened = await call.ask(asked)
+        if opened.answered is not None:
+            return opened.answered.answer
+        waited = await call.wait(AwaitPermission(call.name, opened.request_id, call.ticket), opened.request_id)
+        if waited is None:
+            call.session.tell(Withdraw(call.name, opened.request_id, call.ticket))
+            return PermissionAnswer("pending", opened.request_id)
+        answer: PermissionAnswer = waited.answer
+        if answer.status != "approved":
+            return answer
+
+
+PERMISSION_PROMPT = Tool(
+    "permission_prompt",
+    "permission_prompt",
+    "Ask leave for a tool",
+    DESCRIPTION,
+    inputs.PermissionPrompt,
+    PermissionVerdict,
+    Hints(open_world=True),
+    permission_prompt,
+)

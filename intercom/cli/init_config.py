@@ -35,8 +35,11 @@ After a change, stop the server (the next agent starts it again). 'agent-interco
 """
 
 
-def render(default_workspace_root: Path | None = None) -> str:
-    """The text of a configuration file. With `default_workspace_root` that one setting is set."""
+def render(default_workspace_root: Path | None = None, http_port: int | None = None) -> str:
+    """The text of a configuration file. Of all settings only those given here are set."""
+    given: dict[str, object] = {} if http_port is None else {"http_port": http_port}
+    if default_workspace_root is not None:
+        given["default_workspace_root"] = str(default_workspace_root)
     lines = _comment(HEAD)
     for table in tables():
         lines.append("")
@@ -50,8 +53,8 @@ def render(default_workspace_root: Path | None = None) -> str:
             lines.append(f"# {own}")
         for setting in table.settings:
             lines += ["", *_comment(setting.doc)]
-            if setting.name == "default_workspace_root" and default_workspace_root is not None:
-                lines.append(f"{setting.name} = {json.dumps(str(default_workspace_root), ensure_ascii=False)}")
+            if not table.name and setting.name in given:
+                lines.append(f"{setting.name} = {json.dumps(given[setting.name], ensure_ascii=False)}")
             else:
                 lines.append(f"# {setting.name} = {_value(setting)}")
     return "\n".join(lines) + "\n"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tomlkit
+from attrs import frozen
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
@@ -17,26 +18,50 @@ class Unmergeable(Exception):
     """The file can not be changed without harm; the message says why."""
 
 
-def merge(format: str, text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
-    """The file's new text with `entry` as `name` in `table`; `text` itself when it says so already.
+@frozen
+class Wish:
+    """What a file is to say: `entry` as `name` in `table`. Keys in `without` go, where an older entry has them;
+    `inputs`, known by their `id`, stand at the top of the file (JSON only)."""
 
-    Keys of an older entry that `entry` does not have are kept, and a number the user has raised stays. `format` is
-    "json" or "toml". Raises `Unmergeable` when the text is not plain JSON or TOML, or has something else in that place.
+    table: str
+    name: str
+    entry: Mapping[str, Any]
+    without: Collection[str] = ()
+    inputs: Sequence[Mapping[str, Any]] = ()
+
+
+def merge(format: str, text: str, wish: Wish) -> str:
+    """The file's new text; `text` itself when it says so already.
+
+    Other keys of an older entry are kept, and a number the user has raised stays. `format` is "json" or "toml". Raises
+    `Unmergeable` when the text is not plain JSON or TOML, or has something else in that place.
     """
-    return (_merge_toml if format == "toml" else _merge_json)(text, table, name, entry)
+    return (_merge_toml if format == "toml" else _merge_json)(text, wish)
 
 
-def snippet(format: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
-    """The same entry as the whole of a new file."""
-    return merge(format, "", table, name, entry)
+def snippet(format: str, wish: Wish) -> str:
+    """The same as the whole of a new file."""
+    return merge(format, "", wish)
 
 
-def _wanted(before: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+def present(format: str, text: str, table: str, name: str) -> Mapping[str, Any]:
+    """The entry that stands there; empty where there is none, or the text can not be read."""
+    try:
+        document = tomllib.loads(text) if format == "toml" else json.loads(text or "{}")
+        return _below(document if isinstance(document, dict) else {}, table, name)
+    except (ValueError, RecursionError, Unmergeable):
+        return {}
+
+
+def _wanted(before: Mapping[str, Any], wish: Wish) -> dict[str, Any]:
     def kept(key: str, value: Any) -> Any:
         old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            return {**old, **value}
         return max(old, value) if type(value) is int and isinstance(old, int) else value
 
-    return {**before, **{key: kept(key, value) for key, value in entry.items()}}
+    left = {key: value for key, value in before.items() if key not in wish.without}
+    return {**left, **{key: kept(key, value) for key, value in wish.entry.items()}}
 
 
 def _below(document: Any, *names: str) -> Mapping[str, Any]:
@@ -48,23 +73,36 @@ def _below(document: Any, *names: str) -> Mapping[str, Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _merge_json(text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
+def _merge_json(text: str, wish: Wish) -> str:
     if text.strip() in ("", "{}"):
-        return json.dumps({table: {name: dict(entry)}}, indent=2, ensure_ascii=False) + "\n"
+        inputs = {"inputs": list(wish.inputs)} if wish.inputs else {}
+        whole = {**inputs, wish.table: {wish.name: dict(wish.entry)}}
+        return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
     try:
         document = json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise Unmergeable(f"is not plain JSON ({error}); comments and trailing commas can not be kept") from None
     if not isinstance(document, dict):
         raise Unmergeable("is not a JSON object")
-    before = _below(document, table, name)
-    wanted = _wanted(before, entry)
-    if wanted == before:
+    before = _below(document, wish.table, wish.name)
+    wanted = _wanted(before, wish)
+    missing = _missing(document, wish.inputs)
+    if wanted == before and not missing:
         return text
-    document.setdefault(table, {})[name] = wanted
+    if missing:
+        document["inputs"] = [*document.get("inputs", ()), *missing]
+    document.setdefault(wish.table, {})[wish.name] = wanted
     indent = re.search(r"\n([ \t]+)\S", text)
     new = json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False)
     return new + ("\n" if text.endswith("\n") else "")
+
+
+def _missing(document: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    there = document.get("inputs", [])
+    if not isinstance(there, list):
+        raise Unmergeable("has something other than a list at inputs")
+    known = {each.get("id") for each in there if isinstance(each, dict)}
+    return [each for each in inputs if each["id"] not in known]
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -75,14 +113,15 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _merge_toml(text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
+def _merge_toml(text: str, wish: Wish) -> str:
+    table, name = wish.table, wish.name
     try:
         plain = tomllib.loads(text)
         document = tomlkit.parse(text)
     except (ValueError, TOMLKitError, RecursionError) as error:
         raise Unmergeable(f"is not TOML ({error})") from None
     before = _below(plain, table, name)
-    wanted = _wanted(before, entry)
+    wanted = _wanted(before, wish)
     if wanted == before:
         return text
     if table not in document:
@@ -93,6 +132,8 @@ def _merge_toml(text: str, table: str, name: str, entry: Mapping[str, Any]) -> s
     for key, value in wanted.items():
         if before.get(key) != value:
             servers[name][key] = value
+    for key in before.keys() - wanted.keys():
+        del servers[name][key]
     new = tomlkit.dumps(document)
     # The file may be laid out in a way that the editing library gets wrong: look before it is written.
     expected = {**plain, table: {**_below(plain, table), name: wanted}}

@@ -135,6 +135,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="only this client: claude-code, codex, cursor, vscode, copilot-cli or all (may be given several times)",
     )
+    init.add_argument(
+        "--http",
+        nargs="?",
+        type=_port,
+        const=0,
+        metavar="PORT",
+        help="connect over HTTP: open this port of 127.0.0.1 (else the configured one, else 3000), and name it",
+    )
     init.add_argument("--write", action="store_true", help="merge into the client's own files, keeping a backup")
     init.add_argument("--no-hooks", action="store_true", help="leave the clients' permission hooks as they are")
     init.add_argument("--force", action="store_true", help="replace a configuration that is there (a backup is kept)")
@@ -184,6 +192,12 @@ def _seconds(text: str) -> float:
     if not 0 < seconds <= 86_400:
         raise argparse.ArgumentTypeError(f"must be a number of seconds, at most 86400, not {text!r}")
     return seconds
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"must be a port from 1 to 65535, not {text!r}")
+    return int(text)
 
 
 def _channel(text: str) -> str:

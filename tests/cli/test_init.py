@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from intercom.cli import init, init_clients, main
+from intercom.cli import init_clients, init_files, main
 from intercom.cli.init_clients import CLIENTS
 from intercom.cli.init_config import render
 from intercom.cli.init_hooks import HOOKS
@@ -239,7 +239,7 @@ def test_a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else(
     def full(_handle: int) -> None:
         raise OSError(28, "No space left on device", "x")
 
-    monkeypatch.setattr(init.os, "fsync", full)
+    monkeypatch.setattr(init_files.os, "fsync", full)
     assert init_with("--write", "--client", "cursor") == 1
     assert "no space left on device" in capsys.readouterr().err
     assert file.read_text() == '{"mine": 1}'

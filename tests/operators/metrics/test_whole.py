@@ -18,8 +18,8 @@ from tests.agents.in_process import spoken_to
 from tests.sessions.house import House, house, in_house
 
 Clock = trio.testing.MockClock
-#: No port is opened here: the figures are asked for where they are made.
-COUNTING = Config(http_port=1)
+#: Any port: the figures are asked for where they are made.
+COUNTING = Config(http_port=0)
 
 
 @pytest.fixture

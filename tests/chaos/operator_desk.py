@@ -29,10 +29,12 @@ class Given:
 class Operators:
     """Several operators, each on a thread of its own, who may answer the same request at the same moment.
 
-    They are not the agents' descendants, so their verdicts count.
+    They are not the agents' descendants, so their verdicts count. `later` is how often one leaves a card for another
+    look, or for somebody else.
     """
 
-    def __init__(self, places: Places, seed: str, count: int = 2) -> None:
+    def __init__(self, places: Places, seed: str, *, later: float = 0.4, count: int = 2) -> None:
+        self._later = later
         self.given: list[Given] = []
         self.nudges: dict[str, str] = {}
         self.stuck: list[str] = []
@@ -83,8 +85,8 @@ class Operators:
             # Left to run out of time, unless somebody is very quick.
             if dice.random() < 0.97:
                 return
-        elif dice.random() < 0.4:
-            return  # later
+        elif dice.random() < self._later and not self._final.is_set():
+            return
         mark = f"{dice.getrandbits(40):010x}"
         if card["kind"] == "approval":
             verb, fields = ("approve", {}) if dice.random() < 0.7 else ("reject", {"reason": f"no: {mark}"})

@@ -35,7 +35,7 @@ SERVICE_ACTORS: dict[str, str] = {
     "SlackChannel": "crash",
     "CommandRunner": "fell",
     "Whispers": "fell",
-    "Connection": "crash",
+    "Connection": "fell",
     "slack": "fell",
 }
 

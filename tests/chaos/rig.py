@@ -99,7 +99,8 @@ class Rig:
     _keeper: Keeper | None = None
 
     def __attrs_post_init__(self) -> None:
-        self.operators = Operators(self.places, self.plan.seed)
+        # With people in Slack, who have farther to go, those at the terminal leave them something to do.
+        self.operators = Operators(self.places, self.plan.seed, later=0.8 if self.plan.service else 0.4)
 
     @property
     def database(self) -> Path:

@@ -47,7 +47,7 @@ class SlackPeople:
     """`share` of the cards that wait are tapped at each look. A server is told where Slack is by `environment`."""
 
     seed: str
-    share: float = 0.3
+    share: float = 0.5
     taps: list[Tap] = field(factory=list)
     environment: dict[str, str] = field(factory=dict)
     calls: int = 0
@@ -124,7 +124,7 @@ class SlackPeople:
         try:
             await self._settled(reader)
             self.calls = len(self._slack.calls)
-            return await look(reader, self._slack)
+            return await look(reader, self._slack, decided_here=False)
         finally:
             reader.close()
 

@@ -171,6 +171,10 @@ class WebApi:
             response = await client.send(request, stream=True)
         except (httpx2.TransportError, httpx2.InvalidURL, OSError) as exc:
             failure = exc
+        except RuntimeError as exc:
+            if not client.is_closed:
+                raise
+            failure = exc
         if failure is not None:
             raise Unreachable(f"the socket could not be opened: {_told(failure)}", maybe_done=False)
         try:
@@ -180,9 +184,10 @@ class WebApi:
 
     def _open_client(self) -> httpx2.AsyncClient:
         """The client, made if there is none yet. Raises Unreachable when it can not be made: certificates or a proxy
-        that the environment names are at fault, and may be put right while we run."""
+        that the environment names are at fault, and may be put right while we run; or whoever holds it open falls, and
+        opens it again."""
         if not self._is_open:
-            raise RuntimeError("the web api is closed; use `async with WebApi(...)`")
+            raise Unreachable("the connection to slack is closed just now", maybe_done=False)
         if self._client is None:
             failure: Exception | None = None
             try:
@@ -222,6 +227,11 @@ class WebApi:
                 finally:
                     await response.aclose()
         except (httpx2.TransportError, httpx2.DecodingError, OSError, trio.TooSlowError) as exc:
+            failure = exc
+        except RuntimeError as exc:
+            # Closed on the way; it says so in no other way.
+            if not client.is_closed:
+                raise
             failure = exc
         maybe_done = not isinstance(failure, _NOT_SENT) and (journey.sending or not journey.known)
         if isinstance(failure, trio.TooSlowError | httpx2.TimeoutException):

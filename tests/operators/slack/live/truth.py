@@ -28,8 +28,12 @@ class Found:
     faults: list[str] = field(factory=list)
 
 
-async def look(reader: Reader, slack: Standin) -> Found:
-    """Compare every card with its message: exactly one, showing what is so, with buttons only while it is open."""
+async def look(reader: Reader, slack: Standin, *, decided_here: bool = True) -> Found:
+    """Compare every card with its message: exactly one, showing what is so, with buttons only while it is open.
+
+    Where people decide elsewhere, too (not `decided_here`), a card may be closed before Slack is told of it, and then is
+    never shown there.
+    """
     rows, found = await reader.read(_everything)
     messages = [message for channel in slack.team.channels for message in slack.messages(channel)]
     named = [name for message in messages if (name := client_id(message))]
@@ -40,6 +44,8 @@ async def look(reader: Reader, slack: Standin) -> Found:
     drawing = Drawing(Masker())
     for card in found.cards:
         row = rows.get(f"card/{card.id}")
+        if row is None and not decided_here and card.state is not CardState.PENDING:
+            continue
         message = None if row is None else shown.get(row.client_id)
         if message is None:
             found.faults.append(f"{card.title} ({card.state}) is not in Slack")

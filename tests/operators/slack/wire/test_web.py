@@ -414,3 +414,35 @@ def test_an_address_that_could_be_overheard_is_not_used(url: str) -> None:
         assert not respond.value.maybe_done
 
     assert meet(ok)(call).asked == []
+
+
+@trio_test(real_time=True)
+async def test_while_whoever_holds_it_open_restarts_slack_is_out_of_reach_and_nothing_was_done() -> None:
+    async with http_end(ok) as end:
+        web = WebApi(TOKENS, base_url=end.base)
+        for _ in range(2):
+            with pytest.raises(Unreachable, match="closed just now") as refused:
+                await web.call("chat.postMessage", text="hello")
+            assert not refused.value.maybe_done
+            async with web:
+                assert (await web.call("chat.postMessage", text="hello"))["ok"]
+
+
+@trio_test(real_time=True)
+async def test_a_call_whose_connection_is_closed_under_it_is_told_so() -> None:
+    reached = trio.Event()
+
+    def never(_asked: Asked) -> None:
+        reached.set()
+
+    async with http_end(never) as end, trio.open_nursery() as nursery:
+        web = WebApi(TOKENS, base_url=end.base)
+
+        async def call() -> None:
+            with pytest.raises(Unreachable) as refused:
+                await web.call("chat.postMessage", text="hello", timeout=30)
+            assert refused.value.maybe_done
+
+        async with web:
+            nursery.start_soon(call)
+            await reached.wait()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import random
 import sys
@@ -17,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import trio
@@ -38,7 +40,14 @@ class Agent:
     """One agent with files of its own, `<name>-*.txt` and `<name>/…` in its workspace."""
 
     def __init__(
-        self, settings: dict[str, Any], name: str, mode: str, workspace: str, client: str, over_http: bool = False
+        self,
+        settings: dict[str, Any],
+        name: str,
+        mode: str,
+        workspace: str,
+        client: str,
+        over_http: bool = False,
+        session: str | None = None,
     ) -> None:
         self.name = name
         self._mode = mode
@@ -51,7 +60,7 @@ class Agent:
         self._http = settings["http"] if over_http else None
         self._log = open(Path(settings["logs"]) / f"{name}.jsonl", "a")  # noqa: SIM115 - closed with the process
         self._client: Client | None = None
-        self._session: str | None = None
+        self._session = session
         self._files: dict[str, tuple[str, tuple[int, int]]] = {}
         self._late: dict[str, dict[str, Any]] = {}
         self._life = 0
@@ -243,11 +252,12 @@ class Agent:
             )
             yield stdio_client(command)
             return
-        token = await trio.Path(self._http["token"]).read_text()
-        headers = {"Authorization": f"Bearer {token.strip()}"}
+        headers = {"Authorization": f"Bearer {self._http['token']}"}
         patience = httpx2.Timeout(10.0, read=PATIENCE)
         async with httpx2.AsyncClient(headers=headers, timeout=patience) as http:
-            yield streamable_http_client(f"{self._http['url']}?agent={self.name}", http_client=http)
+            yield streamable_http_client(
+                self._http["url"].format(agent=self.name, workspace=quote(str(self._workspace))), http_client=http
+            )
 
 
 def _digest(text: str) -> str:
@@ -275,5 +285,28 @@ async def _main(settings: dict[str, Any]) -> None:
             nursery.start_soon(agent.live)
 
 
+async def _child(settings: dict[str, Any], name: str) -> None:
+    """One agent that people started, in the session that was made for it."""
+    dice = random.Random(f"{settings['seed']}/{name}")
+    over_http = dice.random() < 0.5 and "INTERCOM_MCP_URL" in os.environ
+    http = {"url": os.environ.get("INTERCOM_MCP_URL"), "token": os.environ.get("INTERCOM_HTTP_TOKEN")}
+    settings = {**settings, "http": http, "rounds": dice.randint(1, 3)}
+    mode, workspace = dice.choice(("auto", "legacy")), os.environ["INTERCOM_WORKSPACE_ROOT"]
+    agent = Agent(settings, name, mode, workspace, "chaos-child", over_http, os.environ["INTERCOM_SESSION_ID"])
+    print(f"{name} begins", flush=True)
+    if dice.random() < 0.2:
+        # It crashes, whatever it is at.
+        with trio.move_on_after(dice.uniform(0.1, 1.5)):
+            await agent.live()
+        agent.note("crashed")
+        os._exit(3)
+    await agent.live()
+
+
 if __name__ == "__main__":
-    trio.run(_main, json.loads(Path(sys.argv[1]).read_text()))
+    # Over HTTP the client logs each connection that breaks, at length.
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
+    if sys.argv[1] == "--child":
+        trio.run(_child, json.loads(Path(sys.argv[2]).read_text()), sys.argv[-1])
+    else:
+        trio.run(_main, json.loads(Path(sys.argv[1]).read_text()))

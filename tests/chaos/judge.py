@@ -38,6 +38,23 @@ class Told:
     answer: dict[str, Any]
 
 
+@define
+class Started:
+    """The agents that people started: their sessions, and the names of those that were ended before they were done."""
+
+    sessions: frozenset[str] = frozenset()
+    cleared: frozenset[str] = frozenset()
+
+    @staticmethod
+    def read(rig: Rig, db: sqlite3.Connection) -> Started:
+        """Who was started, as the database has it: an answer may have been lost."""
+        if rig.starter is None:
+            return Started()
+        return Started(
+            frozenset(id for (id,) in db.execute("select session_id from child")), frozenset(rig.starter.cleared)
+        )
+
+
 def judge(rig: Rig) -> Report:
     """Look at everything the rig left behind. The server must have stopped."""
     report = Report()
@@ -45,12 +62,14 @@ def judge(rig: Rig) -> Report:
     db = sqlite3.connect(f"file:{rig.database}?mode=ro", uri=True)
     db.row_factory = sqlite3.Row
     rows = {row["id"]: {**row, "kind": kind} for kind, row in _requests(db)}
-    _agents(report, rig, logs)
-    _operators(report, rig, rows)
+    started = Started.read(rig, db)
+    _children(report, rig, db, started)
+    _agents(report, rig, logs, started)
+    _operators(report, rig, rows, started)
     _slack(report, rig, rows)
-    _verdicts(report, logs, rows)
+    _verdicts(report, logs, rows, started)
     _records(report, db, rows, logs)
-    _nudges(report, rig, logs, db)
+    _nudges(report, rig, logs, db, started)
     _files(report, rig, db)
     _log(report, rig)
     report.counts["server kills, at random instants"] = rig.killed_servers
@@ -67,13 +86,33 @@ def _requests(db: sqlite3.Connection) -> Iterator[tuple[str, dict[str, Any]]]:
             yield kind, dict(row)
 
 
-def _agents(report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]]) -> None:
+def _children(report: Report, rig: Rig, db: sqlite3.Connection, started: Started) -> None:
+    """Each start that was answered is on record, none is on record that nobody asked for, and all are over."""
+    if rig.starter is None:
+        return
+    asked = {id for id in rig.starter.started.values() if id is not None}
+    report.faults += [f"somebody who started agents was refused: {why}" for why in rig.starter.refusals]
+    report.faults += [f"session {id} was started and is not on record" for id in sorted(asked - started.sessions)]
+    if len(started.sessions) > len(rig.starter.started):
+        report.faults.append(f"{len(rig.starter.started)} agents were started, and {len(started.sessions)} on record")
+    report.faults += [f"still runs when all is over: {command}" for command in rig.left_running]
+    report.counts["agents started by people"] = len(started.sessions)
+    report.counts["of them ended before they were done"] = len(started.cleared)
+    for state, count in db.execute("select state, count(*) from child group by state"):
+        if state != "over":
+            report.faults.append(f"{count} agents that were started are {state}")
+
+
+def _agents(report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]], started: Started) -> None:
     died = 0
     for agent, lines in logs.items():
+        report.counts["connections over HTTP that broke"] += sum(line["what"] == "connection_broke" for line in lines)
+        if agent in started.cleared:
+            continue
         report.faults += [
             f"{agent}: {line['why']} {line.get('answer', '')}" for line in lines if line["what"] == "fault"
         ]
-        if lines[-1]["what"] != "finished":
+        if lines[-1]["what"] not in ("finished", "crashed"):
             report.faults.append(f"{agent} did not finish; its last line: {lines[-1]}")
         died += sum(line["what"] == "shim_died" for line in lines)
         report.counts["calls answered"] += sum(line["what"] == "answered" for line in lines)
@@ -82,7 +121,7 @@ def _agents(report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]]) -> 
         report.faults.append(f"{died} connections broke, and {rig.killed_shims} shims were killed")
 
 
-def _operators(report: Report, rig: Rig, rows: dict[str, dict[str, Any]]) -> None:
+def _operators(report: Report, rig: Rig, rows: dict[str, dict[str, Any]], started: Started) -> None:
     report.faults += [f"an operator saw: {card}" for card in rig.operators.stuck]
     report.faults += [f"an operator was refused: {why}" for why in rig.operators.refusals]
     for given in rig.operators.given:
@@ -101,7 +140,7 @@ def _operators(report: Report, rig: Rig, rows: dict[str, dict[str, Any]]) -> Non
         report.counts[f"{row['kind']}s {row['status']}"] += 1
         if row["status"] == "pending":
             report.faults.append(f"{row['kind']} {row['id']} is still pending")
-        if row["status"] == "interrupted":
+        if row["status"] == "interrupted" and row["session_id"] not in started.sessions:
             report.faults.append(f"{row['kind']} {row['id']} was interrupted")
 
 
@@ -123,7 +162,9 @@ def _slack(report: Report, rig: Rig, rows: dict[str, dict[str, Any]]) -> None:
             report.faults.append(f"a tap was acknowledged and is lost: {tap}")
 
 
-def _verdicts(report: Report, logs: dict[str, list[dict[str, Any]]], rows: dict[str, dict[str, Any]]) -> None:
+def _verdicts(
+    report: Report, logs: dict[str, list[dict[str, Any]]], rows: dict[str, dict[str, Any]], started: Started
+) -> None:
     told: dict[str, list[Told]] = defaultdict(list)
     by_title = defaultdict(list)
     for row in rows.values():
@@ -170,6 +211,8 @@ def _verdicts(report: Report, logs: dict[str, list[dict[str, Any]]], rows: dict[
     for id, row in rows.items():
         title = row.get("prompt_text") or row.get("message") or row.get("title")
         agent = str(title).split()[0]
+        if agent in started.cleared or logs[agent][-1]["what"] == "crashed":
+            continue
         if id not in told and title not in cancelled and not _after(row, finished[agent]):
             report.faults.append(f"a verdict never reached {agent}: {row['kind']} {id} ({title}) {row['status']}")
 
@@ -254,7 +297,9 @@ def _records(
     report.counts["broadcasts"] = sum(broadcasts.values())
 
 
-def _nudges(report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]], db: sqlite3.Connection) -> None:
+def _nudges(
+    report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]], db: sqlite3.Connection, started: Started
+) -> None:
     written = dict(db.execute("select text, delivered_at from instruction"))
     cancelled = any(line["what"] == "cancelled" for lines in logs.values() for line in lines)
     heard: dict[str, list[tuple[str, int]]] = defaultdict(list)
@@ -268,6 +313,8 @@ def _nudges(report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]], db:
         report.counts["nudges delivered"] += bool(times)
         if len(set(times)) != len(times):
             report.faults.append(f"{words!r} was told twice by one shim: {times}")
+        if rig.operators.nudged[words] in started.sessions:
+            continue  # whose agent may have left
         if outcome == "recorded" and not times and not (written[words] and cancelled):
             # (A client drops the answer of a call it has just cancelled, and what rode on it.)
             report.faults.append(f"{words!r} never reached its agent")

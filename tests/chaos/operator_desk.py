@@ -37,6 +37,7 @@ class Operators:
         self._later = later
         self.given: list[Given] = []
         self.nudges: dict[str, str] = {}
+        self.nudged: dict[str, str] = {}
         self.stuck: list[str] = []
         self.refusals: list[str] = []
         self.pending: int | None = None
@@ -119,6 +120,7 @@ class Operators:
 
     def _nudge(self, session_id: str, dice: random.Random) -> None:
         words = f"nudge {dice.getrandbits(40):010x}"
+        self.nudged[words] = session_id
         try:
             request(self._places, "nudge", {"id": session_id, "text": words})
             self.nudges[words] = "recorded"

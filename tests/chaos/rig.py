@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,11 +21,12 @@ from typing import Any
 import psutil
 from attrs import define, field, frozen
 
-from intercom.local import lock
+from intercom.local import http_token, lock
 from intercom.local.places import Places, places
 from tests.chaos.keeper import Keeper
 from tests.chaos.operator_desk import Operators
 from tests.chaos.slack_people import SlackPeople
+from tests.chaos.starter import Starter
 from tests.chaos.witness import Witness
 from tests.operators.slack.live.truth import Found
 from tests.slack import CHANNEL
@@ -39,10 +41,20 @@ slice_seconds = 1
 [timeouts]
 prompt_seconds = 3600
 """
+#: What stands before the first table.
+SERVICE_TOP = """\
+http_port = {port}
+host_cli = {python}
+host_cli_args = [{agent}, "--child", {settings}, "--"]
+max_concurrent_sessions = 4
+"""
 SERVICE_CONFIG = f"""
 [slack]
 channel_id = "{CHANNEL}"
 reconnect_backoff_max_seconds = 2
+
+[spawn]
+environment = ["PYTHONPATH"]
 """
 
 #: Seconds the next fault of a list may take to strike, everybody to finish, the server to be there again.
@@ -96,6 +108,9 @@ class Rig:
     operators: Operators = field(init=False)
     slack: SlackPeople | None = None
     shown: Found | None = None
+    port: int = 0
+    starter: Starter | None = None
+    left_running: list[str] = field(factory=list)
     _keeper: Keeper | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -123,6 +138,21 @@ class Rig:
         """The directories that agents work in."""
         return sorted((self.root / "ws").iterdir())
 
+    def configuration(self) -> str:
+        """What its server is told."""
+        if not self.plan.service:
+            return CONFIG
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        top = SERVICE_TOP.format(
+            port=self.port,
+            python=json.dumps(sys.executable),
+            agent=json.dumps(str(AGENT)),
+            settings=json.dumps(str(self.root / "child.json")),
+        )
+        return f"{top}{CONFIG}{SERVICE_CONFIG}"
+
     # --- what runs ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -131,15 +161,16 @@ class Rig:
         if self.plan.service and self._keeper is None:
             self.open_service()
         agents = [self._agent(number) for number in range(self.plan.agents)]
-        for number in range(self.plan.processes):
-            settings = {
-                "seed": self.plan.seed,
-                "stop": str(self.root / "stop"),
-                "logs": str(self.logs),
-                "rounds": 1_000_000,
-                "pause": self.plan.pause,
-                "agents": agents[number :: self.plan.processes],
+        common = {"seed": self.plan.seed, "stop": str(self.root / "stop"), "logs": str(self.logs)}
+        common |= {"rounds": 1_000_000, "pause": self.plan.pause}
+        if self.plan.service:
+            common["http"] = {
+                "url": f"http://127.0.0.1:{self.port}/mcp?agent={{agent}}&workspace={{workspace}}",
+                "token": http_token.token(self.places),
             }
+        (self.root / "child.json").write_text(json.dumps(common))
+        for number in range(self.plan.processes):
+            settings = {**common, "agents": agents[number :: self.plan.processes]}
             file = self.root / f"driver-{number}.json"
             file.write_text(json.dumps(settings))
             with open(self.root / f"driver-{number}.err", "wb") as errors:
@@ -156,6 +187,11 @@ class Rig:
         names = [agent["name"] for agent in agents]
         self.operators.start()
         self.until(lambda: all(self._has_begun(name) for name in names), BACK_SECONDS, "every agent has a session")
+        if self.plan.service:
+            (workspace := self.root / "ws" / "children").mkdir()
+            self.witness.watch(workspace)
+            self.starter = Starter(self.places, workspace, self.plan.seed, pause=0.1 + 5 * self.plan.pause)
+            self.starter.start()
 
     def open_service(self) -> None:
         """Start Slack, and a server that is kept."""
@@ -180,6 +216,8 @@ class Rig:
             "mode": "auto" if number % 2 else "legacy",
             "workspace": str(workspace),
             "client": "chaos-hasty" if number % 3 == 0 else "claude-code",
+            # Two eras, two clients.
+            "over_http": self.plan.service and number % 4 in (1, 2),
         }
 
     def _has_begun(self, name: str) -> bool:
@@ -270,15 +308,24 @@ class Rig:
         (self.root / "stop").touch()
         self.until(lambda: all(d.poll() is not None for d in self.drivers), FINISH_SECONDS, "all agents finish")
 
+    def _end_children(self) -> None:
+        """Start nobody any more, and wait for those who run: they have but a few things to do."""
+        if self.starter is not None:
+            self.starter.stop()
+            self.until(lambda: self.starter.running() == 0, FINISH_SECONDS, "all agents that were started end")
+
     def finish(self) -> None:
         """Let the agents finish what they began, answer what is left, and stop the server."""
         self.stop_agents()
+        self._end_children()
         self.operators.finish()
         with self._serving():
             self.until(lambda: self.operators.pending == 0, FINISH_SECONDS, "every pending request can be answered")
             self.operators.stop()
             if self.slack is not None:
                 self.shown = self.slack.compare(self.database)
+        if self.plan.service:
+            self.left_running = [" ".join(each.cmdline()) for each in _mine(self.root)]
 
     @contextmanager
     def _serving(self) -> Iterator[None]:
@@ -321,6 +368,8 @@ class Rig:
     def clean_up(self) -> None:
         """End every process there is; nothing outlives the rig."""
         self.operators.stop()
+        if self.starter is not None:
+            self.starter.stop()
         if self._keeper is not None:
             self._keeper.stop()
         if self.slack is not None:
@@ -374,8 +423,8 @@ def rig(plan: Plan, keep: bool = False) -> Iterator[Rig]:
         "INTERCOM_FAULT": f"queue:{root / 'faults'}",
     }
     (root / "cfg" / "agent-intercom").mkdir()
-    (root / "cfg" / "agent-intercom" / "config.toml").write_text(CONFIG + (SERVICE_CONFIG if plan.service else ""))
     made = Rig(plan, root, environment, places(environ=environment), random.Random(plan.seed))
+    (root / "cfg" / "agent-intercom" / "config.toml").write_text(made.configuration())
     try:
         yield made
     finally:

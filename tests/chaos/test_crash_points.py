@@ -27,8 +27,6 @@ def test_every_class_of_actor_falls_in_the_runs() -> None:
         if "__main__" not in module.name and "migrations" not in module.name:
             importlib.import_module(module.name)
     ours = {cls.__name__ for cls in _below(actors.Actor) if cls.__module__.startswith("intercom.")}
-    # nobody starts an agent in the runs: those actors fall in tests/sessions/spawning
-    ours -= {cls.__name__ for cls in _below(actors.Actor) if cls.__module__.startswith("intercom.sessions.spawning.")}
     assert ours - EMBEDDED == {name for name in (*ACTORS, *SERVICE_ACTORS) if name[0].isupper()}
 
 
@@ -36,7 +34,7 @@ def test_a_run_meets_every_crash_point_and_every_actor() -> None:
     faults = every_fault("1")
     assert {fault.split(":")[1] for fault in faults} == {*NAMES, *ACTORS}
     faults = every_service_fault("1")
-    assert {fault.split(":")[1] for fault in faults} == {*SLACK_NAMES, *SERVICE_ACTORS}
+    assert {fault.split(":")[1] for fault in faults} == {*SLACK_NAMES, *SPAWN_NAMES, *SERVICE_ACTORS}
 
 
 #: Actors of a program that embeds Intercom: there is none in a server.

@@ -31,8 +31,8 @@ class Found:
 async def look(reader: Reader, slack: Standin, *, decided_here: bool = True) -> Found:
     """Compare every card with its message: exactly one, showing what is so, with buttons only while it is open.
 
-    Where people decide elsewhere, too (not `decided_here`), a card may be closed before Slack is told of it, and then is
-    never shown there.
+    Where people decide elsewhere, too (not `decided_here`), a card may be closed before Slack is told of it, and then
+    is never shown there.
     """
     rows, found = await reader.read(_everything)
     messages = [message for channel in slack.team.channels for message in slack.messages(channel)]

@@ -1,0 +1,92 @@
+"""Somebody who starts agents, and ends some of them before they are done."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field
+
+from intercom.local.places import Places
+from intercom.model.errors import IntercomError
+from intercom.operators.ctl.client import NoServer, Refusal, request
+
+
+@define
+class Starter:
+    """Keeps `at_once` agents running, in `workspace`, and clears one of `clears` in ten.
+
+    `started` maps the names of those who were started to their sessions, `cleared` holds the names of those who were
+    ended; `refusals` what was refused and should not have been.
+    """
+
+    places: Places
+    workspace: Path
+    seed: str
+    at_once: int = 2
+    clears: int = 3
+    pause: float = 0.1
+    started: dict[str, str | None] = field(factory=dict)
+    cleared: set[str] = field(factory=set)
+    refusals: list[str] = field(factory=list)
+    _over: threading.Event = field(factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="starter")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Start nobody any more."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(60)
+
+    def running(self) -> int | None:
+        """How many of them run; None when nobody says."""
+        listed = self._ask("list", {})
+        return None if listed is None else sum(_is_going(session) for session in listed["sessions"])
+
+    def _work(self) -> None:
+        dice = random.Random(f"{self.seed}/starter")
+        while not self._over.wait(self.pause * dice.uniform(0.5, 1.5)):
+            running = self.running()
+            if running is not None and running < self.at_once:
+                self._start(f"c{len(self.started)}", dice)
+
+    def _start(self, name: str, dice: random.Random) -> None:
+        self.started[name] = None
+        act = {"text": name, "workspace": str(self.workspace), "verdict_id": f"{dice.getrandbits(128):032x}"}
+        told = self._ask("start", act)
+        if told is None:
+            return
+        self.started[name] = told["session_id"]
+        if dice.random() < self.clears / 10 and not self._over.wait(dice.uniform(0.0, 2.0)):
+            self.cleared.add(name)
+            self._ask("clear", {"session": told["session_id"], "verdict_id": f"{dice.getrandbits(128):032x}"})
+
+    def _ask(self, verb: str, fields: dict[str, Any]) -> Any:
+        """What the server says; None where it could not be had. An act that may not have come about is repeated."""
+        for _ in range(20):
+            try:
+                return request(self.places, verb, fields, patience=10)
+            except Refusal as refusal:
+                if refusal.code not in ("unavailable", "busy"):
+                    if refusal.code != "too_many_sessions":
+                        self.refusals.append(f"{verb} {fields}: {refusal.code}: {refusal}")
+                    return None
+            except (NoServer, OSError, IntercomError):
+                pass
+            if verb == "list":
+                return None
+            time.sleep(0.2)
+        self.refusals.append(f"{verb} {fields} was not answered")
+        return None
+
+
+def _is_going(session: dict[str, Any]) -> bool:
+    child = session.get("child")
+    return child is not None and child["state"] != "over"

@@ -18,6 +18,9 @@ from attrs import frozen
 #: The name the entry gets in every client's file.
 SERVER_NAME = "agent-intercom"
 
+#: What a shim goes by, for clients that hand on only the variables they are told to.
+VARIABLES = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "INTERCOM_SESSION_ID"]
+
 #: As long as an approved change stays good: a client that can wait a day need not ask again.
 A_DAY_SECONDS = 86_400
 
@@ -67,8 +70,15 @@ CLIENTS: dict[str, Client] = {
             _home_file("CODEX_HOME", ".codex", "config.toml"),
             "toml",
             "mcp_servers",
-            # Without `required` a server that is slower than the first turn is missing from it.
-            {"required": True, "startup_timeout_sec": 20, "tool_timeout_sec": A_DAY_SECONDS},
+            # Without `required` a server that is slower than the first turn is missing from it; without the variables a
+            # shim might find another server than ctl does; without approval `codex exec` refuses to ask anybody.
+            {
+                "required": True,
+                "startup_timeout_sec": 20,
+                "tool_timeout_sec": A_DAY_SECONDS,
+                "default_tools_approval_mode": "approve",
+                "env_vars": VARIABLES,
+            },
             'To use the long time-out, set [clients."codex"] slice_seconds in Intercom\'s configuration.',
         ),
         Client(

@@ -26,7 +26,7 @@ WORKSPACE_HEADER = "X-Intercom-Workspace"
 #: The port where the configuration names none.
 DEFAULT_PORT = 3000
 #: Keys of an entry that belong to one way in and would confuse the other; Codex refuses an entry with both.
-STDIO_KEYS = frozenset({"type", "command", "args", "env", "cwd"})
+STDIO_KEYS = frozenset({"type", "command", "args", "env", "env_vars", "cwd"})
 HTTP_KEYS = frozenset({"type", "url", "headers", "bearer_token_env_var", "http_headers", "env_http_headers"})
 
 _INPUT = "intercom-http-token"
@@ -88,7 +88,12 @@ HTTP: dict[str, HttpEntry] = {
         {},
         {"bearer_token_env_var": TOKEN_VARIABLE},
         {"env_http_headers": {WORKSPACE_HEADER: "PWD"}},
-        {"required": True, "startup_timeout_sec": 20, "tool_timeout_sec": A_DAY_SECONDS},
+        {
+            "required": True,
+            "startup_timeout_sec": 20,
+            "tool_timeout_sec": A_DAY_SECONDS,
+            "default_tools_approval_mode": "approve",
+        },
         'To use the long time-out, set [clients."codex"] slice_seconds in Intercom\'s configuration.',
     ),
     "cursor": HttpEntry(

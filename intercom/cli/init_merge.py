@@ -33,8 +33,9 @@ class Wish:
 def merge(format: str, text: str, wish: Wish) -> str:
     """The file's new text; `text` itself when it says so already.
 
-    Other keys of an older entry are kept, and a number the user has raised stays. `format` is "json" or "toml". Raises
-    `Unmergeable` when the text is not plain JSON or TOML, or has something else in that place.
+    Other keys of an older entry are kept, a number the user has raised stays, and so does a variable that the user has
+    added. `format` is "json" or "toml". Raises `Unmergeable` when the text is not plain JSON or TOML, or has something
+    else in that place.
     """
     return (_merge_toml if format == "toml" else _merge_json)(text, wish)
 
@@ -58,6 +59,8 @@ def _wanted(before: Mapping[str, Any], wish: Wish) -> dict[str, Any]:
         old = before.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
             return {**old, **value}
+        if key == "env_vars" and isinstance(old, list):
+            return [*old, *(name for name in value if name not in old)]
         return max(old, value) if type(value) is int and isinstance(old, int) else value
 
     left = {key: value for key, value in before.items() if key not in wish.without}

@@ -14,6 +14,8 @@ from intercom.model.errors import ConfigError, IpcError
 
 APP = "agent-intercom"
 DEFAULT_IPC_NAME = "agent-intercom"
+#: Where systemd keeps users' runtime directories, by uid.
+RUN_USER = "/run/user"
 
 #: Bytes a socket's path may have: `sun_path` less its closing NUL.
 SOCKET_PATH_LIMIT = 107 if sys.platform.startswith("linux") else 103
@@ -81,7 +83,8 @@ def places(ipc_name: str = DEFAULT_IPC_NAME, environ: Mapping[str, str] | None =
     """Say where things live for this user.
 
     `environ` stands in for the process's environment. The runtime directory is `$XDG_RUNTIME_DIR/agent-intercom` when
-    that names a directory of this user (after `su` it often names another's), else `<tempdir>/agent-intercom-<uid>`.
+    that names a directory of this user (after `su` it often names another's), else the same below `/run/user/<uid>`
+    if there is one, else `<tempdir>/agent-intercom-<uid>`.
 
     Raises IpcError when `ipc_name` has characters that do not belong in a file name, or when the sockets' paths come
     out longer than the system allows.
@@ -190,14 +193,18 @@ def _xdg(env: Mapping[str, str], variable: str, home: str, default: str) -> str:
 
 def _runtime_dir(env: Mapping[str, str]) -> str:
     uid = os.geteuid()
-    runtime = env.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(runtime):
-        try:
-            found = os.stat(runtime)
-        except OSError:
-            pass
-        else:
-            if stat.S_ISDIR(found.st_mode) and found.st_uid == uid:
-                return os.path.join(os.path.normpath(runtime), APP)
+    # Clients that hand on only part of their environment (Codex, users of the TypeScript SDK) leave the variable out:
+    # what they start must come to the same place as what a shell starts.
+    for runtime in (env.get("XDG_RUNTIME_DIR", ""), f"{RUN_USER}/{uid}"):
+        if os.path.isabs(runtime) and _is_of(uid, runtime):
+            return os.path.join(os.path.normpath(runtime), APP)
     temp = env.get("TMPDIR", "")
     return os.path.join(os.path.normpath(temp) if os.path.isabs(temp) else "/tmp", f"{APP}-{uid}")
+
+
+def _is_of(uid: int, directory: str) -> bool:
+    try:
+        found = os.stat(directory)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid

@@ -52,14 +52,14 @@ class Model:
         self.tools: set[str] = set()
         self.answers: list[str] = []
         self._script = script
-        self._server = server
+        self.server = server
         self._lock = trio.Lock()
 
     async def step(self, request: dict[str, Any], wire: wires.Wire) -> Step:
         """What comes next. Whoever asks without our tools at hand is not the conversation: it makes titles or the
         like."""
         self.requests.append(request)
-        offered = {name for name in wire.tools(request) if name.startswith(f"mcp__{self._server}")}
+        offered = {name for name in wire.tools(request) if name.startswith(wire.server(self.server))}
         if not offered:
             return Say("ok")
         self.tools |= offered
@@ -81,7 +81,9 @@ async def serving(script: Script, server: str = "agent-intercom") -> AsyncIterat
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = Config()
-    config.bind = [f"fd://{listening.fileno()}"]
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    # The server takes the descriptor over.
+    config.bind = [f"fd://{listening.detach()}"]
     config.errorlog = None
     config.graceful_timeout = 0.1
     ended = trio.Event()
@@ -94,11 +96,10 @@ async def serving(script: Script, server: str = "agent-intercom") -> AsyncIterat
 
         nursery.start_soon(serve)
         try:
-            yield model, f"http://127.0.0.1:{listening.getsockname()[1]}"
+            yield model, address
         finally:
             ended.set()
             nursery.cancel_scope.cancel()
-            listening.close()
 
 
 def _answer(model: Model, wire: wires.Wire) -> Callable[[Request], Any]:
@@ -106,7 +107,7 @@ def _answer(model: Model, wire: wires.Wire) -> Callable[[Request], Any]:
         asked = await request.json()
         step = await model.step(asked, wire)
         if isinstance(step, Call):
-            events = wire.call(asked, model._server, step.tool, step.arguments)
+            events = wire.call(asked, wire.server(model.server), step.tool, step.arguments)
         else:
             events = wire.say(asked, step.text)
         if not asked.get("stream"):

@@ -15,9 +15,11 @@ _numbers = itertools.count(1)
 
 @frozen
 class Wire:
-    """`tools` names what the agent offers its model; `last_result` what the last tool call was answered, None when the
-    conversation begins; `call` and `say` write a step as the events of an answer, `whole` as one value."""
+    """`server` is how the agent names an MCP server to its model; `tools` names what it offers it; `last_result` what
+    the last tool call was answered, None when the conversation begins; `call` and `say` write a step as the events of
+    an answer, `whole` as one value."""
 
+    server: Callable[[str], str]
     tools: Callable[[dict[str, Any]], Iterator[str]]
     last_result: Callable[[dict[str, Any]], str | None]
     call: Callable[[dict[str, Any], str, str, dict[str, Any]], list[Event]]
@@ -84,7 +86,7 @@ def _response_call(_request: dict[str, Any], server: str, tool: str, arguments: 
             "id": f"fc_{number}",
             "call_id": f"call_{number}",
             "name": tool,
-            "namespace": f"mcp__{server}",
+            "namespace": server,
             "arguments": json.dumps(arguments),
         }
     )
@@ -144,7 +146,7 @@ def _message(request: dict[str, Any], block: dict[str, Any], delta: dict[str, An
 
 
 def _message_call(request: dict[str, Any], server: str, tool: str, arguments: dict[str, Any]) -> list[Event]:
-    name = f"mcp__{server}__{tool}"
+    name = f"{server}__{tool}"
     block = {"type": "tool_use", "id": f"toolu_{next(_numbers)}", "name": name, "input": {}}
     return _message(request, block, {"type": "input_json_delta", "partial_json": json.dumps(arguments)}, "tool_use")
 
@@ -163,6 +165,13 @@ def _message_whole(events: list[Event]) -> dict[str, Any]:
     return {**start["message"], "content": [content], **end["delta"]}
 
 
-RESPONSES = Wire(_response_tools, _response_last, _response_call, _response_say, _response_whole)
-MESSAGES = Wire(_message_tools, _message_last, _message_call, _message_say, _message_whole)
+RESPONSES = Wire(
+    lambda name: f"mcp__{name.replace('-', '_')}",
+    _response_tools,
+    _response_last,
+    _response_call,
+    _response_say,
+    _response_whole,
+)
+MESSAGES = Wire(lambda name: f"mcp__{name}", _message_tools, _message_last, _message_call, _message_say, _message_whole)
 PATHS = {"/v1/responses": RESPONSES, "/v1/messages": MESSAGES}

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from intercom.local import places as where
 from intercom.local.places import SOCKET_PATH_LIMIT, ipc_name_in, peek, places, private_directory
 from intercom.model.errors import ConfigError, IpcError
+
+
+@pytest.fixture(autouse=True)
+def no_directory_of_the_uid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(where, "RUN_USER", str(tmp_path / "none"))
 
 
 def test_the_environment_says_where(tmp_path: Path) -> None:
@@ -30,6 +36,20 @@ def test_without_the_variables_the_usual_places_hold() -> None:
     assert found.state_dir == "/home/kim/.local/state/agent-intercom"
     assert found.runtime_dir == f"/tmp/agent-intercom-{os.geteuid()}"
     assert found.mcp_socket.endswith("/agent-intercom.mcp.sock")
+
+
+def test_without_the_variable_the_directory_of_the_uid_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / str(os.geteuid())
+    own.mkdir()
+    monkeypatch.setattr(where, "RUN_USER", str(tmp_path))
+    for runtime in ("", "relative", str(tmp_path / "missing")):
+        found = places(environ={"HOME": "/h", "XDG_RUNTIME_DIR": runtime}).runtime_dir
+        assert found == str(own / "agent-intercom")
+    assert places(environ={"HOME": "/h", "XDG_RUNTIME_DIR": str(tmp_path)}).runtime_dir == str(
+        tmp_path / "agent-intercom"
+    )
 
 
 def test_without_a_home_the_password_file_says_where() -> None:

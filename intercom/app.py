@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import asdict, define, field
 
 from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervisor, System
 from intercom._version import __version__
@@ -260,9 +260,15 @@ class App:
         """What there is to see over HTTP besides MCP; nothing without HTTP."""
         if self.metrics is None:
             return ()
+        from intercom.operators.metrics import http
         from intercom.operators.metrics.pages import pages
 
-        return pages(self.metrics, self.desk, life=self.life, agents=lambda: len(self.presence.here))
+        def own() -> Mapping[tuple[str, str], float]:
+            standing = self.http
+            assert standing is not None, "these pages are served over HTTP"
+            return http.figures(up=standing.port is not None, **asdict(standing.guests()))
+
+        return pages(self.metrics, self.desk, life=self.life, agents=lambda: len(self.presence.here), own=own)
 
     def _happened(self, event: Event) -> None:
         if self.metrics is not None:

@@ -1,4 +1,4 @@
-"""Agents at Intercom through each proxy, over TLS: `python -m tests.proxy`."""
+"""Agents at Intercom through each proxy, over TLS: `python -m tests.proxy [nginx] [caddy]`."""
 
 from __future__ import annotations
 
@@ -119,10 +119,17 @@ class Through:
             assert refused.status_code == 401, refused
             for path in ("/metrics", "/healthz"):
                 assert (await web.get(f"{self._base}{path}")).status_code == 404
+        return f"401 without the token, 404 for the pages, {await self._too_large()} for 17 MiB"
+
+    async def _too_large(self) -> str:
         async with self.web() as web:
-            large = await web.post(f"{self._base}/mcp", content=b"x" * (17 * 2**20))
-            assert large.status_code == 413, large
-        return "401 without the token, 404 for the pages, 413 for 17 MiB"
+            try:
+                answer = await web.post(f"{self._base}/mcp", content=b"x" * (17 * 2**20))
+            except (httpx2.ReadError, httpx2.WriteError):
+                # The answer is there before the request is: not every proxy waits until it has been read.
+                return "a closed connection"
+        assert answer.status_code == 413, answer
+        return "413"
 
 
 def check(name: str, directory: Path) -> None:
@@ -171,11 +178,12 @@ def free_port() -> int:
 
 
 def main() -> int:
-    missing = [name for name in PROXIES if shutil.which(name) is None]
+    chosen = sys.argv[1:] or list(PROXIES)
+    missing = [name for name in chosen if shutil.which(name) is None]
     if missing:
         print(f"{' and '.join(missing)} must be installed (apt-get install nginx-light caddy)", file=sys.stderr)
         return 2
-    for name in PROXIES:
+    for name in chosen:
         with tempfile.TemporaryDirectory(prefix="proxy-") as directory:
             check(name, Path(directory))
     return 0

@@ -24,7 +24,7 @@ from intercom.agents.http import guard, site
 from intercom.agents.http.classic import Classic
 from intercom.agents.http.connection import Connection
 from intercom.agents.http.kin import Kin
-from intercom.agents.http.standing import Standing
+from intercom.agents.http.standing import Guestbook, Standing
 from intercom.agents.http.streamable import Streamable
 from intercom.agents.http.visits import Guests
 from intercom.local.places import private_directory
@@ -117,6 +117,7 @@ class HttpListener(Actor):
 
     def _closed(self) -> None:
         self._at.standing.port = None
+        self._at.standing.guests = Guestbook
         try:
             os.unlink(self._at.address_file)
         except OSError:
@@ -148,6 +149,11 @@ class Serving:
         )
         self._app = wrap_app(application, 0, "asgi")
         self._web = _web_config()
+        standing.guests = self._guests
+
+    def _guests(self) -> Guestbook:
+        visits = self._streamable.visits
+        return Guestbook(len(self._connections), len(visits.sessions), len(visits.named), len(visits.live))
 
     async def run(self, listener: trio.SocketListener) -> None:
         """Serve until cancelled; calls that wait are answered first then."""

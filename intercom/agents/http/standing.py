@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from attrs import define
+from collections.abc import Callable
+
+from attrs import define, field, frozen
+
+
+@frozen
+class Guestbook:
+    """How many connections are open; how many sessions and agents known by their name alone are in by them, and how
+    many requests are being served."""
+
+    connections: int = 0
+    sessions: int = 0
+    agents: int = 0
+    requests: int = 0
 
 
 @define
 class Standing:
     """`port` is the one listened at now, None while there is none; `fault` then says why in a sentence. `token` is what
-    callers have to show, None where nothing is asked."""
+    callers have to show, None where nothing is asked. `guests` counts who is in."""
 
     host: str
-    token: str | None
+    token: str | None = field(repr=False)
     port: int | None = None
     fault: str | None = None
+    guests: Callable[[], Guestbook] = Guestbook
 
     @property
     def url(self) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 from actors import Info
 from intercom.model.card import CardKind
 from intercom.model.session import SessionStatus
+from intercom.operators.metrics import http
 from intercom.operators.metrics.metrics import Sources
 from intercom.store.census import Census, Waiting
 
@@ -56,5 +57,5 @@ SOURCES = Sources(
     agents=lambda: 5,
     chat=_chat,
     now=lambda: AT,
-    own=lambda: {("http_sessions", "Sessions over HTTP."): 12},
+    own=lambda: http.figures(up=True, sessions=12),
 )

@@ -25,7 +25,7 @@ DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
 ANYWHERE = {"--json": False, "--ipc-name": True, "--session": True, "--config": True}
 
 #: Verbs whose answer is a picture; the others' is one line, for which loading what draws would take too long.
-DRAWN = frozenset({"list", "pending", "show", "tree", "slack", "log"})
+DRAWN = frozenset({"list", "pending", "show", "steering", "tasks", "tree", "slack", "log"})
 
 
 class Parser(argparse.ArgumentParser):
@@ -93,7 +93,9 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
     top.add_argument("--ipc-name", metavar="NAME", help="which server: its ipc_name (default: the configured one)")
     top.add_argument("--config", metavar="FILE", help="read ipc_name from this configuration file")
-    top.add_argument("--session", metavar="ID", help="only this session (pending, log), or which one (resume, mode)")
+    top.add_argument(
+        "--session", metavar="ID", help="only this session (pending, log, tasks), or which one (resume, mode, task)"
+    )
     verbs = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
 
     def verb(name: str, summary: str) -> argparse.ArgumentParser:
@@ -118,6 +120,23 @@ def parser() -> argparse.ArgumentParser:
     nudge = verb("nudge", "prod an agent that has gone quiet")
     nudge.add_argument("id", metavar="ID", help="of its alert or session")
     nudge.add_argument("text", metavar="TEXT", nargs="*", help="what it is told")
+    pause = verb("pause", "hold an agent up: none of its calls does anything until unpause")
+    pause.add_argument("id", metavar="SESSION", nargs="?", help="which one; the only active one if left out")
+    unpause = verb("unpause", "let a paused agent go on")
+    unpause.add_argument("id", metavar="SESSION", nargs="?", help="which one; the only paused one if left out")
+    steer = verb("steer", "tell an agent something with its next result")
+    steer.add_argument("id", metavar="SESSION")
+    steer.add_argument("text", metavar="TEXT", nargs="+", help="what it is told")
+    steering = verb("steering", "what agents were told or are to be told")
+    steering.add_argument("id", metavar="SESSION", nargs="?", help="only this session")
+    steering.add_argument("--limit", metavar="N", type=_limit, help="at most so many entries (default 50)")
+    task = verb("task", "leave a task for the next agent in a workspace, or for a session's (--session)")
+    task.add_argument("text", metavar="TEXT", nargs="+", help="what is to be done")
+    task.add_argument("--workspace", metavar="DIR", help="which workspace (default: the one of this directory)")
+    tasks = verb("tasks", "the tasks that no agent has yet")
+    tasks.add_argument("--all", action="store_true", help="those that are done with, too")
+    tasks.add_argument("--limit", metavar="N", type=_limit, help="look at so many entries at most (default 50)")
+    verb("take-back", "let words or a task never reach an agent").add_argument("id", metavar="ID")
     start = verb("start", "start an agent on a task")
     start.add_argument("prompt", metavar="PROMPT", nargs="+", help="what it is to do, its one argument")
     start.add_argument("--workspace", metavar="DIR", help="where it works (default: the configured workspace)")
@@ -147,6 +166,8 @@ def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     verb = "policy-accept" if options.command == "policy" else str(options.command)
     text = " ".join(given.get("text") or given.get("prompt") or ())
     workspace = given.get("workspace")
+    if verb == "task" and workspace is None and given.get("session") is None:
+        workspace = "."
     fields = {
         "id": given.get("id"),
         "session": given.get("session"),

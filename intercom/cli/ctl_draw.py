@@ -163,6 +163,27 @@ def draw_slack(on: Console, data: Any, at: datetime) -> None:
         on.print(_text(f"  {channel}: {trouble}", "red"), soft_wrap=True)
 
 
+def draw_words(on: Console, data: Any, at: datetime) -> None:
+    words = data["words"]
+    if not words:
+        on.print("nothing: no words or tasks for an agent")
+        return
+    table = _table("id", "kind", "status", "for", "from", "age", "")
+    for entry in words:
+        whose = short(entry["session_id"]) if entry["session_id"] else entry["workspace_root"]
+        since = entry["delivered_at"]
+        table.add_row(
+            short(entry["request_id"]),
+            _text(entry["kind"]),
+            _text(entry["status"] + (f" {since[:19].replace('T', ' ')}" if since else "")),
+            _text(whose),
+            _text(entry["by"]),
+            age(entry["created_at"], at),
+            _text(one_line(entry["text"])),
+        )
+    on.print(table, soft_wrap=not on.is_terminal)
+
+
 def draw_log(on: Console, data: Any, at: datetime) -> None:
     entries = data["entries"]
     if not entries:
@@ -184,6 +205,8 @@ DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {
     "list": draw_sessions,
     "pending": draw_pending,
     "show": draw_card,
+    "steering": draw_words,
+    "tasks": draw_words,
     "tree": draw_tree,
     "slack": draw_slack,
     "log": draw_log,

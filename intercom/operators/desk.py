@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from intercom.model.card import Card, CardKind
 from intercom.model.child import Child
 from intercom.model.session import Session, SessionMode
+from intercom.model.steering import Instruction
 from intercom.model.verdict import Verdict
 from intercom.sessions.children import Output
 from intercom.sessions.spawning.output_files import Stream
@@ -41,11 +42,43 @@ class Children(Protocol):
     ) -> Output: ...
 
 
+class Steering(Protocol):
+    """What people do to agents that work, as `intercom.sessions.steering_desk.Steering` has it."""
+
+    async def pause(self, session: str | None, by: str, channel: str) -> Session: ...
+
+    async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session: ...
+
+    async def steer(self, session: str | None, text: str, by: str, channel: str, act_id: str | None = None) -> Card: ...
+
+    async def words(self, session: str | None = None, limit: int = ...) -> Sequence[Instruction]: ...
+
+    async def add_task(
+        self,
+        text: str,
+        by: str,
+        channel: str,
+        *,
+        session: str | None = None,
+        workspace: str | None = None,
+        act_id: str | None = None,
+    ) -> Card: ...
+
+    async def tasks(
+        self, session: str | None = None, *, everything: bool = False, limit: int = ...
+    ) -> Sequence[Instruction]: ...
+
+    async def take_back(self, prefix: str, by: str, channel: str) -> Card: ...
+
+
 class Desk(Protocol):
     """Ids may be given as prefixes: raises NotFound where none fits and Ambiguous where several do."""
 
     @property
     def children(self) -> Children: ...
+
+    @property
+    def steering(self) -> Steering: ...
 
     async def sessions(self, *, everything: bool = False) -> Sequence[Session]: ...
 

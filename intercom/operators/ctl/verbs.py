@@ -17,7 +17,7 @@ from intercom.model.card import CHOICES, CardKind
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.session import Session, SessionMode
 from intercom.model.verdict import Decision, Verdict
-from intercom.operators.ctl import verbs_children
+from intercom.operators.ctl import verbs_children, verbs_steering
 from intercom.operators.ctl.caller import CHANNEL, Caller
 from intercom.operators.ctl.entries import card_entries, card_entry, how_to_answer, plain, session_entry
 from intercom.operators.ctl.wire import CtlRequest
@@ -177,6 +177,13 @@ VERBS: dict[str, Verb] = {
     "start": Verb(verbs_children.start, True, "start an agent"),
     "clear": Verb(verbs_children.clear, True, "end a session, and its agent's processes"),
     "logs": Verb(verbs_children.logs, False, "what an agent that was started here wrote"),
+    "pause": Verb(verbs_steering.pause, True, "hold an agent up: none of its calls does anything"),
+    "unpause": Verb(verbs_steering.unpause, True, "let a paused agent go on"),
+    "steer": Verb(verbs_steering.steer, True, "tell an agent something with its next result"),
+    "steering": Verb(verbs_steering.steering, False, "what agents were told or are to be told"),
+    "task": Verb(verbs_steering.task, True, "leave a task for an agent"),
+    "tasks": Verb(verbs_steering.tasks, False, "the tasks that no agent has yet"),
+    "take-back": Verb(verbs_steering.take_back, True, "let words or a task never reach an agent"),
     "tree": Verb(_tree, False, "the supervision tree"),
     "slack": Verb(_slack, False, "how the connection to Slack fares, and what waits to be sent"),
     "log": Verb(_log, False, "the newest entries of the audit trail, oldest first"),

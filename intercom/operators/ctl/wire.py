@@ -29,8 +29,9 @@ class CtlRequest:
     """One request. The first six fields are the older protocol's; the rest are optional additions to it.
 
     `verdict_id` names the act, so that asking again after a lost answer acts once. `limit` bounds how many log entries
-    are wanted, or lines of an output; `everything` asks `list` for ended sessions too. `workspace` and `label` are
-    of an agent that is to be started, `stream` and `start` (a byte's number) to the output of one that was.
+    are wanted, or lines of an output; `everything` asks `list` for ended sessions too. `workspace` is where a new agent
+    works or a task is left, `label` what an agent is called; `stream` and `start` (a byte's number) are of the output
+    of one that was started.
     """
 
     command: str

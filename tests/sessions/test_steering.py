@@ -359,8 +359,9 @@ async def test_a_task_that_did_not_reach_its_agent_rides_again_or_is_anothers(cl
             await desk(at).take_back("zz", "kim", "ctl")
         at.gone("agent", for_good=True)
         await at.later(0)
-        assert at.people.cards[-1].id == card.id
-        assert at.people.cards[-1].note == card.note
+        (free,) = await desk(at).tasks()
+        assert (free.session_id, free.taken_at) == (None, None)
+        assert (await at.app.desk.card(card.id)).note == card.note
         other = await at.arrive(root, "other")
         (word,) = (await other.ask(Recall("o1", adopted=False))).instructions
         await other.ask(Deliver((Delivery("o1", (), (word.id,)),)))

@@ -217,6 +217,13 @@ class App:
         """Who is notified of a session unless somebody says otherwise."""
         return SessionMode.LOCAL if self.slack is None else SessionMode.HYBRID
 
+    def _over_http(self, session_id: str) -> dict[str, str]:
+        """What an agent that people start is told of the way here over HTTP; nothing where there is none."""
+        if self.http is None or self.http.url is None:
+            return {}
+        token = {} if self.http.token is None else {"INTERCOM_HTTP_TOKEN": self.http.token}
+        return {"INTERCOM_MCP_URL": f"{self.http.url}?session_id={session_id}", **token}
+
     def _spawning(self) -> Spawning:
         return Spawning(
             context=self.context,
@@ -227,6 +234,7 @@ class App:
             default_mode=self._mode,
             came=self.processes.came,
             left=lambda door: self.processes.left(door, said=True),
+            http=self._over_http,
             stays=lambda: self.hands_over,
         )
 

@@ -126,7 +126,7 @@ class ChildActor(Actor):
             case Told():
                 await self._told(message)
             case Said():
-                self._answer()
+                await self._said()
             case Ended(run, exit):
                 await self._ended(run, exit)
             case WoundUp(run):
@@ -305,12 +305,13 @@ class ChildActor(Actor):
     async def _say_started(self) -> None:
         await winding_up.say_started(self.system, self._at, self._id, self.row)
         self.actor_ref.tell(Said())
+
+    async def _said(self) -> None:
+        self._answer()
         # A server that fell between a pause on record and its effect has left it running, or standing.
         session = await self._transact(partial(sessions.get, id=self._id))
-        if session is not None and session.is_paused:
-            self.actor_ref.tell(Suspend())
-        elif session is not None and session.status is SessionStatus.ACTIVE:
-            self.actor_ref.tell(Continue())
+        if session is not None:
+            await self._signal(signal.SIGSTOP if session.is_paused else signal.SIGCONT)
 
     # --- running -----------------------------------------------------------------------------------------------------
 

@@ -33,9 +33,21 @@ _CHUNK = 256 * 1024
 ONCE = frozenset({"nudge"})
 
 #: Verbs that change something, and so travel under an id of their own.
-_VERDICTS = frozenset({"approve", "reject", "answer", "policy-accept"})
-_CONTROLS = frozenset({"resume", "mode", "nudge", "start", "clear", "pause", "unpause", "steer", "task", "take-back"})
-ACTS = _VERDICTS | _CONTROLS
+ACTS = frozenset(
+    {
+        "approve",
+        "reject",
+        "answer",
+        "resume",
+        "mode",
+        "nudge",
+        "policy-accept",
+        "start",
+        "clear",
+        "checkpoint",
+        "restore",
+    }
+)
 
 
 class NoServer(Exception):

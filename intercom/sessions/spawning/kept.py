@@ -70,9 +70,8 @@ class Keeper:
 
     async def close(self) -> None:
         """Let go of it: one that was not told what to run runs nothing."""
-        with trio.CancelScope(shield=True):
-            await trio.aclose_forcefully(self._hears)
-            await trio.aclose_forcefully(self._says)
+        await trio.aclose_forcefully(self._hears)
+        await trio.aclose_forcefully(self._says)
 
 
 async def start(directory: Path, run: int, limit: int) -> Keeper:

@@ -26,11 +26,9 @@ from intercom.model.card import Notice
 from intercom.model.config import Config
 from intercom.model.measure import Measured, unmeasured
 from intercom.model.page import Page
-from intercom.model.session import Session, SessionMode
+from intercom.model.session import SessionMode
 from intercom.operators.ctl.listener import CtlListener
 from intercom.operators.router import Operators
-from intercom.sessions.archive import Archive
-from intercom.sessions.checkpoints import Checkpoints
 from intercom.sessions.children import Children
 from intercom.sessions.context import Context
 from intercom.sessions.desk import Desk, mode_of, open_cards
@@ -40,8 +38,6 @@ from intercom.sessions.presence import Presence
 from intercom.sessions.reception import Reception
 from intercom.sessions.spawning.spawner import Spawner
 from intercom.sessions.spawning.surroundings import Surroundings as Spawning
-from intercom.sessions.successors import Successors
-from intercom.store.contents import Contents
 from intercom.store.database import Opened
 from intercom.store.reader import Reader
 from intercom.store.writer import Writer
@@ -168,8 +164,6 @@ class App:
             # The processes of agents that people start, and who starts and finds them.
             ChildSpec("children", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
             ChildSpec("spawner", lambda: Spawner(spawning)),
-            # Takes checkpoints, restores them, and carries on with what a crash left half done.
-            ChildSpec("checkpoints", self._checkpoints),
             ChildSpec("housekeeping", lambda: Housekeeper(context, self.desk.children.root)),
         ]
         if self._slack is not None:
@@ -223,6 +217,13 @@ class App:
         """Who is notified of a session unless somebody says otherwise."""
         return SessionMode.LOCAL if self.slack is None else SessionMode.HYBRID
 
+    def _over_http(self, session_id: str) -> dict[str, str]:
+        """What an agent that people start is told of the way here over HTTP; nothing where there is none."""
+        if self.http is None or self.http.url is None:
+            return {}
+        token = {} if self.http.token is None else {"INTERCOM_HTTP_TOKEN": self.http.token}
+        return {"INTERCOM_MCP_URL": f"{self.http.url}?session_id={session_id}", **token}
+
     def _spawning(self) -> Spawning:
         return Spawning(
             context=self.context,
@@ -233,19 +234,8 @@ class App:
             default_mode=self._mode,
             came=self.processes.came,
             left=lambda door: self.processes.left(door, said=True),
+            http=self._over_http,
             stays=lambda: self.hands_over,
-        )
-
-    def _checkpoints(self) -> Checkpoints:
-        kept = Contents(contents_path(self.database), self.config.checkpoint.max_kept_bytes)
-        archive = Archive(self.context, self.reader, kept)
-        start = self._start_restored if self.config.host_cli is not None else None
-        return Checkpoints(archive, Successors(self.system, archive, start))
-
-    async def _start_restored(self, session: Session, words: str) -> Session:
-        """Start an agent for a session that was restored."""
-        return await self.desk.children.start(
-            words, by="intercom", channel="restore", workspace=session.workspace_root, session_id=session.id
         )
 
     def _operators(self) -> Operators:
@@ -302,11 +292,6 @@ class App:
 def database_path(config: Config, places: Places) -> Path:
     """Where this configuration keeps its database."""
     return config.database.path if config.database.path.is_absolute() else Path(places.state_dir) / config.database.path
-
-
-def contents_path(database: Path) -> Path:
-    """Where the contents lie that checkpoints keep: beside the database, which names them."""
-    return database.with_name(f"{database.stem}-contents{database.suffix}")
 
 
 def version_tuple(text: str) -> tuple[int, ...]:

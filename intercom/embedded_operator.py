@@ -13,15 +13,14 @@ from attrs import frozen
 from actors import Actor, Info, ask
 from intercom.app import App
 from intercom.model.card import Card, Notice
-from intercom.model.checkpoint import CheckpointLine
 from intercom.model.child import Child
-from intercom.model.restore import Files, Restore
 from intercom.model.session import Session, SessionMode
+from intercom.model.steering import Instruction
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.checkpoint_messages import CheckpointTaken
 from intercom.sessions.children import LINES, Output
 from intercom.sessions.spawning.output_files import Stream
+from intercom.sessions.steering_desk import LISTED
 from intercom.store.audit import AuditEntry
 
 CHANNEL = "embed"
@@ -78,7 +77,7 @@ class EmbeddedOperator:
     ) -> Session:
         """Start an agent (`host_cli` of the configuration) on a task; its session, once its process runs. `act` names
         the act, which then starts one agent however often it is repeated."""
-        named = None if act is None else f"{CHANNEL}/{self.name}/{act}"
+        named = self._act(act)
         return await self.app.desk.children.start(
             prompt, by=self.name, channel=CHANNEL, workspace=workspace, mode=mode, label=label, act=named
         )
@@ -93,28 +92,44 @@ class EmbeddedOperator:
         """What an agent that people started wrote: its last `lines`, or from byte `start` on."""
         return await self.app.desk.children.output(session, stream, lines=lines, start=start)
 
+    async def pause(self, session: str | None = None) -> Session:
+        """Let no call of a session's agent do anything until `unpause`; without a name, of the only active one."""
+        return await self.app.desk.steering.pause(session, self.name, CHANNEL)
+
+    async def unpause(self, session: str | None = None) -> Session:
+        """Let a paused session go on; without a name, the only one."""
+        return await self.app.desk.steering.unpause(session, self.name, CHANNEL)
+
+    async def steer(self, session: str, text: str, *, act: str | None = None) -> Card:
+        """Queue words for an agent: they reach it with its next result, once. `act` names the act, which then queues
+        them once however often it is repeated."""
+        return await self.app.desk.steering.steer(session, text, self.name, CHANNEL, self._act(act))
+
+    async def steering(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
+        """What agents were told or are to be told, oldest first."""
+        return await self.app.desk.steering.words(session, limit)
+
+    async def add_task(
+        self, text: str, *, session: str | None = None, workspace: str | None = None, act: str | None = None
+    ) -> Card:
+        """Leave a task for a session's agent, or for the next one in a workspace; `act` as in `steer`."""
+        return await self.app.desk.steering.add_task(
+            text, self.name, CHANNEL, session=session, workspace=workspace, act_id=self._act(act)
+        )
+
+    async def tasks(self, session: str | None = None, *, everything: bool = False) -> tuple[Instruction, ...]:
+        """The tasks that no agent has yet, oldest first; with `everything`, those that are done with too."""
+        return await self.app.desk.steering.tasks(session, everything=everything)
+
+    async def take_back(self, id: str) -> Card:
+        """Let words or a task never reach an agent."""
+        return await self.app.desk.steering.take_back(id, self.name, CHANNEL)
+
     async def accept_policy(self, id_or_path: str | None = None) -> Card:
         return await self.app.desk.accept_policy(id_or_path, self.name, CHANNEL)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         return await self.app.desk.sessions(everything=everything)
-
-    async def checkpoint(self, label: str | None = None, *, session: str | None = None) -> CheckpointTaken:
-        """Record how a session and the files of its workspace stand; without `session`, the only one there is."""
-        return await self.app.desk.checkpoints.take(session, label, self.name, CHANNEL)
-
-    async def checkpoints(self, *, session: str | None = None) -> tuple[CheckpointLine, ...]:
-        """The checkpoints of a session, or of all, newest first."""
-        return await self.app.desk.checkpoints.listed(session)
-
-    async def ask_restore(self, checkpoint: str, files: Files = Files.LEAVE) -> Restore:
-        """Compare a checkpoint with its workspace, and ask whether to go back to it. Nothing changes until somebody
-        says so: `answer(restore.id, Decision.PROCEED)`, or CANCEL."""
-        return await self.app.desk.checkpoints.ask_restore(checkpoint, files, self.name, CHANNEL)
-
-    async def restore(self, id: str) -> Restore:
-        """How a restore stands; `successor_id` is the session that follows once it is handed over."""
-        return await self.app.desk.checkpoints.restore(id)
 
     async def log(self, limit: int = 50, *, session: str | None = None) -> tuple[AuditEntry, ...]:
         return await self.app.desk.audit(limit, session)
@@ -136,6 +151,9 @@ class EmbeddedOperator:
             yield receiver
         finally:
             feed.stop(block=False)
+
+    def _act(self, act: str | None) -> str | None:
+        return None if act is None else f"{CHANNEL}/{self.name}/{act}"
 
     def _verdict(self, decision: Decision, text: str | None) -> Verdict:
         return Verdict(str(uuid.uuid4()), decision, self.name, CHANNEL, self.app.context.now(), text)

@@ -25,7 +25,7 @@ DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
 ANYWHERE = {"--json": False, "--ipc-name": True, "--session": True, "--config": True}
 
 #: Verbs whose answer is a picture; the others' is one line, for which loading what draws would take too long.
-DRAWN = frozenset({"list", "pending", "show", "checkpoints", "tree", "slack", "log"})
+DRAWN = frozenset({"list", "pending", "show", "steering", "tasks", "tree", "slack", "log"})
 
 
 class Parser(argparse.ArgumentParser):
@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--ipc-name", metavar="NAME", help="which server: its ipc_name (default: the configured one)")
     top.add_argument("--config", metavar="FILE", help="read ipc_name from this configuration file")
     top.add_argument(
-        "--session", metavar="ID", help="only this session (pending, log), or which one (resume, mode, checkpoint)"
+        "--session", metavar="ID", help="only this session (pending, log, tasks), or which one (resume, mode, task)"
     )
     verbs = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
 
@@ -110,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
     reject.add_argument("--reason", metavar="TEXT", help="what the agent is told")
     answer = verb("answer", "answer a prompt or a waiting agent")
     answer.add_argument("id", metavar="ID")
-    answer.add_argument("decision", choices=("continue", "refine", "stop", "dismiss", "proceed", "cancel"))
+    answer.add_argument("decision", choices=("continue", "refine", "stop", "dismiss"))
     answer.add_argument("text", metavar="TEXT", nargs="*", help="what the agent should go by (refine needs it)")
     resume = verb("resume", "set a waiting or paused agent to work")
     resume.add_argument("instruction", metavar="INSTRUCTION", nargs="*", help="what it should do")
@@ -120,6 +120,23 @@ def parser() -> argparse.ArgumentParser:
     nudge = verb("nudge", "prod an agent that has gone quiet")
     nudge.add_argument("id", metavar="ID", help="of its alert or session")
     nudge.add_argument("text", metavar="TEXT", nargs="*", help="what it is told")
+    pause = verb("pause", "hold an agent up: none of its calls does anything until unpause")
+    pause.add_argument("id", metavar="SESSION", nargs="?", help="which one; the only active one if left out")
+    unpause = verb("unpause", "let a paused agent go on")
+    unpause.add_argument("id", metavar="SESSION", nargs="?", help="which one; the only paused one if left out")
+    steer = verb("steer", "tell an agent something with its next result")
+    steer.add_argument("id", metavar="SESSION")
+    steer.add_argument("text", metavar="TEXT", nargs="+", help="what it is told")
+    steering = verb("steering", "what agents were told or are to be told")
+    steering.add_argument("id", metavar="SESSION", nargs="?", help="only this session")
+    steering.add_argument("--limit", metavar="N", type=_limit, help="at most so many entries (default 50)")
+    task = verb("task", "leave a task for the next agent in a workspace, or for a session's (--session)")
+    task.add_argument("text", metavar="TEXT", nargs="+", help="what is to be done")
+    task.add_argument("--workspace", metavar="DIR", help="which workspace (default: the one of this directory)")
+    tasks = verb("tasks", "the tasks that no agent has yet")
+    tasks.add_argument("--all", action="store_true", help="those that are done with, too")
+    tasks.add_argument("--limit", metavar="N", type=_limit, help="look at so many entries at most (default 50)")
+    verb("take-back", "let words or a task never reach an agent").add_argument("id", metavar="ID")
     start = verb("start", "start an agent on a task")
     start.add_argument("prompt", metavar="PROMPT", nargs="+", help="what it is to do, its one argument")
     start.add_argument("--workspace", metavar="DIR", help="where it works (default: the configured workspace)")
@@ -130,16 +147,6 @@ def parser() -> argparse.ArgumentParser:
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the agent has ended")
     logs.add_argument("--stderr", action="store_true", help="what it wrote to stderr, rather than to stdout")
     logs.add_argument("--lines", metavar="N", type=_limit, help="at most so many lines of it (default 200)")
-    taken = verb("checkpoint", "record how a session and the files of its workspace stand")
-    taken.add_argument("label", metavar="LABEL", nargs="*", help="what you call it; a session's id may stand before it")
-    listed = verb("checkpoints", "the checkpoints of a session, or all")
-    listed.add_argument("id", metavar="SESSION", nargs="?", help="whose")
-    restore = verb("restore", "compare with a checkpoint, and go back to it if you say so")
-    restore.add_argument("id", metavar="CHECKPOINT")
-    files = restore.add_mutually_exclusive_group()
-    files.add_argument("--files", action="store_true", help="put back files that were modified or deleted since")
-    files.add_argument("--exact", action="store_true", help="the same, and remove files that were added since")
-    restore.add_argument("--yes", action="store_true", help="do not ask; proceed")
     verb("watch", "show requests as they come and answer with a key")
     verb("tree", "the server's actors, live").add_argument("--watch", action="store_true", help="draw it every second")
     verb("slack", "how the connection to Slack fares")
@@ -159,6 +166,8 @@ def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     verb = "policy-accept" if options.command == "policy" else str(options.command)
     text = " ".join(given.get("text") or given.get("prompt") or ())
     workspace = given.get("workspace")
+    if verb == "task" and workspace is None and given.get("session") is None:
+        workspace = "."
     fields = {
         "id": given.get("id"),
         "session": given.get("session"),
@@ -169,8 +178,7 @@ def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         "text": text or None,
         "limit": given.get("limit") or given.get("lines"),
         "workspace": None if workspace is None else os.path.abspath(workspace),
-        "label": " ".join(given["label"]) or None if isinstance(given.get("label"), list) else given.get("label"),
-        "files": "exact" if given.get("exact") else "back" if given.get("files") else None,
+        "label": given.get("label"),
         "stream": "stderr" if given.get("stderr") else None,
         "everything": given.get("all") or None,
     }
@@ -201,10 +209,6 @@ def _run(options: argparse.Namespace) -> int:
             from intercom.cli.ctl_logs import logs
 
             return logs(where, fields, follow=options.follow, as_json=options.json)
-        if verb == "restore":
-            from intercom.cli.ctl_restore import restore
-
-            return restore(where, fields, yes=options.yes, as_json=options.json)
         data = request(where, verb, fields)
     except NoServer:
         sentence = (

@@ -127,7 +127,6 @@ def answers(entry: Any) -> list[str]:
         "standby": [name.format("answer") + " continue | refine TEXT | stop"],
         "stall": [name.format("nudge") + " [TEXT]", name.format("answer") + " stop | dismiss"],
         "policy": [name.format("policy accept"), name.format("reject")],
-        "restore": [name.format("answer") + " proceed | cancel"],
     }
     return commands.get(entry["kind"], []) if entry["status"] == "pending" else []
 
@@ -164,22 +163,23 @@ def draw_slack(on: Console, data: Any, at: datetime) -> None:
         on.print(_text(f"  {channel}: {trouble}", "red"), soft_wrap=True)
 
 
-def draw_checkpoints(on: Console, data: Any, at: datetime) -> None:
-    found = data["checkpoints"]
-    if not found:
-        on.print("no checkpoints yet: agent-intercom-ctl checkpoint takes one")
+def draw_words(on: Console, data: Any, at: datetime) -> None:
+    words = data["words"]
+    if not words:
+        on.print("nothing: no words or tasks for an agent")
         return
-    table = _table("checkpoint", "label", "session", "files", "kept", "bytes", "taken", "workspace")
-    for entry in found:
+    table = _table("id", "kind", "status", "for", "from", "age", "")
+    for entry in words:
+        whose = short(entry["session_id"]) if entry["session_id"] else entry["workspace_root"]
+        since = entry["delivered_at"]
         table.add_row(
-            short(entry["checkpoint_id"]),
-            _text(one_line(entry["label"] or "-")),
-            short(entry["session_id"]),
-            str(entry["files"]),
-            str(entry["kept"]),
-            str(entry["bytes"]),
-            f"{age(entry['created_at'], at)} ago",
-            _text(entry["workspace_root"]),
+            short(entry["request_id"]),
+            _text(entry["kind"]),
+            _text(entry["status"] + (f" {since[:19].replace('T', ' ')}" if since else "")),
+            _text(whose),
+            _text(entry["by"]),
+            age(entry["created_at"], at),
+            _text(one_line(entry["text"])),
         )
     on.print(table, soft_wrap=not on.is_terminal)
 
@@ -205,7 +205,8 @@ DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {
     "list": draw_sessions,
     "pending": draw_pending,
     "show": draw_card,
-    "checkpoints": draw_checkpoints,
+    "steering": draw_words,
+    "tasks": draw_words,
     "tree": draw_tree,
     "slack": draw_slack,
     "log": draw_log,

@@ -75,7 +75,8 @@ class Session:
     @property
     def is_paused(self) -> bool:
         """Whether its agent's calls wait until a person lets it go on."""
-        return self.paused_at is not None and self.status is not SessionStatus.TERMINATED
+        is_waiting = self.status is SessionStatus.INTERRUPTED and self.paused_at is not None
+        return is_waiting or self.status is SessionStatus.PAUSED
 
     @property
     def status_when_here(self) -> SessionStatus:

@@ -18,8 +18,6 @@ class Decision(StrEnum):
     NUDGE = "nudge"
     DISMISS = "dismiss"
     ACCEPT = "accept"
-    PROCEED = "proceed"
-    CANCEL = "cancel"
 
 
 @frozen

@@ -10,12 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from intercom.model.card import Card, CardKind
-from intercom.model.checkpoint import CheckpointLine
 from intercom.model.child import Child
-from intercom.model.restore import Files, Restore
 from intercom.model.session import Session, SessionMode
+from intercom.model.steering import Instruction
 from intercom.model.verdict import Verdict
-from intercom.sessions.checkpoint_messages import CheckpointTaken
 from intercom.sessions.children import Output
 from intercom.sessions.spawning.output_files import Stream
 
@@ -44,22 +42,33 @@ class Children(Protocol):
     ) -> Output: ...
 
 
-class Checkpoints(Protocol):
-    """Checkpoints, as `intercom.sessions.checkpoint_calls.CheckpointCalls` has them."""
+class Steering(Protocol):
+    """What people do to agents that work, as `intercom.sessions.steering_desk.Steering` has it."""
 
-    async def take(
-        self, session: str | None, label: str | None, by: str, channel: str, act_id: str | None = None
-    ) -> CheckpointTaken: ...
+    async def pause(self, session: str | None, by: str, channel: str) -> Session: ...
 
-    async def listed(self, session: str | None = None) -> Sequence[CheckpointLine]: ...
+    async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session: ...
 
-    async def checkpoint(self, prefix: str) -> CheckpointLine: ...
+    async def steer(self, session: str | None, text: str, by: str, channel: str, act_id: str | None = None) -> Card: ...
 
-    async def ask_restore(
-        self, checkpoint: str, files: Files, by: str, channel: str, act_id: str | None = None
-    ) -> Restore: ...
+    async def words(self, session: str | None = None, limit: int = ...) -> Sequence[Instruction]: ...
 
-    async def restore(self, id: str) -> Restore: ...
+    async def add_task(
+        self,
+        text: str,
+        by: str,
+        channel: str,
+        *,
+        session: str | None = None,
+        workspace: str | None = None,
+        act_id: str | None = None,
+    ) -> Card: ...
+
+    async def tasks(
+        self, session: str | None = None, *, everything: bool = False, limit: int = ...
+    ) -> Sequence[Instruction]: ...
+
+    async def take_back(self, prefix: str, by: str, channel: str) -> Card: ...
 
 
 class Desk(Protocol):
@@ -69,7 +78,7 @@ class Desk(Protocol):
     def children(self) -> Children: ...
 
     @property
-    def checkpoints(self) -> Checkpoints: ...
+    def steering(self) -> Steering: ...
 
     async def sessions(self, *, everything: bool = False) -> Sequence[Session]: ...
 

@@ -84,9 +84,13 @@ class Children:
         if given is None:
             raise WorkspaceRefused("say where the agent is to work: there is no default_workspace_root")
         root = await trio.to_thread.run_sync(check_workspace, Path(given))
-        id = session_id or (str(uuid.uuid5(_ACTS, act)) if act is not None else self.context.new_id())
+        id = session_id or (self.context.new_id() if act is None else self._named(act))
         asked = Start(id, prompt, str(root), by, channel, owner, mode, chat_channel, label)
         return await ask(self.system.named("spawner"), asked, timeout=START_SECONDS, retry=True)
+
+    def _named(self, act: str) -> str:
+        """The session of this act: the same again, and no other server's, since processes are known by it."""
+        return str(uuid.uuid5(_ACTS, f"{self.reader.path.resolve()}\0{act}"))
 
     async def everyone(self) -> dict[str, Child]:
         """All agents that people started and that are on record, by session."""

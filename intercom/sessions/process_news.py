@@ -37,6 +37,8 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
     """The process is gone: what hangs on it is settled as its end demands."""
     if session.row.status is SessionStatus.TERMINATED:
         return session.row
+    if session.row.status is SessionStatus.CREATED and news.why is not Why.NOT_STARTED:
+        await decisions.become(session, SessionStatus.ACTIVE, _WHO, "its agent ran")
     last = f"; its last words: {news.words}" if news.words else ""
     if news.again_at is not None:
         if await session.transact(partial(_note, session=session, what=f"{news.run}/ended")):

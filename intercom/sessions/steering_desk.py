@@ -3,6 +3,7 @@ that works."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ T = TypeVar("T")
 #: How many entries a listing holds when it is not said.
 LISTED = 50
 _STORE_SECONDS = 30.0
+_ACTS = uuid.UUID("8c1f6c0e-3f0b-4f39-9d0c-5f6f2f0a7d11")
 _TASKS = (Kind.TASK,)
 _WORDS = (Kind.NUDGE, Kind.STEER)
 
@@ -58,7 +60,7 @@ class Steering:
         """Queue words for the agent: they ride on its next result, or end its standby. Raises SteerQueueFull,
         InvalidArguments for words that say nothing or are too long, InvalidState for a session that has ended."""
         id = await self.desk.named_session(session, _is_open, "session")
-        return await self.desk.ask_session(id, Steer(act_id or self._context.new_id(), Kind.STEER, text, by, channel))
+        return await self.desk.ask_session(id, Steer(self._id(act_id), Kind.STEER, text, by, channel))
 
     async def words(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
         """What agents were told or are to be told, oldest first; of one session, or of all."""
@@ -83,7 +85,7 @@ class Steering:
         id = None if session is None else await self.desk.session_id(session)
         root = None if workspace is None else await self._root(workspace)
         at = self._context.now()
-        word = Instruction(act_id or self._context.new_id(), Kind.TASK, text, by, channel, at, id, root)
+        word = Instruction(self._id(act_id), Kind.TASK, text, by, channel, at, id, root)
         kept, home = await self._transact(partial(_leave, word=word, context=self._context))
         card = cards.of_words(kept, home)
         self._context.operators.tell(card)
@@ -115,6 +117,10 @@ class Steering:
     @property
     def _context(self) -> Context:
         return self.desk.context
+
+    def _id(self, act_id: str | None) -> str:
+        """An act's id becomes that of its words: the same act again is the same words."""
+        return self._context.new_id() if act_id is None else str(uuid.uuid5(_ACTS, act_id))
 
     async def _transact(self, work: Callable[[Database], T]) -> T:
         return await ask(self._context.store, Transact(work), timeout=_STORE_SECONDS, retry=True)

@@ -19,7 +19,6 @@ _WAITING = {
     CardKind.STANDBY: ("wait", "status = 'pending'"),
     CardKind.STALL: ("stall_alert", "status in ('pending', 'nudged', 'escalated')"),
     CardKind.APPLY: ("apply_journal", "state = 'stuck'"),
-    CardKind.RESTORE: ("restore", "state in ('asked', 'stuck')"),
 }
 
 

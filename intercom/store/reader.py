@@ -38,6 +38,11 @@ class Reader:
         self._lock = Lock()
         self._closed = False
 
+    @property
+    def path(self) -> Path:
+        """The database's file."""
+        return self._path
+
     async def read(self, work: Callable[[Database], R]) -> R:
         """Run `work(db)` in a worker thread and return what it returned.
 

@@ -13,7 +13,6 @@ ACTORS: dict[str, str] = {
     "Writer": "crash",
     "Operators": "crash",
     "Reception": "crash",
-    "Checkpoints": "fell",
     "Housekeeper": "fell",
     "PolicyWatcher": "crash",
     "SessionActor": "crash",

@@ -13,13 +13,12 @@ from intercom.model.approval import ChangeKind, FileChange, RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.child import Child, ChildState, Exit
 from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound
-from intercom.model.restore import Restore
 from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.model.steering import Instruction, Kind
 from intercom.model.verdict import Decided, Decision, Verdict
+from intercom.sessions.cards import of_words
 from intercom.sessions.children import Output
-from intercom.sessions.restore_cards import of_restore
 from intercom.sessions.spawning.output_files import Stream
-from tests.operators.checkpoints import StandInCheckpoints
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -123,6 +122,67 @@ class StandInChildren:
         return Output(found.id, stream, text, begin, begin + len(text), self.is_going, Exit(code=0))
 
 
+class StandInSteering:
+    """Words are kept; a session is paused at once."""
+
+    def __init__(self, desk: StandInDesk) -> None:
+        self.desk = desk
+        self.kept: dict[str, Instruction] = {}
+
+    async def pause(self, session: str | None, by: str, channel: str) -> Session:
+        found = self.desk._session(session)
+        self.desk.acts.append(("pause", found.id, by, channel))
+        paused = attrs.evolve(found, status=SessionStatus.PAUSED, paused_by=by, paused_at=START)
+        self.desk.all_sessions[found.id] = paused
+        return paused
+
+    async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
+        found = self.desk._session(session)
+        if not found.is_paused:
+            raise InvalidState("the session is not paused: it is active")
+        self.desk.acts.append(("unpause", found.id, by, channel, act_id))
+        going_on = attrs.evolve(found, status=SessionStatus.ACTIVE, paused_by=None, paused_at=None)
+        self.desk.all_sessions[found.id] = going_on
+        return going_on
+
+    async def steer(self, session: str | None, text: str, by: str, channel: str, act_id: str | None = None) -> Card:
+        found = self.desk._session(session)
+        self.desk.acts.append(("steer", found.id, text, by, channel, act_id))
+        return self._keep(Instruction("w-1", Kind.STEER, text, by, channel, START, found.id))
+
+    async def words(self, session: str | None = None, limit: int = 50) -> tuple[Instruction, ...]:
+        return tuple(word for word in self.kept.values() if word.kind is Kind.STEER)[:limit]
+
+    async def add_task(
+        self,
+        text: str,
+        by: str,
+        channel: str,
+        *,
+        session: str | None = None,
+        workspace: str | None = None,
+        act_id: str | None = None,
+    ) -> Card:
+        self.desk.acts.append(("task", text, by, channel, session, workspace, act_id))
+        return self._keep(Instruction("t-1", Kind.TASK, text, by, channel, START, session, workspace))
+
+    async def tasks(
+        self, session: str | None = None, *, everything: bool = False, limit: int = 50
+    ) -> tuple[Instruction, ...]:
+        return tuple(word for word in self.kept.values() if word.kind is Kind.TASK and (everything or word.is_open))
+
+    async def take_back(self, prefix: str, by: str, channel: str) -> Card:
+        found = self.kept.get(prefix)
+        if found is None:
+            raise NotFound(f"no message or task has an id that begins with {prefix!r}")
+        self.desk.acts.append(("take back", prefix, by, channel))
+        return self._keep(attrs.evolve(found, closed_at=START))
+
+    def _keep(self, word: Instruction) -> Card:
+        self.kept[word.id] = word
+        return of_words(word, "/home/me/project")
+
+
 class StandInDesk:
     """What it was asked to do stands in `acts`; `crash` is raised by the next call that reads."""
 
@@ -135,7 +195,7 @@ class StandInDesk:
         self.chat: dict[str, Any] | None = None
         self.crash: BaseException | None = None
         self.children = StandInChildren(self)
-        self.checkpoints = StandInCheckpoints(self)
+        self.steering = StandInSteering(self)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         if self.crash is not None:
@@ -167,17 +227,11 @@ class StandInDesk:
         self.acts.append(("decide", found.id, verdict.decision.value, verdict.text, verdict.by, verdict.channel))
         if found.decided is not None and found.decided.verdict_id != verdict.id:
             raise AlreadyDecided(f"{found.decided.by} was first ({found.decided.decision})", by=found.decided.by)
-        if found.kind is CardKind.RESTORE:
-            self.checkpoints.decided(found.id, proceed=verdict.decision is Decision.PROCEED)
         if found.decided is None:
             decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, verdict.at, verdict.text)
             state = _AFTER.get(verdict.decision, CardState.ANSWERED)
             self.cards[found.id] = attrs.evolve(found, decided=decided, state=state)
         return self.cards[found.id]
-
-    def show_restore(self, restore: Restore) -> None:
-        """The question of a restore is a card like any other."""
-        self.cards[restore.id] = of_restore(restore)
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         self.acts.append(("resume", session, instruction, verdict.decision.value))

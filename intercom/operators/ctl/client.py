@@ -33,21 +33,9 @@ _CHUNK = 256 * 1024
 ONCE = frozenset({"nudge"})
 
 #: Verbs that change something, and so travel under an id of their own.
-ACTS = frozenset(
-    {
-        "approve",
-        "reject",
-        "answer",
-        "resume",
-        "mode",
-        "nudge",
-        "policy-accept",
-        "start",
-        "clear",
-        "checkpoint",
-        "restore",
-    }
-)
+_VERDICTS = frozenset({"approve", "reject", "answer", "policy-accept"})
+_CONTROLS = frozenset({"resume", "mode", "nudge", "start", "clear", "pause", "unpause", "steer", "task", "take-back"})
+ACTS = _VERDICTS | _CONTROLS
 
 
 class NoServer(Exception):

@@ -14,6 +14,7 @@ import attrs
 from intercom.model.card import CHOICES, Card, CardKind, CardState, Notice
 from intercom.model.clock import to_text
 from intercom.model.session import Session
+from intercom.model.steering import Instruction
 
 #: How many characters of diffs one listing carries; past it an entry says that its diff was left out.
 LISTED_DIFFS = 4 * 1024 * 1024
@@ -32,6 +33,8 @@ def session_entry(session: Session) -> dict[str, Any]:
         "updated_at": to_text(session.updated_at),
         "client_name": session.client_name,
         "prompt": session.prompt,
+        "paused_by": session.paused_by,
+        "paused_at": None if session.paused_at is None else to_text(session.paused_at),
     }
 
 
@@ -71,6 +74,24 @@ def card_entries(cards: Iterable[Card], budget: int = LISTED_DIFFS) -> list[dict
     return entries
 
 
+def words_entry(word: Instruction) -> dict[str, Any]:
+    """One entry of `steering` and `tasks`."""
+    status = "queued" if word.is_open else "closed" if word.delivered_at is None else "delivered"
+    return {
+        "request_id": word.id,
+        "kind": word.kind.value,
+        "status": status,
+        "text": word.text,
+        "by": word.by,
+        "channel": word.channel,
+        "session_id": word.session_id,
+        "workspace_root": word.workspace_root,
+        "created_at": to_text(word.at),
+        "taken_at": None if word.taken_at is None else to_text(word.taken_at),
+        "delivered_at": None if word.delivered_at is None else to_text(word.delivered_at),
+    }
+
+
 def notice_entry(notice: Notice) -> dict[str, Any]:
     return {
         "text": notice.text,
@@ -94,9 +115,7 @@ def how_to_answer(kind: CardKind, request_id: str) -> str:
         case CardKind.APPLY:
             return "an editor to put the files right: the agent's next check_diff settles it"
         case CardKind.STEER | CardKind.TASK:
-            return f"steering --take-back {request_id} while it is queued: it goes to the agent by itself"
-        case CardKind.RESTORE:
-            return f"answer {request_id} proceed or cancel"
+            return f"take-back {request_id} while it is queued: it goes to the agent by itself"
 
 
 def plain(value: Any, depth: int = 0) -> Any:

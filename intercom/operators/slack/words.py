@@ -38,7 +38,6 @@ SENTENCES: dict[CardKind, dict[Decision, tuple[str, ...]]] = {
     CardKind.APPLY: {Decision.DISMISS: ("dismiss",)},
     CardKind.STEER: {},
     CardKind.TASK: {},
-    CardKind.RESTORE: {Decision.PROCEED: ("proceed",), Decision.CANCEL: ("cancel",)},
 }
 
 #: The first words that take the rest of the reply with them.
@@ -51,7 +50,6 @@ OPENINGS: dict[CardKind, dict[str, Decision]] = {
     CardKind.APPLY: {},
     CardKind.STEER: {},
     CardKind.TASK: {},
-    CardKind.RESTORE: {},
 }
 
 _POSSIBLE: dict[CardKind, tuple[str, ...]] = {
@@ -63,7 +61,6 @@ _POSSIBLE: dict[CardKind, tuple[str, ...]] = {
     CardKind.APPLY: ("dismiss",),
     CardKind.STEER: (),
     CardKind.TASK: (),
-    CardKind.RESTORE: ("proceed", "cancel"),
 }
 
 #: The past of each decision, for a sentence that says what was done.
@@ -77,8 +74,6 @@ PAST: dict[Decision, str] = {
     Decision.NUDGE: "nudged",
     Decision.DISMISS: "dismissed",
     Decision.ACCEPT: "accepted",
-    Decision.PROCEED: "proceeded with",
-    Decision.CANCEL: "cancelled",
 }
 
 _POLITE = re.compile(r",?\s+(please|pls)$")

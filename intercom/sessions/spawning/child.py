@@ -63,6 +63,11 @@ class Told:
 
 
 @frozen
+class Said:
+    """The session knows that its process runs."""
+
+
+@frozen
 class Ended:
     """The process of this run is gone."""
 
@@ -93,7 +98,7 @@ class ChildActor(Actor):
         self._at = at
         self._row: Child | None = None
         self._session: Session
-        self._launching = self._winding_up = False
+        self._launching = self._winding_up = self._is_known = False
         self._awaiting: list[Reply[None]] = []
 
     @property
@@ -120,6 +125,8 @@ class ChildActor(Actor):
                 await self._keeper_up(message)
             case Told():
                 await self._told(message)
+            case Said():
+                await self._said()
             case Ended(run, exit):
                 await self._ended(run, exit)
             case WoundUp(run):
@@ -176,7 +183,6 @@ class ChildActor(Actor):
                 self.spawn(self._hear_of, row.run, row.keeper)
             case ChildState.RUNNING:
                 self._watch()
-                self.spawn(self._say_started)
             case ChildState.WAITING | ChildState.ENDING:
                 self._begin_winding_up()
         return True
@@ -202,8 +208,15 @@ class ChildActor(Actor):
         row = self.row
         if row.why is Why.NOT_STARTED:
             raise SpawnFailed(f"the agent could not be started: {row.said}")
-        if row.state is ChildState.STARTING:
+        if row.state in (ChildState.STARTING, ChildState.RUNNING) and not self._is_known:
             self._awaiting.append(self.defer())
+
+    def _answer(self) -> None:
+        """Who asked for it hears that it runs, or has run."""
+        self._is_known = True
+        for reply in self._awaiting:
+            reply.set(None)
+        self._awaiting.clear()
 
     def _launch(self) -> None:
         self._launching = True
@@ -227,9 +240,14 @@ class ChildActor(Actor):
                 await winding_up.dismiss(keeper.process)
             await self._launched(news.fault)
             return
-        crash_points.reach("child.kept")
-        await self._record(evolve(self.row, keeper=keeper.process))
-        crash_points.reach("child.keeper_recorded")
+        try:
+            crash_points.reach("child.kept")
+            await self._record(evolve(self.row, keeper=keeper.process))
+            crash_points.reach("child.keeper_recorded")
+        except BaseException:
+            # It is not to wait for a word that nobody will give.
+            await keeper.close()
+            raise
         self._note()
         self.spawn(self._tell_keeper, news.run, keeper)
 
@@ -241,11 +259,11 @@ class ChildActor(Actor):
             line = command.build(config, session.prompt or "", variables)
             status = await keeper.run(line, variables, session.workspace_root)
         except (OSError, ValueError, IntercomError) as failed:
-            await keeper.close()
             await winding_up.dismiss(keeper.process)
             self.actor_ref.tell(Told(run, None, _words(failed)))
             return
-        await keeper.close()
+        finally:
+            await keeper.close()
         crash_points.reach("child.told")
         self.actor_ref.tell(Told(run, status))
 
@@ -272,10 +290,6 @@ class ChildActor(Actor):
             self._begin_winding_up()
             return
         self._watch()
-        for reply in self._awaiting:
-            reply.set(None)
-        self._awaiting.clear()
-        self.spawn(self._say_started)
 
     async def _launched(self, fault: str | None) -> None:
         """The launch is over, and nothing runs."""
@@ -290,12 +304,14 @@ class ChildActor(Actor):
 
     async def _say_started(self) -> None:
         await winding_up.say_started(self.system, self._at, self._id, self.row)
+        self.actor_ref.tell(Said())
+
+    async def _said(self) -> None:
+        self._answer()
         # A server that fell between a pause on record and its effect has left it running, or standing.
         session = await self._transact(partial(sessions.get, id=self._id))
-        if session is not None and session.is_paused:
-            self.actor_ref.tell(Suspend())
-        elif session is not None and session.status is SessionStatus.ACTIVE:
-            self.actor_ref.tell(Continue())
+        if session is not None:
+            await self._signal(signal.SIGSTOP if session.is_paused else signal.SIGCONT)
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -306,6 +322,8 @@ class ChildActor(Actor):
         self.spawn(self._until_ended, row.run, row.keeper, row.process)
 
     async def _until_ended(self, run: int, keeper: Process, process: Process) -> None:
+        # Its session hears of its beginning before it hears of its end.
+        await self._say_started()
         async with trio.open_nursery() as nursery:
 
             async def until_gone(which: Process) -> None:
@@ -350,6 +368,7 @@ class ChildActor(Actor):
             ended = evolve(row, state=ChildState.ENDING, exit=exit, why=Why.ENDED)
         await self._record(ended)
         crash_points.reach("child.ended")
+        self._answer()
         self._begin_winding_up()
 
     def _begin_winding_up(self) -> None:

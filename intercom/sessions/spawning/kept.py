@@ -70,8 +70,9 @@ class Keeper:
 
     async def close(self) -> None:
         """Let go of it: one that was not told what to run runs nothing."""
-        await trio.aclose_forcefully(self._hears)
-        await trio.aclose_forcefully(self._says)
+        with trio.CancelScope(shield=True):
+            await trio.aclose_forcefully(self._hears)
+            await trio.aclose_forcefully(self._says)
 
 
 async def start(directory: Path, run: int, limit: int) -> Keeper:

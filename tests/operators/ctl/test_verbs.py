@@ -31,6 +31,8 @@ def desk() -> StandInDesk:
     )
 
 
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
 # verb, fields -> parts of the data, what the desk was asked to do
 TABLE: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...] | None]] = [
     ("approve", {"id": "abc"}, {"request_id": "abc-1", "status": "approved"}, ("decide", "abc-1", "approve", None)),
@@ -64,6 +66,21 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...] | None]] 
     ("nudge", {"id": "s-1"}, {"session_id": "s-1", "status": "nudged"}, ("nudge", "s-1", None)),
     ("policy-accept", {}, {"request_id": "pol-1", "status": "accepted"}, ("policy", None)),
     ("policy-accept", {"id": "pol-1"}, {"status": "accepted"}, ("policy", "pol-1")),
+    ("pause", {"id": "s-1"}, {"session_id": "s-1", "status": "paused"}, ("pause", "s-1")),
+    ("pause", {}, {"session_id": "s-1"}, ("pause", "s-1")),
+    (
+        "steer",
+        {"id": "s-1", "text": "mind it", "verdict_id": "12345678"},
+        {"session_id": "s-1", "request_id": "w-1", "status": "queued", "note": "rides on the agent's next result"},
+        ("steer", "s-1", "mind it", ME, "ctl", "ctl/12345678"),
+    ),
+    (
+        "task",
+        {"workspace": "/ws", "text": "do it", "verdict_id": "12345678"},
+        {"session_id": None, "request_id": "t-1", "workspace_root": "/ws", "status": "queued"},
+        ("task", "do it", ME, "ctl", None, "/ws", "ctl/12345678"),
+    ),
+    ("task", {"session": "s-1", "text": "do it"}, {"session_id": "s-1"}, ("task", "do it", ME, "ctl", "s-1", None)),
     ("show", {"id": "abc"}, {"request_id": "abc-1", "kind": "approval", "risk_level": "high"}, None),
     ("version", {}, {"version": "0.1.0"}, None),
 ]
@@ -99,6 +116,29 @@ async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> 
         waiting = [card["request_id"] for card in (await peer.ask("pending", session="s-1"))["data"]]
         assert waiting[0] == "abc-1"
         assert (await peer.ask("pending", session="s-2"))["data"] == []
+
+
+@trio_test(real_time=True)
+async def test_what_is_paused_steered_and_left_is_listed_and_taken_back(tmp_path: Path) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        peer = await house.dial()
+        assert (await peer.ask("unpause"))["error_code"] == "invalid_state"
+        await peer.ask("pause")
+        [entry] = (await peer.ask("list"))["data"]["sessions"]
+        assert (entry["status"], entry["paused_by"], entry["paused_at"]) == ("paused", ME, to_text(START))
+        assert (await peer.ask("unpause", verdict_id="12345678"))["data"] == {"session_id": "s-1", "status": "active"}
+        assert house.desk.acts[-1] == ("unpause", "s-1", ME, "ctl", "ctl/12345678")
+        await peer.ask("steer", id="s-1", text="mind it")
+        await peer.ask("task", workspace="/ws", text="do it")
+        [word] = (await peer.ask("steering"))["data"]["words"]
+        assert (word["kind"], word["status"], word["text"], word["by"]) == ("steer", "queued", "mind it", ME)
+        [task] = (await peer.ask("tasks"))["data"]["words"]
+        assert (task["session_id"], task["workspace_root"], task["delivered_at"]) == (None, "/ws", None)
+        taken = (await peer.ask("take-back", id="t-1"))["data"]
+        assert taken == {"request_id": "t-1", "session_id": None, "status": "taken back"}
+        assert (await peer.ask("tasks"))["data"] == {"words": []}
+        assert [each["status"] for each in (await peer.ask("tasks", everything=True))["data"]["words"]] == ["closed"]
+        assert (await peer.ask("take-back"))["error_code"] == "invalid_arguments"
 
 
 @trio_test(real_time=True)

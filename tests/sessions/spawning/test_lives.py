@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 import trio
+from attrs import evolve
 
 from intercom.model.child import Exit, Why
+from intercom.model.config import SpawnRestart
 from intercom.model.errors import IntercomError, SpawnFailed
 from intercom.model.session import SessionStatus
+from intercom.sessions.messages import Propose
+from intercom.sessions.reception_messages import Admit, Agent, key_of
+from intercom.sessions.spawning.output_files import Stream
+from intercom.sessions.spawning.processes import Family
 from tests.sessions.spawning.yard import Yard, real, yard
 
 NOTE = """
@@ -66,8 +73,6 @@ async def test_one_that_fails_leaves_its_session_interrupted_with_its_exit_code(
 
 @real
 async def test_a_program_that_is_not_there_is_refused_before_anything_is_on_record(at: Yard) -> None:
-    from attrs import evolve
-
     at.config = evolve(at.config, host_cli="no-such-program")
     async with at.serving() as house:
         with pytest.raises(IntercomError, match="not found in the server's PATH"):
@@ -78,8 +83,6 @@ async def test_a_program_that_is_not_there_is_refused_before_anything_is_on_reco
 
 @real
 async def test_a_program_that_can_not_be_run_ends_its_session_and_says_why(at: Yard) -> None:
-    from attrs import evolve
-
     broken = at.root / "broken"
     broken.write_text("#!/no/such/interpreter\n")
     broken.chmod(0o755)
@@ -112,8 +115,6 @@ time.sleep""",
         await house.until_written("ready")
         child = await house.child(session.id)
         assert child.keeper is not None
-        from intercom.sessions.spawning.processes import Family
-
         family = Family(session.id, child.keeper, None)
         members = family.members()
         assert len(members) >= 7
@@ -133,3 +134,140 @@ async def test_one_that_is_killed_from_outside_is_noticed_and_said_so(at: Yard) 
         with trio.fail_after(5):
             assert (await house.until_over(session.id)).exit == Exit(signal=signal.SIGKILL)
         assert "killed by SIGKILL" in (await house.people.notice("process ended")).text
+
+
+HOSTILE = [
+    "$(touch pwned) `touch pwned` ; touch pwned",
+    "' ; touch pwned ; '",
+    '" && touch pwned || "',
+    "a\nb\r\n\ttouch pwned",
+    "%s %n {0} ${IFS}",
+    "../../etc/passwd",
+    "\u202e\u200b grün 🎉",
+    "x" * 90_000,
+    "@file !history ~root *",
+]
+
+
+@real
+async def test_no_shell_ever_sees_a_prompt(at: Yard) -> None:
+    at.environ = {"API_KEY": "k", "SLACK_BOT_TOKEN": "xoxb-1"}
+    at.agent(NOTE)
+    at.settings(environment=("API_KEY",))
+    async with at.serving() as house:
+        for prompt in HOSTILE:
+            session = await house.start(prompt)
+            await house.until_over(session.id)
+            seen = json.loads(at.written("seen.json"))
+            assert seen["arguments"] == [prompt]
+            assert (seen["cwd"], seen["sid"]) == (str(at.workspace), True)
+            environ = seen["environ"]
+            assert (environ["INTERCOM_SESSION_ID"], environ["API_KEY"]) == (session.id, "k")
+            assert environ["INTERCOM_WORKSPACE_ROOT"] == str(at.workspace)
+            assert "SLACK_BOT_TOKEN" not in environ
+            assert sorted(each.name for each in at.workspace.iterdir()) == ["seen.json"]
+
+
+@real
+async def test_one_that_fails_is_started_again_until_it_has_failed_too_often(at: Yard) -> None:
+    at.agent("open('runs', 'a').write('x'); print('try', flush=True); raise SystemExit(2)")
+    at.settings(restart=SpawnRestart.ON_FAILURE, max_restarts=2, restart_backoff_seconds=0.05)
+    async with at.serving() as house:
+        session = await house.start()
+        child = await house.until_over(session.id)
+        assert (child.run, child.restarts, at.written("runs")) == (3, 2, "xxx")
+        assert "it starts again in" in (await house.people.notice("process ended")).text
+        assert "for the 3rd time" in (await house.people.notice("3rd")).text
+        # Their output is one.
+        assert (await house.app.desk.children.output(session.id)).text == "try\n" * 3
+        assert (await house.session(session.id)).status is SessionStatus.INTERRUPTED
+
+
+@real
+async def test_one_that_waits_to_be_started_again_is_not_once_its_session_is_cleared(at: Yard) -> None:
+    at.agent("open('runs', 'a').write('x'); raise SystemExit(2)")
+    at.settings(restart=SpawnRestart.ALWAYS, restart_backoff_seconds=30)
+    async with at.serving() as house:
+        session = await house.start()
+        await house.people.notice("it starts again in")
+        # It counts among those that run, and so does one that a server finds in this state.
+        assert (await house.child(session.id)).is_going
+        house.app.hands_over = True
+    async with at.serving() as house:
+        await house.app.desk.end(session.id, "kim", "ctl", "enough")
+        assert (await house.until_over(session.id)).why is Why.CLEARED
+        assert at.written("runs") == "x"
+
+
+@real
+async def test_no_more_are_started_than_may_run_at_once(at: Yard) -> None:
+    at.agent(STAYS)
+    at.config = evolve(at.config, max_concurrent_sessions=2)
+    async with at.serving() as house:
+        assert house.app.is_idle()
+        first, _ = await house.start(), await house.start()
+        assert not house.app.is_idle()
+        with pytest.raises(IntercomError, match="max_concurrent_sessions is 2") as refused:
+            await house.start()
+        assert refused.value.error_code == "too_many_sessions"
+        await house.app.desk.end(first.id, "kim", "ctl", "enough")
+        await house.until_over(first.id)
+        last = await house.start()
+        for session in await house.app.desk.sessions():
+            await house.app.desk.end(session.id, "kim", "ctl", "enough")
+        await house.until_over(last.id)
+
+        async def is_idle() -> bool:
+            return house.app.is_idle()
+
+        await house.until(is_idle)
+
+
+@real
+async def test_its_requests_end_with_it_unless_it_is_started_again(at: Yard) -> None:
+    at.agent("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nraise SystemExit(1)")
+    for restart, state in ((SpawnRestart.NEVER, "interrupted"), (SpawnRestart.ON_FAILURE, "pending")):
+        at.settings(restart=restart, restart_backoff_seconds=60)
+        async with at.serving() as house:
+            session = await house.start(restart.value)
+            agent = Agent(key_of(session.id), "client", "", None, session.id)
+            assert await house.ask("reception", Admit(agent)) == session.id
+            opened = await house.ask(f"session/{session.id}", Propose("c", "change", "a\n", "a.txt"))
+            (at.workspace / "go").touch()
+            await house.people.notice("process ended")
+            card = await house.app.desk.card(opened.request_id)
+            assert card.state.value == state
+            (at.workspace / "go").unlink()
+            await house.app.desk.end(session.id, "kim", "ctl", "enough")
+
+
+@real
+async def test_what_it_writes_is_bounded_private_and_read_as_it_comes(at: Yard) -> None:
+    at.agent("import sys\nfor n in range(20000): print(n)\nprint('x' * 10, file=sys.stderr)")
+    at.settings(output_limit_bytes=8192)
+    async with at.serving() as house:
+        session = await house.start()
+        await house.until_over(session.id)
+        children = house.app.desk.children
+        found = await children.output(session.id, lines=2)
+        assert (found.text, found.is_going) == ("19998\n19999\n", False)
+        assert (await children.output(session.id[:8], Stream.STDERR)).text == "x" * 10 + "\n"
+        first = await children.output(session.id, start=0)
+        assert first.start > 0
+        assert first.text.endswith("19999\n")
+        files = [*(children.root / session.id).iterdir()]
+        assert sum(each.stat().st_size for each in files if each.name.startswith("stdout")) <= 8192
+        assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
+        assert (children.root / session.id).stat().st_mode & 0o777 == 0o700
+
+
+@real
+async def test_a_workspace_that_is_none_is_refused(at: Yard) -> None:
+    at.agent(STAYS)
+    async with at.serving() as house:
+        for workspace in ("/", str(at.root / "nothing")):
+            with pytest.raises(IntercomError) as refused:
+                await house.start(workspace=workspace)
+            assert refused.value.error_code == "workspace_refused"
+        with pytest.raises(IntercomError, match="default_workspace_root"):
+            await house.start(workspace=None)

@@ -9,13 +9,13 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import trio
 from attrs import define, evolve, field
 
-from actors import ask
+from actors import Request, ask
 from intercom.app import App
 from intercom.local.places import places
 from intercom.model.child import Child
@@ -26,6 +26,7 @@ from intercom.sessions.spawning import processes
 from tests.sessions.house import People
 from tests.support.trio_case import trio_test
 
+R = TypeVar("R")
 SECONDS = 40
 real = trio_test(real_time=True, seconds=SECONDS)
 
@@ -83,6 +84,9 @@ class House:
         return await self.app.desk.children.start(
             prompt, **{"by": "kim", "channel": "ctl", "workspace": str(self.yard.workspace), **more}
         )
+
+    async def ask(self, name: str, message: Request[R]) -> R:
+        return await ask(self.app.system.named(name), message, timeout=10, retry=True)
 
     async def session(self, id: str) -> Session:
         (found,) = [each for each in await self.app.desk.sessions(everything=True) if each.id == id]

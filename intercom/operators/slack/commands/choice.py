@@ -10,6 +10,7 @@ from attrs import frozen
 from intercom.model.card import Card, CardKind
 from intercom.model.errors import Ambiguous, InvalidState, NotFound, Unauthorized
 from intercom.model.session import Session, SessionStatus
+from intercom.operators.slack.commands.typed import Arguments
 
 #: The shortest beginning of an id that is taken for one where anything else could stand.
 SHORTEST_ID = 4
@@ -83,9 +84,9 @@ def to_resume(live: Sequence[Session], open_cards: Sequence[Card], person: str) 
     agent stands by. Raises InvalidState when none waits."""
     standing_by = {card.session_id: card.created_at for card in open_cards if card.kind is CardKind.STANDBY}
     waiting = [
-        (standing_by.get(each.id, each.updated_at), each)
+        (standing_by.get(each.id, each.paused_at or each.updated_at), each)
         for each in live
-        if (each.id in standing_by or each.status is SessionStatus.PAUSED) and may_control(each, person)
+        if (each.id in standing_by or each.is_paused) and may_control(each, person)
     ]
     if not waiting:
         raise InvalidState("no session of yours is paused or stands by; see /intercom sessions")
@@ -98,6 +99,41 @@ def to_clear(live: Sequence[Session], person: str) -> Session:
     if not own:
         raise NotFound("there is no session of yours to clear; see /intercom sessions")
     return latest([each for each in own if each.status in _RUNNING] or own)
+
+
+def to_pause(live: Sequence[Session], person: str) -> Session:
+    """The most recently active session that a person may pause. Raises NotFound when there is none."""
+    own = [each for each in live if each.status is SessionStatus.ACTIVE and may_control(each, person)]
+    if not own:
+        raise NotFound("there is no session of yours that runs; see /intercom sessions")
+    return latest(own)
+
+
+def to_steer(live: Sequence[Session], channel: str, channel_of: ChannelOf) -> Session:
+    """The only session that runs in `channel`, else the only one that runs at all. Raises NotFound and Ambiguous: the
+    wrong agent is not to be told."""
+    running = [each for each in live if each.status in _RUNNING]
+    found = [each for each in running if channel_of(each) == channel] or running
+    if not found:
+        raise NotFound("no session runs; see /intercom sessions")
+    if len(found) > 1:
+        raise Ambiguous(f"there are {len(found)} sessions; begin with the id of the one you mean: {listed(found)}")
+    return found[0]
+
+
+def session_and_text(live: Sequence[Session], given: Arguments) -> tuple[Session | None, str | None]:
+    """Which session is named, None for none, and all that is no name of a session; None where that is nothing."""
+    text = given.text
+    if "--session" in given.options:
+        return named(live, given.options["--session"]), text or None
+    first = text.split(None, 1)[0] if text else ""
+    if len(first) >= SHORTEST_ID:
+        try:
+            return named(live, first), text[len(first) :].strip() or None
+        except NotFound:
+            if looks_like_id(first):
+                raise
+    return None, text or None
 
 
 def latest(sessions: Sequence[Session]) -> Session:

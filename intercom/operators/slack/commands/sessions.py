@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from intercom.model.errors import InvalidState, NotFound
+from intercom.model.errors import InvalidState
 from intercom.model.session import Session, SessionStatus
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.messages import Channel
@@ -26,7 +24,7 @@ async def list_sessions(call: Call) -> Drawn:
 async def resume(call: Call) -> str:
     """Answer a standby, or let a paused session go on."""
     live = await call.house.desk.sessions()
-    chosen, instruction = _session_and_text(live, call)
+    chosen, instruction = choice.session_and_text(live, call.arguments)
     if chosen is None:
         chosen = choice.to_resume(live, await call.house.desk.pending(), call.person)
     session = choice.require_control(chosen, call.person)
@@ -69,21 +67,6 @@ async def _to_end(call: Call, name: str) -> Session:
     return session
 
 
-def _session_and_text(live: Sequence[Session], call: Call) -> tuple[Session | None, str | None]:
-    """Which session is named, None for none, and the instruction: all that is no name of a session."""
-    text = call.arguments.text
-    if "--session" in call.arguments.options:
-        return choice.named(live, call.arguments.options["--session"]), text or None
-    first = text.split(None, 1)[0] if text else ""
-    if len(first) >= choice.SHORTEST_ID:
-        try:
-            return choice.named(live, first), text[len(first) :].strip() or None
-        except NotFound:
-            if choice.looks_like_id(first):
-                raise
-    return None, text or None
-
-
 SESSIONS = Entry(
     name="sessions",
     category=Category.SESSIONS,
@@ -98,8 +81,8 @@ RESUME = Entry(
     category=Category.SESSIONS,
     summary="let a waiting agent go on",
     details=(
-        "Answers an agent that stands by, or lets a paused session go on. Without a session: the one that began to wait"
-        " last. What follows is the agent's instruction, word for word."
+        "Lets a paused session go on, and answers an agent that stands by. Without a session: the one that began to"
+        " wait last. What follows is the agent's instruction, word for word."
     ),
     example=f"{SLASH} session-resume 1a2b3c4d run the tests again",
     handler=resume,

@@ -25,7 +25,6 @@ class Category(StrEnum):
     """What a command is about; `help` takes these names."""
 
     SESSIONS = "session"
-    CHECKPOINTS = "checkpoint"
     FILES = "files"
     CUSTOM = "custom"
     HELP = "help"
@@ -33,7 +32,6 @@ class Category(StrEnum):
 
 TITLES: dict[Category, str] = {
     Category.SESSIONS: "Sessions",
-    Category.CHECKPOINTS: "Checkpoints",
     Category.FILES: "Files",
     Category.CUSTOM: "Custom commands",
     Category.HELP: "Help",

@@ -81,7 +81,7 @@ async def test_the_acknowledgement_does_not_wait_and_output_is_shown_as_it_comes
         ("status rm -rf /", "status takes no arguments"),
         ("status --force", "there is no option --force"),
         ("status ''", "status takes no arguments"),
-        ("STATUS", "did you mean /intercom status?"),
+        ("STATUS", "did you mean /intercom status or"),
         ("git status", "there is no command 'git'"),
         ("$(touch pwned)", "there is no command"),
     ],

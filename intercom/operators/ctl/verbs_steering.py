@@ -1,0 +1,83 @@
+"""The verbs of ctl about agents that work: hold one up, let it go on, tell it something, leave it a task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from intercom.model.card import Card
+from intercom.model.errors import InvalidArguments
+from intercom.operators.ctl.caller import CHANNEL, Caller
+from intercom.operators.ctl.entries import words_entry
+from intercom.operators.ctl.wire import CtlRequest
+from intercom.operators.desk import Desk
+from intercom.sessions.steering_desk import LISTED
+
+
+async def pause(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    """Hold an agent up; without a session, the only active one."""
+    session = await desk.steering.pause(_session(request), caller.name, CHANNEL)
+    return {"session_id": session.id, "status": "paused"}
+
+
+async def unpause(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    """Let an agent go on; without a session, the only paused one."""
+    session = await desk.steering.unpause(_session(request), caller.name, CHANNEL, _act(request))
+    return {"session_id": session.id, "status": session.status.value}
+
+
+async def steer(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    """Queue words for an agent; without a session, for the only live one."""
+    card = await desk.steering.steer(_session(request), request.text or "", caller.name, CHANNEL, _act(request))
+    return _reply(card)
+
+
+async def steering(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    """What agents were told or are to be told, the newest last."""
+    found = await desk.steering.words(_session(request), request.limit or LISTED)
+    return {"words": [words_entry(word) for word in found]}
+
+
+async def task(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    """Leave a task for a session's agent, or for the next agent in a workspace."""
+    card = await desk.steering.add_task(
+        request.text or "",
+        caller.name,
+        CHANNEL,
+        session=request.session,
+        workspace=request.workspace,
+        act_id=_act(request),
+    )
+    return _reply(card)
+
+
+async def tasks(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    """The tasks that no agent has yet; all with `everything`."""
+    limit = request.limit or LISTED
+    found = await desk.steering.tasks(_session(request), everything=request.everything, limit=limit)
+    return {"words": [words_entry(word) for word in found]}
+
+
+async def take_back(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    """Let words or a task never reach an agent."""
+    if request.id is None:
+        raise InvalidArguments("take-back needs an id; see steering and tasks")
+    card = await desk.steering.take_back(request.id, caller.name, CHANNEL)
+    return {"request_id": card.id, "session_id": card.session_id or None, "status": "taken back"}
+
+
+def _reply(card: Card) -> dict[str, Any]:
+    return {
+        "request_id": card.id,
+        "session_id": card.session_id or None,
+        "workspace_root": card.workspace_root,
+        "status": card.state.value,
+        "note": card.note,
+    }
+
+
+def _session(request: CtlRequest) -> str | None:
+    return request.session or request.id
+
+
+def _act(request: CtlRequest) -> str | None:
+    return None if request.verdict_id is None else f"{CHANNEL}/{request.verdict_id}"

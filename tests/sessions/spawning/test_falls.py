@@ -1,0 +1,281 @@
+"""Whatever falls, and wherever: an agent that people started runs once, is found again, and ends when it should."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+import trio
+import trio.lowlevel
+
+from actors import ask
+from intercom.model import crash_points
+from intercom.model.child import ChildState, Exit, Why
+from intercom.model.crash_points import SPAWN_NAMES
+from intercom.model.session import SessionStatus
+from intercom.sessions.spawning import processes
+from intercom.sessions.spawning.messages import Continue, Suspend
+from tests.sessions.spawning.yard import House, Yard, real, yard
+
+#: Notes each start in its workspace, and goes when it is told to, with the code that stands in `go`.
+WAITS = """
+import os, sys, time
+with open("starts", "a") as starts:
+    starts.write(f"{os.getpid()}\\n")
+print("here I am", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+sys.exit(int(open("go").read()))
+"""
+
+#: What a server falls at that lets an agent go on, and what only follows an agent's end, or a person's word.
+GOING = ("child.recorded", "child.kept", "child.keeper_recorded", "child.told", "child.running")
+ENDED = ("child.ended", "child.processes_gone", "child.interrupted", "child.settled", "child.over")
+CLEARED = ("child.cleared", "child.processes_gone", "child.over")
+
+
+@pytest.fixture
+def at() -> Iterator[Yard]:
+    with yard() as made:
+        made.agent(WAITS)
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def no_hook() -> Iterator[None]:
+    yield
+    crash_points.hook = None
+
+
+def fall_at(house: House, point: str) -> None:
+    """Let this server fall as if killed, at this point: nothing of it does anything more for its agents."""
+
+    def hook(name: str) -> None:
+        if name == point and not house.app.hands_over:
+            house.app.hands_over = True
+            raise KeyboardInterrupt
+
+    crash_points.hook = hook
+
+
+async def falling(at: Yard, point: str, do: Any) -> None:
+    """A server that falls at `point`, which `do(house)` leads to."""
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(pytest.raises(KeyboardInterrupt))
+        house = await stack.enter_async_context(at.serving())
+        fall_at(house, point)
+        await do(house)
+        await trio.sleep(20)
+    crash_points.hook = None
+
+
+async def start(house: House) -> None:
+    await house.start(act=str(house.yard.root))
+
+
+async def nothing(_house: House) -> None:
+    """The server's start is enough."""
+
+
+async def only(house: House) -> str:
+    (session,) = await house.app.desk.sessions(everything=True)
+    return session.id
+
+
+def test_every_crash_point_of_an_agents_life_is_met() -> None:
+    assert {*GOING, *ENDED, *CLEARED, "child.brought_back"} == {*SPAWN_NAMES}
+
+
+@pytest.mark.parametrize("point", GOING)
+@real
+async def test_a_server_that_falls_while_it_starts_one_has_started_one(at: Yard, point: str) -> None:
+    await falling(at, point, start)
+    async with at.serving() as house:
+        # Asking again, as whoever lost the answer does, starts no other.
+        session = await house.start(act=str(house.yard.root))
+        assert session.id == await only(house)
+        pid = int(await house.until_written("starts"))
+        assert psutil.pid_exists(pid)
+        assert (await house.session(session.id)).status is SessionStatus.ACTIVE
+        (at.workspace / "go").write_text("3")
+        assert (await house.until_over(session.id)).exit == Exit(code=3)
+        assert at.written("starts").count("\n") == 1
+        assert at.living(session.id) == []
+        assert keepers(at) == []
+
+
+@pytest.mark.parametrize("point", ENDED)
+@real
+async def test_one_that_ends_is_settled_once_wherever_the_server_falls(at: Yard, point: str) -> None:
+    async def run(house: House) -> None:
+        await start(house)
+        (at.workspace / "go").write_text("7")
+
+    await falling(at, point, run)
+    async with at.serving() as house:
+        id = await only(house)
+        assert (await house.until_over(id)).exit == Exit(code=7)
+        assert (await house.session(id)).status is SessionStatus.INTERRUPTED
+        failures = [entry for entry in await house.app.desk.audit(100, id) if entry.kind == "process_failed"]
+        assert len(failures) == 1
+        assert keepers(at) == []
+
+
+@pytest.mark.parametrize("point", CLEARED)
+@real
+async def test_one_that_is_cleared_is_gone_wherever_the_server_falls(at: Yard, point: str) -> None:
+    async def run(house: House) -> None:
+        await start(house)
+        await house.app.desk.end(await only(house), "kim", "ctl", "enough")
+
+    await falling(at, point, run)
+    async with at.serving() as house:
+        id = await only(house)
+        assert (await house.until_over(id)).why is Why.CLEARED
+        assert (await house.session(id)).status is SessionStatus.TERMINATED
+        assert at.living(id) == []
+        assert keepers(at) == []
+
+
+@real
+async def test_a_later_server_finds_its_agent_and_hears_of_its_end_although_it_is_no_child_of_its_own(
+    at: Yard,
+) -> None:
+    async with at.serving() as house:
+        await start(house)
+        await house.until_written("starts")
+        house.app.hands_over = True
+    await falling(at, "child.brought_back", nothing)
+    async with at.serving() as house:
+        id = await only(house)
+        await house.until(lambda: is_running(house, id))
+        (at.workspace / "go").write_text("0")
+        with trio.fail_after(5):
+            assert (await house.until_over(id)).exit == Exit(code=0)
+        assert "here I am" in (await house.app.desk.children.output(id)).text
+
+
+@real
+async def test_one_that_ended_while_no_server_was_there_is_settled_by_the_next(at: Yard) -> None:
+    async with at.serving() as house:
+        await start(house)
+        id = await only(house)
+        house.app.hands_over = True
+    (at.workspace / "go").write_text("9")
+    await until_gone(at, id)
+    async with at.serving() as house:
+        assert (await house.until_over(id)).exit == Exit(code=9)
+        assert (await house.session(id)).status is SessionStatus.INTERRUPTED
+
+
+@real
+async def test_one_whose_keeper_is_killed_is_ended_and_nobody_knows_how_it_would_have(at: Yard) -> None:
+    async with at.serving() as house:
+        await start(house)
+        id = await only(house)
+        await house.until_written("starts")
+        child = await house.child(id)
+        assert child.keeper is not None
+        os.kill(child.keeper.pid, signal.SIGKILL)
+        assert (await house.until_over(id)).exit == Exit()
+        assert at.living(id) == []
+        assert "nobody saw how it ended" in (await house.people.notice("process ended")).text
+
+
+@real
+async def test_what_was_killed_with_its_keeper_and_its_server_is_buried(at: Yard) -> None:
+    async with at.serving() as house:
+        await start(house)
+        id = await only(house)
+        pid = int(await house.until_written("starts"))
+        child = await house.child(id)
+        assert child.keeper is not None
+        house.app.hands_over = True
+    # Its own process is left behind, and has to be found by its mark.
+    os.kill(child.keeper.pid, signal.SIGKILL)
+    async with at.serving() as house:
+        assert (await house.until_over(id)).exit == Exit()
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@real
+async def test_the_actor_that_looks_after_one_may_fall_and_the_agent_does_not_notice(at: Yard) -> None:
+    async with at.serving() as house:
+        await start(house)
+        id = await only(house)
+        pid = int(await house.until_written("starts"))
+        before = house.app.system.ref(f"child/{id}")
+        assert before is not None
+        before.tell(_Bomb())
+        name = house.app.system.named(f"child/{id}")
+        await house.app.system.next_incarnation(name, before)
+        assert await ask(name, Suspend(), timeout=5, retry=True) == 1
+        assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
+        assert await ask(name, Continue(), timeout=5) == 1
+        (at.workspace / "go").write_text("0")
+        assert (await house.until_over(id)).exit == Exit(code=0)
+        assert at.written("starts").count("\n") == 1
+
+
+@real
+async def test_a_server_that_stops_takes_its_agents_along_and_leaves_what_waits(at: Yard) -> None:
+    async with at.serving() as house:
+        await start(house)
+        id = await only(house)
+        await house.until_written("starts")
+    assert at.living(id) == []
+    assert keepers(at) == []
+    async with at.serving() as house:
+        assert (await house.session(id)).status is SessionStatus.INTERRUPTED
+        child = await house.child(id)
+        assert (child.state, child.why) == (ChildState.OVER, Why.SHUTDOWN)
+
+
+@real
+async def test_one_that_stands_still_is_ended_all_the_same(at: Yard) -> None:
+    async with at.serving() as house:
+        await start(house)
+        id = await only(house)
+        await house.until_written("starts")
+        assert await ask(house.app.system.named(f"child/{id}"), Suspend(), timeout=5) == 1
+        with trio.fail_after(4):
+            await house.app.desk.end(id, "kim", "ctl", "enough")
+            await house.until_over(id)
+        assert at.living(id) == []
+
+
+class _Bomb:
+    """Not to be compared: the actor falls of it."""
+
+    __match_args__ = ("none",)
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("boom")
+
+
+async def is_running(house: House, id: str) -> bool:
+    return (await house.child(id)).state is ChildState.RUNNING
+
+
+async def until_gone(at: Yard, id: str) -> None:
+    while at.living(id) or keepers(at):  # noqa: ASYNC110 - processes tell nobody but their parents
+        await trio.sleep(0.02)
+
+
+def keepers(at: Yard) -> list[int]:
+    """The keepers of this yard that are there."""
+    found = []
+    for pid in psutil.pids():
+        try:
+            line = psutil.Process(pid).cmdline()
+        except psutil.Error:
+            continue
+        if any(each.startswith(str(at.root)) for each in line) and any("keeper.py" in each for each in line):
+            found += [pid] if processes.identify(pid) is not None else []
+    return found

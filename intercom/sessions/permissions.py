@@ -16,7 +16,9 @@ import trio
 
 from intercom.model import crash_points
 from intercom.model.approval import NEW_FILE, ApprovalRequest, ApprovalStatus, RiskLevel
+from intercom.model.card import CardKind
 from intercom.model.errors import NotFound
+from intercom.model.measure import Settled
 from intercom.model.operation import Operation, OperationKind
 from intercom.model.session import SessionMode
 from intercom.sessions import outcomes, summary
@@ -48,6 +50,7 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     session.touch(asked.operation.tool)
     if kept is None:
         if answer.rule is not None:
+            session.context.measured(Settled(asked.call, CardKind.APPROVAL, "approve", "policy", 0.0))
             summary.let_pass(session, request.title, answer.rule)
         return Opened("", Answered(answer))
     if answer.status == "allowed":

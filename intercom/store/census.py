@@ -9,6 +9,7 @@ from attrs import frozen
 from sqlite_utils import Database
 
 from intercom.model.card import CardKind
+from intercom.model.child import ChildState
 from intercom.model.session import SessionStatus
 from intercom.store import rows
 
@@ -19,6 +20,12 @@ _WAITING = {
     CardKind.STANDBY: ("wait", "status = 'pending'"),
     CardKind.STALL: ("stall_alert", "status in ('pending', 'nudged', 'escalated')"),
     CardKind.APPLY: ("apply_journal", "state = 'stuck'"),
+}
+#: The same of what people said, which waits for an agent.
+_UNTOLD = "delivered_at is null and closed_at is null"
+_QUEUED = {
+    CardKind.STEER: ("instruction", f"{_UNTOLD} and kind <> 'task'"),
+    CardKind.TASK: ("instruction", f"{_UNTOLD} and kind = 'task'"),
 }
 
 
@@ -32,19 +39,32 @@ class Waiting:
 
 @frozen
 class Census:
-    """`pending` has every kind that the store keeps, `sessions` every status."""
+    """`pending` has every kind that waits for a person and that the store keeps, `queued` every kind that waits for an
+    agent, `sessions` every status; `children` counts processes of agents that people started, but for those over."""
 
     pending: Mapping[CardKind, Waiting]
+    queued: Mapping[CardKind, Waiting]
     sessions: Mapping[SessionStatus, int]
+    children: Mapping[ChildState, int]
 
 
 def take(db: Database) -> Census:
     """Count, as of one moment."""
-    pending = {}
-    for kind, (table, waits) in _WAITING.items():
-        found = rows.one(db, f"select count(*) as number, min(created_at) as oldest from {table} where {waits}")
-        assert found is not None, "an aggregate has one row"
-        pending[kind] = Waiting(found["number"], rows.time_value(found["oldest"]))
-    counted = rows.every(db, "select status, count(*) as number from session group by status")
-    numbers = {row["status"]: row["number"] for row in counted}
-    return Census(pending, {status: numbers.get(status.value, 0) for status in SessionStatus})
+    statuses = _numbers(db, "select status as name, count(*) as number from session group by status")
+    states = _numbers(db, "select state as name, count(*) as number from child where state <> 'over' group by state")
+    return Census(
+        {kind: _waiting(db, *where) for kind, where in _WAITING.items()},
+        {kind: _waiting(db, *where) for kind, where in _QUEUED.items()},
+        {status: statuses.get(status.value, 0) for status in SessionStatus},
+        {state: states.get(state.value, 0) for state in ChildState if state is not ChildState.OVER},
+    )
+
+
+def _waiting(db: Database, table: str, which: str) -> Waiting:
+    found = rows.one(db, f"select count(*) as number, min(created_at) as oldest from {table} where {which}")
+    assert found is not None, "an aggregate has one row"
+    return Waiting(found["number"], rows.time_value(found["oldest"]))
+
+
+def _numbers(db: Database, sql: str) -> dict[str, int]:
+    return {row["name"]: row["number"] for row in rows.every(db, sql)}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from intercom.model.approval import ApprovalStatus
-from intercom.model.card import CardKind
+from intercom.model.card import ANSWERED, CardKind
+from intercom.model.child import Child, ChildState
 from intercom.model.prompt import WaitStatus
 from intercom.model.session import SessionStatus
 from intercom.model.stall import StallStatus
-from intercom.store import approvals, census, journal, prompts, sessions, stalls, waits
+from intercom.model.steering import Kind
+from intercom.store import approvals, census, children, instructions, journal, prompts, sessions, stalls, waits
 from intercom.store.census import Waiting
 from intercom.store.journal import JournalState
 
@@ -18,8 +20,10 @@ from .cases import NOW, after
 def test_every_kind_and_status_is_told_also_where_there_is_none() -> None:
     with cases.database() as db:
         taken = census.take(db)
-    assert set(taken.pending) == set(CardKind) - {CardKind.POLICY}
-    assert set(taken.pending.values()) == {Waiting()}
+    assert {CardKind.POLICY, *taken.pending} == set(ANSWERED)
+    assert {*taken.pending, CardKind.POLICY, *taken.queued} == set(CardKind)
+    assert {*taken.pending.values(), *taken.queued.values()} == {Waiting()}
+    assert taken.children == dict.fromkeys(set(ChildState) - {ChildState.OVER}, 0)
     assert taken.sessions == dict.fromkeys(SessionStatus, 0) | {cases.session("s1").status: 1}
 
 
@@ -34,6 +38,12 @@ def test_what_waits_is_counted_and_its_oldest_dated_and_what_is_over_is_left_out
         waits.insert(db, cases.wait("w0", status=WaitStatus.INTERRUPTED))
         stalls.insert(db, cases.alert("t1", status=StallStatus.ESCALATED))
         stalls.insert(db, cases.alert("t2", session_id="s2", status=StallStatus.DISMISSED))
+        for id, kind in (("i1", Kind.STEER), ("i2", Kind.NUDGE), ("i3", Kind.TASK)):
+            instructions.insert(db, cases.word(id, kind=kind))
+        instructions.insert(db, cases.word("i4", kind=Kind.STEER, delivered_at=NOW))
+        instructions.insert(db, cases.word("i5", kind=Kind.TASK, closed_at=NOW))
+        children.insert(db, Child("s1", ChildState.RUNNING, NOW, "ada"))
+        children.insert(db, Child("s2", ChildState.OVER, NOW, "ada"))
         journal.begin(db, cases.entry("a1"))
         journal.begin(db, cases.entry("a2", state=JournalState.STUCK, at=after(3)))
         taken = census.take(db)
@@ -44,4 +54,6 @@ def test_what_waits_is_counted_and_its_oldest_dated_and_what_is_over_is_left_out
         CardKind.STALL: Waiting(1, NOW),
         CardKind.APPLY: Waiting(1, after(3)),
     }
+    assert taken.queued == {CardKind.STEER: Waiting(2, NOW), CardKind.TASK: Waiting(1, NOW)}
     assert taken.sessions[SessionStatus.PAUSED] == 1
+    assert taken.children[ChildState.RUNNING] == 1

@@ -23,7 +23,7 @@ _WORKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 _OUTCOMES = frozenset({"ok", "pending", "cancelled", *ERROR_CODES})
 _DECISIONS = frozenset({*(each.value for each in Decision), "expired", "interrupted"})
-_CHANNELS = frozenset({"ctl", "slack", "web", "embed", "policy", "timeout", "none"})
+_CHANNELS = frozenset({"ctl", "slack", "web", "embed", "policy", "timeout", "steer", "none"})
 
 
 class Counted:

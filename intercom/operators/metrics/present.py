@@ -48,8 +48,7 @@ def families(now: Present) -> Iterator[Metric]:
     yield _gauge("store_up", "Whether the database could be read just now.", float(now.census is not None))
     if now.census is not None:
         yield from _waiting(now.census, now.policies, now.at)
-        statuses = {(status.value,): float(number) for status, number in now.census.sessions.items()}
-        yield _labelled("sessions", "Sessions in the database, by status.", ("status",), statuses.items())
+        yield from _standing(now.census)
     yield _gauge("agents_connected", "Agents that are connected, or were a moment ago.", now.agents)
     yield from _channels(now)
     for (name, words), value in now.own.items():
@@ -86,6 +85,15 @@ def _waiting(census: Census, policies: int, at: datetime) -> Iterator[Metric]:
     yield _labelled("pending", "What waits for a person, by kind.", ("kind",), counts.items())
     ages = {(kind.value,): _age(found.oldest, at) for kind, found in census.pending.items() if found.oldest is not None}
     yield _labelled("pending_oldest_seconds", "How long the oldest of a kind has waited.", ("kind",), ages.items())
+
+
+def _standing(census: Census) -> Iterator[Metric]:
+    words = {(kind.value,): float(found.count) for kind, found in census.queued.items()}
+    yield _labelled("queued", "Words and tasks that no agent has been told yet.", ("kind",), words.items())
+    children = {(state.value,): float(number) for state, number in census.children.items()}
+    yield _labelled("children", "Agents that people started, by how each fares.", ("state",), children.items())
+    sessions = {(status.value,): float(number) for status, number in census.sessions.items()}
+    yield _labelled("sessions", "Sessions in the database, by status.", ("status",), sessions.items())
 
 
 def _channels(now: Present) -> Iterator[Metric]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from actors import Info
 from intercom.model.card import CardKind
+from intercom.model.child import ChildState
 from intercom.model.session import SessionStatus
 from intercom.operators.metrics import http
 from intercom.operators.metrics.metrics import Sources
@@ -31,7 +32,9 @@ TREE = Info(
 )
 CENSUS = Census(
     {CardKind.APPROVAL: Waiting(2, AT - timedelta(minutes=5)), CardKind.PROMPT: Waiting()},
+    {CardKind.STEER: Waiting(4, AT), CardKind.TASK: Waiting()},
     {SessionStatus.ACTIVE: 3, SessionStatus.PAUSED: 0},
+    {ChildState.RUNNING: 2, ChildState.WAITING: 1},
 )
 CHAT = {
     "channel": "C0123456789",

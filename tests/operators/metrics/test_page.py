@@ -43,6 +43,8 @@ async def test_it_tells_how_things_stand() -> None:
         ("intercom_pending", "kind=prompt"): 0,
         ("intercom_pending", "kind=policy"): 1,
         ("intercom_pending_oldest_seconds", "kind=approval"): 300,
+        ("intercom_queued", "kind=steer"): 4,
+        ("intercom_children", "state=running"): 2,
         ("intercom_sessions", "status=active"): 3,
         ("intercom_sessions", "status=paused"): 0,
         ("intercom_agents_connected",): 5,

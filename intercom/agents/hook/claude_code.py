@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from intercom.agents.hook import tools
-from intercom.agents.hook.fields import table, text
+from intercom.agents.hook.fields import event_of, table, text
 from intercom.agents.hook.question import Asked, Other, Question, Said, Stopping, Unreadable
 
 NAME = "claude-code"
@@ -20,19 +20,27 @@ STOPS = ("Stop", "SubagentStop")
 
 def read(data: dict[str, Any], event: str | None, client: str = NAME) -> Asked:
     """What is asked. Raises Unreadable when it is not what this client sends."""
-    event = text(data, "hook_event_name") or event or PRE
+    event = event_of(data, event, (PRE, PERMISSION, *STOPS), "hook_event_name") or PRE
     conversation, cwd = text(data, "session_id") or "", text(data, "cwd")
     if event in STOPS:
         return Stopping(client, event, conversation, cwd)
-    if event not in (PRE, PERMISSION):
-        return Other(event)
     tool = text(data, "tool_name")
+    if event not in (PRE, PERMISSION):
+        return unknown(event, tool)
     if tool is None:
         raise Unreadable("it has no tool_name")
     found = tools.operation(tool, table(data, "tool_input"), cwd)
     # Codex names the turn; Claude Code does not.
     turn = text(data, "turn_id") or ""
     return Question(client, event, found, conversation, turn, text(data, "tool_use_id"), cwd)
+
+
+def unknown(event: str, tool: str | None) -> Other:
+    """An event that nothing is known of asks nothing; but one about a tool is not let pass for that. Raises
+    Unreadable."""
+    if tool is not None:
+        raise Unreadable(f"its event {event[:80]!r} is not one that can be answered")
+    return Other(event)
 
 
 def allow(event: str, why: str) -> Said:

@@ -10,8 +10,9 @@ import json
 from typing import Any
 
 from intercom.agents.hook import tools
-from intercom.agents.hook.fields import table, text
-from intercom.agents.hook.question import Asked, Other, Question, Said, Stopping, Unreadable
+from intercom.agents.hook.claude_code import unknown
+from intercom.agents.hook.fields import event_of, table, text
+from intercom.agents.hook.question import Asked, Question, Said, Stopping, Unreadable
 
 NAME = "copilot-cli"
 _PERMISSION = ("permissionRequest", "PermissionRequest")
@@ -22,13 +23,14 @@ _STOPS = ("agentStop", "subagentStop", "Stop", "SubagentStop")
 def read(data: dict[str, Any], event: str | None) -> Asked:
     """What is asked. Raises Unreadable when it is not what this client sends."""
     # Its own spelling does not name the event: the command line of the hook does.
-    event = text(data, "hook_event_name", "hookEventName") or event or "preToolUse"
+    known = (*_PRE, *_PERMISSION, *_STOPS)
+    event = event_of(data, event, known, "hook_event_name", "hookEventName") or "preToolUse"
     conversation, cwd = text(data, "sessionId", "session_id") or "", text(data, "cwd")
     if event in _STOPS:
         return Stopping(NAME, event, conversation, cwd)
-    if event not in (*_PRE, *_PERMISSION):
-        return Other(event)
     tool = text(data, "toolName", "tool_name")
+    if event not in (*_PRE, *_PERMISSION):
+        return unknown(event, tool)
     if tool is None:
         raise Unreadable("it has no toolName")
     given = table(data, "toolArgs", "toolInput", "tool_input", "tool_args")

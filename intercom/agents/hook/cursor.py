@@ -12,14 +12,14 @@ import shlex
 from typing import Any
 
 from intercom.agents.hook import tools
-from intercom.agents.hook.fields import canonical, table, text, texts
+from intercom.agents.hook.claude_code import unknown
+from intercom.agents.hook.fields import canonical, event_of, table, text, texts
 from intercom.agents.hook.question import (
     INNER,
     OWN,
     READ,
     Asked,
     Operation,
-    Other,
     Question,
     Said,
     Stopping,
@@ -40,7 +40,7 @@ _ALIASES = {"PreToolUse": _TOOL, "Stop": _STOP}
 
 def read(data: dict[str, Any], event: str | None) -> Asked:
     """What is asked. Raises Unreadable when it is not what this client sends."""
-    event = text(data, "hook_event_name") or event or _TOOL
+    event = event_of(data, event, (_TOOL, _SHELL, _MCP, _READ, _STOP, *_ALIASES), "hook_event_name") or _TOOL
     event = _ALIASES.get(event, event)
     roots = tuple(texts(data, "workspace_roots"))
     conversation = text(data, "conversation_id", "session_id") or ""
@@ -48,7 +48,7 @@ def read(data: dict[str, Any], event: str | None) -> Asked:
     if event == _STOP:
         return Stopping(NAME, event, conversation, cwd, roots)
     if event not in (_TOOL, _SHELL, _MCP, _READ):
-        return Other(event)
+        return unknown(event, text(data, "tool_name", "command"))
     turn, use = text(data, "generation_id") or "", text(data, "tool_use_id")
     return Question(NAME, event, _operation(data, event, cwd), conversation, turn, use, cwd, roots)
 

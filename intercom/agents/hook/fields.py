@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 
@@ -49,6 +49,13 @@ def texts(data: object, name: str) -> list[str]:
     """The texts in a field that is a list."""
     value = data.get(name) if isinstance(data, Mapping) else None
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def event_of(data: object, named: str | None, known: Collection[str], *names: str) -> str | None:
+    """The event that a client says this is, by one of these fields; `named`, the one the hook was set up for, where the
+    client says none, or one that is not `known` (it may be called otherwise tomorrow, and asks all the same)."""
+    said = text(data, *names)
+    return named if said is None or (said not in known and named in known) else said
 
 
 def canonical(value: object) -> str:

@@ -1,0 +1,293 @@
+"""What each client tells its hook, and how it is answered: from their documentation, and Codex's as it was run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from intercom.agents.hook import clients, tools
+from intercom.agents.hook.question import Other, Question, Stopping, Unreadable
+from intercom.agents.leave import operation_of
+from intercom.agents.tools import BY_LEGACY_NAME, BY_NAME
+from intercom.cli.main import HOOKED
+from intercom.model.operation import FileTouch, Replacement
+
+CLAUDE = {
+    "session_id": "c1",
+    "transcript_path": "/t.jsonl",
+    "cwd": "/w",
+    "permission_mode": "default",
+    "hook_event_name": "PreToolUse",
+    "tool_use_id": "toolu_1",
+}
+#: As Codex 0.169.0 wrote it.
+CODEX = {
+    "session_id": "01a2",
+    "turn_id": "01a3",
+    "transcript_path": "/t.jsonl",
+    "cwd": "/w",
+    "hook_event_name": "PreToolUse",
+    "model": "m",
+    "permission_mode": "bypassPermissions",
+    "tool_name": "Bash",
+    "tool_input": {"command": "echo hi > out.txt"},
+    "tool_use_id": "call_1",
+}
+COPILOT = {"sessionId": "g1", "timestamp": 1, "cwd": "/w"}
+CURSOR = {"conversation_id": "u1", "generation_id": "g1", "cursor_version": "3", "workspace_roots": ["/w"]}
+
+
+def asked(client: str, data: dict[str, Any], event: str | None = None) -> Any:
+    parsed = clients.parse(json.dumps(data).encode())
+    return clients.writer(client, parsed).read(parsed, event)
+
+
+def tool(client: str, name: str, given: Any) -> Question:
+    fields: dict[str, dict[str, Any]] = {
+        "claude-code": {**CLAUDE, "tool_name": name, "tool_input": given},
+        "codex": {**CODEX, "tool_name": name, "tool_input": given},
+        "copilot-cli": {**COPILOT, "toolName": name, "toolArgs": json.dumps(given)},
+        "cursor": {**CURSOR, "hook_event_name": "preToolUse", "tool_name": name, "tool_input": given},
+    }
+    found = asked(client, fields[client])
+    assert isinstance(found, Question)
+    return found
+
+
+def test_the_command_line_and_the_tables_know_the_same_clients() -> None:
+    assert set(HOOKED) == set(clients.CLIENTS)
+
+
+def test_own_tools_are_all_the_tools_there_are() -> None:
+    assert set(BY_NAME) | set(BY_LEGACY_NAME) | {"permission_prompt"} == tools.OUR_TOOLS
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "given", "kind", "text"),
+    [
+        ("claude-code", "Bash", {"command": "ls -l", "description": "List"}, "command", "ls -l"),
+        ("codex", "Bash", {"command": "ls -l"}, "command", "ls -l"),
+        ("copilot-cli", "bash", {"command": "ls -l"}, "command", "ls -l"),
+        ("cursor", "Shell", {"command": "ls -l", "working_directory": "/w/sub"}, "command", "ls -l"),
+        ("codex", "local_shell", {"command": ["echo", "a b"]}, "command", "echo 'a b'"),
+        ("claude-code", "WebFetch", {"url": "https://example.com"}, "fetch", '{\n  "url": "https://example.com"\n}'),
+        ("claude-code", "mcp__github__create_issue", {"title": "x"}, "mcp", '{\n  "title": "x"\n}'),
+        ("claude-code", "Read", {"file_path": "/w/a"}, "read", '{\n  "file_path": "/w/a"\n}'),
+        ("claude-code", "Glob", {"pattern": "**"}, "read", '{\n  "pattern": "**"\n}'),
+        ("copilot-cli", "view", {"path": "a"}, "read", '{\n  "path": "a"\n}'),
+        ("claude-code", "TodoWrite", {"todos": []}, "inner", None),
+        ("claude-code", "ExitPlanMode", {"plan": "x"}, "inner", None),
+        ("cursor", "MCP:check_clearance", {}, "inner", None),
+        ("claude-code", "NewTool", {"x": 1}, "other", '{\n  "x": 1\n}'),
+        ("claude-code", "Bash", {"command": 5}, "other", '{\n  "command": 5\n}'),
+        ("claude-code", "Write", {"content": "no path"}, "other", '{\n  "content": "no path"\n}'),
+        ("codex", "write_stdin", {"session_id": 1, "chars": ""}, "inner", None),
+        ("codex", "write_stdin", {"session_id": 1, "chars": "yes\n"}, "command", "yes\n"),
+        ("claude-code", "mcp__agent-intercom__check_diff", {}, "own", None),
+        ("codex", "mcp__agent_intercom__ping", {}, "own", None),
+        ("copilot-cli", "agent-intercom-standby", {}, "own", None),
+        ("claude-code", "mcp__agent-intercom__format_disk", {}, "mcp", None),
+        ("claude-code", "mcp__agent-intercom__ping__evil", {}, "mcp", None),
+        ("copilot-cli", "agent-intercom-two-ping", {}, "other", None),
+    ],
+)
+def test_what_a_tool_does(client: str, name: str, given: dict[str, Any], kind: str, text: str | None) -> None:
+    operation = tool(client, name, given).operation
+    assert (operation.kind, operation.text) == (kind, text)
+    if kind not in ("own", "inner"):
+        assert operation_of(operation).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "given", "touches"),
+    [
+        ("claude-code", "Write", {"file_path": "/w/a", "content": ""}, [FileTouch("/w/a", "")]),
+        ("copilot-cli", "create", {"path": "a", "file_text": "x\n"}, [FileTouch("a", "x\n")]),
+        ("cursor", "Write", {"file_path": "/w/a", "content": "x"}, [FileTouch("/w/a", "x")]),
+        (
+            "claude-code",
+            "Edit",
+            {"file_path": "/w/a", "old_string": "x", "new_string": "y", "replace_all": True},
+            [FileTouch("/w/a", None, (Replacement("x", "y", True),))],
+        ),
+        (
+            "claude-code",
+            "MultiEdit",
+            {"file_path": "/w/a", "edits": [{"old_string": "x", "new_string": ""}, {"old_string": "z"}]},
+            [FileTouch("/w/a", None, (Replacement("x", ""), Replacement("z", "")))],
+        ),
+        (
+            "copilot-cli",
+            "edit",
+            {"path": "a", "old_str": "x", "new_str": "y"},
+            [FileTouch("a", None, (Replacement("x", "y"),))],
+        ),
+        ("cursor", "Delete", {"path": "a"}, [FileTouch("a", delete=True)]),
+        (
+            "claude-code",
+            "NotebookEdit",
+            {"notebook_path": "n.ipynb", "new_source": "a\nb"},
+            [FileTouch("n.ipynb", diff="+a\n+b\n")],
+        ),
+        (
+            "codex",
+            "apply_patch",
+            {
+                "command": "*** Begin Patch\n*** Add File: a\n+one\n+\n*** Delete File: b\n*** Update File: c\n"
+                "*** Move to: d\n@@ def f\n x\n-y\n+z\n*** End Patch"
+            },
+            [
+                FileTouch("a", "one\n\n"),
+                FileTouch("b", delete=True),
+                FileTouch("c", move_to="d", diff="@@ def f\n x\n-y\n+z\n"),
+            ],
+        ),
+    ],
+)
+def test_what_becomes_of_files(client: str, name: str, given: dict[str, Any], touches: list[FileTouch]) -> None:
+    operation = operation_of(tool(client, name, given).operation)
+    assert (operation.kind, list(operation.touches)) == ("write", touches)
+
+
+def test_what_names_a_question() -> None:
+    found = asked("codex", CODEX)
+    assert found[:2] == ("codex", "PreToolUse")
+    assert found[3:7] == ("01a2", "01a3", "call_1", "/w")
+    found = asked("cursor", {**CURSOR, "hook_event_name": "beforeShellExecution", "command": "ls", "cwd": ""})
+    assert (found.conversation, found.turn, found.cwd, found.roots) == ("u1", "g1", "/w", ("/w",))
+    found = asked("copilot-cli", {**COPILOT, "toolName": "bash", "toolArgs": '{"command":"ls"}'}, "permissionRequest")
+    assert (found.event, found.conversation) == ("permissionRequest", "g1")
+
+
+def test_two_events_about_one_use_are_about_the_same() -> None:
+    shell = {**CURSOR, "hook_event_name": "beforeShellExecution", "command": "ls", "cwd": "/w"}
+    assert asked("cursor", shell).operation.identity == tool("cursor", "Shell", {"command": "ls"}).operation.identity
+    permission = {**CODEX, "hook_event_name": "PermissionRequest"}
+    permission["tool_input"] = {"command": "echo hi > out.txt", "description": "outside of the sandbox"}
+    assert asked("codex", permission).operation.identity == asked("codex", CODEX).operation.identity
+
+
+def test_cursor_tells_whose_an_mcp_tool_is_only_before_it_runs() -> None:
+    base = {**CURSOR, "hook_event_name": "beforeMCPExecution", "tool_name": "ping", "tool_input": "{}"}
+    assert asked("cursor", {**base, "command": "/opt/bin/agent-intercom"}).operation.kind == "own"
+    assert asked("cursor", {**base, "mcp_server_name": "agent-intercom"}).operation.kind == "own"
+    assert asked("cursor", {**base, "command": "evil agent-intercom"}).operation.kind == "mcp"
+    assert asked("cursor", {**base, "command": "'"}).operation.kind == "mcp"
+    assert asked("cursor", {**base, "url": "http://127.0.0.1:1/mcp"}).operation.kind == "mcp"
+
+
+def test_hooks_that_another_client_runs_are_answered_as_that_one() -> None:
+    cursor = {**CURSOR, "hook_event_name": "PreToolUse", "tool_name": "Shell", "tool_input": {"command": "ls"}}
+    assert asked("claude-code", cursor).client == "cursor"
+    copilot = {"hook_event_name": "PreToolUse", "session_id": "s", "timestamp": "2026-11-22T00:00:00Z", "cwd": "/w"}
+    assert asked("claude-code", {**copilot, "tool_name": "Bash", "tool_input": {}}).client == "copilot-cli"
+    assert asked("claude-code", {**CLAUDE, "tool_name": "Bash", "tool_input": {}}).client == "claude-code"
+
+
+def test_an_event_that_is_called_otherwise_is_what_the_hook_was_set_up_for() -> None:
+    data = {**CLAUDE, "hook_event_name": "BeforeTool", "tool_name": "Bash", "tool_input": {"command": "ls"}}
+    assert asked("claude-code", data, "PreToolUse").operation.kind == "command"
+    with pytest.raises(Unreadable, match="BeforeTool"):
+        asked("claude-code", data)
+    assert isinstance(asked("claude-code", {"hook_event_name": "SessionStart"}), Other)
+
+
+@pytest.mark.parametrize("client", HOOKED)
+@pytest.mark.parametrize("event", ["Stop", "SubagentStop", "agentStop", "stop"])
+def test_an_agent_that_stops(client: str, event: str) -> None:
+    known = {"cursor": ("Stop", "stop"), "copilot-cli": ("Stop", "SubagentStop", "agentStop")}
+    found = asked(client, {"hook_event_name": event, "cwd": "/w"})
+    assert isinstance(found, Stopping if event in known.get(client, ("Stop", "SubagentStop")) else Other)
+
+
+@pytest.mark.parametrize("client", HOOKED)
+@pytest.mark.parametrize("raw", [b"", b"[]", b"nonsense", b'{"a": NaN}', b"\xff", b"[" * 100_000, b"{}"])
+def test_what_is_no_event_is_not_read_as_one(client: str, raw: bytes) -> None:
+    def read() -> object:
+        data = clients.parse(raw)
+        return clients.writer(client, data).read(data, None)
+
+    with pytest.raises(Unreadable):
+        read()
+
+
+def test_a_byte_order_mark_is_nothing() -> None:
+    assert clients.parse(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("client", "event", "allow", "deny"),
+    [
+        (
+            "claude-code",
+            "PreToolUse",
+            {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}},
+            {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}},
+        ),
+        (
+            "claude-code",
+            "PermissionRequest",
+            {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}},
+            {
+                "hookSpecificOutput": {
+                    "hookEventName": "PermissionRequest",
+                    "decision": {"behavior": "deny", "message": "why"},
+                }
+            },
+        ),
+        # An "allow" would be a fault to Codex there, and the tool would run all the same.
+        (
+            "codex",
+            "PreToolUse",
+            {},
+            {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}},
+        ),
+        (
+            "codex",
+            "PermissionRequest",
+            {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}},
+            {
+                "hookSpecificOutput": {
+                    "hookEventName": "PermissionRequest",
+                    "decision": {"behavior": "deny", "message": "why"},
+                }
+            },
+        ),
+        ("copilot-cli", "preToolUse", {"permissionDecision": "allow"}, {"permissionDecision": "deny"}),
+        ("copilot-cli", "permissionRequest", {"behavior": "allow"}, {"behavior": "deny", "message": "why"}),
+        (
+            "cursor",
+            "beforeShellExecution",
+            {"permission": "allow", "agent_message": "why"},
+            {"permission": "deny", "user_message": "why", "agent_message": "why"},
+        ),
+    ],
+)
+def test_how_each_is_answered(client: str, event: str, allow: dict[str, Any], deny: dict[str, Any]) -> None:
+    def plain(text: str) -> dict[str, Any]:
+        said: dict[str, Any] = json.loads(text)
+        for part in (said, said.get("hookSpecificOutput", {})):
+            assert part.pop("permissionDecisionReason", "why") == "why"
+        return said
+
+    known = clients.CLIENTS[client]
+    assert plain(known.allow(event, "why").stdout) == allow
+    assert plain(known.deny(event, "why").stdout) == deny
+    assert known.allow(event, "why").code == known.deny(event, "why").code == 0
+
+
+@pytest.mark.parametrize(
+    ("client", "event", "said"),
+    [
+        ("claude-code", "Stop", {"decision": "block", "reason": "words"}),
+        ("codex", "Stop", {"decision": "block", "reason": "words"}),
+        ("copilot-cli", "agentStop", {"decision": "block", "reason": "words"}),
+        ("cursor", "stop", {"followup_message": "words"}),
+    ],
+)
+def test_how_an_agent_is_kept_going(client: str, event: str, said: dict[str, Any]) -> None:
+    known = clients.CLIENTS[client]
+    assert json.loads(known.go_on(event, "words").stdout) == said
+    assert json.loads(known.pass_on(event).stdout) == {}

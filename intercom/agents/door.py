@@ -179,7 +179,7 @@ class Door:
         if sent is None:
             return None
         session_id, delivery = sent
-        return json.dumps([session_id, delivery.call, delivery.requests, delivery.instructions])
+        return receipt(session_id, delivery)
 
     def _heard(self, session_id: str) -> None:
         """Tell the stall detector, unless it was told a moment ago: it counts in seconds, and calls come in bursts."""
@@ -193,7 +193,7 @@ class Door:
         calls, except for calls that were abandoned before."""
         by_session: dict[str, list[Delivery]] = {}
         for receipt in receipts:
-            session_id, delivery = _read_receipt(receipt)
+            session_id, delivery = read_receipt(receipt)
             if delivery.call in self._unheeded:
                 # Written, but to a client that had cancelled the call by then.
                 self._unheeded.discard(delivery.call)
@@ -342,9 +342,15 @@ def _conversation(caller: Caller) -> str:
     return f"{caller.client_name or 'client'}:{caller.thread}" if caller.thread else ""
 
 
-def _read_receipt(receipt: str) -> tuple[str, Delivery]:
+def receipt(session_id: str, delivery: Delivery) -> str:
+    """What a client's side gives back once it has been told all this."""
+    return json.dumps([session_id, delivery.call, delivery.requests, delivery.instructions])
+
+
+def read_receipt(text: str) -> tuple[str, Delivery]:
+    """What a receipt tells; of no session and no call, where it is none."""
     try:
-        session_id, call, requests, instructions = json.loads(receipt)
+        session_id, call, requests, instructions = json.loads(text)
         return str(session_id), Delivery(str(call), tuple(map(str, requests)), tuple(map(str, instructions)))
     except (ValueError, TypeError):
         return "", Delivery("")

@@ -15,20 +15,35 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from actors import Busy, Down, NotRunning, System, ask
 from intercom.agents import arguments, kin, workspaces
-from intercom.agents.door import Caller, Door
+from intercom.agents.door import Caller, Door, read_receipt, receipt
 from intercom.agents.hook.clients import CLIENTS
-from intercom.agents.hook.errand import ASKED, TOLD
-from intercom.agents.leave import verdict
+from intercom.agents.hook.errand import ASKED
+from intercom.agents.leave import verdict, words
 from intercom.model import crash_points
 from intercom.model.config import Config
-from intercom.model.errors import IntercomError, InvalidArguments, NotFound, Paused
+from intercom.model.errors import (
+    IntercomError,
+    InvalidArguments,
+    InvalidState,
+    NotFound,
+    Paused,
+    WorkspaceRefused,
+)
 from intercom.model.operation import Operation
 from intercom.sessions.answers import PermissionAnswer
-from intercom.sessions.messages import Answered, AwaitUnpaused, Deliver, Delivery, Undeliver, Withdraw
+from intercom.sessions.messages import (
+    Answered,
+    AwaitUnpaused,
+    Deliver,
+    Delivery,
+    TakeWords,
+    Undeliver,
+    Withdraw,
+)
 from intercom.sessions.permission_messages import AskPermission, AwaitPermission
 from intercom.sessions.presence import Presence
 from intercom.sessions.reception_messages import Admit, Agent, AgentsGone, Wanted
@@ -37,6 +52,8 @@ from intercom.sessions.stall_messages import Activity
 log = logging.getLogger("intercom.agents")
 
 _SECONDS = 60.0
+#: A hook asks, and says that it was told. Who asks more on one connection is no hook.
+_MOST_QUESTIONS = 4
 
 NextLine = Callable[[], Awaitable[bytes | None]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -83,6 +100,13 @@ class StoppingParams:
 
 
 @frozen
+class ToldParams:
+    """What `intercom/told` takes."""
+
+    receipt: str
+
+
+@frozen
 class Gate:
     """What one hook's connection needs: `doors` are the connections of shims, `name` this one's own, `pid` the hook's
     process."""
@@ -96,78 +120,123 @@ class Gate:
 
 
 async def attend(gate: Gate, next_line: NextLine, send: Send) -> None:
-    """Answer the one question of a hook, and see to it that the answer is known to have reached it or not. When the
-    hook goes first, what it asked stays open."""
-    line = await next_line()
-    if line is None:
-        return
-    told = trio.Event()
-    async with trio.open_nursery() as nursery:
-
-        async def listen() -> None:
-            while (said := await next_line()) is not None:
-                if _method(said) == TOLD:
-                    told.set()
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(listen)
-        await _answer(gate, line, send, told)
-        nursery.cancel_scope.cancel()
-
-
-async def _answer(gate: Gate, line: bytes, send: Send, told: trio.Event) -> None:
-    said = _read(line)
+    """Answer what a hook asks, until it goes. What it asked and did not stay for stays open, and what it was told and
+    did not say to have printed is told again."""
+    visit = _Visit(gate, send)
     try:
+        async with trio.open_nursery() as nursery:
+            asked = 0
+            while (line := await next_line()) is not None:
+                if not line.startswith(b'{"intercom"'):
+                    asked += 1
+                    if asked > _MOST_QUESTIONS:
+                        break
+                    nursery.start_soon(visit.answer, line)
+            nursery.cancel_scope.cancel()
+    finally:
+        visit.close()
+
+
+@define
+class _Visit:
+    """One hook's connection. `unsure` are the calls whose answers may not have reached the hook, by session; `guest` is
+    the agent it was let in as, where it has a session of its own."""
+
+    gate: Gate
+    send: Send
+    unsure: dict[str, str] = field(factory=dict, init=False)
+    guest: Agent | None = field(default=None, init=False)
+
+    async def answer(self, line: bytes) -> None:
+        said = _read(line)
+        id = said.get("id")
+        try:
+            await self.send({"jsonrpc": "2.0", "id": id, "result": await self._result(said)})
+        except IntercomError as refused:
+            await self._refuse(id, refused.error_code, refused.message)
+        except Busy:
+            await self._refuse(id, "busy", "too many requests wait in this session; try again in a moment")
+        except (Down, NotRunning, trio.TooSlowError):
+            await self._refuse(id, "unavailable", "a part of the server is restarting; try again")
+        except trio.BrokenResourceError:
+            raise
+        except Exception:
+            log.exception("a hook could not be answered")
+            await self._refuse(id, "mcp", "the server failed on this question; the fault is in its log")
+
+    async def _result(self, said: dict[str, Any]) -> dict[str, Any]:
+        params = said.get("params")
+        params = params if isinstance(params, dict) else {}
         match said.get("method"):
             case "intercom/permission":
-                await _permission(gate, said, send, told)
+                return await self._permission(arguments.read(PermissionParams, params))
             case "intercom/stopping":
-                arguments.read(StoppingParams, said.get("params"))
-                await send(_result({"words": None}))
-            case _:
-                raise IntercomError("a hook asks intercom/permission or intercom/stopping", code="invalid_arguments")
-    except IntercomError as refused:
-        await send(_error(refused.error_code, refused.message))
-    except Busy:
-        await send(_error("busy", "too many requests wait in this session; try again in a moment"))
-    except (Down, NotRunning, trio.TooSlowError):
-        await send(_error("unavailable", "a part of the server is restarting; try again"))
-    except trio.BrokenResourceError:
-        raise
-    except Exception:
-        log.exception("a hook could not be answered")
-        await send(_error("mcp", "the server failed on this question; the fault is in its log"))
+                return await self._stopping(arguments.read(StoppingParams, params))
+            case "intercom/told":
+                return await self._told(arguments.read(ToldParams, params))
+        known = "intercom/permission, intercom/stopping or intercom/told"
+        raise InvalidArguments(f"a hook asks {known}; is it of another version?")
 
-
-async def _permission(gate: Gate, said: dict[str, Any], send: Send, told: trio.Event) -> None:
-    given = arguments.read(PermissionParams, said.get("params"))
-    where = Where(given.client, given.conversation, given.cwd, given.roots, given.session)
-    agent = None
-    try:
-        session_id, agent = await find(gate, where)
-        gate.system.named(f"stall/{session_id}").tell(Activity())
+    async def _permission(self, given: PermissionParams) -> dict[str, Any]:
+        where = Where(given.client, given.conversation, given.cwd, given.roots, given.session)
+        session_id, self.guest = await find(self.gate, where)
+        self.gate.system.named(f"stall/{session_id}").tell(Activity())
         asked = AskPermission(given.call, given.client, given.operation, given.slot, given.turn)
 
         async def shown(request_id: str) -> None:
-            await send(
-                {"jsonrpc": "2.0", "method": ASKED, "params": {"request_id": request_id, "session_id": session_id}}
-            )
+            about = {"request_id": request_id, "session_id": session_id}
+            await self.send({"jsonrpc": "2.0", "method": ASKED, "params": about})
 
-        answer = await decided(gate.system, session_id, asked, shown)
-        session = gate.system.named(f"session/{session_id}")
+        answer = await decided(self.gate.system, session_id, asked, shown)
+        said = verdict(answer)
+        if answer.request_id and answer.status != "allowed":
+            said["receipt"] = self._receipt(session_id, Delivery(given.call, (answer.request_id,)))
+        crash_points.reach("answer.leaving")
+        return said
+
+    async def _stopping(self, given: StoppingParams) -> dict[str, Any]:
+        where = Where(given.client, given.conversation, given.cwd, given.roots, given.session)
         try:
-            crash_points.reach("answer.leaving")
-            await send(_result(verdict(answer)))
-            crash_points.reach("answer.left")
-            if answer.request_id and answer.status != "allowed":
-                await told.wait()
-                await ask(session, Deliver((Delivery(given.call, (answer.request_id,)),)), timeout=_SECONDS, retry=True)
-        finally:
-            session.tell(Undeliver((given.call,)))
-    finally:
-        if agent is not None:
-            gate.presence.left(agent.key, gate.name)
-            gate.system.named("reception").tell(AgentsGone((agent.key,)))
+            session_id = await known(self.gate, where)
+            if session_id is None:
+                return {"words": None}
+            session = self.gate.system.named(f"session/{session_id}")
+            answered = await ask(session, TakeWords(given.call), timeout=_SECONDS, retry=True)
+        except (InvalidState, Paused):
+            # Ended, or held up: there is nothing to go on with.
+            return {"words": None}
+        if not answered.late_verdicts and not answered.instructions:
+            return {"words": None}
+        requests = tuple(late.request_id for late in answered.late_verdicts)
+        told = Delivery(given.call, requests, tuple(word.id for word in answered.instructions))
+        return {"words": words(answered), "receipt": self._receipt(session_id, told)}
+
+    async def _told(self, given: ToldParams) -> dict[str, Any]:
+        """What a receipt tells of was printed: that goes on record, whichever life of the server gave the receipt."""
+        session_id, delivery = read_receipt(given.receipt)
+        try:
+            await ask(self.gate.system.named("reception"), Wanted(session_id), timeout=_SECONDS, retry=True)
+        except NotFound:
+            return {}
+        session = self.gate.system.named(f"session/{session_id}")
+        await ask(session, Deliver((delivery,)), timeout=_SECONDS, retry=True)
+        self.unsure.pop(delivery.call, None)
+        return {}
+
+    def _receipt(self, session_id: str, delivery: Delivery) -> str:
+        self.unsure[delivery.call] = session_id
+        return receipt(session_id, delivery)
+
+    async def _refuse(self, id: object, code: str, message: str) -> None:
+        error = {"code": -32000, "message": message, "data": {"error_code": code}}
+        await self.send({"jsonrpc": "2.0", "id": id, "error": error})
+
+    def close(self) -> None:
+        for call, session_id in self.unsure.items():
+            self.gate.system.named(f"session/{session_id}").tell(Undeliver((call,)))
+        if self.guest is not None:
+            self.gate.presence.left(self.guest.key, self.gate.name)
+            self.gate.system.named("reception").tell(AgentsGone((self.guest.key,)))
 
 
 async def decided(
@@ -212,31 +281,39 @@ async def decided(
 async def find(gate: Gate, where: Where) -> tuple[str, Agent | None]:
     """The session that a hook belongs to, running; and the agent it was let in as, where it has a session of its own.
 
+    Raises WorkspaceRefused where no session is known and there is no workspace for a new one.
+    """
+    found = await known(gate, where)
+    if found is not None:
+        return found, None
+    root = await trio.to_thread.run_sync(_workspace, gate, where)
+    client = CLIENTS[where.client].agent
+    agent = Agent(f"{client}:{where.conversation or 'hook'}@{root}", client, root)
+    gate.presence.came(agent.key, gate.name)
+    return await ask(gate.system.named("reception"), Admit(agent), timeout=_SECONDS, retry=True), agent
+
+
+async def known(gate: Gate, where: Where) -> str | None:
+    """The session that a hook belongs to, running; None when none is known.
+
     In this order: the one it names; that of the agent whose client started it, by the processes; of the agent with
-    this conversation; of the only agent of this client in the workspace. Raises WorkspaceRefused where all fail and
-    there is no workspace for a new one.
+    this conversation; of the only agent of this client in the workspace. Raises WorkspaceRefused for a shim that has
+    none.
     """
     if where.client not in CLIENTS:
         raise InvalidArguments(f"no client is called {where.client[:80]!r}; there are: {', '.join(CLIENTS)}")
     reception = gate.system.named("reception")
     if where.session is not None:
         try:
-            return await ask(reception, Wanted(where.session), timeout=_SECONDS, retry=True), None
+            return await ask(reception, Wanted(where.session), timeout=_SECONDS, retry=True)
         except NotFound:
             log.info("a hook names a session that is not known")
     for door in await _doors(gate, where):
-        return await door.session(_caller(where)), None
-    agent = _by_name(gate, where)
-    if agent is not None:
-        return await ask(reception, Admit(agent), timeout=_SECONDS, retry=True), None
-    root = await trio.to_thread.run_sync(_workspace, gate, where)
-    agent = _by_workspace(gate, where, root)
-    if agent is not None:
-        return await ask(reception, Admit(agent), timeout=_SECONDS, retry=True), None
-    client = CLIENTS[where.client].agent
-    agent = Agent(f"{client}:{where.conversation or 'hook'}@{root}", client, root)
-    gate.presence.came(agent.key, gate.name)
-    return await ask(reception, Admit(agent), timeout=_SECONDS, retry=True), agent
+        return await door.session(_caller(where))
+    agent = _by_name(gate, where) or await trio.to_thread.run_sync(_by_workspace, gate, where)
+    if agent is None:
+        return None
+    return await ask(reception, Admit(agent), timeout=_SECONDS, retry=True)
 
 
 async def _doors(gate: Gate, where: Where) -> list[Door]:
@@ -269,11 +346,15 @@ def _by_name(gate: Gate, where: Where) -> Agent | None:
     return found[0] if len(found) == 1 else None
 
 
-def _by_workspace(gate: Gate, where: Where, root: str) -> Agent | None:
+def _by_workspace(gate: Gate, where: Where) -> Agent | None:
+    try:
+        root = _workspace(gate, where)
+    except WorkspaceRefused:
+        return None
     prefix = where.client.partition("-")[0]
     found = [
         agent
-        for agent in gate.presence.here.values()
+        for agent in list(gate.presence.here.values())
         if agent.workspace == root and prefix in (agent.client_name or "").lower()
     ]
     return found[0] if len(found) == 1 else None
@@ -290,16 +371,3 @@ def _read(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
-
-
-def _method(line: bytes) -> object:
-    return _read(line).get("method")
-
-
-def _result(value: dict[str, Any]) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 1, "result": value}
-
-
-def _error(code: str, message: str) -> dict[str, Any]:
-    error = {"code": -32000, "message": message, "data": {"error_code": code}}
-    return {"jsonrpc": "2.0", "id": 1, "error": error}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from intercom.agents import arguments
 from intercom.agents.hook import question
 from intercom.model.operation import Operation
 from intercom.sessions.answers import PermissionAnswer
+from intercom.sessions.messages import Answered
 
 
 def operation_of(found: question.Operation) -> Operation:
@@ -32,3 +34,13 @@ def verdict(answer: PermissionAnswer) -> dict[str, Any]:
                 " try exactly the same again to go on waiting"
             )
     return {"behavior": "deny", "message": why, "request_id": answer.request_id}
+
+
+def words(answered: Answered[None]) -> str:
+    """What an agent that wanted to stop is told instead: verdicts that reached it by no call, and people's words."""
+    lines = [
+        f'the verdict on "{late.title}" (request {late.request_id}) is there: {json.dumps(late.answer)}'
+        for late in answered.late_verdicts
+    ]
+    lines += [word.text for word in answered.instructions]
+    return "\n".join(["before you stop, an operator has this for you:", *lines])

@@ -88,7 +88,7 @@ class NoWay:
     def run(self, _until: float) -> Answer:
         return Answer(failure=Failure("unavailable", "no server"))
 
-    def told(self) -> None: ...
+    def told(self, _receipt: object) -> None: ...
 
 
 @contextmanager

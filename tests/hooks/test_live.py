@@ -260,3 +260,43 @@ async def test_an_agent_can_not_answer_its_own_hook() -> None:
 def _ctl(house: Home, *words: str) -> Any:
     done = subprocess.run([*CTL, *words], env=house.environ, capture_output=True, text=True, timeout=30, check=False)
     return json.loads(done.stdout or done.stderr)
+
+
+@live
+async def test_an_agent_that_wants_to_stop_is_told_what_people_have_for_it_once() -> None:
+    with home() as house, house.serving():
+        workspace = house.workspace()
+        stopping = event("", {}, workspace, hook_event_name="Stop", stop_hook_active=False)
+        async with house.agent(workspace) as agent, house.person() as person:
+            await call(agent, "ping")
+            async with hook(house, stopping) as asked:
+                pass
+            assert json.loads(asked.output) == {}
+            async with hook(house, event("Bash", {"command": "make"}, workspace), "--wait", "1") as asked:
+                card = await person.card(title="Run: make")
+            await person.do("approve", id=card["request_id"])
+            async with hook(house, stopping) as asked:
+                pass
+            said = json.loads(asked.output)
+            assert said["decision"] == "block"
+            assert f'the verdict on "Run: make" (request {card["request_id"]}) is there' in said["reason"]
+            async with hook(house, stopping) as asked:
+                pass
+            assert json.loads(asked.output) == {}
+            answer = await call(agent, "ping")
+            assert (answer["session_id"], "late_verdicts" in answer) == (card["session_id"], False)
+
+
+@live
+async def test_an_agent_that_nobody_knows_may_stop() -> None:
+    with home() as house:
+        stopping = event("", {}, house.workspace(), hook_event_name="Stop")
+        async with hook(house, stopping) as asked:
+            pass
+        assert (asked.code, json.loads(asked.output)) == (0, {})
+        assert house.server() is None
+        with house.serving():
+            async with hook(house, stopping) as asked:
+                pass
+            async with house.person() as person:
+                assert (await person.do("list"))["sessions"] == []

@@ -1,4 +1,4 @@
-"""One question to a server, through all its lives: asked again until it is answered or there is no time left."""
+"""A question to a server, through all its lives: asked again until it is answered or there is no time left."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from intercom.agents.shim.relay import Effect, ToServer
 from intercom.agents.shim.replies import Failure
 from intercom.local.lines import decode, encode
 
-#: What the server says as soon as a person has been asked, and what the hook says once its client has the answer.
-ASKED, TOLD = "intercom/asked", "intercom/told"
+#: What the server says as soon as a person has been asked.
+ASKED = "intercom/asked"
 _LAST_WORDS_SECONDS = 1.0
+#: How long a hook stays to hear that what it printed is on record: its client waits for it to end.
+_TOLD_SECONDS = 3.0
 
 
 class Answer(NamedTuple):
@@ -28,7 +30,7 @@ class Answer(NamedTuple):
 
 
 class Errand:
-    """The party at a `Link` that asks once. `method` and `params` as in docs/reference/shim-wire.md.
+    """The party at a `Link` that asks, one thing at a time. `method` and `params` as in docs/reference/shim-wire.md.
 
     A server that dies meanwhile is asked again, about the same request in the same session.
     """
@@ -38,14 +40,23 @@ class Errand:
     agents: Sequence[str] = ()
 
     def __init__(self, method: str, params: dict[str, Any]) -> None:
+        self._id = 0
+        self.ask(method, params)
+
+    def ask(self, method: str, params: dict[str, Any]) -> bytes:
+        """Turn to this question; its line, for a server that listens already."""
         self._method, self._params = method, params
+        self._id += 1
         self.answer = Answer()
         self.done = False
+        return self._line()
+
+    def _line(self) -> bytes:
+        return encode({"jsonrpc": "2.0", "id": self._id, "method": self._method, "params": self._params})
 
     def server_up(self) -> list[Effect]:
         """A server listens: ask it."""
-        request = {"jsonrpc": "2.0", "id": 1, "method": self._method, "params": self._params}
-        return [ToServer(encode(request))]
+        return [ToServer(self._line())]
 
     def server_down(self) -> list[Effect]:
         """It is gone; the next one is asked."""
@@ -74,7 +85,7 @@ class Errand:
                 self.answer = self.answer._replace(request_id=request_id)
                 # A server that comes after this one is asked in the same place, wherever else it would look.
                 self._params = {**self._params, "session": session_id}
-        elif said.get("id") == 1:
+        elif said.get("id") == self._id:
             self._answered(said)
         return []
 
@@ -117,9 +128,11 @@ class Way:
             self._turn(until)
         return self._errand.answer
 
-    def told(self) -> None:
-        """The client has the answer: let the server put that on record."""
-        self._link.send(encode({"jsonrpc": "2.0", "method": TOLD}))
+    def told(self, receipt: object) -> None:
+        """The client has what this receipt came with: let the server put that on record, this one or the next."""
+        if isinstance(receipt, str):
+            self._link.send(self._errand.ask("intercom/told", {"receipt": receipt}))
+            self.run(time.monotonic() + _TOLD_SECONDS)
 
     def _turn(self, until: float) -> None:
         poll = select.poll()

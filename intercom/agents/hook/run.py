@@ -113,7 +113,7 @@ class _Hook:
             said = self._verdict(answer)
             _write(self._output, said)
             if answer.result is not None:
-                way.told()
+                way.told(answer.result.get("receipt"))
         return said
 
     def _verdict(self, answer: Answer) -> Said:
@@ -138,12 +138,13 @@ class _Hook:
         until = min(self._until, time.monotonic() + STOP_SECONDS)
         with Way(errand, _as_hook(self._order.options), self._stop, self._wake, start=False) as way:
             answer = way.run(until)
-            words = (answer.result or {}).get("words")
-            told = isinstance(words, str) and bool(words)
-            said = self._client.go_on(asked.event, str(words)) if told else self._client.pass_on(asked.event)
+            result = answer.result or {}
+            words = result.get("words")
+            said = self._client.pass_on(asked.event)
+            if isinstance(words, str) and words:
+                said = self._client.go_on(asked.event, words)
             _write(self._output, said)
-            if told:
-                way.told()
+            way.told(result.get("receipt"))
         return said
 
     def _ask_for(self) -> tuple[str, ...]:

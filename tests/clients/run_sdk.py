@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ import pytest
 from tests.agents.live import TRUSTING, Home, Person, home, live
 from tests.clients.ctl import ctl
 from tests.clients.driver import Driver, Refused, content, driver
+from tests.clients.over_http import open_door
 
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
 DRIVERS = ("driver_v1.mjs", "driver_v2.mjs")
 both = pytest.mark.parametrize("script", DRIVERS, ids=("v1", "v2"))
+everyway = pytest.mark.parametrize("over", ["stdio", "http"])
 
 
 @pytest.fixture
@@ -26,22 +28,32 @@ def house() -> Iterator[Home]:
 
 
 @asynccontextmanager
-async def connected(house: Home, script: str, root: Path, **options: Any) -> AsyncIterator[tuple[Driver, Person]]:
-    """A client that has launched its shim, which has started the server; and a person."""
+async def connected(house: Home, script: str, root: Path, over: str = "stdio") -> AsyncIterator[tuple[Driver, Person]]:
+    """A client: over stdio it launches its shim, which starts the server; over HTTP that runs already. And a person."""
     start = house.parameters("--workspace", str(root))
-    launch = {"command": start.command, "args": start.args, "env": start.env, "cwd": str(start.cwd)}
+    launch: dict[str, Any] = {"command": start.command, "args": start.args, "env": start.env, "cwd": str(start.cwd)}
     async with driver(script) as client:
-        await client.do("connect", over="stdio", **launch, **options)
-        await client.call("reboot")
-        async with house.person(root) as person:
-            yield client, person
+        with nullcontext() if over == "stdio" else serving_http(house, root) as found:
+            await client.do("connect", over=over, **(found or launch))
+            await client.call("reboot")
+            async with house.person(root) as person:
+                yield client, person
+
+
+@contextmanager
+def serving_http(house: Home, root: Path) -> Iterator[dict[str, Any]]:
+    """A server that serves HTTP, and its address."""
+    door = open_door(house)
+    with house.serving():
+        yield door.address(root)
 
 
 @both
+@everyway
 @live
-async def test_every_tool_answers(house: Home, script: str) -> None:
+async def test_every_tool_answers(house: Home, script: str, over: str) -> None:
     root = house.workspace()
-    async with connected(house, script, root) as (client, person):
+    async with connected(house, script, root, over) as (client, person):
         tools = {tool["name"]: tool for tool in await client.do("tools")}
         assert len(tools) == 9
         assert (await client.call("auto_check", tool_name="ls"))["auto_approved"] is False
@@ -72,10 +84,11 @@ async def test_every_tool_answers(house: Home, script: str) -> None:
 
 
 @both
+@everyway
 @live
-async def test_a_waiting_call_reports_progress(house: Home, script: str) -> None:
+async def test_a_waiting_call_reports_progress(house: Home, script: str, over: str) -> None:
     root = house.workspace()
-    async with connected(house, script, root) as (client, person):
+    async with connected(house, script, root, over) as (client, person):
         asked = await client.begin("call", tool="check_clearance", arguments=CHANGE, progress=True)
         reported = await asked.event("progress")
         assert reported["progress"]["message"].startswith("waiting for an operator")
@@ -85,10 +98,13 @@ async def test_a_waiting_call_reports_progress(house: Home, script: str) -> None
 
 
 @both
+@everyway
 @live
-async def test_a_call_that_the_client_gave_up_is_taken_up_again_by_its_request_id(house: Home, script: str) -> None:
+async def test_a_call_that_the_client_gave_up_is_taken_up_again_by_its_request_id(
+    house: Home, script: str, over: str
+) -> None:
     root = house.workspace()
-    async with connected(house, script, root) as (client, person):
+    async with connected(house, script, root, over) as (client, person):
         with pytest.raises(Refused, match=r"[Tt]imed out"):
             await client.do("call", tool="check_clearance", arguments=CHANGE, timeout=700)
         card = await person.card(kind="approval", away=True)
@@ -100,12 +116,13 @@ async def test_a_call_that_the_client_gave_up_is_taken_up_again_by_its_request_i
 
 
 @both
+@everyway
 @live
 async def test_a_cancelled_call_stays_decidable_and_its_verdict_rides_on_the_next_result(
-    house: Home, script: str
+    house: Home, script: str, over: str
 ) -> None:
     root = house.workspace()
-    async with connected(house, script, root) as (client, person):
+    async with connected(house, script, root, over) as (client, person):
         asked = await client.begin("call", tool="check_clearance", arguments=CHANGE)
         card = await person.card(kind="approval")
         await client.abort(asked)
@@ -132,15 +149,17 @@ async def test_a_server_killed_in_the_middle_of_an_approval_is_invisible(house: 
 
 
 @both
+@everyway
 @live
-async def test_a_task_is_asked_after_until_it_is_decided(house: Home, script: str) -> None:
+async def test_a_task_is_asked_after_until_it_is_decided(house: Home, script: str, over: str) -> None:
     root = house.workspace()
-    async with connected(house, script, root) as (client, person):
+    async with connected(house, script, root, over) as (client, person):
         asked = await client.begin("task", tool="check_clearance", arguments=CHANGE)
         card = await person.card(kind="approval")
         await asked.event("taskCreated" if script == DRIVERS[0] else "heard")
         assert card["away"] is False
-        house.kill()
+        if over == "stdio":
+            house.kill()
         await client.call("ping")
         await ctl(house, "approve", card["request_id"])
         told = content(await asked())
@@ -172,3 +191,41 @@ async def test_the_older_form_of_tasks_whole(house: Home) -> None:
         with pytest.raises(Refused) as refused:
             await client.do("task_get", task="no-such-task")
         assert refused.value.code == -32602
+
+
+@both
+@live
+async def test_over_http_an_agent_finds_its_request_again_by_its_key_after_a_kill(house: Home, script: str) -> None:
+    root = house.workspace()
+    door = open_door(house)
+    async with driver(script) as client:
+        with house.serving():
+            await client.do("connect", over="http", **door.address(root))
+            async with house.person(root) as person:
+                # The older client asks in vain for the rest of the stream, until its own time is up.
+                asked = await client.begin("call", tool="check_clearance", arguments=CHANGE, timeout=4000)
+                card = await person.card(kind="approval")
+                house.kill()
+                with pytest.raises(Refused):
+                    await asked()
+        with house.serving():
+            await ctl(house, "approve", card["request_id"])
+            # A new life: the older era initializes anew, and the URL says who it is.
+            await client.do("connect", over="http", **door.address(root))
+            told = await client.call("check_clearance", request_id=card["request_id"])
+            assert told == {"status": "approved", "request_id": card["request_id"]}
+            assert (await client.call("check_diff", request_id=card["request_id"]))["status"] == "applied"
+
+
+@live
+async def test_the_older_transport_over_http(house: Home) -> None:
+    root = house.workspace()
+    door = open_door(house)
+    async with driver(DRIVERS[0]) as client:
+        with house.serving():
+            await client.do("connect", over="sse", **door.address(root, "/sse"))
+            async with house.person(root) as person:
+                asked = await client.begin("call", tool="check_clearance", arguments=CHANGE)
+                card = await person.card(kind="approval")
+                await ctl(house, "approve", card["request_id"])
+                assert content(await asked())["status"] == "approved"

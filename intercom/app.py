@@ -26,9 +26,11 @@ from intercom.model.card import Notice
 from intercom.model.config import Config
 from intercom.model.measure import Measured, unmeasured
 from intercom.model.page import Page
-from intercom.model.session import SessionMode
+from intercom.model.session import Session, SessionMode
 from intercom.operators.ctl.listener import CtlListener
 from intercom.operators.router import Operators
+from intercom.sessions.archive import Archive
+from intercom.sessions.checkpoints import Checkpoints
 from intercom.sessions.children import Children
 from intercom.sessions.context import Context
 from intercom.sessions.desk import Desk, mode_of, open_cards
@@ -38,6 +40,8 @@ from intercom.sessions.presence import Presence
 from intercom.sessions.reception import Reception
 from intercom.sessions.spawning.spawner import Spawner
 from intercom.sessions.spawning.surroundings import Surroundings as Spawning
+from intercom.sessions.successors import Successors
+from intercom.store.contents import Contents
 from intercom.store.database import Opened
 from intercom.store.reader import Reader
 from intercom.store.writer import Writer
@@ -164,6 +168,8 @@ class App:
             # The processes of agents that people start, and who starts and finds them.
             ChildSpec("children", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
             ChildSpec("spawner", lambda: Spawner(spawning)),
+            # Takes checkpoints, restores them, and carries on with what a crash left half done.
+            ChildSpec("checkpoints", self._checkpoints),
             ChildSpec("housekeeping", lambda: Housekeeper(context, self.desk.children.root)),
         ]
         if self._slack is not None:
@@ -238,6 +244,18 @@ class App:
             stays=lambda: self.hands_over,
         )
 
+    def _checkpoints(self) -> Checkpoints:
+        kept = Contents(contents_path(self.database), self.config.checkpoint.max_kept_bytes)
+        archive = Archive(self.context, self.reader, kept)
+        start = self._start_restored if self.config.host_cli is not None else None
+        return Checkpoints(archive, Successors(self.system, archive, start))
+
+    async def _start_restored(self, session: Session, words: str) -> Session:
+        """Start an agent for a session that was restored."""
+        return await self.desk.children.start(
+            words, by="intercom", channel="restore", workspace=session.workspace_root, session_id=session.id
+        )
+
     def _operators(self) -> Operators:
         found, self._found = self._found, []
         return Operators(self._open_cards, self._mode_of, found=found)
@@ -292,6 +310,11 @@ class App:
 def database_path(config: Config, places: Places) -> Path:
     """Where this configuration keeps its database."""
     return config.database.path if config.database.path.is_absolute() else Path(places.state_dir) / config.database.path
+
+
+def contents_path(database: Path) -> Path:
+    """Where the contents lie that checkpoints keep: beside the database, which names them."""
+    return database.with_name(f"{database.stem}-contents{database.suffix}")
 
 
 def version_tuple(text: str) -> tuple[int, ...]:

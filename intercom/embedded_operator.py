@@ -13,11 +13,14 @@ from attrs import frozen
 from actors import Actor, Info, ask
 from intercom.app import App
 from intercom.model.card import Card, Notice
+from intercom.model.checkpoint import CheckpointLine
 from intercom.model.child import Child
+from intercom.model.restore import Files, Restore
 from intercom.model.session import Session, SessionMode
 from intercom.model.steering import Instruction
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.messages import Channel, Subscribe
+from intercom.sessions.checkpoint_messages import CheckpointTaken
 from intercom.sessions.children import LINES, Output
 from intercom.sessions.spawning.output_files import Stream
 from intercom.sessions.steering_desk import LISTED
@@ -130,6 +133,23 @@ class EmbeddedOperator:
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         return await self.app.desk.sessions(everything=everything)
+
+    async def checkpoint(self, label: str | None = None, *, session: str | None = None) -> CheckpointTaken:
+        """Record how a session and the files of its workspace stand; without `session`, the only one there is."""
+        return await self.app.desk.checkpoints.take(session, label, self.name, CHANNEL)
+
+    async def checkpoints(self, *, session: str | None = None) -> tuple[CheckpointLine, ...]:
+        """The checkpoints of a session, or of all, newest first."""
+        return await self.app.desk.checkpoints.listed(session)
+
+    async def ask_restore(self, checkpoint: str, files: Files = Files.LEAVE) -> Restore:
+        """Compare a checkpoint with its workspace, and ask whether to go back to it. Nothing changes until somebody
+        says so: `answer(restore.id, Decision.PROCEED)`, or CANCEL."""
+        return await self.app.desk.checkpoints.ask_restore(checkpoint, files, self.name, CHANNEL)
+
+    async def restore(self, id: str) -> Restore:
+        """How a restore stands; `successor_id` is the session that follows once it is handed over."""
+        return await self.app.desk.checkpoints.restore(id)
 
     async def log(self, limit: int = 50, *, session: str | None = None) -> tuple[AuditEntry, ...]:
         return await self.app.desk.audit(limit, session)

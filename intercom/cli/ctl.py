@@ -25,7 +25,7 @@ DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
 ANYWHERE = {"--json": False, "--ipc-name": True, "--session": True, "--config": True}
 
 #: Verbs whose answer is a picture; the others' is one line, for which loading what draws would take too long.
-DRAWN = frozenset({"list", "pending", "show", "steering", "tasks", "tree", "slack", "log"})
+DRAWN = frozenset({"list", "pending", "show", "steering", "tasks", "checkpoints", "tree", "slack", "log"})
 
 
 class Parser(argparse.ArgumentParser):
@@ -94,7 +94,9 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--ipc-name", metavar="NAME", help="which server: its ipc_name (default: the configured one)")
     top.add_argument("--config", metavar="FILE", help="read ipc_name from this configuration file")
     top.add_argument(
-        "--session", metavar="ID", help="only this session (pending, log, tasks), or which one (resume, mode, task)"
+        "--session",
+        metavar="ID",
+        help="only this session (pending, log, tasks), or which one (resume, mode, task, checkpoint)",
     )
     verbs = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
 
@@ -110,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
     reject.add_argument("--reason", metavar="TEXT", help="what the agent is told")
     answer = verb("answer", "answer a prompt or a waiting agent")
     answer.add_argument("id", metavar="ID")
-    answer.add_argument("decision", choices=("continue", "refine", "stop", "dismiss"))
+    answer.add_argument("decision", choices=("continue", "refine", "stop", "dismiss", "proceed", "cancel"))
     answer.add_argument("text", metavar="TEXT", nargs="*", help="what the agent should go by (refine needs it)")
     resume = verb("resume", "set a waiting or paused agent to work")
     resume.add_argument("instruction", metavar="INSTRUCTION", nargs="*", help="what it should do")
@@ -147,6 +149,16 @@ def parser() -> argparse.ArgumentParser:
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the agent has ended")
     logs.add_argument("--stderr", action="store_true", help="what it wrote to stderr, rather than to stdout")
     logs.add_argument("--lines", metavar="N", type=_limit, help="at most so many lines of it (default 200)")
+    taken = verb("checkpoint", "record how a session and the files of its workspace stand")
+    taken.add_argument("label", metavar="LABEL", nargs="*", help="what you call it; a session's id may stand before it")
+    listed = verb("checkpoints", "the checkpoints of a session, or all")
+    listed.add_argument("id", metavar="SESSION", nargs="?", help="whose")
+    restore = verb("restore", "compare with a checkpoint, and go back to it if you say so")
+    restore.add_argument("id", metavar="CHECKPOINT")
+    files = restore.add_mutually_exclusive_group()
+    files.add_argument("--files", action="store_true", help="put back files that were modified or deleted since")
+    files.add_argument("--exact", action="store_true", help="the same, and remove files that were added since")
+    restore.add_argument("--yes", action="store_true", help="do not ask; proceed")
     verb("watch", "show requests as they come and answer with a key")
     verb("tree", "the server's actors, live").add_argument("--watch", action="store_true", help="draw it every second")
     verb("slack", "how the connection to Slack fares")
@@ -178,7 +190,8 @@ def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         "text": text or None,
         "limit": given.get("limit") or given.get("lines"),
         "workspace": None if workspace is None else os.path.abspath(workspace),
-        "label": given.get("label"),
+        "label": " ".join(given["label"]) or None if isinstance(given.get("label"), list) else given.get("label"),
+        "files": "exact" if given.get("exact") else "back" if given.get("files") else None,
         "stream": "stderr" if given.get("stderr") else None,
         "everything": given.get("all") or None,
     }
@@ -209,6 +222,10 @@ def _run(options: argparse.Namespace) -> int:
             from intercom.cli.ctl_logs import logs
 
             return logs(where, fields, follow=options.follow, as_json=options.json)
+        if verb == "restore":
+            from intercom.cli.ctl_restore import restore
+
+            return restore(where, fields, yes=options.yes, as_json=options.json)
         data = request(where, verb, fields)
     except NoServer:
         sentence = (

@@ -13,6 +13,7 @@ KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "policy": (("a", "accept", ""), ("r", "reject", "may")),
     # Files must be put right first; the agent's next check_diff settles it.
     "apply": (),
+    "restore": (("p", "proceed", ""), ("c", "cancel", "")),
 }
 
 ALWAYS = (("v", "view whole"), ("n", "next"), ("q", "quit"))

@@ -127,6 +127,7 @@ def answers(entry: Any) -> list[str]:
         "standby": [name.format("answer") + " continue | refine TEXT | stop"],
         "stall": [name.format("nudge") + " [TEXT]", name.format("answer") + " stop | dismiss"],
         "policy": [name.format("policy accept"), name.format("reject")],
+        "restore": [name.format("answer") + " proceed | cancel"],
     }
     return commands.get(entry["kind"], []) if entry["status"] == "pending" else []
 
@@ -184,6 +185,26 @@ def draw_words(on: Console, data: Any, at: datetime) -> None:
     on.print(table, soft_wrap=not on.is_terminal)
 
 
+def draw_checkpoints(on: Console, data: Any, at: datetime) -> None:
+    found = data["checkpoints"]
+    if not found:
+        on.print("no checkpoints yet: agent-intercom-ctl checkpoint takes one")
+        return
+    table = _table("checkpoint", "label", "session", "files", "kept", "bytes", "taken", "workspace")
+    for entry in found:
+        table.add_row(
+            short(entry["checkpoint_id"]),
+            _text(one_line(entry["label"] or "-")),
+            short(entry["session_id"]),
+            str(entry["files"]),
+            str(entry["kept"]),
+            str(entry["bytes"]),
+            f"{age(entry['created_at'], at)} ago",
+            _text(entry["workspace_root"]),
+        )
+    on.print(table, soft_wrap=not on.is_terminal)
+
+
 def draw_log(on: Console, data: Any, at: datetime) -> None:
     entries = data["entries"]
     if not entries:
@@ -207,6 +228,7 @@ DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {
     "show": draw_card,
     "steering": draw_words,
     "tasks": draw_words,
+    "checkpoints": draw_checkpoints,
     "tree": draw_tree,
     "slack": draw_slack,
     "log": draw_log,

@@ -29,8 +29,19 @@ def done_line(data: Any) -> str:
     """What is said when a verdict or change was carried out, for the reply's data."""
     if "current_mode" in data:
         return f"mode: {data['previous_mode']} -> {data['current_mode']}"
+    if "checkpoint_id" in data:
+        return _taken_line(data)
     line = f"{data['status']} {data.get('request_id') or data.get('session_id')}"
     return one_line(f"{line}: {data['note']}" if data.get("note") else line)
+
+
+def _taken_line(data: Any) -> str:
+    name = f"{data['checkpoint_id']} ({data['label']})" if data["label"] else data["checkpoint_id"]
+    line = f"checkpoint {name}: {data['files']} files, {data['bytes']} bytes, {data['kept']} can be put back"
+    for each in data["left_out"]:
+        some = f": {', '.join(each['examples'])}" if each["examples"] else ""
+        line += f"; left out: {each['count']} {each['why']}{some}"
+    return one_line(line)
 
 
 def _visible(character: str) -> str:

@@ -23,6 +23,7 @@ class CardKind(StrEnum):
     APPLY = "apply"
     STEER = "steer"
     TASK = "task"
+    RESTORE = "restore"
 
 
 class CardState(StrEnum):
@@ -51,6 +52,7 @@ CHOICES: dict[CardKind, tuple[Decision, ...]] = {
     CardKind.APPLY: (Decision.DISMISS,),
     CardKind.STEER: (),
     CardKind.TASK: (),
+    CardKind.RESTORE: (Decision.PROCEED, Decision.CANCEL),
 }
 
 #: The kinds that a person answers at all; words for an agent go to it by themselves.

@@ -1,18 +1,37 @@
-"""A checkpoint: a session's state and the hashes of its workspace at one instant."""
+"""A checkpoint: a session's state and the files of its workspace at one instant; and how the files differ since."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
+from intercom.model.manifest import Manifest, manifest_of
 from intercom.model.session import ProgressItem
+
+
+class DivergenceKind(StrEnum):
+    MODIFIED = "modified"
+    DELETED = "deleted"
+    ADDED = "added"
+
+
+@frozen
+class Divergence:
+    """A file that is not as it was."""
+
+    path: str
+    kind: DivergenceKind
 
 
 @frozen
 class Checkpoint:
+    """A row of `checkpoint`. `file_hashes` are those of regular files, `file_facts` what goes with them (modes, links,
+    what was left out): a `Manifest` together."""
+
     id: str
     session_id: str
     session_state: Mapping[str, Any]
@@ -21,3 +40,23 @@ class Checkpoint:
     created_at: datetime
     label: str | None = None
     progress_snapshot: tuple[ProgressItem, ...] | None = None
+    file_facts: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def manifest(self) -> Manifest:
+        return manifest_of(self.file_hashes, self.file_facts)
+
+
+@frozen
+class CheckpointLine:
+    """A checkpoint as a list shows it: `files` and `size` (bytes) are those of its workspace; `kept` says how many of
+    the files can be put back."""
+
+    id: str
+    session_id: str
+    workspace_root: str
+    created_at: datetime
+    label: str | None = None
+    files: int = 0
+    size: int = 0
+    kept: int = 0

@@ -289,6 +289,27 @@ class SpawnSettings:
 
 
 @frozen
+class CheckpointSettings:
+    keep_contents: bool = setting(
+        True,
+        "Whether checkpoints keep what files hold, so that they can be put back. Otherwise they keep hashes, which "
+        "tell what has changed. What .gitignore leaves out is never taken in.",
+    )
+    max_files: int = setting(100_000, "How many files of a workspace a checkpoint takes in.", between(1, 1_000_000))
+    max_bytes: int = setting(2 * 2**30, "How many bytes of all files together a checkpoint reads.", between(1, 2**40))
+    max_file_bytes: int = setting(
+        8 * 2**20, "The largest file whose content is kept; of a larger one only the hash is.", between(0, 64 * 2**20)
+    )
+    max_kept_bytes: int = setting(
+        4 * 2**30,
+        "How much disk the contents of all checkpoints may take together. What no longer fits is not kept, and the "
+        "checkpoint says so.",
+        between(0, 2**40),
+    )
+    max_seconds: float = setting(30, "How long a checkpoint, or a comparison with one, may look at files.", SECONDS)
+
+
+@frozen
 class ClientSettings:
     slice_seconds: float | None = setting(
         None,
@@ -377,6 +398,7 @@ class Config:
     hooks: HooksSettings = setting(HooksSettings, "The clients' permission hooks.")
     ctl: CtlSettings = setting(CtlSettings, "Who may answer from a terminal.")
     spawn: SpawnSettings = setting(SpawnSettings, "Agents started by people: the processes of `host_cli`.")
+    checkpoint: CheckpointSettings = setting(CheckpointSettings, "What checkpoints take in, and keep.")
     clients: Mapping[str, ClientSettings] = setting(
         dict,
         'One table for each MCP client, by the name it gives itself or the beginning of it: `[clients."codex"]` '

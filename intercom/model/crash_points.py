@@ -64,10 +64,25 @@ SPAWN_NAMES: dict[str, str] = {
     "child.brought_back": "a new server looks after the agents its predecessor started",
 }
 
+#: The same of checkpoints and restores, for runs in which somebody takes and restores them.
+CHECKPOINT_NAMES: dict[str, str] = {
+    "contents.kept": "contents of files are kept, and no checkpoint names them",
+    "checkpoint.recorded": "a checkpoint is on record, and nobody has been told",
+    "restore.asked": "a restore is on record, and nobody has seen its question",
+    "restore.accepted": "a person has said to proceed, and nothing is done",
+    "restore.staged_one": "one of the files to be put back is staged",
+    "restore.staged_all": "all of them are, and it is not committed to them",
+    "restore.committed": "the restore will be carried through, and nothing has changed",
+    "restore.handed_over": "the old session has ended and the new one is on record, and no file has changed",
+    "restore.placed_one": "one of the files is put back, or removed",
+    "restore.placed_all": "all are, and that is not on record",
+    "restore.finished": "it is on record, and nobody has been told",
+}
+
 hook: Callable[[str], None] | None = None
 
 
 def reach(name: str) -> None:
-    """Pass the crash point `name`, one of NAMES, SLACK_NAMES or SPAWN_NAMES."""
+    """Pass the crash point `name`, one of NAMES, SLACK_NAMES, SPAWN_NAMES or CHECKPOINT_NAMES."""
     if hook is not None:
         hook(name)

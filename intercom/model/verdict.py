@@ -18,6 +18,8 @@ class Decision(StrEnum):
     NUDGE = "nudge"
     DISMISS = "dismiss"
     ACCEPT = "accept"
+    PROCEED = "proceed"
+    CANCEL = "cancel"
 
 
 @frozen

@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from intercom.model.card import Card, CardKind
+from intercom.model.checkpoint import CheckpointLine
 from intercom.model.child import Child
+from intercom.model.restore import Files, Restore
 from intercom.model.session import Session, SessionMode
 from intercom.model.steering import Instruction
 from intercom.model.verdict import Verdict
+from intercom.sessions.checkpoint_messages import CheckpointTaken
 from intercom.sessions.children import Output
 from intercom.sessions.spawning.output_files import Stream
 
@@ -71,6 +74,24 @@ class Steering(Protocol):
     async def take_back(self, prefix: str, by: str, channel: str) -> Card: ...
 
 
+class Checkpoints(Protocol):
+    """Checkpoints, as `intercom.sessions.checkpoint_calls.CheckpointCalls` has them."""
+
+    async def take(
+        self, session: str | None, label: str | None, by: str, channel: str, act_id: str | None = None
+    ) -> CheckpointTaken: ...
+
+    async def listed(self, session: str | None = None) -> Sequence[CheckpointLine]: ...
+
+    async def checkpoint(self, prefix: str) -> CheckpointLine: ...
+
+    async def ask_restore(
+        self, checkpoint: str, files: Files, by: str, channel: str, act_id: str | None = None
+    ) -> Restore: ...
+
+    async def restore(self, id: str) -> Restore: ...
+
+
 class Desk(Protocol):
     """Ids may be given as prefixes: raises NotFound where none fits and Ambiguous where several do."""
 
@@ -79,6 +100,9 @@ class Desk(Protocol):
 
     @property
     def steering(self) -> Steering: ...
+
+    @property
+    def checkpoints(self) -> Checkpoints: ...
 
     async def sessions(self, *, everything: bool = False) -> Sequence[Session]: ...
 

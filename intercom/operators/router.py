@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from actors import Actor, DownEvent
-from intercom.model.card import Card, CardState, Notice
+from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.session import SessionMode
 from intercom.operators.messages import Channel, Subscribe
 
@@ -39,10 +39,12 @@ def recipients(
     """Which subscribers are told of a card.
 
     Those whom the session's mode notifies, and those who have shown it before, so that no channel is left with a card
-    that looks open. `mode` None is a card of no session, which concerns everybody. `shown` None means that it is not
-    known who has shown it: then the end of a card is told to all, and a channel that never showed it ignores it.
+    that looks open. `mode` None is a card of no session, which concerns everybody, as restores do. `shown` None means
+    that it is not known who has shown it: then the end of a card is told to all, and a channel that never showed it
+    ignores it.
     """
-    if mode is None or (shown is None and card.state is not CardState.PENDING):
+    if mode is None or card.kind is CardKind.RESTORE or (shown is None and card.state is not CardState.PENDING):
+        # Whether to go back is a person's question and not the agent's: it is shown where they are, too.
         return frozenset(channels)
     notified = {name for name, channel in channels.items() if channel in NOTIFIED[mode]}
     return frozenset(notified | ((shown or frozenset()) & channels.keys()))
@@ -154,7 +156,7 @@ class Operators(Actor):
         concerned = []
         for card in self._open.values():
             mode = modes[card.session_id]
-            if mode is None or wish.channel in NOTIFIED[mode]:
+            if mode is None or card.kind is CardKind.RESTORE or wish.channel in NOTIFIED[mode]:
                 concerned.append(card)
                 if card.id in self._shown:
                     self._shown[card.id] |= {wish.subscriber}

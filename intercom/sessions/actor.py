@@ -34,7 +34,7 @@ from intercom.sessions.spawning.messages import Continue, Suspend
 from intercom.sessions.spawning.messages import Stop as StopProcess
 from intercom.sessions.stall_messages import Watch
 from intercom.sessions.steering_messages import Told
-from intercom.store import audit, calls, instructions, requests, sessions, tasks
+from intercom.store import audit, calls, instructions, requests, restores, sessions, tasks
 from intercom.store.messages import Database, Touch, Transact
 
 T = TypeVar("T")
@@ -118,12 +118,14 @@ class SessionActor(Actor):
         self.held: list[Reply[None]] = []
         self.agent_here = False
         self.turn_over = False
+        #: The session that follows this one, where a checkpoint of it was restored.
+        self.successor: str | None = None
         self._touched: Touch | None = None
 
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def on_start(self) -> None:
-        row, late, queued, pending, tasked = await self.transact(partial(_load, session_id=self.id))
+        row, late, queued, pending, tasked, self.successor = await self.transact(partial(_load, session_id=self.id))
         if row is None:
             raise NotFound(f"session {self.id} is not in the database")
         self.row = row
@@ -260,7 +262,16 @@ class SessionActor(Actor):
     def require_open(self) -> None:
         """Raises InvalidState when the session takes no new work."""
         if self.row.status is SessionStatus.TERMINATED:
-            raise InvalidState("this session was ended by an operator; stop, or start a new conversation")
+            raise InvalidState(self.why_ended())
+
+    def why_ended(self) -> str:
+        """What an agent is told whose session is over."""
+        if self.successor is None:
+            return "this session was ended by an operator; stop, or start a new conversation"
+        return (
+            "this session was ended by an operator, who restored a checkpoint of it: files may have changed under you;"
+            f" to go on from there, call reboot with session_id {self.successor}, and else stop"
+        )
 
     def turn_begins(self) -> None:
         """The agent has made a call: it works, whatever it said of ending its turn."""
@@ -432,15 +443,18 @@ def answer_of(request: Asked) -> object:
             return outcomes.standby(request)
 
 
-def _load(
-    db: Database, session_id: str
-) -> tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...], tuple[str, ...]]:
+Loaded = tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...], tuple[str, ...], str | None]
+
+
+def _load(db: Database, session_id: str) -> Loaded:
+    followed = restores.by_ended(db, session_id)
     return (
         sessions.get(db, session_id),
         requests.undelivered(db, session_id),
         instructions.queued(db, session_id),
         requests.pending(db, session_id),
         tasks.asked_after(db, session_id),
+        None if followed is None else followed.successor_id,
     )
 
 

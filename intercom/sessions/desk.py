@@ -17,15 +17,17 @@ from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.steering import Kind
 from intercom.model.verdict import Decision, Verdict
 from intercom.sessions import cards, finding
+from intercom.sessions.checkpoint_calls import CheckpointCalls
 from intercom.sessions.children import Children
 from intercom.sessions.context import Context
 from intercom.sessions.finding import only, single
 from intercom.sessions.messages import Decide, End, Resume, SwitchMode
 from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.reception_messages import Wanted
+from intercom.sessions.restore_cards import of_restore
 from intercom.sessions.steering_desk import Steering
 from intercom.sessions.steering_messages import Steer
-from intercom.store import audit, instructions, journal, requests, sessions, stalls, waits
+from intercom.store import audit, instructions, journal, requests, restores, sessions, stalls, waits
 from intercom.store.audit import AuditEntry
 from intercom.store.messages import Database, Transact
 from intercom.store.reader import Reader
@@ -52,6 +54,11 @@ class Desk:
     children: Children
     chat: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
     _seen: dict[str, tuple[CardKind, str]] = field(factory=dict, init=False, repr=False)
+
+    @property
+    def checkpoints(self) -> CheckpointCalls:
+        """Checkpoints: taken, listed, and restored."""
+        return CheckpointCalls(self.system.named("checkpoints"), self.reader, self._named_or_only)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         """Sessions that are not over, oldest first; all that the database holds with `everything`."""
@@ -91,7 +98,9 @@ class Desk:
         if proposed is not None:
             return await self.board.decide(proposed, verdict)
         # Whoever decides has as a rule looked just before: what was looked at belongs to its session for good.
-        id, _ = await self.identify(prefix)
+        id, kind = await self.identify(prefix)
+        if kind is CardKind.RESTORE:
+            return await self.checkpoints.answer(id, verdict)
         return await self.ask_session(self._seen[id][1], Decide(id, verdict))
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
@@ -199,6 +208,9 @@ class Desk:
             return await self.session_id(prefix)
         return single([session.id for session in await self.reader.read(sessions.live) if fits(session)], what)
 
+    async def _named_or_only(self, prefix: str | None) -> str:
+        return await self.named_session(prefix, lambda each: each.status is not SessionStatus.INTERRUPTED, "session")
+
     async def _only_waiting(self) -> str:
         waiting, live = await self.reader.read(lambda db: (waits.pending(db), sessions.live(db)))
         paused = [session.id for session in live if session.is_paused]
@@ -223,6 +235,7 @@ def open_cards(db: Database, session_id: str | None = None, away: Container[str]
         and session_id in (None, entry.session_id)
         and isinstance(request := requests.find(db, entry.request_id), ApprovalRequest)
     ]
+    shown += [of_restore(each) for each in restores.waiting(db) if session_id in (None, each.session_id)]
     return tuple(sorted(shown, key=lambda card: card.created_at))
 
 
@@ -255,6 +268,9 @@ def _card(db: Database, kind: CardKind, id: str, away: Container[str]) -> Card |
         return None if word is None else cards.of_words(word, _root(db, word.session_id or ""))
     if kind is CardKind.APPLY:
         return next((card for card in open_cards(db) if card.id == id), None)
+    if kind is CardKind.RESTORE:
+        restore = restores.get(db, id)
+        return None if restore is None else of_restore(restore)
     request = requests.find(db, id)
     if request is None:
         return None
@@ -284,7 +300,8 @@ def _with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
     ]
     alerts = [(CardKind.STALL, id) for id in stalls.with_prefix(db, prefix)]
     words = [(CardKind.STEER, id) for id in instructions.with_prefix(db, prefix)]
-    return (*requests.with_prefix(db, prefix), *alerts, *stuck, *words)
+    going_back = [(CardKind.RESTORE, id) for id in restores.with_prefix(db, prefix)]
+    return (*requests.with_prefix(db, prefix), *alerts, *stuck, *words, *going_back)
 
 
 def _nudged(db: Database, prefix: str) -> tuple[str, str]:

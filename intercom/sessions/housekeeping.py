@@ -14,6 +14,7 @@ from intercom.model.card import Card, Notice
 from intercom.model.errors import DatabaseError
 from intercom.sessions import cards
 from intercom.sessions.actor import Expire
+from intercom.sessions.checkpoint_messages import SweepContents
 from intercom.sessions.context import Context
 from intercom.sessions.spawning import output_files
 from intercom.store import approvals, children, retention, sessions
@@ -73,6 +74,9 @@ class Housekeeper(Actor):
         purge = partial(retention.purge, cutoff=cutoff, at=now, checkpoints_before=kept_until)
         while any((await self._ask(purge)).values()):
             continue
+        keeper = self.system.ref("checkpoints")
+        if keeper is not None:
+            keeper.tell(SweepContents())
 
     async def _ask(self, work: Any) -> Any:
         return await ask(self._context.store, Transact(work), timeout=60.0, retry=True)

@@ -284,6 +284,15 @@ class End(Request[Session]):
 
 
 @frozen
+class HandOver(Request[Session]):
+    """Terminate the session, as a checkpoint of it is restored, and give what waits in it to the session that follows.
+    The answer is that session; refused (`invalid_state`) for a restore that is not committed."""
+
+    restore_id: str
+    by: str
+
+
+@frozen
 class Describe(Request[Session]):
     """Say how the session stands. The answer is its row."""
 

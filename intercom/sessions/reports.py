@@ -11,7 +11,7 @@ from attrs import evolve
 
 from intercom.model import clock, crash_points
 from intercom.model.approval import ApprovalRequest
-from intercom.model.checkpoint import Checkpoint
+from intercom.model.checkpoint import CheckpointLine
 from intercom.model.errors import InvalidState, SlackError
 from intercom.model.prompt import ContinuationPrompt
 from intercom.model.session import ProgressItem, Session, SessionMode
@@ -29,7 +29,7 @@ from intercom.sessions.answers import (
     from_json,
 )
 from intercom.sessions.messages import Answered, Beat, CheckPolicy, Recall, SwitchMode
-from intercom.store import calls, checkpoints, instructions, requests, sessions
+from intercom.store import calls, checkpoints, instructions, requests, restores, sessions
 from intercom.store.messages import Database
 from intercom.workspace import paths
 from intercom.workspace.messages import Evaluate
@@ -119,13 +119,21 @@ async def recall(session: SessionActor, asked: Recall) -> Answered[RebootAnswer]
 
 def _left(
     db: Database, session: SessionActor
-) -> tuple[tuple[outcomes.Asked, ...], Checkpoint | None, tuple[Instruction, ...]]:
+) -> tuple[tuple[outcomes.Asked, ...], CheckpointLine | None, tuple[Instruction, ...]]:
     steering.take(db, session)
     return (
         requests.pending(db, session.id),
-        checkpoints.last(db, session.id),
+        _last_checkpoint(db, session.id),
         instructions.queued(db, session.id),
     )
+
+
+def _last_checkpoint(db: Database, session_id: str) -> CheckpointLine | None:
+    """The session's own, or else the one that it was restored from."""
+    last = checkpoints.last(db, session_id)
+    if last is not None or (restore := restores.by_successor(db, session_id)) is None:
+        return last
+    return checkpoints.line(db, restore.checkpoint_id)
 
 
 def _pending(request: outcomes.Asked) -> PendingRequest:

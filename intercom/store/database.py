@@ -18,7 +18,7 @@ from intercom.model.errors import DatabaseError
 from intercom.store import faults
 from intercom.store.migrations import LATEST, migrate, version
 
-__all__ = ["Database", "Opened", "backup", "connect", "open_database", "transaction"]
+__all__ = ["Database", "Opened", "backup", "connect", "make_private", "move_aside", "open_database", "transaction"]
 
 #: Seconds a statement waits for another program's lock.
 BUSY_SECONDS = 5.0
@@ -52,7 +52,7 @@ def open_database(
     program's database, or (code version_mismatch) a newer schema. The file is then as it was.
     """
     file = Path(path)
-    _make_private(file)
+    make_private(file)
     moved = None
     aside = _free_name(file, "damaged", now())
     try:
@@ -62,7 +62,7 @@ def open_database(
             if not faults.damaged(error):
                 raise
             moved = _move_aside(file, aside)
-            _make_private(file)
+            make_private(file)
             db = _sound(file, busy_seconds, aside)
         try:
             backed_up = _upgrade(db, file, now())
@@ -193,7 +193,8 @@ def _upgrade(db: Database, file: Path, at: datetime) -> Path | None:
     return copy
 
 
-def _make_private(file: Path) -> None:
+def make_private(file: Path) -> None:
+    """Make the file of a database, and directories above it, for this user alone. Raises DatabaseError."""
     try:
         missing = [parent for parent in file.parents if not parent.exists()]
         for parent in reversed(missing):
@@ -208,6 +209,11 @@ def _make_private(file: Path) -> None:
         raise DatabaseError(
             f"the database {file} can not be opened ({_reason(error)}); {_advice(error)}", path=str(file)
         ) from error
+
+
+def move_aside(file: Path, at: datetime | None = None) -> Path:
+    """Move a damaged database and what belongs to it to a free name beside it, and say which."""
+    return _move_aside(file, _free_name(file, "damaged", at or datetime.now(UTC)))
 
 
 def _move_aside(file: Path, target: Path) -> Path:

@@ -9,8 +9,12 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.store import audit, rows
 
+#: A restore that is not over needs its checkpoint, and the session that this is of.
+_OPEN_RESTORE = "state in ('asked', 'accepted', 'committed', 'handed_over', 'stuck')"
+
 #: Rows that go with their session, in the order they must go.
 _OF_A_SESSION = (
+    ("restore", "successor_id in {old}"),
     ("outbox", "session_id in {old}"),
     ("child", "session_id in {old}"),
     ("task", "session_id in {old}"),
@@ -49,7 +53,10 @@ def purge(
         db,
         "select id from session where status = 'terminated' and terminated_at < ? and not exists"
         " (select 1 from apply_journal as journal where journal.session_id = session.id"
-        " and journal.state in ('staging', 'committed', 'stuck')) order by terminated_at, rowid limit ?",
+        " and journal.state in ('staging', 'committed', 'stuck'))"
+        f" and id not in (select checkpoint.session_id from checkpoint, restore where {_OPEN_RESTORE}"
+        " and checkpoint.id = restore.checkpoint_id)"
+        f" and id not in (select session_id from restore where {_OPEN_RESTORE}) order by terminated_at, rowid limit ?",
         (text, limit),
     )
     old = f"({rows.holders(ids)})"
@@ -63,9 +70,17 @@ def purge(
         ("outbox", "id", "created_at", cutoff, _DONE_WITH),
         ("slack_question", "rowid", "at", cutoff, "true"),
         ("instruction", "id", "created_at", cutoff, "session_id is null and closed_at is not null"),
+        (
+            "restore",
+            "id",
+            "created_at",
+            cutoff,
+            f"not {_OPEN_RESTORE} and successor_id not in (select id from session)",
+        ),
     ]
     if checkpoints_before is not None:
-        by_age.append(("checkpoint", "id", "created_at", checkpoints_before, "true"))
+        needed = f"id not in (select checkpoint_id from restore where {_OPEN_RESTORE})"
+        by_age.append(("checkpoint", "id", "created_at", checkpoints_before, needed))
     for table, key, age, before, also in by_age:
         gone[table] = gone.get(table, 0) + rows.affected(
             db,

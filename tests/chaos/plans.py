@@ -13,6 +13,7 @@ ACTORS: dict[str, str] = {
     "Writer": "crash",
     "Operators": "crash",
     "Reception": "crash",
+    "Checkpoints": "fell",
     "Housekeeper": "fell",
     "PolicyWatcher": "crash",
     "SessionActor": "crash",

@@ -175,7 +175,7 @@ async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
 async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> None:
     done = await run(environ(tmp_path), "--help")
     assert done.returncode == 0
-    for verb in [*(verb for verb in VERBS if verb not in ("policy-accept", "version")), "watch", "policy"]:
+    for verb in [*(verb for verb in VERBS if verb not in ("policy-accept", "version", "restoring")), "watch", "policy"]:
         assert f"\n    {verb} ".encode() in done.stdout
 
 

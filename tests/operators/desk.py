@@ -13,12 +13,15 @@ from intercom.model.approval import ChangeKind, FileChange, RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.child import Child, ChildState, Exit
 from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound
+from intercom.model.restore import Restore
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.steering import Instruction, Kind
 from intercom.model.verdict import Decided, Decision, Verdict
 from intercom.sessions.cards import of_words
 from intercom.sessions.children import Output
+from intercom.sessions.restore_cards import of_restore
 from intercom.sessions.spawning.output_files import Stream
+from tests.operators.checkpoints import StandInCheckpoints
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -196,6 +199,7 @@ class StandInDesk:
         self.crash: BaseException | None = None
         self.children = StandInChildren(self)
         self.steering = StandInSteering(self)
+        self.checkpoints = StandInCheckpoints(self)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         if self.crash is not None:
@@ -227,11 +231,17 @@ class StandInDesk:
         self.acts.append(("decide", found.id, verdict.decision.value, verdict.text, verdict.by, verdict.channel))
         if found.decided is not None and found.decided.verdict_id != verdict.id:
             raise AlreadyDecided(f"{found.decided.by} was first ({found.decided.decision})", by=found.decided.by)
+        if found.kind is CardKind.RESTORE:
+            self.checkpoints.decided(found.id, proceed=verdict.decision is Decision.PROCEED)
         if found.decided is None:
             decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, verdict.at, verdict.text)
             state = _AFTER.get(verdict.decision, CardState.ANSWERED)
             self.cards[found.id] = attrs.evolve(found, decided=decided, state=state)
         return self.cards[found.id]
+
+    def show_restore(self, restore: Restore) -> None:
+        """The question of a restore is a card like any other."""
+        self.cards[restore.id] = of_restore(restore)
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         self.acts.append(("resume", session, instruction, verdict.decision.value))

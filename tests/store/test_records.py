@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from attrs import evolve
 
+from intercom.model.checkpoint import CheckpointLine
 from intercom.model.errors import InvalidState
 from intercom.model.stall import STALL_TRANSITIONS, StallStatus
 from intercom.store import approvals, audit, calls, checkpoints, instructions, journal, policies, sessions, stalls
@@ -61,7 +62,7 @@ def test_checkpoints_are_newest_first(db: Database) -> None:
     assert checkpoints.last(db, "s1") is None
     for id, seconds, session_id in (("c1", 1, "s1"), ("c3", 3, "s1"), ("c2", 2, "s1"), ("c4", 4, "s2")):
         checkpoints.insert(db, cases.checkpoint(id, created_at=after(seconds), session_id=session_id))
-    assert checkpoints.last(db, "s1") == cases.checkpoint("c3", created_at=after(3))
+    assert checkpoints.last(db, "s1") == CheckpointLine("c3", "s1", "/project", after(3), files=1)
     assert [kept.id for kept in checkpoints.of(db, "s1")] == ["c3", "c2", "c1"]
     assert [kept.id for kept in checkpoints.of(db, None)] == ["c4", "c3", "c2", "c1"]
     assert checkpoints.get(db, "nothing") is None

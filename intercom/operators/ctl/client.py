@@ -35,7 +35,8 @@ ONCE = frozenset({"nudge"})
 #: Verbs that change something, and so travel under an id of their own.
 _VERDICTS = frozenset({"approve", "reject", "answer", "policy-accept"})
 _CONTROLS = frozenset({"resume", "mode", "nudge", "start", "clear", "pause", "unpause", "steer", "task", "take-back"})
-ACTS = _VERDICTS | _CONTROLS
+_CHECKPOINTS = frozenset({"checkpoint", "restore"})
+ACTS = _VERDICTS | _CONTROLS | _CHECKPOINTS
 
 
 class NoServer(Exception):

@@ -116,6 +116,8 @@ def how_to_answer(kind: CardKind, request_id: str) -> str:
             return "an editor to put the files right: the agent's next check_diff settles it"
         case CardKind.STEER | CardKind.TASK:
             return f"take-back {request_id} while it is queued: it goes to the agent by itself"
+        case CardKind.RESTORE:
+            return f"answer {request_id} proceed or cancel"
 
 
 def plain(value: Any, depth: int = 0) -> Any:

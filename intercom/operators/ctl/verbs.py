@@ -17,7 +17,7 @@ from intercom.model.card import CHOICES, CardKind
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.session import Session, SessionMode
 from intercom.model.verdict import Decision, Verdict
-from intercom.operators.ctl import verbs_children, verbs_steering
+from intercom.operators.ctl import verbs_checkpoints, verbs_children, verbs_steering
 from intercom.operators.ctl.caller import CHANNEL, Caller
 from intercom.operators.ctl.entries import card_entries, card_entry, how_to_answer, plain, session_entry
 from intercom.operators.ctl.wire import CtlRequest
@@ -40,6 +40,8 @@ DONE = {
     Decision.NUDGE: "nudged",
     Decision.DISMISS: "dismissed",
     Decision.ACCEPT: "accepted",
+    Decision.PROCEED: "proceeding",
+    Decision.CANCEL: "cancelled",
 }
 
 #: The words of `answer`, with what each means to a standby, which is resumed rather than continued.
@@ -48,6 +50,8 @@ ANSWERS = {
     "refine": (Decision.REFINE, Decision.RESUME),
     "stop": (Decision.STOP, Decision.STOP),
     "dismiss": (Decision.DISMISS, Decision.DISMISS),
+    "proceed": (Decision.PROCEED, Decision.PROCEED),
+    "cancel": (Decision.CANCEL, Decision.CANCEL),
 }
 
 
@@ -170,7 +174,7 @@ VERBS: dict[str, Verb] = {
     "show": Verb(_show, False, "one request, whole"),
     "approve": Verb(_approve, True, "approve a proposed change"),
     "reject": Verb(_reject, True, "reject a proposed change"),
-    "answer": Verb(_answer, True, "answer a prompt or a standby"),
+    "answer": Verb(_answer, True, "answer a prompt, a standby, an alert or a restore"),
     "resume": Verb(_resume, True, "resume a waiting or paused session"),
     "mode": Verb(_mode, True, "say who is notified of a session's cards"),
     "nudge": Verb(_nudge, True, "prod an agent that has gone quiet"),
@@ -184,6 +188,10 @@ VERBS: dict[str, Verb] = {
     "task": Verb(verbs_steering.task, True, "leave a task for an agent"),
     "tasks": Verb(verbs_steering.tasks, False, "the tasks that no agent has yet"),
     "take-back": Verb(verbs_steering.take_back, True, "let words or a task never reach an agent"),
+    "checkpoint": Verb(verbs_checkpoints.take, True, "record how a session and its files stand"),
+    "checkpoints": Verb(verbs_checkpoints.listed, False, "the checkpoints there are, newest first"),
+    "restore": Verb(verbs_checkpoints.restore, True, "compare with a checkpoint, and ask whether to go back to it"),
+    "restoring": Verb(verbs_checkpoints.restoring, False, "how a restore stands"),
     "tree": Verb(_tree, False, "the supervision tree"),
     "slack": Verb(_slack, False, "how the connection to Slack fares, and what waits to be sent"),
     "log": Verb(_log, False, "the newest entries of the audit trail, oldest first"),

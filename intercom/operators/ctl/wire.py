@@ -21,7 +21,7 @@ _ID_CHARS = 200
 _NAME_CHARS = 4096
 _VERDICT_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 _TEXT_FIELDS = ("id", "reason", "instruction", "mode", "session", "decision", "text", "verdict_id", "auth_token")
-_NAMES = ("workspace", "label", "stream")
+_NAMES = ("workspace", "label", "stream", "files")
 
 
 @frozen(repr=False)
@@ -30,8 +30,8 @@ class CtlRequest:
 
     `verdict_id` names the act, so that asking again after a lost answer acts once. `limit` bounds how many log entries
     are wanted, or lines of an output; `everything` asks `list` for ended sessions too. `workspace` is where a new agent
-    works or a task is left, `label` what an agent is called; `stream` and `start` (a byte's number) are of the output
-    of one that was started.
+    works or a task is left, `label` what an agent or a checkpoint is called; `stream` and `start` (a byte's number) are
+    of the output of one that was started; `files` says what becomes of them in a restore.
     """
 
     command: str
@@ -50,6 +50,7 @@ class CtlRequest:
     label: str | None = None
     stream: str | None = None
     start: int | None = None
+    files: str | None = None
 
     def __repr__(self) -> str:
         """Without the token, which must not reach a log."""

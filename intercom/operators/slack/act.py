@@ -35,6 +35,8 @@ BUTTONS: dict[str, Button] = {
     "policy_accept": Button(CardKind.POLICY, Decision.ACCEPT),
     "policy_reject": Button(CardKind.POLICY, Decision.REJECT),
     "apply_dismiss": Button(CardKind.APPLY, Decision.DISMISS),
+    "restore_proceed": Button(CardKind.RESTORE, Decision.PROCEED),
+    "restore_cancel": Button(CardKind.RESTORE, Decision.CANCEL),
 }
 
 #: The forms, with the button whose decision their words go with.

@@ -53,7 +53,7 @@ async def give(
     """
     verdict = Verdict(act_id, decision, str(person), CHANNEL, means.now(), text)
     try:
-        turned = await _shown(means, card_id, person, partial(_decide, means, card_id, kind, verdict))
+        turned = await _shown(means, card_id, person, partial(_decide, means, card_id, kind, verdict, person))
     except NotRecorded:
         means.redraw(card_id)
         raise
@@ -102,13 +102,24 @@ async def _say_so(means: Means, card_id: str, person: Person) -> None:
     means.processing(card_id, f"⏳ Processing… ({escape(person.name or person.id)})")
 
 
-async def _decide(means: Means, card_id: str, kind: CardKind | None, verdict: Verdict) -> Turned | None:
+async def _decide(means: Means, card_id: str, kind: CardKind | None, verdict: Verdict, person: Person) -> Turned | None:
     id, found = await means.desk.identify(card_id)
     if id != card_id:
         return Turned("this is not the whole id of a card; nothing was changed")
     if kind not in (None, found) or verdict.decision not in CHOICES[found]:
         return Turned(f"{verdict.decision.value} is no answer to a {found.value} card; nothing was changed")
+    if found is CardKind.RESTORE and (owner := await _other_owner(means, id, person)) is not None:
+        return Turned(f"the session belongs to <@{escape(owner)}>, who alone may do that; nothing was changed")
     await means.desk.decide(id, verdict)
+    return None
+
+
+async def _other_owner(means: Means, card_id: str, person: Person) -> str | None:
+    """Whose session a card is about, if it is somebody's who is not this person."""
+    card = await means.desk.card(card_id)
+    for session in await means.desk.sessions(everything=True):
+        if session.id == card.session_id and session.owner_user_id not in ("", person.id):
+            return session.owner_user_id
     return None
 
 

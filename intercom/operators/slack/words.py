@@ -38,6 +38,7 @@ SENTENCES: dict[CardKind, dict[Decision, tuple[str, ...]]] = {
     CardKind.APPLY: {Decision.DISMISS: ("dismiss",)},
     CardKind.STEER: {},
     CardKind.TASK: {},
+    CardKind.RESTORE: {Decision.PROCEED: ("proceed",), Decision.CANCEL: ("cancel",)},
 }
 
 #: The first words that take the rest of the reply with them.
@@ -50,6 +51,7 @@ OPENINGS: dict[CardKind, dict[str, Decision]] = {
     CardKind.APPLY: {},
     CardKind.STEER: {},
     CardKind.TASK: {},
+    CardKind.RESTORE: {},
 }
 
 _POSSIBLE: dict[CardKind, tuple[str, ...]] = {
@@ -61,6 +63,7 @@ _POSSIBLE: dict[CardKind, tuple[str, ...]] = {
     CardKind.APPLY: ("dismiss",),
     CardKind.STEER: (),
     CardKind.TASK: (),
+    CardKind.RESTORE: ("proceed", "cancel"),
 }
 
 #: The past of each decision, for a sentence that says what was done.
@@ -74,6 +77,8 @@ PAST: dict[Decision, str] = {
     Decision.NUDGE: "nudged",
     Decision.DISMISS: "dismissed",
     Decision.ACCEPT: "accepted",
+    Decision.PROCEED: "proceeded with",
+    Decision.CANCEL: "cancelled",
 }
 
 _POLITE = re.compile(r",?\s+(please|pls)$")

@@ -20,6 +20,7 @@ from intercom.store.migrations import (
     m0006_tasks,
     m0007_permissions,
     m0008_steering,
+    m0009_checkpoints,
 )
 
 
@@ -41,6 +42,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(6, "tasks", m0006_tasks.apply),
     Migration(7, "permissions", m0007_permissions.apply),
     Migration(8, "steering", m0008_steering.apply),
+    Migration(9, "checkpoints", m0009_checkpoints.apply),
 )
 
 LATEST = MIGRATIONS[-1].number

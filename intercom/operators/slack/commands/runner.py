@@ -11,7 +11,18 @@ from attrs import frozen
 
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, ask
 from intercom.model.errors import IntercomError
-from intercom.operators.slack.commands import children, custom, files, help, once, sessions, steering, table, typed
+from intercom.operators.slack.commands import (
+    checkpoints,
+    children,
+    custom,
+    files,
+    help,
+    once,
+    sessions,
+    steering,
+    table,
+    typed,
+)
 from intercom.operators.slack.commands.call import Call, Surroundings
 from intercom.operators.slack.commands.table import Entry, Table
 from intercom.operators.slack.draw import blocks
@@ -67,6 +78,9 @@ def build(config_commands: dict[str, str], runs: custom.Runs) -> Table:
         steering.STEER,
         steering.TASK,
         children.LOGS,
+        checkpoints.TAKE,
+        checkpoints.LIST,
+        checkpoints.RESTORE,
         files.LIST,
         files.SHOW,
         help.ENTRY,

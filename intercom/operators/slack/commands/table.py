@@ -25,6 +25,7 @@ class Category(StrEnum):
     """What a command is about; `help` takes these names."""
 
     SESSIONS = "session"
+    CHECKPOINTS = "checkpoint"
     FILES = "files"
     CUSTOM = "custom"
     HELP = "help"
@@ -32,6 +33,7 @@ class Category(StrEnum):
 
 TITLES: dict[Category, str] = {
     Category.SESSIONS: "Sessions",
+    Category.CHECKPOINTS: "Checkpoints",
     Category.FILES: "Files",
     Category.CUSTOM: "Custom commands",
     Category.HELP: "Help",

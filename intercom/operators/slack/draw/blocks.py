@@ -59,6 +59,24 @@ def button(label: str, action_id: str, value: str, style: str | None = None) -> 
     return element if style is None else {**element, "style": style}
 
 
+def confirmed(element: Block, title: str, text: str, word: str) -> Block:
+    """The button, with a question before it does its work; the words are our own."""
+
+    def said(words: str) -> Block:
+        return {"type": "plain_text", "text": words}
+
+    return {
+        **element,
+        "confirm": {
+            "title": said(title),
+            "text": said(text),
+            "confirm": said(word),
+            "deny": said("Cancel"),
+            "style": DANGER,
+        },
+    }
+
+
 def actions(buttons: Iterable[Block]) -> Block:
     return {"type": "actions", "elements": list(buttons)[: limits.ACTIONS]}
 

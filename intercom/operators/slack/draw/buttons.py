@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from intercom.model.card import Card, CardKind, CardState
-from intercom.operators.slack.draw.blocks import DANGER, PRIMARY, Block, actions, button
+from intercom.operators.slack.draw.blocks import DANGER, PRIMARY, Block, actions, button, confirmed
 
 #: For each kind of card: label, action id, style.
 BUTTONS: Final[dict[CardKind, tuple[tuple[str, str, str | None], ...]]] = {
@@ -30,6 +30,16 @@ BUTTONS: Final[dict[CardKind, tuple[tuple[str, str, str | None], ...]]] = {
     CardKind.APPLY: (("Dismiss", "apply_dismiss", None),),
     CardKind.STEER: (),
     CardKind.TASK: (),
+    CardKind.RESTORE: (("♻️ Proceed", "restore_proceed", DANGER), ("✖️ Cancel", "restore_cancel", None)),
+}
+
+#: What is asked once more before a button does its work: title, text, and the word that does it.
+CONFIRMED: Final[dict[str, tuple[str, str, str]]] = {
+    "restore_proceed": (
+        "Go back?",
+        "The session ends, and another goes on from the checkpoint. How things are now is kept as a checkpoint, too.",
+        "Proceed",
+    ),
 }
 
 
@@ -37,4 +47,5 @@ def buttons(card: Card) -> list[Block]:
     """The block of the card's buttons, as a list: empty unless the card is pending, and a person's to answer."""
     if card.state is not CardState.PENDING or not BUTTONS[card.kind]:
         return []
-    return [actions(button(label, action_id, card.id, style) for label, action_id, style in BUTTONS[card.kind])]
+    drawn = [button(label, action_id, card.id, style) for label, action_id, style in BUTTONS[card.kind]]
+    return [actions(confirmed(each, *words) if (words := CONFIRMED.get(each["action_id"])) else each for each in drawn)]

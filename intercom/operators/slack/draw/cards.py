@@ -25,6 +25,7 @@ KINDS: Final = {
     CardKind.APPLY: "🚧",
     CardKind.STEER: "🧭",
     CardKind.TASK: "📥",
+    CardKind.RESTORE: "♻️",
 }
 RISKS: Final = {RiskLevel.LOW: "🟢", RiskLevel.HIGH: "🟡", RiskLevel.CRITICAL: "🔴"}
 

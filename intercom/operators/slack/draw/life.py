@@ -21,6 +21,8 @@ DECISIONS: Final = {
     "resume": "▶️ Resumed",
     "nudge": "👉 Nudged",
     "dismiss": "☑️ Dismissed",
+    "proceed": "♻️ Told to proceed",
+    "cancel": "✖️ Cancelled",
 }
 _STATES: Final = {
     CardState.QUEUED: "⏳ Queued",
@@ -47,6 +49,7 @@ _APPROVAL_LIFE: Final[tuple[CardState, ...]] = (
 )
 _ANSWER_LIFE: Final[tuple[CardState, ...]] = (CardState.PENDING, CardState.ANSWERED, CardState.DELIVERED)
 _WORDS_LIFE: Final[tuple[CardState, ...]] = (CardState.QUEUED, CardState.DELIVERED)
+_RESTORE_LIFE: Final[tuple[CardState, ...]] = (CardState.PENDING, CardState.APPROVED, CardState.APPLIED)
 _REASON = 800
 
 
@@ -84,6 +87,8 @@ def life(card: Card) -> list[Block]:
         steps = _ANSWER_LIFE
     elif card.kind in (CardKind.STEER, CardKind.TASK):
         steps = _WORDS_LIFE
+    elif card.kind is CardKind.RESTORE:
+        steps = _RESTORE_LIFE
     else:
         return []
     if card.state not in steps:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from intercom.model.checkpoint import Checkpoint
+from intercom.model.checkpoint import CheckpointLine
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionStatus
 from intercom.operators.slack.draw.blocks import Block, context, divider, fields, header, mrkdwn, plain, section
 from intercom.operators.slack.draw.drawn import Drawn, drawn_to_fit
@@ -39,7 +39,7 @@ def session_list(sessions: Sequence[Session], masker: Mask, *, now: datetime) ->
     return drawn_to_fit(lambda scale: _list(sessions, masker, now, scale))
 
 
-def checkpoint_list(checkpoints: Sequence[Checkpoint], masker: Mask) -> Drawn:
+def checkpoint_list(checkpoints: Sequence[CheckpointLine], masker: Mask) -> Drawn:
     """The checkpoints in the given order, as many as fit."""
     return drawn_to_fit(lambda scale: _checkpoints(checkpoints, masker, scale))
 
@@ -108,7 +108,7 @@ def _list(sessions: Sequence[Session], masker: Mask, now: datetime, scale: float
     return Drawn(amount(len(sessions), "session"), tuple(blocks))
 
 
-def _checkpoints(checkpoints: Sequence[Checkpoint], masker: Mask, scale: float) -> Drawn:
+def _checkpoints(checkpoints: Sequence[CheckpointLine], masker: Mask, scale: float) -> Drawn:
     masking = Masking(masker)
     blocks: list[Block] = [header("📌 Checkpoints")]
     shown = checkpoints[: int(_LISTED * scale)]
@@ -116,7 +116,7 @@ def _checkpoints(checkpoints: Sequence[Checkpoint], masker: Mask, scale: float) 
         label = code(masking(checkpoint.label or "(no label)", 120), 120)
         line = f"{code(short(checkpoint.id), 80)} {label}"
         facts = [f"session {code(short(checkpoint.session_id), 80)}", moment(checkpoint.created_at)]
-        facts.append(amount(len(checkpoint.file_hashes), "file"))
+        facts.append(amount(checkpoint.files, "file"))
         blocks.append(section(mrkdwn(f"{line}\n{' · '.join(facts)}")))
     if not checkpoints:
         blocks.append(section(plain("No checkpoint yet.")))

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from intercom.model.card import Card, CardKind, Notice
-from intercom.model.checkpoint import Checkpoint
+from intercom.model.checkpoint import CheckpointLine
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
 from intercom.operators.slack.draw import files, help, lines, modals, output, sessions
 from intercom.operators.slack.draw.output import Run
@@ -99,7 +99,7 @@ def test_slack_takes_any_sessions(given_sessions: list[Session]) -> None:
 @settings(max_examples=40, deadline=None)
 @for_any(st.lists(st.tuples(given.words, st.none() | given.texts), max_size=40))
 def test_slack_takes_any_checkpoints(entries: list[tuple[str, str | None]]) -> None:
-    made = [Checkpoint(name, name, {}, {"a": "b"}, "/x", given.NOW, label) for name, label in entries]
+    made = [CheckpointLine(name, name, "/x", given.NOW, label, 1) for name, label in entries]
     check_message(sessions.checkpoint_list(made, PLAIN).content())
 
 

@@ -1,0 +1,111 @@
+"""`restore`: what has changed since a checkpoint, the question, and how it came out. On the standard library alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from intercom.cli.ctl_text import clean, one_line
+from intercom.local.places import Places
+from intercom.operators.ctl.client import Refusal, request
+
+#: Seconds between two looks at how a restore stands.
+_PAUSE = 0.2
+#: How often a restore is asked anew because files changed in between, where nobody is there to be asked.
+_TRIES = 5
+
+_GOING = frozenset({"accepted", "committed", "handed_over"})
+_WORDS = {
+    "done": "restored",
+    "cancelled": "cancelled; nothing was changed",
+    "expired": "nobody answered in time; nothing was changed",
+    "stuck": "stopped half-way",
+    "given_up": "given up",
+    "outdated": "files have changed since",
+}
+
+
+def restore(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) -> int:
+    """Ask the server for the question, put it to the person (not with `yes`), and wait for the end. Returns 0 when it
+    was restored, or left open as nobody is there to be asked; 1 when it was not. Raises what `request` raises."""
+    entry = request(where, "restore", fields)
+    for _ in range(_TRIES):
+        if not yes:
+            if as_json:
+                print(json.dumps(entry))
+                return 0
+            _show(entry)
+            if not sys.stdin.isatty():
+                print(f"nothing was changed yet: agent-intercom-ctl answer {entry['restore_id']} proceed | cancel")
+                return 0
+        decision = "proceed" if yes or _agreed() else "cancel"
+        try:
+            request(where, "answer", {"id": entry["restore_id"], "decision": decision})
+        except Refusal as refusal:
+            # Somebody was first, on another channel: how that came out is told below.
+            if refusal.code != "already_decided":
+                raise
+        entry = _end(where, entry["restore_id"])
+        again = _asked_again(entry)
+        if again is None:
+            break
+        entry = request(where, "restoring", {"id": again})
+        if not as_json:
+            print("files have changed in between; this is how it is now:")
+    if as_json:
+        print(json.dumps(entry))
+    else:
+        _tell(entry)
+    return 0 if entry["state"] == "done" else 1
+
+
+def _end(where: Places, id: str) -> dict[str, Any]:
+    while True:
+        entry: dict[str, Any] = request(where, "restoring", {"id": id})
+        if entry["state"] not in _GOING:
+            return entry
+        time.sleep(_PAUSE)
+
+
+def _asked_again(entry: dict[str, Any]) -> str | None:
+    """The restore that took this one's place, if one did."""
+    if entry["state"] != "outdated" or not entry["note"]:
+        return None
+    return str(entry["note"]).rpartition("asked again as ")[2] or None
+
+
+def _show(entry: dict[str, Any]) -> None:
+    name = entry["label"] or entry["checkpoint_id"]
+    counts = f"{entry['modified']} modified, {entry['deleted']} deleted, {entry['added']} added"
+    print(one_line(f"checkpoint {name} of {entry['workspace_root']}: {counts} since"))
+    for each in entry["diverged"]:
+        print(f"  {each['kind']:<9}{one_line(each['path'])}")
+    rest = entry["modified"] + entry["deleted"] + entry["added"] - len(entry["diverged"])
+    if rest > 0:
+        print(f"  and {rest} more")
+    for remark in entry["remarks"]:
+        print(f"  {clean(remark)}")
+    files = {
+        "leave": "the files stay as they are",
+        "back": "modified and deleted files are put back, added ones stay",
+        "exact": "modified and deleted files are put back, added ones are removed",
+    }
+    print(f"{files[entry['files']]}; session {entry['session_id'][:8]} ends, and another goes on from the checkpoint")
+
+
+def _agreed() -> bool:
+    try:
+        return input("proceed? [y/N] ").strip().casefold() in ("y", "yes")
+    except EOFError:
+        print()
+        return False
+
+
+def _tell(entry: dict[str, Any]) -> None:
+    words = _WORDS.get(entry["state"], "")
+    told = entry["note"] or words if entry["state"] in ("done", "failed") else f"{words}: {entry['note'] or ''}"
+    print(one_line(told.rstrip(": ")))
+    if entry["state"] == "done":
+        print(f"to go back: agent-intercom-ctl restore {entry['safety_checkpoint_id'][:8]}")

@@ -1,0 +1,120 @@
+"""Comparing a checkpoint with its workspace, and what would be done to go back to it. For worker threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from intercom.model.checkpoint import Checkpoint, Divergence, DivergenceKind
+from intercom.model.manifest import Manifest
+from intercom.model.restore import DivergenceSummary, Files
+from intercom.sessions.archive import Archive
+from intercom.sessions.checkpoint_taking import told_of
+from intercom.store.contents import Held
+from intercom.workspace import diverging, ignoring, put_back_plan
+from intercom.workspace.put_back_plan import PutBack, PutBackPlan
+from intercom.workspace.snapshot import Keeper, snapshot
+
+#: How many diverged files are kept and shown by name, and how many of anything else.
+SHOWN = 100
+_NAMED = 5
+
+
+@frozen
+class Compared:
+    """`digest` names what was found; `steps` put the files back, as was asked; `now` is how the workspace was found."""
+
+    summary: DivergenceSummary
+    digest: str
+    steps: tuple[PutBack, ...]
+    now: Manifest
+
+
+class _Weighed:
+    """Keeps nothing, and says what would be kept."""
+
+    def keep(self, hash: str, data: bytes) -> bool:
+        return True
+
+
+def compare(archive: Archive, checkpoint: Checkpoint, files: Files, *, keep: bool) -> Compared:
+    """How the workspace differs from the checkpoint. With `keep`, its contents are kept as they are found, and are on
+    disk on return. Raises FileError where the workspace is gone, DatabaseError where contents can not be written."""
+    then = checkpoint.manifest
+    with archive.contents.open() as held:
+        keeper: Keeper | None = None
+        if archive.settings.keep_contents:
+            keeper = held if keep else _Weighed()
+        now = snapshot(Path(checkpoint.workspace_root), archive.limits, keeper, also=then.files)
+        found, certain = _found(then, now, held)
+        plan = PutBackPlan((), ())
+        if files is not Files.LEAVE:
+            wanted = {then.files[each.path].hash for each in found if each.path in then.files}
+            plan = put_back_plan.plan(then, now, found, held.missing(wanted), exact=files is Files.EXACT)
+    summary = _summary(found, _remarks(then, now, found, plan, files, archive, certain=certain))
+    return Compared(summary, diverging.digest(found, now), plan.steps, now)
+
+
+def _found(then: Manifest, now: Manifest, held: Held) -> tuple[list[Divergence], bool]:
+    """The divergences, and whether it is certain what was added."""
+    found = diverging.divergences(then, now)
+    if not any(each.path.rpartition("/")[2] == ".gitignore" for each in found):
+        return found, then.whole
+    # What counts has changed: a file that was ignored then was perhaps there.
+    rules = diverging.rules_of(then, held.read)
+    if rules is None:
+        return [each for each in found if each.kind is not DivergenceKind.ADDED], False
+    return diverging.divergences(then, now, lambda path: ignoring.ignored_by(rules, path)), then.whole
+
+
+def _summary(found: Sequence[Divergence], remarks: tuple[str, ...]) -> DivergenceSummary:
+    counts = {kind: sum(each.kind is kind for each in found) for kind in DivergenceKind}
+    return DivergenceSummary(
+        counts[DivergenceKind.MODIFIED],
+        counts[DivergenceKind.DELETED],
+        counts[DivergenceKind.ADDED],
+        tuple(found[:SHOWN]),
+        remarks,
+    )
+
+
+def _remarks(
+    then: Manifest,
+    now: Manifest,
+    found: Sequence[Divergence],
+    plan: PutBackPlan,
+    files: Files,
+    archive: Archive,
+    *,
+    certain: bool,
+) -> tuple[str, ...]:
+    told = [f"not in the checkpoint: {told_of(each)}" for each in then.left_out if not each.why.startswith("contents")]
+    if not certain:
+        told.append("what was added since can not be told for certain, and is left out")
+    elif not now.whole:
+        told.append("not every file was looked at now, so more may have been added")
+    if now.unclear:
+        told.append(f"not compared, as they can not be read now: {_named(sorted(now.unclear))}")
+    if files is Files.LEAVE:
+        return tuple(told)
+    if plan.blocked:
+        whys = [f"{each.path} ({each.why})" for each in plan.blocked]
+        told.append(f"can not be put back: {_named(whys)}")
+    lost = [step.path for step in plan.steps if step.path in now.files and not _is_safe(now, step.path)]
+    if lost and not archive.settings.keep_contents:
+        told.append("contents are not kept here: what is overwritten or removed can not be brought back")
+    elif lost:
+        told.append(f"too large to be kept, so what they hold now can not be brought back: {_named(lost)}")
+    return tuple(told)
+
+
+def _is_safe(now: Manifest, path: str) -> bool:
+    state = now.files[path]
+    return state.kept or state.link is not None
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"

@@ -1,0 +1,55 @@
+"""Handing over: a session ends because a checkpoint of it is restored, and what waits in it waits in another."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from intercom.model import crash_points
+from intercom.model.errors import InvalidState
+from intercom.model.session import Session
+from intercom.sessions import alerts, pausing, successor
+from intercom.sessions.actor import Expire, SessionActor, Show
+from intercom.sessions.messages import HandOver
+
+
+async def hand_over(session: SessionActor, asked: HandOver) -> Session:
+    """End this session, if it has not ended, and give what waits in it to the one that follows. Done here, as nothing
+    that its agent asks meanwhile may fall between the two."""
+    timeouts = session.context.config.timeouts
+    done = await session.transact(
+        partial(successor.hand_over, restore_id=asked.restore_id, timeouts=timeouts, at=session.now())
+    )
+    crash_points.reach("restore.handed_over")
+    assert done.before is not None, "its row outlives its actor"
+    session.row = done.before
+    session.successor = done.successor.id
+    for id in tuple(session.waiters):
+        if id in done.moved:
+            _let_go(session, id)
+    for id in done.moved:
+        session.cancel_timer(Expire(id))
+        session.cancel_timer(Show(id))
+        session.context.unattended.add(id)
+    for request in done.ended:
+        if request.id in session.waiters:
+            session.settle(request)
+        else:
+            session.cancel_timer(Expire(request.id))
+            session.show(request)
+    # Who waits for a verdict that was held back by a pause is told it: there is nothing left to go on with.
+    await pausing.release(session)
+    session.undelivered.clear()
+    session.words.clear()
+    for word in done.unheard:
+        session.show_words(word)
+    session.brief_detector()
+    await alerts.dismiss(session, asked.by)
+    session.end_process()
+    session.notify(f"session ended by {asked.by}: a checkpoint of it was restored as session {done.successor.id}")
+    return done.successor
+
+
+def _let_go(session: SessionActor, request_id: str) -> None:
+    for waiter in session.waiters.pop(request_id, ()):
+        if not waiter.reply.abandoned:
+            waiter.reply.fail(InvalidState(session.why_ended(), request_id=request_id))

@@ -1,0 +1,73 @@
+"""A restore as the card that people see. Pure."""
+
+from __future__ import annotations
+
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.checkpoint import DivergenceKind
+from intercom.model.restore import DivergenceSummary, Files, Restore, RestoreState
+
+_STATES = {
+    RestoreState.ASKED: CardState.PENDING,
+    RestoreState.STUCK: CardState.PENDING,
+    RestoreState.ACCEPTED: CardState.APPROVED,
+    RestoreState.COMMITTED: CardState.APPROVED,
+    RestoreState.HANDED_OVER: CardState.APPROVED,
+    RestoreState.DONE: CardState.APPLIED,
+    RestoreState.CANCELLED: CardState.REJECTED,
+    RestoreState.EXPIRED: CardState.EXPIRED,
+    RestoreState.OUTDATED: CardState.CLOSED,
+    RestoreState.FAILED: CardState.CLOSED,
+    RestoreState.GIVEN_UP: CardState.CLOSED,
+}
+_WORDS = {
+    DivergenceKind.MODIFIED: "modified",
+    DivergenceKind.DELETED: "deleted",
+    DivergenceKind.ADDED: "added",
+}
+_FILES = {
+    Files.LEAVE: "The files stay as they are.",
+    Files.BACK: "Files that were modified or deleted are put back; files that were added stay.",
+    Files.EXACT: "Files that were modified or deleted are put back; files that were added are removed.",
+}
+#: How many of the diverged files a card names.
+SHOWN = 30
+
+
+def of_restore(restore: Restore) -> Card:
+    """The card of a restore, as it stands."""
+    name = restore.label or restore.checkpoint_id[:8]
+    stuck = restore.state is RestoreState.STUCK
+    return Card(
+        id=restore.id,
+        kind=CardKind.RESTORE,
+        session_id=restore.session_id,
+        workspace_root=restore.workspace_root,
+        title=f"Restore stopped: {name}" if stuck else f"Restore checkpoint {name}?",
+        created_at=restore.created_at,
+        state=_STATES[restore.state],
+        body=_body(restore),
+        expires_at=restore.expires_at if restore.state is RestoreState.ASKED else None,
+        decided=restore.decided,
+        note=restore.note or (_STUCK if stuck else None),
+    )
+
+
+_STUCK = "put the files right and proceed, or cancel to leave them as they are"
+
+
+def _body(restore: Restore) -> str:
+    lines = [divergence_line(restore.divergence)]
+    lines += [f"{_WORDS[each.kind]}: {each.path}" for each in restore.divergence.first[:SHOWN]]
+    if restore.divergence.total > SHOWN:
+        lines.append(f"and {restore.divergence.total - SHOWN} more")
+    lines += restore.divergence.remarks
+    lines.append(_FILES[restore.files])
+    lines.append(f"Asked by {restore.asked_by}. The session ends, and another goes on from the checkpoint.")
+    return "\n".join(lines)
+
+
+def divergence_line(found: DivergenceSummary) -> str:
+    """How much differs, in a line."""
+    if not found.total:
+        return "No file has changed since."
+    return f"Since then {found.modified} modified, {found.deleted} deleted, {found.added} added."

@@ -1,0 +1,194 @@
+"""The contents that checkpoints keep, by SHA-256, in a database of their own beside the other.
+
+A content is written before the checkpoint that names it; what no checkpoint names is swept away. So a crash leaves at
+most what the next sweep removes. Used from worker threads, by one user at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import define, field, frozen
+
+from intercom.model import crash_points
+from intercom.store import faults, rows
+from intercom.store.database import Database, connect, make_private, move_aside, transaction
+
+#: How much is written in one transaction: bytes, and contents.
+BATCH_BYTES = 16 * 2**20
+BATCH = 500
+#: How hard contents are pressed. Source shrinks to a third at the fastest level, and little more at others.
+LEVEL = 1
+#: Rows that a sweep takes away at once.
+SWEPT = 2000
+
+_SCHEMA = """
+create table if not exists content (
+    hash blob primary key not null,
+    size integer not null,
+    pressed integer not null check (pressed in (0, 1)),
+    data blob not null
+) without rowid
+"""
+
+
+@frozen
+class Contents:
+    """The store at `path`, made when it is first written to; its files together are held below `max_bytes`."""
+
+    path: Path
+    max_bytes: int
+
+    @contextmanager
+    def open(self) -> Iterator[Held]:
+        """The store, open for reading and writing in this thread. What was kept is on disk when the block ends without
+        an exception, and may be there or not after one.
+
+        Raises DatabaseError when it can not be opened or written. A damaged one is moved aside, and an empty one begun:
+        what it held is gone, and checkpoints say so when they are restored.
+        """
+        try:
+            held = Held(self._database(), self.max_bytes)
+            try:
+                yield held
+                held.flush()
+            finally:
+                held.db.close()
+        except sqlite3.Error as error:
+            refused = faults.refusal(error, self.path)
+            if refused is None:
+                raise
+            raise refused from error
+
+    def size(self) -> int:
+        """The bytes that it takes on disk, without its log."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _database(self) -> Database:
+        make_private(self.path)
+        try:
+            return _ready(self.path)
+        except sqlite3.DatabaseError as error:
+            if not faults.damaged(error):
+                raise
+            move_aside(self.path)
+            make_private(self.path)
+            return _ready(self.path)
+
+
+def _ready(path: Path) -> Database:
+    db = connect(path)
+    try:
+        # Space that is freed goes back to the system; to be said before the first table.
+        db.execute("pragma auto_vacuum = incremental")
+        db.execute("pragma journal_mode = wal")
+        db.execute("pragma synchronous = full")
+        db.execute("pragma journal_size_limit = 67108864")
+        db.execute(_SCHEMA)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+@define
+class Held:
+    """The open store."""
+
+    db: Database
+    max_bytes: int
+    _waiting: dict[bytes, tuple[int, int, bytes]] = field(factory=dict)
+    _waiting_bytes: int = 0
+    _page_size: int = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._page_size = rows.count(self.db, "pragma page_size")
+
+    def keep(self, hash: str, data: bytes) -> bool:
+        """Keep a content, whose SHA-256 is `hash` in hex; False when there is no room for it. A later `flush` puts it
+        on disk."""
+        key = bytes.fromhex(hash)
+        if key in self._waiting or self._has(key):
+            return True
+        pressed = zlib.compress(data, LEVEL)
+        entry = (len(data), 1, pressed) if len(pressed) < len(data) else (len(data), 0, data)
+        if self._used() + self._waiting_bytes + len(entry[2]) > self.max_bytes:
+            return False
+        self._waiting[key] = entry
+        self._waiting_bytes += len(entry[2])
+        if self._waiting_bytes >= BATCH_BYTES or len(self._waiting) >= BATCH:
+            self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Put on disk what was kept since the last time."""
+        if not self._waiting:
+            return
+        with transaction(self.db):
+            for key, (size, pressed, data) in self._waiting.items():
+                self.db.execute(
+                    "insert into content (hash, size, pressed, data) values (?, ?, ?, ?) on conflict do nothing",
+                    (key, size, pressed, data),
+                )
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        crash_points.reach("contents.kept")
+
+    def read(self, hash: str) -> bytes | None:
+        """The content with this hash; None where it is not kept, or what is kept is not it."""
+        row = rows.one(self.db, "select pressed, data from content where hash = ?", (bytes.fromhex(hash),))
+        if row is None:
+            return None
+        try:
+            data: bytes = zlib.decompress(row["data"]) if row["pressed"] else row["data"]
+        except zlib.error:
+            return None
+        return data if hashlib.sha256(data).hexdigest() == hash else None
+
+    def missing(self, hashes: Iterable[str]) -> frozenset[str]:
+        """Those of the hashes whose content is not kept."""
+        return frozenset(hash for hash in hashes if not self._has(bytes.fromhex(hash)))
+
+    def sweep(self, named: Iterable[str]) -> int:
+        """Take away every content that is not among those `named`; how many went. What can be freed of the file is."""
+        self.db.execute("create temporary table named (hash blob primary key) without rowid")
+        for part in _parts(named, SWEPT):
+            with transaction(self.db):
+                for hash in part:
+                    self.db.execute("insert or ignore into named values (?)", (bytes.fromhex(hash),))
+        gone = 0
+        unnamed = f"select hash from content where hash not in (select hash from named) limit {SWEPT}"
+        while found := rows.column(self.db, unnamed):
+            with transaction(self.db):
+                gone += rows.affected(self.db, f"delete from content where hash in ({rows.holders(found)})", found)
+        self.db.execute("drop table named")
+        if gone:
+            self.db.execute("pragma incremental_vacuum").fetchall()
+            self.db.execute("pragma wal_checkpoint(truncate)").fetchall()
+        return gone
+
+    def _has(self, key: bytes) -> bool:
+        return rows.count(self.db, "select count(*) from content where hash = ?", (key,)) == 1
+
+    def _used(self) -> int:
+        pages = rows.count(self.db, "pragma page_count") - rows.count(self.db, "pragma freelist_count")
+        return pages * self._page_size
+
+
+def _parts(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    part: list[str] = []
+    for item in items:
+        part.append(item)
+        if len(part) == size:
+            yield part
+            part = []
+    if part:
+        yield part

@@ -1,0 +1,110 @@
+"""What putting files back takes, file by file, and which files can not be. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from attrs import asdict, frozen
+
+from intercom.model.checkpoint import Divergence, DivergenceKind
+from intercom.model.manifest import FileState, Manifest
+
+#: The sign of a file that is not there.
+NOTHING = "nothing"
+
+
+@frozen
+class PutBack:
+    """One file's way back, as a journal keeps it. `before` and `after` are the signs of what it holds and shall hold,
+    NOTHING for no file; `mode` and `link` belong to what it shall be. `staged` is the name of what is staged for it,
+    None for a file that goes."""
+
+    path: str
+    before: str
+    after: str
+    mode: int = 0
+    link: str | None = None
+    staged: str | None = None
+
+    @property
+    def hash(self) -> str:
+        """That of the content to be."""
+        return self.after.partition(":")[2]
+
+    def to_json(self) -> dict[str, Any]:
+        """The step as JSON holds it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> PutBack:
+        """What `to_json` gave, also after a journey through JSON."""
+        return PutBack(**data)
+
+
+@frozen
+class Blocked:
+    """A file that can not be put back, and why."""
+
+    path: str
+    why: str
+
+
+@frozen
+class PutBackPlan:
+    steps: tuple[PutBack, ...]
+    blocked: tuple[Blocked, ...]
+
+
+def plan(
+    then: Manifest, now: Manifest, found: Sequence[Divergence], missing: Collection[str], *, exact: bool
+) -> PutBackPlan:
+    """How to undo `found`, the divergences between the two manifests. `missing` are the hashes whose content can not be
+    had; with `exact`, files added since are removed."""
+    going = {each.path for each in found if each.kind is DivergenceKind.ADDED} if exact else set()
+    staying = now.files.keys() - going
+    directories = _directories(staying)
+    steps = [_removal(path, now.files[path]) for path in sorted(going)]
+    blocked = []
+    for each in found:
+        if each.kind is DivergenceKind.ADDED:
+            continue
+        state = then.files[each.path]
+        why = _obstacle(each.path, state, staying, directories, missing)
+        if why is not None:
+            blocked.append(Blocked(each.path, why))
+            continue
+        current = now.files.get(each.path)
+        before = NOTHING if current is None else current.sign
+        steps.append(PutBack(each.path, before, state.sign, state.mode, state.link, str(len(steps))))
+    return PutBackPlan(tuple(steps), tuple(blocked))
+
+
+def _removal(path: str, state: FileState) -> PutBack:
+    return PutBack(path, state.sign, NOTHING)
+
+
+def _obstacle(
+    path: str, state: FileState, staying: Collection[str], directories: Collection[str], missing: Collection[str]
+) -> str | None:
+    if state.link is None and (not state.kept or state.hash in missing):
+        return "its content was not kept"
+    if path in directories:
+        return "a directory that is not empty stands there now"
+    names = path.split("/")
+    for i in range(1, len(names)):
+        above = "/".join(names[:i])
+        if above in staying:
+            return f"{above} is a file or link now"
+    return None
+
+
+def _directories(paths: Collection[str]) -> set[str]:
+    """Every directory that one of the paths lies in."""
+    found: set[str] = set()
+    for path in paths:
+        above = path.rpartition("/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return found

@@ -1,0 +1,280 @@
+"""Putting files back: all of a plan or none, whatever dies on the way.
+
+The caller does, in this order: keep the steps in its journal; `stage`; `verify`; mark the journal committed;
+`roll_forward`; mark it done. After a crash it reads the journal: not yet committed, `discard`; committed,
+`roll_forward` again, as often as it takes. All of it under `apply.locked(root)`.
+
+What is staged lies in one directory at the top of the workspace, on the same file system as what it shall replace.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from intercom.model import crash_points
+from intercom.model.errors import ApplyStuck, FileError
+from intercom.workspace.descending import descend
+from intercom.workspace.paths import open_root
+from intercom.workspace.put_back_plan import NOTHING, PutBack
+
+#: The sign of a directory, and of what is neither file, link nor directory.
+DIRECTORY, OTHER = "directory", "other"
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK = 1024 * 1024
+
+
+def stage(root: Path, tag: str, steps: Sequence[PutBack], read: Callable[[str], bytes | None]) -> None:
+    """Write what the files shall hold into a directory of its own, all of it on disk on return; `read` gives contents
+    by hash. `tag` is the restore's id.
+
+    No file of the workspace changes. Raises FileError where the system refuses or a content is gone; then the caller
+    discards the tag.
+    """
+    discard(root, tag)
+    try:
+        with _open(root) as top:
+            os.mkdir(_staging(tag), 0o700, dir_fd=top)
+            with descend(top, [_staging(tag)]) as there:
+                for step in steps:
+                    if step.staged is not None:
+                        _stage_one(there, step, step.staged, read)
+                        crash_points.reach("restore.staged_one")
+                os.fsync(there)
+            os.fsync(top)
+    except OSError as error:
+        raise FileError(f"the files can not be staged in {root}: {error.strerror}") from None
+    crash_points.reach("restore.staged_all")
+
+
+def _stage_one(there: int, step: PutBack, name: str, read: Callable[[str], bytes | None]) -> None:
+    if step.link is not None:
+        os.symlink(step.link, name, dir_fd=there)
+        return
+    data = read(step.hash)
+    if data is None:
+        raise FileError(f"the content of {step.path} is not kept any more")
+    fd = os.open(name, _WRITE, 0o600, dir_fd=there)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fchmod(fd, step.mode)
+        os.fsync(fd)
+
+
+def verify(root: Path, tag: str, steps: Sequence[PutBack]) -> None:
+    """Make sure that every step is done or can be done. Raises ApplyStuck naming the files for which neither holds."""
+    with _open(root) as top:
+        going = {step.path for step in steps if step.after == NOTHING}
+        stuck = [why for step in steps if (why := _obstacle(top, tag, step, going)) is not None]
+    if stuck:
+        more = f" and {len(stuck) - 5} more" if len(stuck) > 5 else ""
+        raise ApplyStuck(f"the files can not be put back: {'; '.join(stuck[:5])}{more}", reasons=tuple(stuck))
+
+
+def roll_forward(root: Path, tag: str, steps: Sequence[PutBack]) -> None:
+    """Bring every file to its state after; steps done before are left alone.
+
+    Nothing is removed or renamed unless everything can be. Raises ApplyStuck where a file is neither as before nor as
+    after, or the system refuses; the steps can be rolled forward again when that is mended.
+    """
+    verify(root, tag, steps)
+    touched: set[str] = set()
+    removals = sorted((step for step in steps if step.after == NOTHING), key=lambda step: -step.path.count("/"))
+    try:
+        with _open(root) as top:
+            # Removals first: a file may stand where a directory is to be, or the other way round.
+            for step in removals:
+                _remove(top, step, touched)
+            # Where nothing is staged any more, all is in its place: an earlier life came to its end after that.
+            if _sign(top, _staging(tag)) == DIRECTORY:
+                with descend(top, [_staging(tag)]) as there:
+                    for step in steps:
+                        if step.staged is not None and _sign_at(there, step.staged) != NOTHING:
+                            _place(top, there, step, step.staged)
+                            touched.add(step.path.rpartition("/")[0])
+            for directory in touched:
+                with suppress(FileNotFoundError, NotADirectoryError), descend(top, _names(directory)) as fd:
+                    os.fsync(fd)
+            crash_points.reach("restore.placed_all")
+    except OSError as error:
+        raise ApplyStuck(f"putting files back stopped: {error.strerror} ({error.filename})") from None
+    discard(root, tag)
+
+
+def discard(root: Path, tag: str) -> None:
+    """Remove what is staged, if anything is. Raises FileError where the system refuses."""
+    if not os.path.isdir(root):
+        return
+    try:
+        with _open(root) as top:
+            with suppress(FileNotFoundError), descend(top, [_staging(tag)]) as there:
+                for name in os.listdir(there):
+                    os.unlink(name, dir_fd=there)
+            with suppress(FileNotFoundError):
+                os.rmdir(_staging(tag), dir_fd=top)
+            os.fsync(top)
+    except OSError as error:
+        raise FileError(f"{_staging(tag)} can not be removed from {root}: {error.strerror}") from None
+
+
+def _obstacle(top: int, tag: str, step: PutBack, going: set[str]) -> str | None:
+    """Why a step is neither done nor can be done, in words; None where it is or can."""
+    try:
+        current = _sign(top, step.path)
+        if step.staged is None:
+            # A directory in its place: removed before, and what belongs there is put back.
+            known = current in (step.before, NOTHING, DIRECTORY)
+            return None if known and _may_change(top, step.path) else _changed(step, current)
+        with suppress(FileNotFoundError), descend(top, [_staging(tag)]) as there:
+            if _sign_at(there, step.staged) != step.after:
+                return None if current == step.after else f"what is staged for {step.path} is missing or damaged"
+            if current == DIRECTORY:
+                return None if _will_be_empty(top, step.path, going) else f"{step.path} is a directory with files in it"
+            known = current in (step.before, step.after, NOTHING)
+            return None if known and _may_change(top, step.path) else _changed(step, current)
+        return None if current == step.after else f"what is staged for {step.path} is missing or damaged"
+    except OSError as error:
+        return f"{step.path} can not be looked at ({(error.strerror or 'unknown').lower()})"
+
+
+def _changed(step: PutBack, current: str) -> str:
+    if current in (step.before, step.after, NOTHING):
+        return f"the directory of {step.path} can not be written to"
+    return f"{step.path} changed in between"
+
+
+def _may_change(top: int, path: str) -> bool:
+    """Whether names can be made and removed in the nearest directory above `path` that exists."""
+    names = _names(path)[:-1]
+    while True:
+        try:
+            with descend(top, names) as fd:
+                return os.access(".", os.W_OK | os.X_OK, dir_fd=fd)
+        except (FileNotFoundError, NotADirectoryError):
+            names = names[:-1]
+
+
+def _will_be_empty(top: int, path: str, going: set[str]) -> bool:
+    """Whether nothing stays in a directory once the files `going` are gone."""
+    ahead = [path]
+    while ahead:
+        directory = ahead.pop()
+        with descend(top, _names(directory)) as fd, os.scandir(fd) as entries:
+            for entry in entries:
+                below = f"{directory}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    ahead.append(below)
+                elif below not in going:
+                    return False
+    return True
+
+
+def _sign(top: int, path: str) -> str:
+    """What stands at a path, through no link: the sign of a file or link, DIRECTORY, OTHER or NOTHING."""
+    *above, name = _names(path)
+    try:
+        with descend(top, above) as parent:
+            return _sign_at(parent, name)
+    except (FileNotFoundError, NotADirectoryError):
+        return NOTHING
+
+
+def _sign_at(parent: int, name: str) -> str:
+    try:
+        kind = os.lstat(name, dir_fd=parent).st_mode
+        if stat.S_ISLNK(kind):
+            target = os.readlink(name, dir_fd=parent)
+            return f"link:{hashlib.sha256(target.encode('utf-8', 'surrogateescape')).hexdigest()}"
+        if stat.S_ISDIR(kind):
+            return DIRECTORY
+        if not stat.S_ISREG(kind):
+            return OTHER
+        fd = os.open(name, _READ, dir_fd=parent)
+    except FileNotFoundError:
+        return NOTHING
+    sum = hashlib.sha256()
+    try:
+        while chunk := os.read(fd, _CHUNK):
+            sum.update(chunk)
+    finally:
+        os.close(fd)
+    return f"file:{sum.hexdigest()}"
+
+
+def _remove(top: int, step: PutBack, touched: set[str]) -> None:
+    """Remove a file, and the directories above it that are empty then."""
+    *above, name = _names(step.path)
+    try:
+        with descend(top, above) as parent:
+            if _sign_at(parent, name) == step.before:
+                os.unlink(name, dir_fd=parent)
+                crash_points.reach("restore.placed_one")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    touched.add("/".join(above))
+    while above:
+        *above, name = above
+        try:
+            with descend(top, above) as parent:
+                os.rmdir(name, dir_fd=parent)
+        except OSError:
+            return
+        touched.add("/".join(above))
+
+
+def _place(top: int, there: int, step: PutBack, staged: str) -> None:
+    """Give what is staged its name. A file that came up there since it was looked at, where there was none, is not
+    overwritten: linking, unlike renaming, refuses."""
+    *above, name = _names(step.path)
+    with descend(top, above, create=True) as parent:
+        current = _sign_at(parent, name)
+        if current == DIRECTORY:
+            _clear(parent, name)
+            current = NOTHING
+        if current == NOTHING:
+            try:
+                os.link(staged, name, src_dir_fd=there, dst_dir_fd=parent, follow_symlinks=False)
+                os.unlink(staged, dir_fd=there)
+            except OSError as error:
+                if error.errno == errno.EEXIST:
+                    raise
+                os.rename(staged, name, src_dir_fd=there, dst_dir_fd=parent)  # a file system without hard links
+        else:
+            os.rename(staged, name, src_dir_fd=there, dst_dir_fd=parent)
+            with suppress(FileNotFoundError):
+                # Renaming onto another name of the same file does nothing.
+                os.unlink(staged, dir_fd=there)
+        crash_points.reach("restore.placed_one")
+
+
+def _clear(parent: int, name: str) -> None:
+    """Remove a directory in which there are only empty ones."""
+    with descend(parent, [name]) as fd:
+        for below in os.listdir(fd):
+            _clear(fd, below)
+    os.rmdir(name, dir_fd=parent)
+
+
+@contextmanager
+def _open(root: Path) -> Iterator[int]:
+    top = open_root(root)
+    try:
+        yield top
+    finally:
+        os.close(top)
+
+
+def _names(path: str) -> list[str]:
+    return path.split("/") if path else []
+
+
+def _staging(tag: str) -> str:
+    return f".intercom-restore-{tag}"

@@ -1,0 +1,81 @@
+"""A stand-in for the desk's checkpoints: lines and restores in dicts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from attrs import evolve
+
+from intercom.model.checkpoint import CheckpointLine, Divergence, DivergenceKind
+from intercom.model.errors import NotFound
+from intercom.model.manifest import LeftOut
+from intercom.model.restore import DivergenceSummary, Files, Restore, RestoreState
+from intercom.sessions.checkpoint_messages import CheckpointTaken
+
+
+class StandInCheckpoints:
+    """What it was asked to do stands in the desk's `acts`; a restore that is proceeded with is `end` at once."""
+
+    def __init__(self, desk: Any) -> None:
+        self._desk = desk
+        self.lines: dict[str, CheckpointLine] = {}
+        self.restores: dict[str, Restore] = {}
+        self.end = RestoreState.DONE
+
+    async def take(
+        self, session: str | None, label: str | None, by: str, channel: str, act_id: str | None = None
+    ) -> CheckpointTaken:
+        found = await self._desk.find(session)
+        self._desk.acts.append(("checkpoint", found.id, label, by, channel))
+        at = found.created_at + timedelta(seconds=len(self.lines))
+        line = CheckpointLine(f"c-{len(self.lines) + 1}", found.id, found.workspace_root, at, label, 3, 42, 2)
+        self.lines[line.id] = line
+        return CheckpointTaken(line, (LeftOut("files that can not be read", 1, ("secret",)),))
+
+    async def listed(self, session: str | None = None) -> tuple[CheckpointLine, ...]:
+        found = [each for each in self.lines.values() if session in (None, each.session_id)]
+        return tuple(reversed(found))
+
+    async def checkpoint(self, prefix: str) -> CheckpointLine:
+        for line in self.lines.values():
+            if line.id.startswith(prefix):
+                return line
+        raise NotFound(f"no checkpoint has an id that begins with {prefix!r}")
+
+    async def ask_restore(
+        self, checkpoint: str, files: Files, by: str, channel: str, act_id: str | None = None
+    ) -> Restore:
+        line = await self.checkpoint(checkpoint)
+        self._desk.acts.append(("restore", line.id, files.value, by, channel))
+        first = (Divergence("a.txt", DivergenceKind.MODIFIED), Divergence("new\x1b.txt", DivergenceKind.ADDED))
+        made = Restore(
+            id=f"restore-{len(self.restores) + 1}",
+            checkpoint_id=line.id,
+            session_id=line.session_id,
+            successor_id="s-next",
+            safety_id="c-before",
+            workspace_root=line.workspace_root,
+            state=RestoreState.ASKED,
+            files=files,
+            asked_by=by,
+            asked_via=channel,
+            created_at=line.created_at,
+            updated_at=line.created_at,
+            label=line.label,
+            divergence=DivergenceSummary(1, 0, 1, first, ("a remark",)),
+        )
+        self.restores[made.id] = made
+        self._desk.show_restore(made)
+        return made
+
+    async def restore(self, id: str) -> Restore:
+        found = self.restores.get(id)
+        if found is None:
+            raise NotFound(f"no restore has the id {id!r}", code="request_not_found")
+        return found
+
+    def decided(self, id: str, proceed: bool) -> None:
+        """A verdict came for the card of this restore."""
+        state = self.end if proceed else RestoreState.CANCELLED
+        self.restores[id] = evolve(self.restores[id], state=state, note=f"it is {state.value}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from intercom._version import __version__
 from intercom.agents import workspaces
 from intercom.app import database_path, version_tuple
-from intercom.cli import doctor_hooks, doctor_slack
+from intercom.cli import doctor_agents, doctor_hooks, doctor_slack
 from intercom.cli.finding import Finding, State
 from intercom.cli.init_clients import CLIENTS, names_us
 from intercom.local import config_file, dial, lock
@@ -52,6 +52,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
         findings.append(Finding("slack", State.WARN, "not looked at: what is set up stands in the configuration"))
     else:
         findings += doctor_slack.examine(settled, where, doctor_slack.config_file_of(config, where))
+    findings.append(doctor_agents.examine(settled))
     findings.append(_policy(settled, workspace, cwd))
     findings.append(_clients(workspace, cwd))
     findings.append(doctor_hooks.examine(Path(workspace or cwd).expanduser()))

@@ -13,6 +13,8 @@ EXAMPLES = {
     "default_workspace_root": '"~/projects/mine"',
     "host_cli": '"claude"',
     "http_port": "3000",
+    "http_allowed_hosts": '["intercom.example.com"]',
+    "http_allowed_origins": '["https://intercom.example.com"]',
     "database.path": '"data/agent-rc.db"',
     "slack.channel_id": '"C0123456789"',
     "slack.workspace_channels": '{ "~/projects/web" = "C0123456789" }',

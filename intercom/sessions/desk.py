@@ -16,7 +16,7 @@ from intercom.model.errors import NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.steering import Kind
 from intercom.model.verdict import Decision, Verdict
-from intercom.sessions import cards, finding
+from intercom.sessions import cards, finding, measures
 from intercom.sessions.checkpoint_calls import CheckpointCalls
 from intercom.sessions.children import Children
 from intercom.sessions.context import Context
@@ -96,12 +96,12 @@ class Desk:
         same verdict (by its id) given again is answered as the first time."""
         proposed = self.board.find(prefix)
         if proposed is not None:
-            return await self.board.decide(proposed, verdict)
+            return self._count(await self.board.decide(proposed, verdict), verdict)
         # Whoever decides has as a rule looked just before: what was looked at belongs to its session for good.
         id, kind = await self.identify(prefix)
         if kind is CardKind.RESTORE:
-            return await self.checkpoints.answer(id, verdict)
-        return await self.ask_session(self._seen[id][1], Decide(id, verdict))
+            return self._count(await self.checkpoints.answer(id, verdict), verdict)
+        return self._count(await self.ask_session(self._seen[id][1], Decide(id, verdict)), verdict)
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         """Give a waiting agent word to go on; without `session`, to the only one that waits, else raises Ambiguous."""
@@ -136,7 +136,13 @@ class Desk:
     async def accept_policy(self, prefix_or_path: str | None, by: str, channel: str) -> Card:
         """Let a policy change that was held back take effect; without a name, the only one there is."""
         verdict = Verdict(self.context.new_id(), Decision.ACCEPT, by, channel, self.context.now())
-        return await self.board.decide(self.board.named(prefix_or_path), verdict)
+        return self._count(await self.board.decide(self.board.named(prefix_or_path), verdict), verdict)
+
+    def _count(self, card: Card, verdict: Verdict) -> Card:
+        told = measures.answered(card, verdict, self.context.now())
+        if told is not None:
+            self.context.measured(told)
+        return card
 
     async def audit(self, limit: int, session: str | None = None) -> tuple[AuditEntry, ...]:
         """The newest entries of the audit trail, oldest first."""

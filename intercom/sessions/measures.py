@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from intercom.model.approval import ApprovalRequest
-from intercom.model.card import CardKind
+from intercom.model.card import Card, CardKind
 from intercom.model.measure import Delivered, Settled
 from intercom.model.prompt import ContinuationPrompt, Wait
+from intercom.model.verdict import Verdict
 from intercom.sessions.outcomes import Asked
+
+_REQUESTS = frozenset({CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY})
 
 
 def settled(request: Asked, now: datetime) -> Settled:
@@ -25,6 +28,15 @@ def delivered(request: Asked) -> Delivered | None:
     if request.decided is None or request.delivered_at is None:
         return None
     return Delivered(request.id, kind(request), _between(request.decided.at, request.delivered_at))
+
+
+def answered(card: Card, verdict: Verdict, now: datetime) -> Settled | None:
+    """That a person answered what no call waits for: an alert, a policy, an apply. None for requests, which tell
+    themselves how they end. Each word on an alert is one."""
+    if card.kind in _REQUESTS:
+        return None
+    waited = _between(card.created_at, now)
+    return Settled(verdict.id, card.kind, verdict.decision.value, verdict.channel, waited)
 
 
 def kind(request: Asked) -> CardKind:

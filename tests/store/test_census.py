@@ -54,6 +54,7 @@ def test_what_waits_is_counted_and_its_oldest_dated_and_what_is_over_is_left_out
         CardKind.STALL: Waiting(1, NOW),
         CardKind.APPLY: Waiting(1, after(3)),
         CardKind.RESTORE: Waiting(),
+        CardKind.RESTORE: Waiting(),
     }
     assert taken.queued == {CardKind.STEER: Waiting(2, NOW), CardKind.TASK: Waiting(1, NOW)}
     assert taken.sessions[SessionStatus.PAUSED] == 1

@@ -103,6 +103,45 @@ async def test_a_question_that_runs_out_of_time_is_counted_as_that(clock: Clock,
 
 
 @in_house
+async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(clock: Clock, root: Path) -> None:
+    policy = root / ".intercom/settings.json"
+    policy.parent.mkdir()
+    policy.write_text('{"enabled": true}')
+    async with house(root.parent, clock, COUNTING) as at, spoken_to(at.app, "agent", str(root)) as agent:
+        await agent.call("auto_check", tool_name="write", context={"file_path": "a"})
+        await at.later(COUNTING.stall.inactivity_threshold_seconds)
+        alert = await at.people.card(kind=CardKind.STALL)
+        await at.later(7)
+        for _ in range(2):
+            await at.decide(alert.id, Decision.DISMISS, verdict_id="v")
+        policy.write_text('{"enabled": true, "file_patterns": {"write": ["**"]}}')
+        await agent.call("auto_check", tool_name="write", context={"file_path": "a"})
+        await at.people.card(kind=CardKind.POLICY)
+        assert (await figures(at))[("intercom_pending", "kind=policy")] == 1
+        await at.app.desk.accept_policy(None, "kim", "ctl")
+        found = await figures(at)
+    assert found[("intercom_verdicts_total", "channel=ctl", "decision=dismiss", "kind=stall")] == 1
+    assert found[("intercom_decision_seconds_sum", "kind=stall")] == 7
+    assert found[("intercom_verdicts_total", "channel=ctl", "decision=accept", "kind=policy")] == 1
+    assert found[("intercom_pending", "kind=policy")] == 0
+
+
+@in_house
+async def test_what_the_policy_lets_pass_is_counted_as_its_own(clock: Clock, root: Path) -> None:
+    policy = root / ".intercom/settings.json"
+    policy.parent.mkdir()
+    policy.write_text('{"enabled": true, "file_patterns": {"write": ["**"]}, "tools": ["transmit"]}')
+    async with house(root.parent, clock, COUNTING) as at, spoken_to(at.app, "agent", str(root)) as agent:
+        asked = await agent.call("check_clearance", title="a", diff="a\n", file_path="a.txt")
+        assert asked["auto_approved"]
+        assert (await agent.call("transmit", prompt_text="go on?"))["decision"] == "continue"
+        found = await figures(at)
+    assert found[("intercom_verdicts_total", "channel=policy", "decision=approve", "kind=approval")] == 1
+    assert found[("intercom_verdicts_total", "channel=policy", "decision=continue", "kind=prompt")] == 1
+    assert ("intercom_decision_seconds_count", "kind=approval") not in found
+
+
+@in_house
 async def test_the_health_page_is_open_and_well(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, COUNTING) as at:
         (served,) = [each for each in at.app.pages() if each.path == "/healthz"]

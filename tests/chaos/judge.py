@@ -112,7 +112,9 @@ def _agents(report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]], sta
         report.faults += [
             f"{agent}: {line['why']} {line.get('answer', '')}" for line in lines if line["what"] == "fault"
         ]
-        if lines[-1]["what"] not in ("finished", "crashed"):
+        if not lines:
+            report.faults.append(f"{agent} has said nothing")
+        elif lines[-1]["what"] not in ("finished", "crashed"):
             report.faults.append(f"{agent} did not finish; its last line: {lines[-1]}")
         died += sum(line["what"] == "shim_died" for line in lines)
         report.counts["calls answered"] += sum(line["what"] == "answered" for line in lines)
@@ -173,7 +175,7 @@ def _verdicts(
     cancelled = set()
     nameless: list[tuple[str, Told]] = []
     for agent, lines in logs.items():
-        finished[agent] = lines[-1]["at"]
+        finished[agent] = lines[-1]["at"] if lines else 0.0
         asked: dict[str, Any] = {}
         titles: dict[str, str] = {}
         for line in lines:

@@ -47,7 +47,7 @@ class Starter:
 
     def running(self) -> int | None:
         """How many of them run; None when nobody says."""
-        listed = self._ask("list", {})
+        listed = self._ask("list", {"everything": True})
         return None if listed is None else sum(_is_going(session) for session in listed["sessions"])
 
     def _work(self) -> None:
@@ -88,5 +88,5 @@ class Starter:
 
 
 def _is_going(session: dict[str, Any]) -> bool:
-    child = session.get("child")
-    return child is not None and child["state"] != "over"
+    process = session["process"]
+    return process is not None and process["state"] != "over"

@@ -160,7 +160,7 @@ def _slack(report: Report, rig: Rig, rows: dict[str, dict[str, Any]]) -> None:
             report.counts["verdicts by taps in Slack"] += 1
             if row["verdict"] != tap.word:
                 report.faults.append(f"the database has another verdict than was tapped: {tap}, {row}")
-        elif tap.acknowledged and row["verdict_id"] is None:
+        elif tap.acknowledged and row["status"] == "pending":
             report.faults.append(f"a tap was acknowledged and is lost: {tap}")
 
 

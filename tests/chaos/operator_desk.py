@@ -42,6 +42,7 @@ class Operators:
         self.refusals: list[str] = []
         self.pending: int | None = None
         self._places = places
+        self._paused: str | None = None
         self._guard = threading.Lock()
         self._over = threading.Event()
         self._final = threading.Event()
@@ -76,6 +77,8 @@ class Operators:
                 self._look_at(card, dice)
             if number == 0 and cards and dice.random() < 0.1:
                 self._nudge(dice.choice(cards)["session_id"], dice)
+            if number == 0:
+                self._pause_one(cards, dice)
             self._over.wait(dice.uniform(0.01, 0.15))
 
     def _look_at(self, card: dict[str, Any], dice: random.Random) -> None:
@@ -117,6 +120,25 @@ class Operators:
             outcome = "unknown"
         with self._guard:
             self.given.append(Given(fields["id"], fields["verdict_id"], decision, text, outcome, code))
+
+    def _pause_one(self, cards: list[dict[str, Any]], dice: random.Random) -> None:
+        """Let one session stand still until the next look, unless another does."""
+        if self._paused is not None:
+            # Refused is it only where there is nothing paused any more: the session may be over.
+            if self._act("unpause", {"session": self._paused}) != "unknown":
+                self._paused = None
+        elif cards and not self._final.is_set() and dice.random() < 0.04:
+            self._paused = dice.choice(cards)["session_id"]
+            self._act("pause", {"session": self._paused})
+
+    def _act(self, verb: str, fields: dict[str, Any]) -> str:
+        try:
+            request(self._places, verb, fields, patience=30)
+        except Refusal as refusal:
+            return "unknown" if refusal.code in ("unavailable", "busy") else "refused"
+        except (NoServer, OSError, IntercomError):
+            return "unknown"
+        return "recorded"
 
     def _nudge(self, session_id: str, dice: random.Random) -> None:
         words = f"nudge {dice.getrandbits(40):010x}"

@@ -29,7 +29,7 @@ _UNKNOWN = 50.0
 def slice_seconds(client_name: str | None, config: Config) -> float | None:
     """How long one call of this client may wait; None is without limit. `[clients]` overrides what is known."""
     name = (client_name or "").lower()
-    for wanted, settings in config.clients.items():
+    for wanted, settings in sorted(config.clients.items(), key=lambda entry: len(entry[0]), reverse=True):
         if name.startswith(wanted.lower()) and settings.slice_seconds is not None:
             return settings.slice_seconds or NO_LIMIT
     known = [prefix for prefix in _SLICES if name.startswith(prefix)]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import textwrap
+from pathlib import Path
 
 import attrs
 from rich.console import Console
 from rich.text import Text
 
 from intercom._version import __version__
-from intercom.cli import ctl_draw
+from intercom.cli import ctl_draw, doctor_client
 from intercom.cli.ctl_text import clean
-from intercom.cli.doctor_checks import examine
+from intercom.cli.doctor_checks import configuration, examine
 from intercom.cli.finding import Finding, State
+from intercom.cli.init_clients import CLIENTS
 
 _STYLE = {State.OK: "green", State.WARN: "yellow", State.FAULT: "bold red"}
 _INDENT = 22
@@ -24,9 +27,20 @@ _INDENT = 22
 def run(options: argparse.Namespace) -> int:
     """Print one finding after another, or with `--json` one JSON value. Nothing is changed.
 
-    Returns 0 when there is no fault (there may be warnings), 1 otherwise.
+    Returns 0 when there is no fault (there may be warnings), 1 otherwise, 2 when the options do not fit together.
     """
-    findings = examine(options.config, options.ipc_name, options.workspace, os.getcwd())
+    if options.client is not None and options.client not in CLIENTS:
+        print(f"no client is called {options.client}: choose from {', '.join(CLIENTS)}", file=sys.stderr)
+        return 2
+    if options.client is None and options.probe is not None:
+        print("--probe needs to know the client: add --client codex, say", file=sys.stderr)
+        return 2
+    if options.client is None:
+        findings = examine(options.config, options.ipc_name, options.workspace, os.getcwd())
+    else:
+        config, _, findings = configuration(options.config, options.ipc_name)
+        project = Path(options.workspace or os.getcwd()).expanduser()
+        findings += doctor_client.examine(options.client, config, project, options.probe)
     faults = sum(finding.state is State.FAULT for finding in findings)
     if options.json:
         print(json.dumps({"ok": not faults, "version": __version__, "findings": [attrs.asdict(f) for f in findings]}))

@@ -39,7 +39,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     Where one thing is at fault, the rest is looked at with what would hold without it.
     """
     findings = [_installation()]
-    settled, where, found = _configuration(config, ipc_name)
+    settled, where, found = configuration(config, ipc_name)
     findings += found
     if where is None:
         return findings
@@ -87,7 +87,7 @@ def _unfit(needed: list[str]) -> Iterator[str]:
             yield f"{name[0]} is {version}, and {least[1]} or newer is needed"
 
 
-def _configuration(config: str | None, ipc_name: str | None) -> tuple[Config, Places | None, list[Finding]]:
+def configuration(config: str | None, ipc_name: str | None) -> tuple[Config, Places | None, list[Finding]]:
     """The configuration (the default one where it is at fault), where things are, and what was found."""
     try:
         own = Path(places(ipc_name or "agent-intercom").config_file)

@@ -153,6 +153,14 @@ def parser() -> argparse.ArgumentParser:
     )
     doctor.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
     doctor.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to look at")
+    doctor.add_argument("--client", metavar="NAME", help="only how long this client lets a call wait")
+    doctor.add_argument(
+        "--probe",
+        metavar="SECONDS",
+        type=_seconds,
+        help="run the client (codex or claude-code, with a script for its model) to see when it ends a call, waiting so"
+        " long at most",
+    )
 
     _slack(commands.add_parser("slack", parents=[again], help="set Slack up: the app's manifest, and its tokens"))
 

@@ -1,0 +1,163 @@
+"""doctor --client: what a client's file says of its patience, and what a probe of the client itself finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from intercom.cli import doctor_client, main, probe, probe_model
+from intercom.cli.doctor_client import judged
+from intercom.cli.finding import State
+from intercom.cli.probe_server import Probe
+from intercom.model.config import Config
+
+#: A client that is written the way Codex is configured: it asks its model, calls what it says, and waits so long.
+CLIENT = """
+    import json, os, subprocess, sys, time, tomllib, urllib.request
+    settings = tomllib.load(open(os.environ["CODEX_HOME"] + "/config.toml", "rb"))
+    entry = settings["mcp_servers"]["probe"]
+    server = subprocess.Popen([entry["command"], *entry["args"]], stdin=-1, stdout=-1, text=True, bufsize=1)
+    def say(**message):
+        server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
+    def model(**request):
+        url = settings["model_providers"]["probe"]["base_url"] + "/responses"
+        with urllib.request.urlopen(url, json.dumps(request).encode()) as answer:
+            lines = answer.read().decode().splitlines()
+        return [json.loads(line[6:]) for line in lines if line.startswith("data: ")][1]["item"]
+    say(id=1, method="initialize", params={"protocolVersion": "2025-06-18"})
+    assert json.loads(server.stdout.readline())["result"]["serverInfo"]["name"] == "probe"
+    say(method="notifications/initialized")
+    step = model(tools=[{"name": "mcp__probe"}], input=[])
+    assert (step["namespace"], step["name"]) == ("mcp__probe", "hold")
+    say(id=2, method="tools/call", params={"name": "hold", "arguments": {}, "_meta": {"progressToken": 0}})
+    assert json.loads(server.stdout.readline())["method"] == "notifications/progress"
+    limit = entry.get("tool_timeout_sec")
+    if limit is None:
+        assert json.loads(server.stdout.readline())["id"] == 2
+    else:
+        time.sleep(limit)
+        say(method="notifications/cancelled", params={"requestId": 2})
+    assert model(tools=[{"name": "mcp__probe"}], input=[{"type": "function_call_output"}])["type"] == "message"
+    server.stdin.close()
+    server.wait()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_CONFIG_HOME", "COPILOT_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / ".codex"))
+    return tmp_path
+
+
+@pytest.fixture
+def known(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Write what Codex's file says of us."""
+    program = home / "bin" / "codex"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n{dedent(CLIENT)}")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+
+    def write(line: str) -> None:
+        file = home / ".codex" / "config.toml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f'[mcp_servers.agent-intercom]\ncommand = "agent-intercom"\n{line}\n')
+
+    return write
+
+
+def doctor(*words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main.main(["doctor", "--json", *words]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return {finding["subject"]: finding for finding in found["findings"]}
+
+
+@pytest.mark.parametrize(
+    ("patience", "limit", "state"),
+    [
+        (270.0, 300.0, State.OK),
+        (300.0, 300.0, State.WARN),
+        (None, 300.0, State.WARN),
+        (None, None, State.OK),
+        (50.0, None, State.OK),
+    ],
+)
+def test_a_limit_has_to_leave_room(patience: float | None, limit: float | None, state: State) -> None:
+    found, _, advice = judged(patience, limit)
+    assert (found, bool(advice)) == (state, state is State.WARN)
+
+
+def test_the_settings_of_a_client_are_read(known: Callable[[str], None], capsys: pytest.CaptureFixture[str]) -> None:
+    known("tool_timeout_sec = 100")
+    found = doctor("--client", "codex", capsys=capsys)["codex"]
+    assert found["state"] == "warn"
+    assert "100 s" in found["text"]
+    known("")
+    assert doctor("--client", "codex", capsys=capsys)["codex"]["state"] == "ok"
+
+
+def test_a_client_that_does_not_know_us_is_told_of(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = doctor("--client", "cursor", "--workspace", str(home), capsys=capsys)["cursor"]
+    assert (found["state"], found["advice"]) == ("warn", "agent-intercom init --write --client cursor")
+
+
+def test_a_probe_sees_when_the_client_ends_a_call(
+    known: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    known("tool_timeout_sec = 0.3")
+    found = doctor("--client", "codex", "--probe", "20", capsys=capsys)["probe"]
+    assert found["state"] == "warn"
+    assert found["text"].startswith("after 0.3 s with reports the client ended it by cancelling")
+
+
+def test_a_probe_sees_a_client_that_has_the_patience(known: Callable[[str], None]) -> None:
+    known("")
+    found = probe.run("codex", {}, 0.3)
+    assert (found.how, found.progress) == ("held", True)
+    assert found.seconds >= 0.3
+
+
+def test_what_can_not_be_probed_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    for name, why in (("cursor", "can not be run by a script"), ("codex", "codex is not on the PATH")):
+        (_, found) = doctor_client.examine(name, Config(), home, 5.0)
+        assert (found.state, why in found.text) == (State.WARN, True)
+    program = home / "claude"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(probe.ProbeFailed, match="did not call the tool"):
+        probe.run("claude-code", {}, 5.0)
+
+
+@pytest.mark.parametrize("words", [["--client", "none"], ["--probe", "5"]])
+def test_options_that_do_not_fit_are_refused(words: list[str]) -> None:
+    assert main.main(["doctor", *words]) == 2
+
+
+def test_the_probes_server_answers_what_clients_ask_besides(tmp_path: Path) -> None:
+    server = Probe(str(tmp_path / "note"), 60.0)
+    assert server.heard({"id": 1, "method": "ping"})[0]["result"] == {}
+    assert server.heard({"id": 2, "method": "resources/list"})[0]["error"]["code"] == -32601
+    assert [tool["name"] for tool in server.heard({"id": 3, "method": "tools/list"})[0]["result"]["tools"]] == ["hold"]
+    assert server.heard({"id": 4, "method": "tools/call", "params": {}}) == []
+    assert server.heard({"method": "notifications/cancelled", "params": {"requestId": 9}}) == []
+    server.closed()
+    assert json.loads((tmp_path / "note").read_text())["how"] == "closed"
+
+
+def test_the_model_has_claude_code_call_once() -> None:
+    tools = [{"name": "Bash"}, {"name": "mcp__probe__hold"}]
+    step = probe_model.messages({"tools": tools, "messages": [{"role": "user", "content": "hold"}]})
+    assert step[1]["content_block"]["name"] == "mcp__probe__hold"
+    done = [{"role": "user", "content": [{"type": "tool_result", "content": "held"}]}]
+    assert probe_model.messages({"tools": tools, "messages": done})[1]["content_block"]["type"] == "text"

@@ -22,6 +22,17 @@ def answer(content: dict[str, Any], *, is_error: bool = False) -> types.CallTool
     return types.CallToolResult(content=[text], structured_content=content, is_error=is_error)
 
 
+def outcome(result: types.CallToolResult) -> str:
+    """How a call ended, in a word: "ok", the code of its error, "task" where a task stands for its answer; "pending"
+    or "paused" where it is to be made again."""
+    content = result.structured_content
+    if not isinstance(content, dict):
+        return "task"
+    if result.is_error:
+        return str(content.get("error_code"))
+    return str(content["status"]) if content.get("status") in ("pending", "paused") else "ok"
+
+
 def failure(refused: IntercomError) -> types.CallToolResult:
     """A tool's result that says why it did nothing."""
     return answer(error_content(refused), is_error=True)

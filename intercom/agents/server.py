@@ -112,11 +112,10 @@ async def _call_tool(
     outcome = "cancelled"
     try:
         result = await _answer(ctx, params, offered)
-        content: dict[str, Any] = result.structured_content or {}
-        outcome = str(content.get("error_code")) if result.is_error else _outcome(content)
+        outcome = results.outcome(result)
         return result
-    except MCPError:
-        outcome = "mcp"
+    except MCPError as refused:
+        outcome = task_forms.code_of(refused)
         raise
     finally:
         tool = offered.get(params.name)
@@ -160,10 +159,6 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offer
     if exchange is not None:
         exchange.answered()
     return results.answer(content)
-
-
-def _outcome(content: dict[str, Any]) -> str:
-    return "pending" if content.get("status") == "pending" else "ok"
 
 
 def _caller(ctx: Context) -> Caller:

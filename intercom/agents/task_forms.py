@@ -100,3 +100,9 @@ def error(refused: IntercomError) -> MCPError:
     if refused.error_code == "task_cancelled":
         code = _CANCELLED
     return MCPError(code=code, message=refused.message, data=error_content(refused))
+
+
+def code_of(refused: MCPError) -> str:
+    """The code of a refusal that `error` wrote; the protocol's own count as "mcp"."""
+    data = refused.error.data
+    return str(data.get("error_code", "mcp")) if isinstance(data, dict) else "mcp"

@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import Field
 
 from actors import Request, ask
-from intercom.agents import results, task_forms
+from intercom.agents import results, task_forms, tracing
 from intercom.agents.call import Call
 from intercom.agents.door import Caller, Door
 from intercom.agents.exchange import came_by
@@ -95,6 +95,7 @@ async def begin(form: Form, door: Door, call: Call, waiting: Waiting, given: Any
     """Put the request on record, and a task that asks after it; what needs no waiting is answered at once where the
     form allows that."""
     opened = await waiting.open(call, given)
+    tracing.note(request_id=opened.request_id)
     if form is Form.EXTENSION and opened.answered is not None:
         content = call.finish(opened.answered, own=opened.request_id)
         door.close_call(call)
@@ -193,7 +194,11 @@ async def _ask(door: Door, caller: Caller, question: Request[Any]) -> Any:
     if door.nameless:
         raise NotFound("a task can be asked after by an agent that is known again: name it in the URL", code=_UNKNOWN)
     session_id = await door.session(caller)
-    return await ask(door.system.named(f"session/{session_id}"), question, timeout=_SECONDS, retry=True)
+    tracing.note(session_id)
+    answer = await ask(door.system.named(f"session/{session_id}"), question, timeout=_SECONDS, retry=True)
+    if isinstance(answer, TaskState):
+        tracing.note(request_id=answer.request_id)
+    return answer
 
 
 async def _unwrap(ctx: Context, call_next: CallNext) -> HandlerResult:

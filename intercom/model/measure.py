@@ -15,8 +15,8 @@ from intercom.model.card import CardKind
 
 @frozen
 class ToolCalled:
-    """A tool call ended after `seconds`. `outcome` is "ok", "pending" (it is to be asked again), "cancelled", or the
-    code of the error; `tool` is None for a name that no tool has."""
+    """A tool call ended after `seconds`. `outcome` is "ok", "pending" or "paused" (it is to be made again), "task" (a
+    task stands for its answer), "cancelled", or the code of the error; `tool` is None for a name that no tool has."""
 
     tool: str | None
     outcome: str

@@ -53,7 +53,7 @@ class Spoken:
         id = next(self._numbers)
         send, receive = trio.open_memory_channel[dict[str, Any]](1)
         self._answers[id] = send
-        params["_meta"] = {**params.get("_meta", {}), **ABOUT}
+        params["_meta"] = {**ABOUT, **params.get("_meta", {})}
         await self.say(id=id, method=method, params=params)
         try:
             return await receive.receive()

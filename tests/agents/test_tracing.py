@@ -15,9 +15,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from intercom.agents import tracing
+from intercom.agents.task_forms import EXTENSION
 from intercom.model.card import CardKind
 from intercom.model.verdict import Decision
-from tests.agents.in_process import spoken_to
+from intercom.sessions.actor import SHOW_SECONDS
+from tests.agents.in_process import ABOUT, spoken_to
 from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock
@@ -90,6 +92,22 @@ async def test_what_an_agent_gives_for_an_id_is_cut(clock: Clock, root: Path, sp
         assert (await agent.call("check_diff", request_id="x" * 5000))["status"] == "error"
     (span,) = of(spans, "tools/call check_diff")
     assert len(ids(span)[1]) == 100
+
+
+@in_house
+async def test_a_task_and_who_asks_after_it_are_about_the_same_request(
+    clock: Clock, root: Path, spans: InMemorySpanExporter
+) -> None:
+    takes = {**ABOUT, "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}}}
+    async with house(root.parent, clock) as at, spoken_to(at.app, "agent", str(root)) as agent:
+        arguments = {"prompt_text": "go on?"}
+        begun = await agent.ask("tools/call", name="transmit", arguments=arguments, _meta=takes)
+        await at.later(SHOW_SECONDS)
+        card = await at.people.card(kind=CardKind.PROMPT)
+        await agent.ask("tasks/get", taskId=begun["result"]["taskId"], _meta=takes)
+    for name in ("tools/call transmit", "tasks/get"):
+        (span,) = of(spans, name)
+        assert ids(span) == (card.session_id, card.id)
 
 
 def test_without_a_tracer_nothing_is_noted_and_nothing_fails() -> None:

@@ -21,7 +21,7 @@ _WAY = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60, 300, 1800, 3600, 86400)
 _COMMIT = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 _WORKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
-_OUTCOMES = frozenset({"ok", "pending", "cancelled", *ERROR_CODES})
+_OUTCOMES = frozenset({"ok", "pending", "paused", "task", "cancelled", *ERROR_CODES})
 _DECISIONS = frozenset({*(each.value for each in Decision), "expired", "interrupted"})
 _CHANNELS = frozenset({"ctl", "slack", "web", "embed", "policy", "timeout", "steer", "none"})
 

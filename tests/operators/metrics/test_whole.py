@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 import trio.testing
+from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
 
+from intercom.agents.task_forms import EXTENSION
 from intercom.model.card import CardKind
-from intercom.model.config import Config
+from intercom.model.config import ClientSettings, Config
 from intercom.model.errors import AlreadyDecided
 from intercom.model.verdict import Decision
-from tests.agents.in_process import spoken_to
+from tests.agents.in_process import ABOUT, spoken_to
 from tests.sessions.house import House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -88,6 +90,23 @@ async def test_a_call_that_is_cancelled_and_one_that_is_to_be_asked_again_are_to
         await at.people.card(kind=CardKind.PROMPT, away=True)
         found = await figures(at)
     assert found[("intercom_tool_calls_total", "outcome=cancelled", "tool=transmit")] == 1
+
+
+@in_house
+async def test_a_task_and_a_call_of_a_paused_session_are_told_apart(clock: Clock, root: Path) -> None:
+    takes = {**ABOUT, "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}}}
+    hasty = evolve(COUNTING, clients={"claude-code": ClientSettings(slice_seconds=5)})
+    async with house(root.parent, clock, hasty) as at, spoken_to(at.app, "agent", str(root)) as agent:
+        await agent.ask("tools/call", name="transmit", arguments={"prompt_text": "go on?"}, _meta=takes)
+        (session,) = await at.app.desk.sessions()
+        await at.app.desk.steering.pause(session.id, "kim", "ctl")
+        held = at.begin(partial(agent.call, "check_diff", request_id="x"))
+        await at.later(5)
+        assert (await held())["status"] == "paused"
+        found = await figures(at)
+    assert found[("intercom_tool_calls_total", "outcome=task", "tool=transmit")] == 1
+    assert found[("intercom_tool_calls_total", "outcome=paused", "tool=check_diff")] == 1
+    assert found[("intercom_sessions", "status=paused")] == 1
 
 
 @in_house

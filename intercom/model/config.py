@@ -281,6 +281,12 @@ class SpawnSettings:
     restart_backoff_seconds: float = setting(
         1, "The pause before the first restart; it doubles with each one more, up to five minutes.", SECONDS
     )
+    resume_args: tuple[str, ...] = setting(
+        (),
+        "Arguments for `host_cli` that let it go on with a conversation, in place of `host_cli_args`: an agent that "
+        "has ended well is woken with them while words wait for it. `{session_id}` stands for the session's id in "
+        "both.",
+    )
     output_limit_bytes: int = setting(
         10 * 2**20,
         "How much of each agent's output is kept, of stdout and stderr each; the oldest goes first.",

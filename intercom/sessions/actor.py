@@ -117,7 +117,7 @@ class SessionActor(Actor):
         self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
         self.held: list[Reply[None]] = []
         self.agent_here = False
-        self.turn_over = False
+        self.turn_over = self.has_stop_hook = False
         #: The session that follows this one, where a checkpoint of it was restored.
         self.successor: str | None = None
         self._touched: Touch | None = None
@@ -258,6 +258,11 @@ class SessionActor(Actor):
     def has_road(self) -> bool:
         """Whether words can reach the agent: it is connected, and it has not said that its turn is over."""
         return self.agent_here and not self.turn_over
+
+    @property
+    def can_be_woken(self) -> bool:
+        """Whether its agent, which people started, is started again once it has ended and words wait for it."""
+        return bool(self.context.config.spawn.resume_args) and self.system.ref(f"child/{self.id}") is not None
 
     def require_open(self) -> None:
         """Raises InvalidState when the session takes no new work."""

@@ -18,6 +18,7 @@ from intercom.store.messages import Database
 
 _OPEN = frozenset({StallStatus.PENDING, StallStatus.NUDGED, StallStatus.ESCALATED})
 _QUEUED = "rides on the agent's next call"
+_WAKES = "wakes the agent, whose program is started again with it once it has ended"
 _NOT_DELIVERED = "not delivered: no road leads to an idle agent"
 
 
@@ -147,7 +148,9 @@ async def _nudge(
 
 def _road(session: SessionActor) -> str:
     """How words for this agent travel, or that they do not."""
-    return _QUEUED if session.has_road else _NOT_DELIVERED
+    if session.has_road:
+        return f"{_QUEUED}, or is told before it ends its turn" if session.has_stop_hook else _QUEUED
+    return _WAKES if session.can_be_woken else _NOT_DELIVERED
 
 
 def _raise(db: Database, session: SessionActor, alert: StallAlert) -> StallAlert | None:

@@ -61,6 +61,7 @@ def told(session: SessionActor, told: Told) -> None:
 def take_words(session: SessionActor, asked: TakeWords) -> Answered[None]:
     """What is to reach the agent, which would end its turn now."""
     answered = session.answered(asked.call, None)
+    session.has_stop_hook = True
     session.turn_over = not (answered.late_verdicts or answered.instructions)
     session.brief_detector()
     return answered
@@ -138,6 +139,8 @@ def _road(session: SessionActor) -> str | None:
     """Why these words do not reach the agent soon; None where they do."""
     if session.row.is_paused:
         return "the session is paused: the agent is told when it goes on"
+    if session.can_be_woken and not session.has_road:
+        return "the agent is woken for it once its program has ended"
     if not session.agent_here:
         return "the agent is away: it is told when it is back"
     return None if session.has_road else "the agent has ended its turn: it is told with its next call"

@@ -317,6 +317,33 @@ async def test_an_agent_whose_turn_is_over_is_not_stalled_and_no_road_leads_to_i
         await at.people.card(kind=CardKind.STALL)
 
 
+@in_house
+async def test_the_card_of_a_stall_says_by_which_road_a_nudge_travels(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest, idle = await at.arrive(root), await at.arrive(root, "idle")
+        await steer(at, guest, "one")
+        await guest.ask(TakeWords("hook-1"))
+        await at.later(300)
+        alerts = {card.session_id: card for card in at.people.cards if card.kind is CardKind.STALL}
+        for each, road in (
+            (guest, "rides on the agent's next call, or is told before it ends its turn"),
+            (idle, "rides on the agent's next call"),
+        ):
+            assert (await at.decide(alerts[each.session_id].id, Decision.NUDGE)).note == road
+        await idle.ask(TakeWords("hook-2"))
+        assert (await at.decide(alerts[idle.session_id].id, Decision.NUDGE)).note == (
+            "rides on the agent's next call, or is told before it ends its turn"
+        )
+        await idle.ask(Deliver((Delivery("hook-2", (), (next(iter(await queued(at, idle))),)),)))
+        await idle.ask(TakeWords("hook-3"))
+        last = await at.decide(alerts[idle.session_id].id, Decision.NUDGE)
+        assert last.note == "not delivered: no road leads to an idle agent"
+
+
+async def queued(at: House, guest: Guest) -> list[str]:
+    return [word.id for word in await desk(at).words(guest.session_id) if word.is_open]
+
+
 # --- the inbox -------------------------------------------------------------------------------------------------------
 
 

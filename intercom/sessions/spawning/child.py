@@ -25,7 +25,7 @@ from intercom.sessions.spawning import command, environment, kept, output_files,
 from intercom.sessions.spawning.kept import Keeper, Status
 from intercom.sessions.spawning.messages import AwaitStart, Continue, Stop, Suspend
 from intercom.sessions.spawning.surroundings import Surroundings
-from intercom.store import children, sessions
+from intercom.store import children, instructions, sessions
 from intercom.store.messages import Database, Transact
 
 log = logging.getLogger("intercom.sessions")
@@ -256,7 +256,9 @@ class ChildActor(Actor):
         passed_on, http = config.spawn.environment, self._at.http(self._id)
         variables = environment.build(self._at.environ, passed_on, self._id, session.workspace_root, http)
         try:
-            line = command.build(config, session.prompt or "", variables)
+            # A first run has its prompt; a later one that words wait for goes on where the last one ended.
+            wakes = self.row.run > 1 and bool(config.spawn.resume_args) and await self._words_at() is not None
+            line = command.build(config, session.prompt or "", variables, self._id, resumes=wakes)
             status = await keeper.run(line, variables, session.workspace_root)
         except (OSError, ValueError, IntercomError) as failed:
             await winding_up.dismiss(keeper.process)
@@ -359,9 +361,8 @@ class ChildActor(Actor):
         if row.run != run or row.state is not ChildState.RUNNING:
             return
         now = self._now()
-        runs, then = restarts.step(
-            restarts.Runs(row.ran_at or row.created_at, row.restarts), exit, now, self._at.context.config.spawn
-        )
+        before = restarts.Runs(row.ran_at or row.created_at, row.restarts)
+        runs, then = restarts.step(before, exit, now, self._at.context.config.spawn, await self._words_at())
         if then.then is restarts.Then.AGAIN:
             ended = evolve(row, state=ChildState.WAITING, exit=exit, restarts=runs.restarts, restart_at=then.at)
         else:
@@ -370,6 +371,11 @@ class ChildActor(Actor):
         crash_points.reach("child.ended")
         self._answer()
         self._begin_winding_up()
+
+    async def _words_at(self) -> datetime | None:
+        """When the newest words were given that wait for this agent."""
+        queued = await self._transact(partial(instructions.queued, session_id=self._id))
+        return max((word.at for word in queued), default=None)
 
     def _begin_winding_up(self) -> None:
         if self._launching or self._winding_up:

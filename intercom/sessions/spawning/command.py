@@ -15,6 +15,9 @@ from intercom.model.errors import ConfigError, InvalidArguments
 #: The longest prompt in bytes: Linux takes arguments of up to 128 KiB.
 LONGEST_PROMPT = 100_000
 
+#: What an agent is told that is woken: the words themselves ride on its next result, as ever, and so are told once.
+WAKE = "A person has something for you: call the tool ping of agent-intercom, and do what its instructions say."
+
 
 @frozen
 class Command:
@@ -50,13 +53,18 @@ def check_prompt(prompt: str, host_cli_args: tuple[str, ...]) -> str:
     return prompt
 
 
-def build(config: Config, prompt: str, environ: Mapping[str, str]) -> Command:
-    """The command that starts an agent with this prompt; `environ` is the agent's, in whose PATH the program is found.
+def build(
+    config: Config, prompt: str, environ: Mapping[str, str], session_id: str = "", *, resumes: bool = False
+) -> Command:
+    """The command that starts an agent with this prompt, or (`resumes`) wakes one to hear what people have for it;
+    `environ` is the agent's, in whose PATH the program is found. `{session_id}` in an argument stands for the id.
 
     Raises ConfigError when none is configured or found, InvalidArguments for a prompt that can not be given.
     """
     program = find(config.host_cli, environ)
-    return Command(program, (program, *config.host_cli_args, check_prompt(prompt, config.host_cli_args)))
+    given = config.spawn.resume_args if resumes else config.host_cli_args
+    arguments = (each.replace("{session_id}", session_id) for each in given)
+    return Command(program, (program, *arguments, check_prompt(WAKE if resumes else prompt, given)))
 
 
 def find(host_cli: str | None, environ: Mapping[str, str]) -> str:

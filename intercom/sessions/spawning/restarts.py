@@ -39,8 +39,13 @@ class Decision:
     at: datetime | None = None
 
 
-def step(runs: Runs, ended: Exit, now: datetime, settings: SpawnSettings) -> tuple[Runs, Decision]:
-    """What follows from this end of a run at `now`, and the runs as they count from then on."""
+def step(
+    runs: Runs, ended: Exit, now: datetime, settings: SpawnSettings, words_at: datetime | None = None
+) -> tuple[Runs, Decision]:
+    """What follows from this end of a run at `now`, and the runs as they count from then on. `words_at` is when the
+    newest words were given that wait for the agent; None when there are none."""
+    if words_at is not None and ended.is_success and settings.resume_args:
+        return _resume(runs, now, settings, is_news=words_at >= runs.began)
     if (now - runs.began).total_seconds() >= STEADY_SECONDS:
         runs = evolve(runs, restarts=0)
     if not _wanted(ended, settings.restart) or runs.restarts >= settings.max_restarts:
@@ -48,6 +53,16 @@ def step(runs: Runs, ended: Exit, now: datetime, settings: SpawnSettings) -> tup
     # Past 30 doublings any pause is the longest.
     pause = min(LONGEST_PAUSE, settings.restart_backoff_seconds * 2.0 ** min(runs.restarts, 30))
     return evolve(runs, restarts=runs.restarts + 1), Decision(Then.AGAIN, now + timedelta(seconds=pause))
+
+
+def _resume(runs: Runs, now: datetime, settings: SpawnSettings, *, is_news: bool) -> tuple[Runs, Decision]:
+    """Words wait that the agent did not hear of before its turn was over. One that does not ask for them, however often
+    it is woken, is let go."""
+    if is_news:
+        runs = evolve(runs, restarts=0)
+    elif runs.restarts >= settings.max_restarts:
+        return runs, Decision(Then.OVER)
+    return evolve(runs, restarts=runs.restarts + 1), Decision(Then.AGAIN, now)
 
 
 def _wanted(ended: Exit, policy: SpawnRestart) -> bool:

@@ -324,7 +324,10 @@ async def test_the_card_of_a_stall_says_by_which_road_a_nudge_travels(clock: Clo
         await steer(at, guest, "one")
         await guest.ask(TakeWords("hook-1"))
         await at.later(300)
-        alerts = {card.session_id: card for card in at.people.cards if card.kind is CardKind.STALL}
+        alerts = {
+            each.session_id: await at.people.card(kind=CardKind.STALL, session_id=each.session_id)
+            for each in (guest, idle)
+        }
         for each, road in (
             (guest, "rides on the agent's next call, or is told before it ends its turn"),
             (idle, "rides on the agent's next call"),

@@ -58,7 +58,8 @@ def test_the_page_on_policies_shows_this_very_policy() -> None:
 def test_the_instructions_name_tools_that_are_there() -> None:
     named = set(re.findall(r"`([a-z_]+)`", INSTRUCTIONS))
     tools = {tool.name for tool in TOOLS}
-    words = {"approved", "rejected", "timeout", "pending", "request_id", "risk_level", "late_verdicts", "instructions"}
+    words = {"approved", "rejected", "timeout", "pending", "paused", "request_id", "risk_level"}
+    words |= {"late_verdicts", "instructions", "tasks"}
     assert named - words <= tools
     assert tools - named == {"auto_check", "switch_freq"}
 

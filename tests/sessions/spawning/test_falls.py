@@ -102,7 +102,7 @@ async def test_a_server_that_falls_while_it_starts_one_has_started_one(at: Yard,
         pid = int(await house.until_written("starts"))
         assert psutil.pid_exists(pid)
         assert (await house.session(session.id)).status is SessionStatus.ACTIVE
-        (at.workspace / "go").write_text("3")
+        at.end("3")
         assert (await house.until_over(session.id)).exit == Exit(code=3)
         assert at.written("starts").count("\n") == 1
         assert at.living(session.id) == []
@@ -114,7 +114,7 @@ async def test_a_server_that_falls_while_it_starts_one_has_started_one(at: Yard,
 async def test_one_that_ends_is_settled_once_wherever_the_server_falls(at: Yard, point: str) -> None:
     async def run(house: House) -> None:
         await start(house)
-        (at.workspace / "go").write_text("7")
+        at.end("7")
 
     await falling(at, point, run)
     async with at.serving() as house:
@@ -154,7 +154,7 @@ async def test_a_later_server_finds_its_agent_and_hears_of_its_end_although_it_i
     async with at.serving() as house:
         id = await only(house)
         await house.until(lambda: is_running(house, id))
-        (at.workspace / "go").write_text("0")
+        at.end("0")
         with trio.fail_after(5):
             assert (await house.until_over(id)).exit == Exit(code=0)
         assert "here I am" in (await house.app.desk.children.output(id)).text
@@ -166,7 +166,7 @@ async def test_one_that_ended_while_no_server_was_there_is_settled_by_the_next(a
         await start(house)
         id = await only(house)
         house.app.hands_over = True
-    (at.workspace / "go").write_text("9")
+    at.end("9")
     await until_gone(at, id)
     async with at.serving() as house:
         assert (await house.until_over(id)).exit == Exit(code=9)
@@ -217,7 +217,7 @@ async def test_the_actor_that_looks_after_one_may_fall_and_the_agent_does_not_no
         assert await ask(name, Suspend(), timeout=5, retry=True) == 1
         assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
         assert await ask(name, Continue(), timeout=5) == 1
-        (at.workspace / "go").write_text("0")
+        at.end("0")
         assert (await house.until_over(id)).exit == Exit(code=0)
         assert at.written("starts").count("\n") == 1
 

@@ -64,6 +64,11 @@ class Yard:
             await ask(app.system.named("operators"), Subscribe("people", Channel.CTL))
             yield House(self, app, people)
 
+    def end(self, code: str) -> None:
+        """Write, all at once, the file that tells an agent to end with this code."""
+        (self.workspace / "go.new").write_text(code)
+        (self.workspace / "go.new").rename(self.workspace / "go")
+
     def written(self, name: str) -> str:
         """What an agent wrote into this file of the workspace; empty while there is none."""
         file = self.workspace / name

@@ -35,6 +35,8 @@ from intercom.workspace.policy import Query
 
 #: How long after one hook's event another may follow for the same use of a tool.
 COVERED = timedelta(minutes=5)
+#: With an operator among its words nothing is a command to the policy: a rule for a program is none for a tool.
+_NO_COMMAND = (";",)
 #: A command longer than this is shown beside the card too, where nothing of it is cut off, in characters.
 _LONG = 1500
 
@@ -137,10 +139,9 @@ async def _rule(
             path = within(root, operation.cwd, operation.path)
             if path is None:
                 return None
-            return (await session.judge(Evaluate(Query(operation.tool, (), path, level, "read")))).matched_rule
+            return (await session.judge(Evaluate(Query(operation.tool, _NO_COMMAND, path, level, "read")))).matched_rule
         case _:
-            rule = (await session.judge(Evaluate(Query(operation.tool, (), None, level)))).matched_rule
-            return rule if rule is not None and rule.startswith("tool:") else None
+            return (await session.judge(Evaluate(Query(operation.tool, _NO_COMMAND, None, level)))).matched_rule
 
 
 def _settle(

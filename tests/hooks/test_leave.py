@@ -1,0 +1,323 @@
+"""Leave in a session: the policy first, then a person; each yes is used once, whatever falls in between."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio.testing
+from attrs import evolve
+
+from intercom.agents import gate
+from intercom.model.approval import RiskLevel
+from intercom.model.card import Card, CardState
+from intercom.model.config import Config, PolicySettings, TimeoutSettings
+from intercom.model.errors import InvalidState
+from intercom.model.operation import FileTouch, Operation, OperationKind, Replacement
+from intercom.model.verdict import Decision
+from intercom.sessions.answers import PermissionAnswer
+from intercom.sessions.messages import Apply, Beat, Deliver, Delivery, Undeliver
+from intercom.sessions.permission_messages import AskPermission
+from tests.sessions.house import Guest, House, Pending, house, in_house
+from tests.sessions.test_lost_answers import the_store_falls_after_its_next_commit
+
+Clock = trio.testing.MockClock
+RUN = Operation(OperationKind.COMMAND, "Bash", "Run: make", '["command","make"]', "make")
+EDIT = Operation(
+    OperationKind.WRITE,
+    "Edit",
+    "Change a.txt",
+    '["write",[{"replacements":["one","two"]}]]',
+    touches=(FileTouch("a.txt", replacements=(Replacement("one", "two"),)),),
+)
+POLICY = '{"enabled": true, "commands": ["make", "rm *"], "tools": ["WebFetch", "make"], "file_patterns": %s}'
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    (made / "a.txt").write_text("one\n")
+    return made
+
+
+def asking(
+    at: House,
+    guest: Guest,
+    operation: Operation = RUN,
+    call: str = "h1",
+    slot: str = "claude-code/PreToolUse",
+    turn: str = "",
+) -> Pending[PermissionAnswer]:
+    """A hook asks, as the gate does for it."""
+
+    async def shown(_request_id: str) -> None:
+        await trio.lowlevel.checkpoint()
+
+    asked = AskPermission(call, "claude-code", operation, slot, turn)
+    return at.begin(lambda: gate.decided(at.app.system, guest.session_id, asked, shown))
+
+
+async def waiting(at: House, *besides: Card, **wanted: object) -> Card:
+    """The card that is open now (besides these), once its hook waits."""
+
+    def is_open(card: Card) -> bool:
+        newest = [each for each in at.people.cards if each.id == card.id][-1]
+        if card.id in {each.id for each in besides}:
+            return False
+        return newest is card and card.state is CardState.PENDING and not card.away
+
+    card = await at.people.card(is_open, **wanted)
+    await trio.testing.wait_all_tasks_blocked()
+    return card
+
+
+@in_house
+async def test_yes_is_used_by_the_answer_that_tells_it(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        hook = asking(at, guest)
+        card = await waiting(at, title="Run: make")
+        assert (card.body, card.detail, card.risk) == ("make", str(root), RiskLevel.LOW)
+        await at.decide(card.id, Decision.APPROVE, "be quick")
+        assert await hook() == PermissionAnswer("allowed", card.id, reason="be quick")
+        await at.people.card(id=card.id, state=CardState.DELIVERED)
+        # The same question, asked again because its answer was lost, is answered alike and uses nothing.
+        assert await asking(at, guest)() == PermissionAnswer("allowed", card.id, reason="be quick")
+        # Another use of the same is another question.
+        again = asking(at, guest, call="h2")
+        other = await waiting(at)
+        assert other.id != card.id
+        await at.decide(other.id, Decision.REJECT, "enough")
+        assert await again() == PermissionAnswer("denied", other.id, reason="enough")
+
+
+@in_house
+async def test_of_two_uses_at_once_each_needs_a_yes_of_its_own(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        hooks = [asking(at, guest, call=f"h{number}") for number in range(2)]
+        first = await waiting(at)
+        await at.decide(first.id, Decision.APPROVE)
+        second = await waiting(at, first)
+        assert sum(hook.outcome is not None for hook in hooks) == 1
+        await at.decide(second.id, Decision.APPROVE)
+        assert {(await hook()).request_id for hook in hooks} == {first.id, second.id}
+
+
+@in_house
+async def test_another_event_about_the_same_use_is_covered_and_a_second_one_is_not(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        hook = asking(at, guest, slot="codex/PreToolUse", turn="t1")
+        card = await waiting(at)
+        await at.decide(card.id, Decision.APPROVE)
+        await hook()
+        permission = {"slot": "codex/PermissionRequest", "turn": "t1"}
+        assert (await asking(at, guest, call="p1", **permission)()).request_id == card.id
+        for call, slot, turn in (("p2", "codex/PermissionRequest", "t1"), ("p3", "codex/other", "t2")):
+            again = asking(at, guest, call=call, slot=slot, turn=turn)
+            other = await waiting(at)
+            assert other.id != card.id
+            await at.decide(other.id, Decision.REJECT)
+            await again()
+            guest.tell(Undeliver((call,)))
+            await guest.ask(Deliver((Delivery(call, (other.id,)),)))
+        # Nor is one that comes long after.
+        await at.later(301)
+        late = asking(at, guest, call="p4", slot="codex/late", turn="t1")
+        assert (await waiting(at)).id != card.id
+        late.scope.cancel()
+
+
+@in_house
+async def test_a_yes_that_nobody_waited_for_is_there_for_the_next_use(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        hook = asking(at, guest)
+        card = await waiting(at)
+        hook.scope.cancel()
+        assert (await at.people.card(id=card.id, away=True)).state is CardState.PENDING
+        await at.decide(card.id, Decision.APPROVE)
+        answered = await guest.ask(Beat(guest.call()))
+        (late,) = answered.late_verdicts
+        assert (late.kind, late.answer["status"]) == ("permission", "approved")
+        assert "exactly the same again" in late.answer["message"]
+        assert (await asking(at, guest, call="h2")()).status == "allowed"
+
+
+@in_house
+async def test_a_no_that_nobody_waited_for_answers_the_next_use_and_no_more(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        hook = asking(at, guest)
+        card = await waiting(at)
+        hook.scope.cancel()
+        await at.people.card(id=card.id, away=True)
+        await at.decide(card.id, Decision.REJECT, "no")
+        assert await asking(at, guest, call="h2")() == PermissionAnswer("denied", card.id, reason="no")
+        await guest.ask(Deliver((Delivery("h2", (card.id,)),)))
+        third = asking(at, guest, call="h3")
+        assert (await waiting(at)).id != card.id
+        third.scope.cancel()
+
+
+@in_house
+async def test_leave_is_for_the_file_as_it_was(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        hook = asking(at, guest, EDIT)
+        card = await waiting(at, title="Change a.txt")
+        assert card.diff == "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
+        hook.scope.cancel()
+        await at.people.card(id=card.id, away=True)
+        await at.decide(card.id, Decision.APPROVE)
+        (root / "a.txt").write_text("one\nand more\n")
+        again = asking(at, guest, EDIT, call="h2")
+        other = await waiting(at)
+        assert other.id != card.id
+        again.scope.cancel()
+
+
+@in_house
+async def test_nobody_answers_in_time(clock: Clock, root: Path) -> None:
+    config = Config(timeouts=TimeoutSettings(approval_seconds=60))
+    async with house(root.parent, clock, config) as at:
+        guest = await at.arrive(root)
+        hook = asking(at, guest)
+        card = await waiting(at)
+        await at.later(61)
+        assert await hook() == PermissionAnswer("timeout", card.id)
+
+
+@in_house
+async def test_what_the_client_does_itself_is_not_applied_from_here(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        hook = asking(at, guest, EDIT)
+        card = await waiting(at)
+        hook.scope.cancel()
+        await at.decide(card.id, Decision.APPROVE)
+        with pytest.raises(InvalidState, match="use that, there is nothing to apply"):
+            await guest.ask(Apply(guest.call(), card.id))
+        assert (root / "a.txt").read_text() == "one\n"
+
+
+@in_house
+async def test_a_session_that_was_ended_lets_nothing_pass(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "over")
+        with pytest.raises(InvalidState, match="ended by an operator"):
+            await asking(at, guest)()
+
+
+@pytest.mark.parametrize(
+    ("operation", "rule"),
+    [
+        (RUN, "command:make"),
+        (evolve(RUN, text="make && make"), None),
+        (evolve(RUN, text="rm -rf x"), None),
+        (evolve(RUN, cwd="/"), None),
+        (evolve(RUN, kind=OperationKind.OTHER, tool="make"), "tool:make"),
+        # A rule for a tool is none for a program, and the other way round.
+        (evolve(RUN, text="WebFetch"), None),
+        (evolve(RUN, kind=OperationKind.MCP, tool="rm"), None),
+        (evolve(RUN, kind=OperationKind.FETCH, tool="WebFetch"), "tool:WebFetch"),
+        (EDIT, "file_pattern:write:*.txt"),
+        (evolve(EDIT, touches=(FileTouch("../x.txt", "x"),)), None),
+        (evolve(EDIT, touches=(FileTouch("a.txt", move_to="b.md", diff="+x\n"),)), None),
+        (evolve(EDIT, touches=(FileTouch(".claude/settings.json", "{}"),)), None),
+        (evolve(EDIT, touches=()), None),
+        (evolve(RUN, kind=OperationKind.READ, tool="Read", path="src/a.py"), "file_pattern:read:src/*"),
+        (evolve(RUN, kind=OperationKind.READ, tool="Read", path="/etc/passwd"), None),
+    ],
+)
+def test_what_the_policy_lets_pass(tmp_path: Path, operation: Operation, rule: str | None) -> None:
+    made = tmp_path / "ws"
+    (made / ".intercom").mkdir(parents=True)
+    (made / "a.txt").write_text("one\n")
+    (made / ".intercom/settings.json").write_text(POLICY % '{"write": ["*.txt", "**/*.json"], "read": ["src/*"]}')
+
+    @in_house
+    async def run(clock: Clock) -> None:
+        async with house(tmp_path, clock) as at:
+            guest = await at.arrive(made)
+            hook = asking(at, guest, operation)
+            if rule is None:
+                assert (await waiting(at)).title == operation.title
+                hook.scope.cancel()
+            else:
+                assert await hook() == PermissionAnswer("allowed", rule=rule)
+                assert not at.people.cards
+
+    run()
+
+
+@in_house
+async def test_what_the_policy_allows_is_asked_all_the_same_where_it_is_told_to(clock: Clock, root: Path) -> None:
+    (root / ".intercom").mkdir()
+    (root / ".intercom/settings.json").write_text(POLICY % "{}")
+    config = Config(policy=PolicySettings(max_risk_level=RiskLevel.LOW))
+    async with house(root.parent, clock, config) as at:
+        guest = await at.arrive(root)
+        assert (await asking(at, guest)()).rule == "command:make"
+        hook = asking(at, guest, evolve(RUN, text="rm x"), call="h2")
+        assert (await waiting(at)).risk is RiskLevel.HIGH
+        hook.scope.cancel()
+
+
+Falls = Callable[[House, Guest], Awaitable[None]]
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_a_store_that_falls_between_commit_and_answer_spends_a_yes_once(tmp_path: Path, yes: bool) -> None:
+    made = tmp_path / "ws"
+    made.mkdir()
+
+    @in_house
+    async def run(clock: Clock) -> None:
+        async with house(tmp_path, clock) as at:
+            guest = await at.arrive(made)
+            async with at.restarting():
+                if yes:
+                    hook = asking(at, guest)
+                    card = await waiting(at)
+                    hook.scope.cancel()
+                    await at.people.card(id=card.id, away=True)
+                    await at.decide(card.id, Decision.APPROVE)
+                    with the_store_falls_after_its_next_commit():
+                        assert (await asking(at, guest, call="h2")()).request_id == card.id
+                else:
+                    with the_store_falls_after_its_next_commit():
+                        hook = asking(at, guest, call="h2")
+                        card = await waiting(at)
+                    await at.decide(card.id, Decision.APPROVE)
+                    assert (await hook()).request_id == card.id
+                assert len({card.id for card in at.people.cards}) == 1
+                third = asking(at, guest, call="h3")
+                assert (await waiting(at)).id != card.id
+                third.scope.cancel()
+
+    run()
+
+
+@in_house
+async def test_a_server_that_fell_knows_what_was_asked_and_what_was_used(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        asking(at, guest, call="h1")
+        asked = await waiting(at)
+        used = asking(at, guest, evolve(RUN, identity="2", text="ls"), call="h2")
+        other = await waiting(at, asked)
+        await at.decide(other.id, Decision.APPROVE)
+        await used()
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert (await asking(at, guest, evolve(RUN, identity="2", text="ls"), call="h2")()).request_id == other.id
+        hook = asking(at, guest, call="h1")
+        card = await waiting(at)
+        assert card.id == asked.id
+        await at.decide(card.id, Decision.APPROVE)
+        assert (await hook()).status == "allowed"

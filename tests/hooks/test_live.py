@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,8 @@ from typing import Any
 
 import trio
 
+from intercom.cli import faults
+from intercom.model.crash_points import HOOK_NAMES
 from tests.agents.live import COMMAND, CTL, Home, call, home, live
 
 ALLOW_STATUS = '{"enabled": true, "commands": ["git status"], "file_patterns": {"write": ["docs/**"]}}'
@@ -300,3 +303,30 @@ async def test_an_agent_that_nobody_knows_may_stop() -> None:
                 pass
             async with house.person() as person:
                 assert (await person.do("list"))["sessions"] == []
+
+
+@live
+async def test_a_server_killed_at_every_step_neither_asks_twice_nor_uses_a_yes_twice() -> None:
+    with home() as house:
+        workspace = house.workspace()
+        (workspace / ".git").mkdir()
+        points = ["request.waiting", "verdict.recorded", *HOOK_NAMES]
+        queue = house.root / "faults"
+        queue.write_text("".join(f"kill:{point}:1\n" for point in points))
+        house.environ[faults.VARIABLE] = f"queue:{queue}"
+        async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+            while not asked.ended.is_set():
+                try:
+                    async with house.person() as person:
+                        for waiting in await person.do("pending"):
+                            await person.say("approve", id=waiting["request_id"])
+                except (OSError, AssertionError, BaseExceptionGroup):
+                    pass
+                await trio.sleep(0.05)
+        assert asked.decision()[0] == "allow"
+        assert queue.read_text() == ""
+        house.environ.pop(faults.VARIABLE)
+        with sqlite3.connect(house.places.database) as database:
+            told = database.execute("select status, delivered_at is not null from approval_request").fetchall()
+            assert told == [("consumed", 1)]
+            assert database.execute("select count(*) from permission_use").fetchone() == (1,)

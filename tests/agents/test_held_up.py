@@ -1,0 +1,85 @@
+"""Roads into a session beside the tools: permission hooks and MCP tasks are held up by a pause as tools are."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio.testing
+
+from intercom.agents.gate import decided
+from intercom.model.card import CardKind
+from intercom.model.errors import Paused
+from intercom.model.operation import Operation, OperationKind
+from intercom.model.task import TaskStatus
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import Answered, AskPrompt
+from intercom.sessions.permission_messages import AskPermission
+from intercom.sessions.task_messages import AwaitTask, FindTask, OpenTask
+from tests.sessions.house import Guest, House, house, in_house, partial_ask
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def pause(at: House, guest: Guest) -> None:
+    await at.app.desk.steering.pause(guest.session_id, "kim", "ctl")
+
+
+async def unpause(at: House, guest: Guest) -> None:
+    await at.app.desk.steering.unpause(guest.session_id, "kim", "ctl")
+
+
+@in_house
+async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        operation = Operation(OperationKind.COMMAND, "Bash", "Bash: make", "make", cwd=str(root))
+        asked = AskPermission("hook/1", "claude-code", operation, "claude-code/PreToolUse")
+
+        async def shown(_request_id: str) -> None:
+            return None
+
+        await pause(at, guest)
+        waiting = at.begin(partial(decided, at.app.system, guest.session_id, asked, shown, 5.0))
+        await at.later(5)
+        with pytest.raises(Paused):
+            await waiting()
+        waiting = at.begin(partial(decided, at.app.system, guest.session_id, asked, shown))
+        await at.later(3600)
+        assert (await at.app.desk.pending(), waiting.outcome) == ((), None)
+        await unpause(at, guest)
+        card = await at.people.card(kind=CardKind.APPROVAL)
+        # A pause that comes while it waits holds the answer back.
+        await pause(at, guest)
+        await at.decide(card.id, Decision.APPROVE)
+        await at.later(1)
+        assert waiting.outcome is None
+        await unpause(at, guest)
+        assert (await waiting()).status == "allowed"
+
+
+@in_house
+async def test_a_task_is_at_work_for_its_client_until_it_may_be_told_the_verdict(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.ask(AskPrompt("c-1", "well?"))).request_id
+        task = await guest.ask(OpenTask("c-1", "transmit", id))
+        await pause(at, guest)
+        await at.decide(id, Decision.STOP)
+        assert (await guest.ask(FindTask(task.id))).status is TaskStatus.WORKING
+        waiting = at.begin(partial_ask(guest, AwaitTask("c-2", task.id)))
+        await at.later(1)
+        assert waiting.outcome is None
+        await unpause(at, guest)
+        answered = await waiting()
+        assert isinstance(answered, Answered)
+        assert answered.answer.decision == "stop"
+        assert (await guest.ask(FindTask(task.id))).status is TaskStatus.COMPLETED

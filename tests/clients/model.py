@@ -33,13 +33,21 @@ class Call:
 
 
 @frozen
+class Use:
+    """Use this tool of the agent's own."""
+
+    tool: str
+    arguments: dict[str, Any] = field(factory=dict)
+
+
+@frozen
 class Say:
     """Say this, and end the turn."""
 
     text: str
 
 
-Step = Call | Say
+Step = Call | Use | Say
 #: Yields steps; is sent what each call was answered, as the agent told its model.
 Script = AsyncGenerator[Step, str]
 
@@ -108,6 +116,8 @@ def _answer(model: Model, wire: wires.Wire) -> Callable[[Request], Any]:
         step = await model.step(asked, wire)
         if isinstance(step, Call):
             events = wire.call(asked, wire.server(model.server), step.tool, step.arguments)
+        elif isinstance(step, Use):
+            events = wire.call(asked, "", step.tool, step.arguments)
         else:
             events = wire.say(asked, step.text)
         if not asked.get("stream"):

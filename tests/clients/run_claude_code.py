@@ -36,10 +36,16 @@ def house() -> Iterator[Home]:
 
 @asynccontextmanager
 async def claude(
-    house: Home, root: Path, script: Script, *init: str, timeout: int | None = None, **environ: str
+    house: Home,
+    root: Path,
+    script: Script,
+    *init: str,
+    timeout: int | None = None,
+    wait: int | None = None,
+    **environ: str,
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
     """Claude Code at work in `root`, connected by `agent-intercom init`; and a person. `timeout` (milliseconds) stands
-    in for what init allows a call."""
+    in for what init allows a call, and `wait` (seconds) for what its hooks allow a person."""
     words = ("init", "--write", "--client", "claude-code", "--workspace", str(root), *init)
     done = await trio.to_thread.run_sync(lambda: house.command(*words))
     assert done.returncode == 0, done.stderr
@@ -48,6 +54,9 @@ async def claude(
         entry = json.loads(file.read_text())
         entry["mcpServers"]["agent-intercom"]["timeout"] = timeout
         file.write_text(json.dumps(entry))
+    if wait is not None:
+        file = root / ".claude/settings.local.json"
+        file.write_text(file.read_text().replace("--wait 3570", f"--wait {wait}"))
     async with serving(script) as (model, url):
         with (house.root / "claude.log").open("wb") as log, house.serving():
             async with house.person(root) as person:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -43,9 +43,10 @@ def house() -> Iterator[Home]:
 
 @asynccontextmanager
 async def codex(
-    house: Home, root: Path, script: Script, timeout: str = "tool_timeout_sec = 86400"
+    house: Home, root: Path, script: Script, timeout: str = "tool_timeout_sec = 86400", flags: Sequence[str] = ()
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
-    """Codex at work in `root`, connected by `agent-intercom init`, with `timeout` for its tools; and a person."""
+    """Codex at work in `root`, connected by `agent-intercom init`, with `timeout` for its tools and these further
+    `flags`; and a person."""
     done = await trio.to_thread.run_sync(lambda: house.command("init", "--write", "--client", "codex"))
     assert done.returncode == 0, done.stderr
     async with serving(script) as (model, url):
@@ -56,7 +57,7 @@ async def codex(
         with (house.root / "codex.log").open("wb") as log, house.serving():
             async with house.person(root) as person:
                 process = await trio.lowlevel.open_process(
-                    [npm.program("codex"), "exec", "--skip-git-repo-check", "greet the world"],
+                    [npm.program("codex"), "exec", "--skip-git-repo-check", *flags, "greet the world"],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -16,8 +16,8 @@ _numbers = itertools.count(1)
 @frozen
 class Wire:
     """`server` is how the agent names an MCP server to its model; `tools` names what it offers it; `last_result` what
-    the last tool call was answered, None when the conversation begins; `call` and `say` write a step as the events of
-    an answer, `whole` as one value."""
+    the last tool call was answered, None when the conversation begins; `call` (of no server: the agent's own tool) and
+    `say` write a step as the events of an answer, `whole` as one value."""
 
     server: Callable[[str], str]
     tools: Callable[[dict[str, Any]], Iterator[str]]
@@ -86,7 +86,7 @@ def _response_call(_request: dict[str, Any], server: str, tool: str, arguments: 
             "id": f"fc_{number}",
             "call_id": f"call_{number}",
             "name": tool,
-            "namespace": server,
+            **({"namespace": server} if server else {}),
             "arguments": json.dumps(arguments),
         }
     )
@@ -146,7 +146,7 @@ def _message(request: dict[str, Any], block: dict[str, Any], delta: dict[str, An
 
 
 def _message_call(request: dict[str, Any], server: str, tool: str, arguments: dict[str, Any]) -> list[Event]:
-    name = f"{server}__{tool}"
+    name = f"{server}__{tool}" if server else tool
     block = {"type": "tool_use", "id": f"toolu_{next(_numbers)}", "name": name, "input": {}}
     return _message(request, block, {"type": "input_json_delta", "partial_json": json.dumps(arguments)}, "tool_use")
 

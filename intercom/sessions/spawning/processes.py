@@ -92,9 +92,9 @@ def send(pids: Collection[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-async def end(members: Callable[[], list[int]], grace: float = GRACE_SECONDS) -> bool:
-    """Ask all to end, kill who is left after `grace` seconds; False when some are there even then."""
-    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
+async def end(members: Callable[[], list[int]]) -> bool:
+    """Ask all to end, kill who is left after `GRACE_SECONDS`; False when some are there even then."""
+    for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
         left = await trio.to_thread.run_sync(members)
         send(left, number)
         # One that stands still would not hear of it.

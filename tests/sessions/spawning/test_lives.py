@@ -17,6 +17,7 @@ from intercom.model.errors import IntercomError, SpawnFailed
 from intercom.model.session import SessionStatus
 from intercom.sessions.messages import Propose
 from intercom.sessions.reception_messages import Admit, Agent, key_of
+from intercom.sessions.spawning import processes
 from intercom.sessions.spawning.output_files import Stream
 from intercom.sessions.spawning.processes import Family
 from tests.sessions.spawning.yard import Yard, real, yard
@@ -96,7 +97,8 @@ async def test_a_program_that_can_not_be_run_ends_its_session_and_says_why(at: Y
 
 
 @real
-async def test_clearing_ends_all_that_the_agent_ever_started(at: Yard) -> None:
+async def test_clearing_ends_all_that_the_agent_ever_started(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
     at.agent(
         STAYS.replace(
             "time.sleep",

@@ -1,0 +1,109 @@
+"""What the rest of the server makes of a session whose agent people started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import trio.testing
+from attrs import evolve
+
+from intercom.model.child import Child, ChildState
+from intercom.model.session import SessionStatus
+from intercom.sessions.housekeeping import PURGE_SECONDS
+from intercom.sessions.messages import AgentLeft, Describe
+from intercom.sessions.reception_messages import Admit, Adopt, Agent, key_of
+from intercom.store import children, sessions
+from intercom.store.messages import Database, Transact
+from tests.sessions.house import house, in_house
+from tests.sessions.spawning.yard import Yard, real, yard
+
+#: Runs until it is told to go.
+WAITS = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+
+
+@pytest.fixture
+def at() -> Iterator[Yard]:
+    with yard() as made:
+        made.agent(WAITS)
+        yield made
+
+
+@real
+async def test_a_connection_that_is_gone_proves_nothing_while_the_process_lives(at: Yard) -> None:
+    async with at.serving() as house:
+        session = await house.start()
+        name = house.app.system.named(f"session/{session.id}")
+        name.tell(AgentLeft())
+        assert (await house.ask(name.label, Describe())).status is SessionStatus.ACTIVE
+
+
+@real
+async def test_no_other_agent_of_the_workspace_is_given_its_session_unasked(at: Yard) -> None:
+    async with at.serving() as house:
+        session = await house.start()
+        other = Agent("other", None, str(at.workspace))
+        own = await house.ask("reception", Admit(other))
+        assert await house.ask("reception", Adopt(other)) == own != session.id
+
+
+@real
+async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Yard) -> None:
+    async with at.serving() as house:
+        session = await house.start()
+        child = await house.child(session.id)
+        assert child.keeper is not None
+        assert child.process is not None
+        assert {child.keeper.pid, child.process.pid} <= house.app.processes.pids()
+        (at.workspace / "go").touch()
+        await house.until_over(session.id)
+
+        async def none_is_left() -> bool:
+            return not house.app.processes.pids()
+
+        await house.until(none_is_left)
+
+
+@real
+async def test_the_actors_around_it_may_fall(at: Yard) -> None:
+    async with at.serving() as house:
+        session = await house.start()
+        for label in ("spawner", "children"):
+            name = house.app.system.named(label)
+            before = name.ref
+            assert before is not None
+            before._crash(RuntimeError("boom"))
+            await house.app.system.next_incarnation(name, before)
+        (at.workspace / "go").touch()
+        assert (await house.until_over(session.id)).exit is not None
+        assert (await house.start("another")).status is SessionStatus.ACTIVE
+
+
+@in_house
+async def test_what_it_wrote_goes_with_its_session(clock: trio.testing.MockClock, tmp_path: Path) -> None:
+    async with house(tmp_path, clock) as at:
+        outputs = at.app.desk.children.root
+        long_ago = at.now() - timedelta(days=at.app.config.retention_days + 1)
+
+        def put(db: Database) -> None:
+            for id, ended in (("old", long_ago), ("new", at.now())):
+                guest = sessions.get(db, own)
+                assert guest is not None
+                row = evolve(guest, id=id, agent_key=key_of(id), status=SessionStatus.TERMINATED, terminated_at=ended)
+                sessions.insert(db, row)
+                children.insert(db, Child(id, ChildState.OVER, ended, "kim"))
+
+        root = tmp_path / "ws"
+        root.mkdir()
+        own = (await at.arrive(root)).session_id
+        await at.ask("store", Transact(put))
+        for id in ("old", "new"):
+            (outputs / id).mkdir(parents=True)
+            (outputs / id / "stdout-0.log").write_text("words")
+        await at.later(PURGE_SECONDS)
+        while (outputs / "old").exists():
+            await trio.testing.wait_all_tasks_blocked()
+        assert (outputs / "new").exists()
+        assert set(await at.app.desk.children.everyone()) == {"new"}

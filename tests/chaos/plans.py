@@ -44,14 +44,10 @@ SERVICE_ACTORS: dict[str, str] = {
 }
 
 
-#: Crash points that nothing in these runs passes.
-NOT_PASSED = frozenset({"session.paused", "session.unpaused"})
-
-
 def every_fault(seed: str) -> tuple[str, ...]:
     """Every crash point and every actor once, in an order of the seed's."""
     dice = random.Random(seed)
-    kills = [f"kill:{point}:{dice.randint(1, 3)}" for point in NAMES if point not in NOT_PASSED]
+    kills = [f"kill:{point}:{dice.randint(1, 3)}" for point in NAMES]
     # A reception that was just started again is busy at once; else it has little to do.
     falls = [
         f"{how}:{who}:{dice.randint(1, 2) if how == 'crash' else dice.randint(5, 40)}" for who, how in ACTORS.items()

@@ -27,6 +27,7 @@ from actors import (
 from intercom.local import shim_id
 from intercom.model import crash_points
 from intercom.model.card import Notice
+from intercom.model.child import ChildState
 from intercom.model.errors import IntercomError, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import adoption, agent_keys, claiming, nameless, unit
@@ -44,7 +45,7 @@ from intercom.sessions.reception_messages import (
     Nameless,
     Wanted,
 )
-from intercom.store import audit, journal, policies, requests, sessions, stalls
+from intercom.store import audit, children, journal, policies, requests, sessions, stalls
 from intercom.store.messages import Database, Transact
 
 log = logging.getLogger("intercom.sessions")
@@ -353,7 +354,10 @@ def _over(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]
             continue
         elsewhere = session.agent_key is not None and sessions.by_agent(db, session.agent_key)
         is_over = session.status is SessionStatus.TERMINATED and elsewhere
-        found.append((session.id, None if is_over else session.agent_key))
+        child = children.get(db, session.id)
+        # Over HTTP nobody hears an agent leave, and one that people started has no other session to come back with.
+        has_ended = child is not None and child.state is ChildState.OVER
+        found.append((session.id, None if is_over or has_ended else session.agent_key))
     return found
 
 

@@ -304,12 +304,9 @@ class Rig:
         self._watch_drivers()
 
     def stop_agents(self) -> None:
-        """Let the agents finish what they began, and leave."""
+        """Let the agents finish what they began, and leave; no more are started."""
         (self.root / "stop").touch()
         self.until(lambda: all(d.poll() is not None for d in self.drivers), FINISH_SECONDS, "all agents finish")
-
-    def _end_children(self) -> None:
-        """Start nobody any more, and wait for those who run: they have but a few things to do."""
         if self.starter is not None:
             self.starter.stop()
             self.until(lambda: self.starter.running() == 0, FINISH_SECONDS, "all agents that were started end")
@@ -317,7 +314,6 @@ class Rig:
     def finish(self) -> None:
         """Let the agents finish what they began, answer what is left, and stop the server."""
         self.stop_agents()
-        self._end_children()
         self.operators.finish()
         with self._serving():
             self.until(lambda: self.operators.pending == 0, FINISH_SECONDS, "every pending request can be answered")

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio.testing
+from attrs import evolve
 
 from actors.testing import inject
+from intercom.model.child import Child, ChildState
 from intercom.model.errors import InvalidState
 from intercom.model.session import SessionStatus
 from intercom.model.verdict import Decision
 from intercom.sessions.messages import Beat, Describe
 from intercom.sessions.reception import GRACE_SECONDS, SWEEP_SECONDS
 from intercom.sessions.reception_messages import Wanted
+from intercom.store import children
+from intercom.store.messages import Transact
 from tests.sessions.house import Guest, House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -141,6 +146,28 @@ async def test_a_session_that_was_ended_says_so_for_as_long_as_its_agent_is_here
         for _ in range(2):
             await at.later(SWEEP_SECONDS)
         assert not runs(at, guest)
+
+
+@in_house
+async def test_the_session_of_a_process_that_is_over_rests_although_nobody_heard_its_agent_leave(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        child = Child(guest.session_id, ChildState.RUNNING, at.now(), "kim")
+        await at.ask("store", Transact(partial(children.insert, child=child)))
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        for _ in range(2):
+            await at.later(SWEEP_SECONDS)
+        assert runs(at, guest)
+        over = evolve(child, state=ChildState.OVER)
+        await at.ask("store", Transact(partial(children.change, child=over, expect={ChildState.RUNNING})))
+        await at.later(SWEEP_SECONDS)
+        assert not runs(at, guest)
+        # Who comes by once more is told all the same.
+        await at.ask("reception", Wanted(guest.session_id))
+        with pytest.raises(InvalidState, match="was ended"):
+            await guest.propose()
 
 
 @in_house

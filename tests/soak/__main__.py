@@ -18,7 +18,7 @@ from intercom.operators.ctl.client import NoServer, Refusal
 from tests.chaos.judge import judge
 from tests.chaos.plans import soak_run
 from tests.chaos.rig import Rig, rig
-from tests.soak.sample import Sample, take
+from tests.soak.sample import Sample, kinds, take
 from tests.soak.verdict import COUNTS, Verdict, verdict
 
 #: Seconds between samples; seconds at the beginning in which a server may still fill its caches.
@@ -43,10 +43,13 @@ def main() -> int:
         house.stop_agents()
         after = _rested(house, pid, before)
         _say("after", after)
+        stayed = kinds(house.places)
+        workspaces = len(house.workspaces())
         house.finish()
         report = judge(house)
-    found = verdict(before, samples, after, warm=min(WARM, seconds / 4), workspaces=len(house.workspaces()))
+    found = verdict(before, samples, after, warm=min(WARM, seconds / 4), workspaces=workspaces)
     _print(found, dict(report.counts))
+    print(f"actors that stayed: {dict(stayed.most_common())}")
     for fault in [*report.faults, *found.faults]:
         print(f"FAULT: {fault}")
     return 1 if report.faults or found.faults else 0
@@ -77,10 +80,9 @@ def _settled(house: Rig, pid: int) -> Sample:
 
 def _rested(house: Rig, pid: int, before: Sample) -> Sample:
     """The server when everybody has left and it has tidied up, or has had the time to."""
-    deadline = time.monotonic() + REST
+    deadline, left = time.monotonic() + REST, 3 * len(house.workspaces())
     while True:
         now = take(pid, house.places)
-        left = len(house.workspaces())
         if time.monotonic() > deadline or all(getattr(now, name) <= getattr(before, name) + left for name in COUNTS):
             return now
         time.sleep(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import psutil
@@ -49,6 +50,17 @@ def take(pid: int, where: Places) -> Sample:
         descriptors=process.num_fds(),
         children=len(process.children(recursive=True)),
     )
+
+
+def kinds(where: Places) -> Counter[str]:
+    """How many actors of each class live."""
+    found: Counter[str] = Counter()
+    nodes = [request(where, "tree", {}, patience=10)["tree"]]
+    while nodes:
+        node = nodes.pop()
+        found[node["class_name"]] += node["state"] != "down"
+        nodes += node["children"]
+    return found
 
 
 def _count(node: dict[str, Any]) -> int:

@@ -4,11 +4,13 @@ are killed."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
+from intercom.operators.ctl.client import request
 from tests.agents.live import ERAS, TRUSTING, Home, Later, begin, call, home, live
 
 both_eras = pytest.mark.parametrize("mode", ERAS)
@@ -140,3 +142,53 @@ async def _answer(later: Later) -> dict[str, Any]:
     answer = await later()
     assert answer["status"] == "rejected"
     return answer
+
+
+#: Each strikes once, in this order, and the next server goes on from there.
+FAULTS = (
+    ("session.paused", "session.unpaused", "instruction.recorded"),
+    ("delivery.told", "answer.left", "instruction.taken"),
+)
+
+
+@pytest.mark.parametrize("points", FAULTS, ids=lambda points: points[0])
+@live
+async def test_killed_wherever_it_matters_nothing_is_lost_or_told_twice(points: tuple[str, ...]) -> None:
+    with home() as house:
+        root = house.workspace()
+        faults = house.root / "faults"
+        faults.write_text("".join(f"kill:{point}:1\n" for point in points))
+
+        async def do(verb: str, **fields: Any) -> Any:
+            """What a person types: asked again under the same name while servers fall."""
+            return await trio.to_thread.run_sync(partial(request, house.places, verb, fields, patience=30))
+
+        async with house.agent(root, INTERCOM_FAULT=f"queue:{faults}") as agent:
+            heard: list[str] = []
+
+            async def ping() -> dict[str, Any]:
+                told = await call(agent, "ping")
+                heard.extend(word["text"] for word in told.get("instructions", ()))
+                return told
+
+            session = (await ping())["session_id"]
+            assert (await do("pause", id=session))["status"] == "paused"
+            assert (await ping())["status"] == "paused"
+            assert (await do("unpause", id=session))["status"] == "active"
+            for words in ("one", "two", "three"):
+                await do("steer", id=session, text=words)
+                while words not in heard:
+                    await ping()
+                await ping()
+            await do("task", text="four", workspace=str(root))
+            started = await call(agent, "reboot")
+            assert [task["text"] for task in started["tasks"]] == ["four"]
+            assert not {"tasks", "instructions"} & (await call(agent, "reboot")).keys()
+            assert heard == ["one", "two", "three"]
+            assert faults.read_text() == "", "not every fault came true"
+            kinds = [entry["kind"] for entry in (await do("log", limit=1000))["entries"]]
+            for kind, times in {"session_paused": 1, "session_resumed": 1, "steer": 3, "task": 1}.items():
+                assert kinds.count(kind) == times
+            while (await do("steering"))["words"][-1]["status"] == "queued":
+                await ping()
+            assert {word["status"] for word in (await do("steering"))["words"]} == {"delivered"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import secrets
 import uuid
@@ -140,6 +141,8 @@ class App:
         )
 
         if self.config.http_port is not None:
+            # Loaded here: in the loop it would hold up everybody.
+            importlib.import_module("intercom.agents.http.listener")
             asked = self.config.http_token_required
             self.http = Standing(self.config.http_host, http_token.token(self.places) if asked else None)
 

@@ -7,7 +7,8 @@ import json
 import logging
 import math
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,11 @@ class Door:
     _sessions: dict[str, str] = field(factory=dict, init=False)
     _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
     _arrived: dict[str, Delivery] = field(factory=dict, init=False)
-    _unheeded: set[str] = field(factory=set, init=False)
-    _written: set[str] = field(factory=set, init=False)
+    # By name: an empty dict is a third of an empty set, and there may be thousands of doors.
+    _unheeded: dict[str, None] = field(factory=dict, init=False)
+    _written: dict[str, None] = field(factory=dict, init=False)
     _told: dict[str, float] = field(factory=dict, init=False)
-    _admission: trio.Lock = field(factory=trio.Lock, init=False)
+    _admission: trio.Lock | None = field(default=None, init=False)
 
     async def open_call(self, tool: Tool, given: Any, caller: Caller) -> Call:
         """Let a call in: find its session (or open one) and note the activity.
@@ -134,7 +136,7 @@ class Door:
         """This call's result does not reach the client: what rode on it rides again."""
         sent = self._sent.pop(name, None)
         if sent is not None:
-            self._unheeded.add(name)
+            self._unheeded[name] = None
         owner = sent[0] if sent is not None else session_id
         if owner is not None:
             self.system.named(f"session/{owner}").tell(Undeliver((name,)))
@@ -143,7 +145,7 @@ class Door:
         """This call's result has been written to a connection without a shim; the agent's next call says that it was
         read."""
         if name in self._sent:
-            self._written.add(name)
+            self._written[name] = None
 
     def lost(self, name: str) -> None:
         """This call's result was written to nobody: what it carries rides again."""
@@ -159,7 +161,7 @@ class Door:
 
     async def read_all(self) -> None:
         """The agent has read what was written to it; on record when this returns, where that is possible now."""
-        written, self._written = self._written, set()
+        written, self._written = self._written, {}
         receipts = [receipt for name in written if (receipt := self.receipt(name)) is not None]
         await self._confirm(receipts)
 
@@ -196,7 +198,7 @@ class Door:
             session_id, delivery = read_receipt(receipt)
             if delivery.call in self._unheeded:
                 # Written, but to a client that had cancelled the call by then.
-                self._unheeded.discard(delivery.call)
+                del self._unheeded[delivery.call]
                 continue
             self._sent.pop(delivery.call, None)
             self._arrived[delivery.call] = delivery
@@ -280,7 +282,7 @@ class Door:
             raise InvalidArguments(
                 "a session can be taken over by an agent that is known again: name it in the URL with ?agent=KEY"
             )
-        async with self._admission:
+        async with self._admitting():
             if request_id is not None:
                 found = await ask(self._reception, FindNameless(request_id), timeout=_RECORD_SECONDS, retry=True)
                 self._note(found.agent)
@@ -292,14 +294,25 @@ class Door:
     async def session(self, caller: Caller) -> str:
         """The id of the caller's session, which is opened if it has none. Raises WorkspaceRefused."""
         key = _conversation(caller)
-        if self._runs(key) and not self._admission.locked():
+        if self._runs(key) and self._admission is None:
             return self._sessions[key]
-        async with self._admission:
+        async with self._admitting():
             if not self._runs(key):
                 agent = await self._agent(caller)
                 self._note(agent)
                 self._sessions[key] = await ask(self._reception, Admit(agent), timeout=_RECORD_SECONDS, retry=True)
             return self._sessions[key]
+
+    @asynccontextmanager
+    async def _admitting(self) -> AsyncIterator[None]:
+        """One at a time is let in; the lock is there only while somebody is."""
+        lock = self._admission = self._admission or trio.Lock()
+        async with lock:
+            try:
+                yield
+            finally:
+                if not lock.statistics().tasks_waiting:
+                    self._admission = None
 
     def _runs(self, conversation: str) -> bool:
         """Whether the session of this conversation is known and can be asked: one that rests is let in anew."""
@@ -308,7 +321,7 @@ class Door:
 
     async def _adopt(self, caller: Caller, wanted: str | None) -> str:
         key = _conversation(caller)
-        async with self._admission:
+        async with self._admitting():
             agent = await self._agent(caller)
             self._note(agent)
             self._sessions[key] = await ask(self._reception, Adopt(agent, wanted), timeout=_RECORD_SECONDS, retry=True)

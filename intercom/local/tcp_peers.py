@@ -46,30 +46,30 @@ def _by_proc(pairs: Collection[Pair], likely: Iterable[int]) -> dict[Pair, froze
     found: dict[Pair, set[int]] = {pair: set() for pair in pairs}
     first = list(likely)
     for pid in first:
-        for inode in _sockets(pid, wanted):
+        for inode in _sockets(pid, wanted, all_of_them=False):
             found[wanted[inode]].add(pid)
     if any(not found[pair] for pair in wanted.values()):
         for pid in _processes():
-            if pid not in first:
-                for inode in _sockets(pid, wanted):
-                    found[wanted[inode]].add(pid)
+            for inode in _sockets(pid, wanted, all_of_them=True):
+                found[wanted[inode]].add(pid)
     return {pair: frozenset(pids) for pair, pids in found.items()}
 
 
 def _inodes(pairs: Collection[Pair]) -> Iterator[tuple[Pair, str]]:
     """The socket of each connection's client end, as the kernel's tables number it."""
     for table, family in (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6)):
-        wanted = {(_hex(ours, family), _hex(theirs, family)): (ours, theirs) for ours, theirs in pairs}
         try:
-            with open(table, encoding="ascii") as lines:
-                next(lines, None)
-                for line in lines:
-                    fields = line.split()
-                    pair = wanted.get((fields[1], fields[2]))
-                    if pair is not None and fields[9] != "0":
-                        yield pair, fields[9]
+            with open(table, "rb") as file:
+                text = file.read()
         except OSError:
             continue
+        for ours, theirs in pairs:
+            at = text.find(f" {_hex(ours, family)} {_hex(theirs, family)} ".encode())
+            if at >= 0:
+                # Of the fields from the two addresses on, the inode is the ninth.
+                inode = text[at:].split(None, 9)[8].decode()
+                if inode != "0":
+                    yield (ours, theirs), inode
 
 
 def _hex(address: Address, family: socket.AddressFamily) -> str:
@@ -97,21 +97,26 @@ def _processes() -> list[int]:
         return []
 
 
-def _sockets(pid: int, wanted: Collection[str]) -> Iterator[str]:
-    """Which of the wanted sockets this process has open."""
+def _sockets(pid: int, wanted: Collection[str], *, all_of_them: bool) -> Iterator[str]:
+    """Which of the wanted sockets this process has open; unless all of its descriptors are looked at, no more than are
+    wanted, the newest first."""
     directory = f"/proc/{pid}/fd"
     try:
         names = os.listdir(directory)
     except OSError:
         # Gone, or another user's.
         return
-    for name in names:
+    left = len(wanted)
+    for name in reversed(names):
         try:
             target = os.readlink(f"{directory}/{name}")
         except OSError:
             continue
         if target.startswith("socket:[") and target[8:-1] in wanted:
             yield target[8:-1]
+            left -= 1
+            if not left and not all_of_them:
+                return
 
 
 def _by_psutil(pairs: Collection[Pair]) -> dict[Pair, frozenset[int]]:

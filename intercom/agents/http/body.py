@@ -1,4 +1,4 @@
-"""Reading requests: no larger than allowed, and no slower."""
+"""Reading requests: no larger than allowed, and no slower; and hearing, after that, that their client is gone."""
 
 from __future__ import annotations
 
@@ -19,62 +19,75 @@ _OVER_SECONDS = 10.0
 
 
 class Body:
-    """Receives a request in place of `receive`. Raises Refusal while the request is being read; after its last part it
-    only passes on that the client is gone."""
+    """A request that was read whole. In place of `receive` it gives that, once, and then what comes after: that the
+    client is `gone`. Made with `read`."""
 
-    def __init__(self, scope: Scope, receive: Receive, limit: int) -> None:
+    __slots__ = ("_receive", "data", "gone")
+
+    def __init__(self, receive: Receive, data: bytes | None) -> None:
         self._receive = receive
-        self._limit = limit
-        self._taken = 0
-        self._whole = False
-        self._began = trio.current_time()
-        self.gone = trio.Event()
-        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        self._declared = int(declared) if declared.isdigit() and len(declared) < 20 else 0
+        self.data = data
+        self.gone = data is None
 
     async def __call__(self) -> Message:
-        if self._whole:
-            message = await self._receive()
-        elif self._declared > self._limit:
-            raise await self._too_large()
-        else:
-            message = await self._part()
+        if self.data is not None:
+            # Whoever takes it keeps it, for as long as that is needed.
+            data, self.data = self.data, None
+            return {"type": "http.request", "body": data, "more_body": False}
+        if self.gone:
+            return {"type": "http.disconnect"}
+        message = await self._receive()
         if message["type"] == "http.disconnect":
-            self._whole = True
-            self.gone.set()
-            return message
-        self._taken += len(message.get("body", b""))
-        if self._taken > self._limit:
-            raise await self._too_large()
-        if not message.get("more_body", False):
-            self._whole = True
+            self.gone = True
         return message
 
-    async def _part(self) -> Message:
-        left = self._began + WHOLE_SECONDS - trio.current_time()
-        with trio.move_on_after(max(0.0, min(PART_SECONDS, left))):
-            return await self._receive()
-        raise Refusal(
-            HTTPStatus.REQUEST_TIMEOUT,
-            "request_too_slow",
-            f"the request did not come within {PART_SECONDS:.0f} s a part and {WHOLE_SECONDS:.0f} s in all: send it"
-            " again",
-            ((b"connection", b"close"),),
-        )
 
-    async def _too_large(self) -> Refusal:
-        """The refusal, once the sender is done or has gone on for too long: before that it would not listen."""
-        self._whole = True
-        with trio.move_on_after(_OVER_SECONDS):
-            while self._taken <= self._limit * _OVER:
-                message = await self._receive()
-                self._taken += len(message.get("body", b""))
-                if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                    break
-        return Refusal(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            "request_too_large",
-            f"the request has more than {self._limit} bytes: send less at once, or raise http_max_request_bytes in the"
-            " server's configuration",
-            ((b"connection", b"close"),),
-        )
+async def read(scope: Scope, receive: Receive, limit: int) -> Body:
+    """Read a request. Raises Refusal when it is larger than `limit` bytes, or slower than a client may be."""
+    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if int(declared) > limit:
+        raise await _too_large(receive, limit, 0)
+    parts: list[bytes] = []
+    taken = 0
+    began = trio.current_time()
+    while True:
+        message = await _part(receive, began)
+        if message["type"] == "http.disconnect":
+            return Body(receive, None)
+        part: bytes = message.get("body", b"")
+        taken += len(part)
+        if taken > limit:
+            raise await _too_large(receive, limit, taken)
+        if part:
+            parts.append(part)
+        if not message.get("more_body", False):
+            return Body(receive, parts[0] if len(parts) == 1 else b"".join(parts))
+
+
+async def _part(receive: Receive, began: float) -> Message:
+    left = began + WHOLE_SECONDS - trio.current_time()
+    with trio.move_on_after(max(0.0, min(PART_SECONDS, left))):
+        return await receive()
+    raise Refusal(
+        HTTPStatus.REQUEST_TIMEOUT,
+        "request_too_slow",
+        f"the request did not come within {PART_SECONDS:.0f} s a part and {WHOLE_SECONDS:.0f} s in all: send it again",
+        ((b"connection", b"close"),),
+    )
+
+
+async def _too_large(receive: Receive, limit: int, taken: int) -> Refusal:
+    """The refusal, once the sender is done or has gone on for too long: before that it would not listen."""
+    with trio.move_on_after(_OVER_SECONDS):
+        while taken <= limit * _OVER:
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                break
+    return Refusal(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "request_too_large",
+        f"the request has more than {limit} bytes: send less at once, or raise http_max_request_bytes in the"
+        " server's configuration",
+        ((b"connection", b"close"),),
+    )

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from intercom.agents import reading
 from intercom.agents.exchange import Exchange
 from intercom.agents.http import identity
-from intercom.agents.http.body import Body
+from intercom.agents.http.body import read
 from intercom.agents.http.refusal import Refusal, answer, too_many, unclear, wrong_method
 from intercom.agents.http.visits import SESSIONS_EACH, SESSIONS_NAMELESS, Guests, Visit, Visits
 from intercom.agents.message_streams import MessageReader, MessageWriter
@@ -64,28 +64,17 @@ class Classic:
         """POST /message: one message for a stream that is open."""
         if scope["method"] != "POST":
             raise wrong_method("/message", "POST")
-        body = Body(scope, receive, self.guests.config.http_max_request_bytes)
-        parts = []
-        more = True
-        while more:
-            part = await body()
-            if part["type"] == "http.disconnect":
-                return
-            parts.append(part.get("body", b""))
-            more = part.get("more_body", False)
-        whole = b"".join(parts)
+        body = await read(scope, receive, self.guests.config.http_max_request_bytes)
+        if body.data is None:
+            return
         try:
-            reading.read(whole)
+            reading.read(body.data)
         except reading.NotAMessage as unread:
             told = unread.answer or reading.refusal(None, types.INVALID_REQUEST, "not a JSON-RPC 2.0 message")
             data = told.model_dump_json(by_alias=True, exclude_unset=True).encode()
             await answer(send, HTTPStatus.BAD_REQUEST, b"application/json", data)
             return
-
-        async def again() -> Message:
-            return {"type": "http.request", "body": whole, "more_body": False}
-
-        await self.transport.handle_post_message(scope, again, _as_refusals(send))
+        await self.transport.handle_post_message(scope, body, _as_refusals(send))
 
     async def _converse(self, visit: Visit, reads: Any, writes: Any) -> None:
         waiting: dict[types.RequestId, Exchange] = {}

@@ -6,7 +6,6 @@ that not even a shutdown gets past a client that does not read. Here both have a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -34,19 +33,14 @@ class Connection:
         self._sent = 0
         self.welcome = False
         self.processes: frozenset[int] | None = None
-        self.looking: trio.Event | None = None
         self._stream = stream
-        self._reading: trio.CancelScope | None = None
-        self._deadline = trio.current_time() + FIRST_SECONDS
+        self.came_at = trio.current_time()
         self._ended = False
 
     async def receive_some(self, most: int | None = None) -> bytes:
-        with trio.CancelScope(deadline=self._deadline) as self._reading:
-            data = bytes(await self._stream.receive_some(most))
-            self._ended = not data
-            return data
-        # No request in time: as if the client had closed.
-        raise trio.ClosedResourceError("no request came in time")
+        data = bytes(await self._stream.receive_some(most))
+        self._ended = not data
+        return data
 
     async def send_all(self, data: bytes) -> None:
         try:
@@ -87,11 +81,7 @@ class Connection:
 
     def let_in(self) -> None:
         """A request of this client was let in: from now on it may take its time between two."""
-        if not self.welcome:
-            self.welcome = True
-            self._deadline = math.inf
-            if self._reading is not None:
-                self._reading.deadline = math.inf
+        self.welcome = True
 
     async def _linger(self) -> None:
         """Take in what the client is still sending: a socket that is closed with something unread loses the answer."""

@@ -24,6 +24,7 @@ class Kin:
     left: Callable[[str, bool], None]
     _waiting: dict[tcp_peers.Pair, Connection] = field(factory=dict, init=False)
     _known: dict[int, int] = field(factory=dict, init=False)
+    _sets: dict[frozenset[int], frozenset[int]] = field(factory=dict, init=False)
     _busy: trio.Lock = field(factory=trio.Lock, init=False)
 
     async def look(self, connection: Connection) -> None:
@@ -46,7 +47,8 @@ class Kin:
             )
         for pair, connection in waiting.items():
             # A client inside this process is the program that embeds the server.
-            connection.processes = found.get(pair, frozenset()) - {os.getpid()}
+            processes = found.get(pair, frozenset()) - {os.getpid()}
+            connection.processes = self._sets.setdefault(processes, processes)
             for pid in connection.processes:
                 self._known[pid] = self._known.get(pid, 0) + 1
             if connection.processes:
@@ -59,6 +61,7 @@ class Kin:
             self._known[pid] -= 1
             if not self._known[pid]:
                 del self._known[pid]
+                self._sets.clear()
         if connection.processes:
             self.left(_name(connection), False)
 

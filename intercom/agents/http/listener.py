@@ -22,7 +22,7 @@ from mcp.server import Server
 from actors import Actor, Name
 from intercom.agents.http import guard, site
 from intercom.agents.http.classic import Classic
-from intercom.agents.http.connection import Connection
+from intercom.agents.http.connection import FIRST_SECONDS, Connection
 from intercom.agents.http.kin import Kin
 from intercom.agents.http.standing import Guestbook, Standing
 from intercom.agents.http.streamable import Streamable
@@ -41,9 +41,11 @@ _RETRY_SECONDS = (1.0, 30.0)
 KEEP_ALIVE_SECONDS = 90.0
 #: How long calls that are under way may take to end when the server stops, in seconds.
 LEAVING_SECONDS = 3.0
-#: The most connections at once, and how many of them that have made no request yet.
+#: The most connections at once; and how many that have made no request yet and have had the time to, so many seconds,
+#: are kept.
 MOST_CONNECTIONS = 8192
 MOST_STRANGERS = 256
+STRANGER_SECONDS = 2.0
 _LONGEST_HEAD = 32 * 1024
 _BACKLOG = 512
 
@@ -181,6 +183,7 @@ class Serving:
             try:
                 async with self._streamable.manager.run(), trio.open_nursery() as nursery:
                     nursery.start_soon(visits.keep)
+                    nursery.start_soon(self._turn_out)
                     with accepting:
                         await trio.serve_listeners(self._converse, [listener], handler_nursery=nursery)
                     await trio.sleep_forever()
@@ -219,18 +222,34 @@ class Serving:
                 del self._connections[connection.peer]
             self._kin.closed(connection)
 
+    async def _turn_out(self) -> None:
+        """Close connections on which no request has come in time; runs for ever."""
+        while True:
+            await trio.sleep(1.0)
+            late = trio.current_time() - FIRST_SECONDS
+            for number, stranger in tuple(self._strangers.items()):
+                if stranger.came_at > late and not stranger.welcome:
+                    break
+                del self._strangers[number]
+                if not stranger.welcome:
+                    await stranger.abort()
+
     async def _make_room(self, connection: Connection) -> None:
-        """Of those who have made no request the one that came first goes when there are too many: who means it makes
-        one at once."""
-        if len(self._strangers) < MOST_STRANGERS and len(self._connections) < MOST_CONNECTIONS:
-            return
-        for number, stranger in tuple(self._strangers.items()):
-            del self._strangers[number]
-            if not stranger.welcome:
-                await stranger.abort()
-                return
+        """Of those who make no request the one that came first goes when there are too many: who means it makes one at
+        once."""
         if len(self._connections) >= MOST_CONNECTIONS:
             await connection.abort()
+        if len(self._strangers) < MOST_STRANGERS:
+            return
+        for number, stranger in tuple(self._strangers.items()):
+            if stranger.welcome:
+                del self._strangers[number]
+            elif connection.came_at - stranger.came_at > STRANGER_SECONDS:
+                del self._strangers[number]
+                await stranger.abort()
+                return
+            else:
+                return
 
 
 def _web_config() -> WebConfig:

@@ -6,7 +6,6 @@ that request said of itself holds for all of the session's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from http import HTTPStatus
 from typing import Any
@@ -16,11 +15,11 @@ from attrs import define, field
 from mcp.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from intercom.agents.exchange import Exchange
 from intercom.agents.http import events, identity
-from intercom.agents.http.body import Body
+from intercom.agents.http.body import Body, read
 from intercom.agents.http.connection import Connection
 from intercom.agents.http.identity import Identity
 from intercom.agents.http.refusal import Refusal, unclear, wrong_method
@@ -36,8 +35,9 @@ _STUCK_SECONDS = 1.0
 
 #: What is answered alike whoever asks.
 _PLAIN = frozenset(
-    (b"server/discover", b"ping", b"tools/list", b"resources/list", b"resources/templates/list", b"prompts/list")
+    ("server/discover", "ping", "tools/list", "resources/list", "resources/templates/list", "prompts/list")
 )
+_TOLD = (b"mcp-protocol-version", b"mcp-method", b"mcp-session-id", b"last-event-id", b"content-type")
 
 
 @define(eq=False)
@@ -47,6 +47,7 @@ class Streamable:
     server: Server[Any]
     guests: Guests
     manager: StreamableHTTPSessionManager = field(init=False)
+    application: ASGIApp = field(init=False)
     visits: Visits = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -54,42 +55,46 @@ class Streamable:
             self.server,
             event_store=events.Signpost(),
             session_idle_timeout=AWAY_SECONDS,
-            max_request_body_size=self.guests.config.http_max_request_bytes,
             max_sessions=MOST_SESSIONS,
         )
+        # Without what limits requests, which would keep a copy of each: ours are read whole before they come here.
+        self.application = self.manager.asgi_app.app
         self.visits = Visits(self.guests, self._end_session)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
         if scope["method"] not in ("GET", "POST", "DELETE"):
             raise wrong_method("/mcp", "POST", "GET", "DELETE")
         try:
             said = identity.read(scope["query_string"], scope["headers"])
         except identity.Unclear as fault:
             raise unclear(str(fault)) from None
-        body = Body(scope, receive, self.guests.config.http_max_request_bytes)
-        version = headers.get(b"mcp-protocol-version")
-        if version is not None and version.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
-            await self._alone(said, headers, scope, body, send)
-        elif (id := headers.get(b"mcp-session-id")) is None:
+        body = await read(scope, receive, self.guests.config.http_max_request_bytes)
+        if body.gone:
+            return
+        version, method, id, last, kind = _told(scope, _TOLD)
+        if scope["method"] == "POST" and not (kind or "").lower().startswith("application/json"):
+            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "mcp", "send JSON-RPC as Content-Type: application/json")
+        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await self._alone(said, method, scope, body, send)
+        elif id is None:
             await self._open(said, scope, body, send)
         else:
-            await self._within(id.decode("latin-1"), said, headers, scope, body, send)
+            await self._within(id, said, last, scope, body, send)
 
     # --- the era without sessions ------------------------------------------------------------------------------------
 
-    async def _alone(
-        self, said: Identity, headers: Mapping[bytes, bytes], scope: Scope, body: Body, send: Send
-    ) -> None:
-        method = headers.get(b"mcp-method")
+    async def _alone(self, said: Identity, method: str | None, scope: Scope, body: Body, send: Send) -> None:
         if method in _PLAIN:
-            if method == b"server/discover" and (known := self.visits.named.get(said)) is not None:
+            if method == "server/discover" and (known := self.visits.named.get(said)) is not None:
                 known.door.begun_anew()
-            await self.manager.asgi_app(scope, body, send)
+            await self.application(scope, body, send)
         elif said.is_named:
             visit = self.visits.of(said)
-            with visit.request():
+            visit.begun()
+            try:
                 await self._exchange(self.visits.exchange(visit.door), scope, body, send)
+            finally:
+                visit.ended()
         else:
             await self._nameless(said, scope, body, send)
 
@@ -99,12 +104,12 @@ class Streamable:
 
         async def sent(message: Message) -> None:
             is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-            reached = connection.reaching(exchange.written) if is_last and not body.gone.is_set() else nullcontext()
+            reached = connection.reaching(exchange.written) if is_last and not body.gone else nullcontext()
             with reached:
                 await send(message)
 
         try:
-            await self.manager.asgi_app(scope, body, sent)
+            await self.application(scope, body, sent)
         finally:
             exchange.leave()
             self.visits.done(exchange)
@@ -134,14 +139,15 @@ class Streamable:
             await send(message)
 
         events.current.set(visit.log)
-        with visit.request():
-            await self.manager.asgi_app(scope, body, sent)
-        if visit.id is None:
-            self.visits.forget(visit)
+        visit.begun()
+        try:
+            await self.application(scope, body, sent)
+        finally:
+            visit.ended()
+            if visit.id is None:
+                self.visits.forget(visit)
 
-    async def _within(
-        self, id: str, said: Identity, headers: Mapping[bytes, bytes], scope: Scope, body: Body, send: Send
-    ) -> None:
+    async def _within(self, id: str, said: Identity, last: str | None, scope: Scope, body: Body, send: Send) -> None:
         visit = self.visits.sessions.get(id)
         if visit is None:
             raise Refusal(
@@ -159,20 +165,21 @@ class Streamable:
         if scope["method"] == "POST":
             await self._post(visit, scope, body, send)
         elif scope["method"] == "GET":
-            await self._listen(visit, headers.get(b"last-event-id"), scope, body, send)
+            await self._listen(visit, last, scope, body, send)
         else:
             await self._delete(visit, scope, body, send)
 
     async def _post(self, visit: Visit, scope: Scope, body: Body, send: Send) -> None:
+        visit.begun()
         exchange = self.visits.exchange(visit.door, visit)
         scope["state"]["exchange"] = exchange
         try:
-            with visit.request():
-                await self.manager.asgi_app(scope, body, self._watched(visit, exchange, scope, body, send))
-                await self._kept(exchange)
+            await self.application(scope, body, self._watched(visit, exchange, scope, body, send))
+            await self._kept(exchange)
         finally:
             exchange.leave()
             self.visits.done(exchange)
+            visit.ended()
 
     async def _kept(self, exchange: Exchange) -> None:
         """Give the client of a stream that broke off the time to come back."""
@@ -181,23 +188,30 @@ class Streamable:
                 return
             await exchange.reader_gone()
 
-    async def _listen(self, visit: Visit, last: bytes | None, scope: Scope, body: Body, send: Send) -> None:
-        found = visit.log.after(last.decode("latin-1")) if last is not None and visit.log is not None else None
+    async def _listen(self, visit: Visit, last: str | None, scope: Scope, body: Body, send: Send) -> None:
+        found = visit.log.after(last) if last is not None and visit.log is not None else None
         exchange = None if found is None else visit.streams.get(found[0])
-        if exchange is None:
-            with visit.request(listens=True):
-                await self.manager.asgi_app(scope, body, self._watched(visit, None, scope, body, send))
-            return
-        with visit.request(), exchange.read_again():
+        visit.begun()
+        try:
+            watched = self._watched(visit, exchange, scope, body, send)
+            if exchange is None:
+                await self.application(scope, body, watched)
+            else:
+                await self._resume(exchange, scope, body, watched)
+        finally:
+            visit.ended(listened=exchange is None)
+
+    async def _resume(self, exchange: Exchange, scope: Scope, body: Body, send: Send) -> None:
+        with exchange.read_again():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_until_stuck, exchange, nursery.cancel_scope)
-                await self.manager.asgi_app(scope, body, self._watched(visit, exchange, scope, body, send))
+                await self.application(scope, body, send)
                 nursery.cancel_scope.cancel()
 
     async def _delete(self, visit: Visit, scope: Scope, body: Body, send: Send) -> None:
         # A client that takes its leave has read what it was sent.
         await visit.door.read_all()
-        await self.manager.asgi_app(scope, body, send)
+        await self.application(scope, body, send)
         self.visits.forget(visit, for_good=True)
 
     def _watched(self, visit: Visit, exchange: Exchange | None, scope: Scope, body: Body, send: Send) -> Send:
@@ -208,7 +222,7 @@ class Streamable:
                 # The SDK has ended the session by itself.
                 self.visits.forget(visit)
             reached: AbstractContextManager[None] = nullcontext()
-            if exchange is not None and not body.gone.is_set() and _carries(message, exchange.event):
+            if exchange is not None and not body.gone and _carries(message, exchange.event):
                 reached = connection.reaching(exchange.written)
             with reached:
                 await send(message)
@@ -232,7 +246,16 @@ class Streamable:
         async def send(_message: Message) -> None:
             await trio.lowlevel.checkpoint()
 
-        await self.manager.asgi_app(scope, receive, send)
+        await self.application(scope, receive, send)
+
+
+def _told(scope: Scope, wanted: tuple[bytes, ...]) -> list[str | None]:
+    """What the headers of these names say."""
+    found: list[str | None] = [None] * len(wanted)
+    for name, value in scope["headers"]:
+        if name in wanted:
+            found[wanted.index(name)] = value.decode("latin-1")
+    return found
 
 
 def _carries(message: Message, event: str | None) -> bool:

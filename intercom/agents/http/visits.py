@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 
 import trio
 from attrs import define, field, frozen
@@ -36,8 +35,8 @@ REQUESTS_EACH = 256
 
 @define(eq=False)
 class Visit:
-    """`id` is that of the HTTP session, None in the era that has none. `streams` are the exchanges whose answers have
-    not been written, `log` what the session's streams have carried."""
+    """`id` is that of the HTTP session, None in the era that has none. There, `streams` are the exchanges whose answers
+    have not been written, and `log` is what the session's streams have carried."""
 
     identity: Identity
     remote: str
@@ -46,30 +45,26 @@ class Visit:
     id: str | None = None
     streams: dict[str, Exchange] = field(factory=dict, init=False)
     requests: int = field(default=0, init=False)
-    listening: int = field(default=0, init=False)
     present: bool = field(default=False, init=False)
     over: bool = field(default=False, init=False)
     away_at: float = field(default=math.inf, init=False)
     over_at: float = field(default=math.inf, init=False)
 
-    @contextmanager
-    def request(self, *, listens: bool = False) -> Iterator[None]:
-        """For as long as one request of this agent is served. Raises Refusal when it has too many under way."""
+    def begun(self) -> None:
+        """A request of this agent is going to be served. Raises Refusal when it has too many under way."""
         if self.requests >= REQUESTS_EACH:
             raise too_many(f"this agent has {REQUESTS_EACH} requests under way: wait for some of them")
         self.requests += 1
-        self.listening += listens
         self.away_at = self.over_at = math.inf
         self.come()
-        try:
-            yield
-        finally:
-            self.requests -= 1
-            self.listening -= listens
-            if not self.requests:
-                now = trio.current_time()
-                self.over_at = now + AWAY_SECONDS
-                self.away_at = now + (LET_GO_SECONDS if listens else AWAY_SECONDS)
+
+    def ended(self, *, listened: bool = False) -> None:
+        """It has been served; or, `listened`, it was a stream for what the server has to say, and is let go of."""
+        self.requests -= 1
+        if not self.requests:
+            now = trio.current_time()
+            self.over_at = now + AWAY_SECONDS
+            self.away_at = now + (LET_GO_SECONDS if listened else AWAY_SECONDS)
 
     def come(self) -> None:
         if not self.present and not self.over:

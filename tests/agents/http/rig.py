@@ -109,7 +109,7 @@ class Place:
             return await read_reply(stream)
 
     async def post(
-        self, body: Any, *, path: str = "/mcp", headers: dict[str, str] | None = None, method: str = "POST"
+        self, body: Any, *, path: str = "/mcp", headers: dict[str, str | None] | None = None, method: str = "POST"
     ) -> Reply:
         """One request of an own making, with the token and what every client sends; a header of None is left out."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -157,7 +157,7 @@ async def read_reply(stream: trio.abc.ReceiveStream) -> Reply:
         if not more:
             break
         body += more
-    return Reply(int(first.split()[1]) if first else 0, headers, body)
+    return Reply(int(first.split()[1]) if first.startswith("HTTP/") else 0, headers, body)
 
 
 def rpc(method: str, params: dict[str, Any] | None = None, id: int = 1) -> dict[str, Any]:

@@ -1,0 +1,239 @@
+"""What nobody should send: each is answered clearly, harms nobody else, and is told without a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intercom.agents.http import body, guard, identity
+from intercom.agents.http.refusal import Refusal
+from intercom.local import http_token
+from intercom.local.places import places
+from intercom.model.config import Config
+from intercom.model.errors import IpcError
+from tests.agents.http.rig import INITIALIZE, call, head, modern, place, rpc, served
+from tests.support.trio_case import trio_test
+
+
+@served
+async def test_the_guard_refuses_before_anything_is_read(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cases: list[tuple[dict[str, str | None], int, str]] = [
+        ({"Authorization": None}, 401, "unauthorized"),
+        ({"Authorization": "Bearer wrong"}, 401, "unauthorized"),
+        ({"Authorization": "Basic YTpi"}, 401, "unauthorized"),
+        ({"Authorization": "Bearer \xe9\xff"}, 401, "unauthorized"),
+        ({"Host": "evil.example"}, 421, "host_refused"),
+        ({"Host": "127.0.0.1.evil.example:80"}, 421, "host_refused"),
+        ({"Host": "localhost:1"}, 421, "host_refused"),
+        ({"Origin": "http://evil.example"}, 403, "origin_refused"),
+        ({"Origin": "null"}, 403, "origin_refused"),
+    ]
+    async with place(root) as at:
+        for headers, status, code in cases:
+            for path in ("/mcp", "/sse", "/message?session_id=1", "/nothing"):
+                reply = await at.post(rpc("initialize", INITIALIZE), path=path, headers=headers)  # type: ignore[arg-type]
+                assert (reply.status, reply.error["data"]["error_code"]) == (status, code), (headers, path)
+        assert (await at.post(b"", headers={"Authorization": "x"})).headers["www-authenticate"].startswith("Bearer")
+        for name in (f"localhost:{at.port}", f"127.0.0.1:{at.port}", f"[::1]:{at.port}"):
+            own = {"Host": name, "Origin": f"http://{name}"}
+            assert (await at.post(rpc("initialize", INITIALIZE), headers=own)).status == 200
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@served
+async def test_what_is_no_request_of_ours_gets_an_error_in_json(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tool, told = modern("ping", {})
+    cases: list[tuple[Any, dict[str, Any], int]] = [
+        (b"{", {}, 400),
+        (b"[]", {}, 400),
+        (b"[" * 100_000, {}, 400),
+        (b"\xff\xfe", {}, 400),
+        ({"jsonrpc": "1.0", "id": 1, "method": "ping"}, {}, 400),
+        (rpc("tools/list"), {}, 400),
+        (rpc("initialize", INITIALIZE), {"headers": {"Content-Type": "text/plain"}}, 415),
+        (rpc("initialize", INITIALIZE), {"headers": {"Accept": "text/html"}}, 406),
+        (rpc("initialize", INITIALIZE), {"headers": {"Mcp-Session-Id": "unknown"}}, 404),
+        (rpc("initialize", INITIALIZE), {"path": "/mcp?agent=a%20b"}, 400),
+        (rpc("initialize", INITIALIZE), {"path": "/mcp?agent=a&agent=b"}, 400),
+        (rpc("initialize", INITIALIZE), {"path": "/mcp?agent=" + "a" * 201}, 400),
+        (rpc("initialize", INITIALIZE), {"path": "/mcp?session_id=../x"}, 400),
+        (rpc("initialize", INITIALIZE), {"path": "/mcp?channel_id=x"}, 400),
+        (rpc("initialize", INITIALIZE), {"path": "/mcp?workspace=relative"}, 400),
+        (rpc("initialize", INITIALIZE), {"path": "/mcp?%ff=%ff"}, 400),
+        (rpc("initialize", INITIALIZE), {"path": "/nothing"}, 404),
+        (rpc("initialize", INITIALIZE), {"path": "/mcp/../mcp"}, 404),
+        (b"", {"method": "PUT"}, 405),
+        (b"", {"method": "GET", "path": "/message"}, 405),
+        (b"", {"method": "POST", "path": "/sse"}, 405),
+        (rpc("ping"), {"path": "/message"}, 400),
+        (rpc("ping"), {"path": "/message?session_id=zz"}, 400),
+        (rpc("ping"), {"path": "/message?session_id=" + "0" * 32}, 404),
+        (b"nonsense", {"path": "/message?session_id=" + "0" * 32}, 400),
+        (tool, {"headers": {**told, "mcp-protocol-version": "1999-01-01"}}, 400),
+        (tool, {"headers": {**told, "mcp-name": "standby"}}, 400),
+        ({**tool, "id": None}, {"headers": told}, 400),
+        (b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}', {"headers": told}, 400),
+        (b"[[[[", {"headers": told}, 400),
+    ]
+    async with place(root) as at:
+        for sent, more, status in cases:
+            reply = await at.post(sent, **more)
+            assert reply.status == status, (sent[:80] if isinstance(sent, bytes) else sent, more, reply)
+            if reply.body:
+                assert reply.error["message"], reply
+            assert b"Traceback" not in reply.body
+        async with at.client("agent=one") as client:
+            assert (await call(client, "ping"))["acknowledged"]
+    assert not [record for record in caplog.records if record.exc_info and record.name.startswith("intercom")]
+
+
+@served
+async def test_what_a_tool_is_given_over_http_is_looked_at_as_ever(root: Path) -> None:
+    async with place(root) as at, at.client("agent=one") as client:
+        outside = await call(client, "check_clearance", title="t", diff="a\n", file_path="../../etc/passwd")
+        assert outside["error_code"] == "path_violation"
+        assert (await call(client, "check_diff", request_id="x" * 5000))["error_code"] == "request_not_found"
+        assert (await call(client, "nothing"))["error_code"] == "unknown_tool"
+        # What a shim says of a call counts from a shim only: another's recorded answer is not to be had by its name.
+        tool, told = modern("broadcast", {"message": "hello"})
+        tool["params"]["_meta"]["intercom/call"] = "stolen"
+        for _ in range(2):
+            reply = await at.post(tool, path="/mcp?agent=one", headers=told)
+            assert reply.status == 200
+        assert sum(entry.kind == "broadcast" for entry in await at.board.desk.audit(50)) in (0, 2)
+
+
+@served
+async def test_a_request_that_is_too_large_hears_so_however_it_comes(root: Path) -> None:
+    async with place(root, http_max_request_bytes=65536) as at:
+        large = json.dumps(rpc("initialize", {"x": "y" * 200_000})).encode()
+        assert (await at.post(large)).status == 413
+        started = {"Host": f"127.0.0.1:{at.port}", "Transfer-Encoding": "chunked", "Content-Type": "application/json"}
+        chunks = b"".join(b"4000\r\n" + b"x" * 0x4000 + b"\r\n" for _ in range(8)) + b"0\r\n\r\n"
+        reply = await at.raw(head("POST", "/mcp", {**started, **at.headers, "Accept": "*/*"}) + chunks)
+        assert (reply.status, reply.error["data"]["error_code"]) == (413, "request_too_large")
+        # One that is as large as allowed is read.
+        padded = json.dumps(rpc("initialize", INITIALIZE)).encode().ljust(65536)
+        assert (await at.post(padded)).status == 200
+
+
+@served
+async def test_a_head_that_does_not_end_is_cut_off(root: Path) -> None:
+    async with place(root) as at:
+        endless = head("POST", "/mcp", {"Host": "localhost", "X-Long": "y" * 100_000})
+        assert (await at.raw(endless)).status == 431
+        assert (await at.raw(b"\0\1\2 nonsense\r\n\r\n")).status == 400
+        assert (await at.raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")).status in (0, 400, 505)
+        upgrade = {"Host": f"127.0.0.1:{at.port}", "Upgrade": "websocket", "Connection": "Upgrade"}
+        keys = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13"}
+        assert (await at.raw(head("GET", "/mcp", {**upgrade, **keys, **at.headers}))).status == 403
+        async with at.client("agent=one") as client:
+            assert (await call(client, "ping"))["acknowledged"]
+
+
+class Parts:
+    """A client that sends its request part by part, so many seconds apart."""
+
+    def __init__(self, pause: float, count: int, size: int = 10) -> None:
+        self._pause, self._left, self._size = pause, count, size
+
+    async def __call__(self) -> Any:
+        await trio.sleep(self._pause)
+        self._left -= 1
+        return {"type": "http.request", "body": b"x" * self._size, "more_body": self._left > 0}
+
+
+@pytest.mark.parametrize(
+    ("pause", "count", "size", "status", "after"),
+    [
+        (10, 5, 10, None, 50),
+        (30, 2, 10, 408, body.PART_SECONDS),
+        (19, 100, 10, 408, body.WHOLE_SECONDS),
+        (0, 3, 2000, 413, 0),
+        (6, 1000, 1001, 413, 16),
+    ],
+)
+@trio_test
+async def test_a_slow_request_is_waited_for_so_long_and_no_longer(
+    pause: float, count: int, size: int, status: int | None, after: float
+) -> None:
+    scope: dict[str, Any] = {"headers": []}
+    if status is None:
+        assert (await body.read(scope, Parts(pause, count, size), 1000)).data == b"x" * 50
+    else:
+        with pytest.raises(Refusal) as refused:
+            await body.read(scope, Parts(pause, count, size), 1000)
+        assert refused.value.status == status
+    assert trio.current_time() == pytest.approx(after, abs=3)
+
+
+@given(st.binary(max_size=200), st.lists(st.tuples(st.sampled_from([b"x-intercom-agent", b"host"]), st.binary())))
+def test_whatever_a_url_says_it_is_understood_or_refused(query: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    with contextlib.suppress(identity.Unclear):
+        found = identity.read(query, headers)
+        assert found.agent is None or len(found.agent) <= 200
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"host", b"origin", b"authorization"]), st.binary(max_size=60)), max_size=5))
+def test_without_the_token_nobody_is_let_in(headers: list[tuple[bytes, bytes]]) -> None:
+    rules = guard.rules(Config(http_port=1), 80, "the token")
+    assert rules.refuse(headers) is not None
+    assert rules.refuse([*headers, (b"host", b"localhost"), (b"authorization", b"Bearer the token")]) is None or any(
+        name == b"origin" for name, _ in headers
+    )
+
+
+def test_names_that_were_allowed_are_known_with_any_port_or_with_theirs() -> None:
+    config = Config(
+        http_port=1,
+        http_host="0.0.0.0",
+        http_allowed_hosts=("Box.example", "other.example:8443"),
+        http_allowed_origins=("https://box.example",),
+    )
+    rules = guard.rules(config, 80, None)
+    known = {b"box.example", b"BOX.example:443", b"other.example:8443", b"127.0.0.1:80", b"localhost"}
+    strange = {b"other.example", b"other.example:1", b"xbox.example", b"box.example:", b"", b"127.0.0.1:81"}
+    assert all(rules.refuse([(b"host", host)]) is None for host in known)
+    assert all(rules.refuse([(b"host", host)]) is not None for host in strange)
+    assert rules.refuse([(b"host", b"localhost"), (b"origin", b"https://box.example")]) is None
+    assert rules.refuse([(b"host", b"localhost"), (b"origin", b"https://box.example:444")]) is not None
+
+
+def test_the_token_is_made_once_and_belongs_to_its_user_alone(root: Path) -> None:
+    where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root), "XDG_STATE_HOME": str(root / "state")})
+    made = http_token.token(where)
+    assert len(made) >= 32
+    assert http_token.token(where) == made
+    file = Path(where.http_token_file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert os.listdir(file.parent) == ["http.token"]
+    file.chmod(0o644)
+    with pytest.raises(IpcError, match="not a file of yours alone"):
+        http_token.token(where)
+    file.chmod(0o600)
+    file.write_text("short")
+    with pytest.raises(IpcError, match="does not hold a token"):
+        http_token.token(where)
+    file.unlink()
+    file.symlink_to(root / "elsewhere")
+    with pytest.raises(IpcError):
+        http_token.token(where)
+
+
+@served
+async def test_the_token_can_be_lifted_on_loopback(root: Path) -> None:
+    async with place(root, http_token_required=False) as at:
+        assert at.token is None
+        async with at.client("agent=one") as client:
+            assert (await call(client, "ping"))["acknowledged"]
+        assert (await at.post(rpc("ping"), headers={"Host": "evil.example"})).status == 421

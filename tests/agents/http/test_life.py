@@ -1,0 +1,304 @@
+"""What becomes of calls and sessions when clients go, come back, or the server does."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from intercom.agents.http import listener as serving
+from intercom.agents.http import streamable, visits
+from intercom.local import tcp_peers
+from intercom.model.session import SessionStatus
+from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, served, until
+
+PROPOSAL = {"title": "new", "diff": "a\n", "file_path": "a.txt"}
+
+
+async def is_away(at: Place) -> bool:
+    return any(card.away for card in await at.board.desk.pending())
+
+
+class Session:
+    """A client of the era of sessions, by hand: what it does not send, it does not send."""
+
+    def __init__(self, at: Place, query: str = "agent=one") -> None:
+        self.at = at
+        self.path = f"/mcp?{query}"
+        self.id: str | None = None
+
+    async def open(self) -> None:
+        reply = await self.at.post(rpc("initialize", INITIALIZE), path=self.path)
+        assert reply.status == 200
+        self.id = reply.headers["mcp-session-id"]
+        assert (await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
+
+    @property
+    def told(self) -> dict[str, str | None]:
+        return {"Mcp-Session-Id": self.id, "Mcp-Protocol-Version": LEGACY}
+
+    async def post(self, message: Any, path: str | None = None, **more: str) -> Any:
+        return await self.at.post(message, path=path or self.path, headers={**self.told, **more})
+
+    async def begin(self, message: dict[str, Any]) -> tuple[trio.SocketStream, Events]:
+        """A request whose answer is a stream, read as far as wanted."""
+        return await self._stream("POST", json.dumps(message).encode())
+
+    async def resume(self, last: str) -> tuple[trio.SocketStream, Events]:
+        return await self._stream("GET", b"", **{"Last-Event-ID": last})
+
+    async def _stream(self, method: str, data: bytes, **more: str) -> tuple[trio.SocketStream, Events]:
+        stream = await trio.open_tcp_stream("127.0.0.1", self.at.port)
+        told: dict[str, str | None] = {
+            "Host": f"127.0.0.1:{self.at.port}",
+            "Content-Type": "application/json",
+            "Accept": BOTH,
+            "Content-Length": str(len(data)),
+            **self.at.headers,
+            **self.told,
+            **more,
+        }
+        await stream.send_all(head(method, self.path, told) + data)
+        return stream, Events(stream)
+
+
+class Events:
+    """The events of a stream: (id, message), of which a message may be empty."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._text = b""
+
+    async def next(self) -> tuple[str, Any]:
+        while True:
+            while b"\r\n\r\n" not in self._text:
+                data = await self._stream.receive_some(65536)
+                assert data, "the stream has ended"
+                self._text += data
+            event, _, self._text = self._text.partition(b"\r\n\r\n")
+            lines = event.decode().split("\r\n")
+            ids = [line[4:] for line in lines if line.startswith("id: ")]
+            if ids:
+                data_lines = [line[6:] for line in lines if line.startswith("data: ")]
+                return ids[0], json.loads(data_lines[0]) if data_lines and data_lines[0] else None
+
+
+def ask(id: int = 7, **meta: Any) -> dict[str, Any]:
+    return rpc("tools/call", {"name": "check_clearance", "arguments": PROPOSAL, "_meta": meta}, id)
+
+
+async def begun(at: Place) -> tuple[trio.SocketStream, str]:
+    """A call of the era without sessions that waits, and its request's id."""
+    tool, told = modern("check_clearance", PROPOSAL)
+    data = json.dumps(tool).encode()
+    stream = await trio.open_tcp_stream("127.0.0.1", at.port)
+    headers: dict[str, str | None] = {
+        "Host": f"127.0.0.1:{at.port}",
+        "Content-Type": "application/json",
+        "Accept": BOTH,
+        "Content-Length": str(len(data)),
+        **at.headers,
+        **told,
+    }
+    await stream.send_all(head("POST", "/mcp?agent=one", headers) + data)
+    return stream, (await at.card()).id
+
+
+@served
+async def test_a_client_that_goes_is_away_at_once_and_asks_again_for_the_same(root: Path) -> None:
+    async with place(root) as at:
+        stream, id = await begun(at)
+        gone = trio.current_time()
+        await trio.aclose_forcefully(stream)
+        await until(lambda: is_away(at))
+        assert trio.current_time() - gone < 2
+        await at.board.operator("ann").approve(id)
+        async with at.client("agent=one") as client:
+            # Nobody had the answer, so the next call does.
+            (late,) = (await call(client, "ping"))["late_verdicts"]
+            assert (late["request_id"], late["answer"]["status"]) == (id, "approved")
+            assert "late_verdicts" not in await call(client, "ping")
+
+
+@served
+async def test_a_stream_that_broke_off_is_taken_up_where_it_was_left(root: Path) -> None:
+    async with place(root) as at:
+        session = Session(at)
+        await session.open()
+        stream, events = await session.begin(ask(progressToken=1))
+        marked, nothing = await events.next()
+        assert nothing is None
+        id = (await at.card()).id
+        await trio.aclose_forcefully(stream)
+        await trio.sleep(0.05)
+        again, more = await session.resume(marked)
+        _, progress = await more.next()
+        assert progress["method"] == "notifications/progress"
+        assert not await is_away(at)
+        await at.board.operator("ann").approve(id)
+        while True:
+            _, message = await more.next()
+            if message and "result" in message:
+                break
+        assert message["result"]["structuredContent"] == {"status": "approved", "request_id": id}
+        reply = await session.post(rpc("tools/call", {"name": "ping", "arguments": {}}, 8))
+        assert b"late_verdicts" not in reply.body
+        await trio.aclose_forcefully(again)
+
+
+@served
+async def test_an_answer_that_came_while_nobody_read_is_there_for_who_comes_back(root: Path) -> None:
+    async with place(root) as at:
+        session, other = Session(at), Session(at, "agent=two")
+        await session.open()
+        await other.open()
+        stream, events = await session.begin(ask())
+        marked, _ = await events.next()
+        id = (await at.card()).id
+        await trio.aclose_forcefully(stream)
+        await at.board.operator("ann").approve(id)
+        # Another session counts its events as this one does, and has none of them.
+        theirs, _ = await other.resume(marked)
+        told = b""
+        with trio.move_on_after(0.1):
+            while data := await theirs.receive_some(65536):
+                told += data
+        assert b"approved" not in told
+        again, more = await session.resume(marked)
+        _, message = await more.next()
+        assert message["result"]["structuredContent"] == {"status": "approved", "request_id": id}
+        await trio.aclose_forcefully(again)
+        await trio.aclose_forcefully(theirs)
+
+
+@served
+async def test_who_does_not_come_back_is_away_and_is_told_with_the_next_call(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamable, "RESUME_SECONDS", 0.2)
+    async with place(root) as at:
+        session = Session(at)
+        await session.open()
+        stream, events = await session.begin(ask())
+        await events.next()
+        id = (await at.card()).id
+        await trio.aclose_forcefully(stream)
+        await until(lambda: is_away(at))
+        await at.board.operator("ann").approve(id)
+        reply = await session.post(rpc("tools/call", {"name": "ping", "arguments": {}}, 8))
+        assert b"late_verdicts" in reply.body
+
+
+@served
+async def test_a_session_says_the_same_of_itself_for_as_long_as_it_lasts(root: Path) -> None:
+    async with place(root) as at:
+        session = Session(at)
+        await session.open()
+        for query in ("agent=two", "agent=one&channel_id=C0123456789", ""):
+            reply = await session.post(rpc("tools/list", {}, 3), path=f"/mcp?{query}")
+            assert (reply.status, reply.error["data"]["error_code"]) == (400, "invalid_arguments")
+        assert (await session.post(rpc("tools/list", {}, 3), path="/mcp", **{"X-Intercom-Agent": "one"})).status == 200
+
+
+@served
+async def test_an_agent_that_ends_its_session_is_gone_for_good_and_its_work_is_its_own(root: Path) -> None:
+    async with place(root) as at:
+        async with at.client("agent=one", "legacy") as client:
+            session_id = (await call(client, "ping"))["session_id"]
+        assert not at.app.presence.connected("http:one")
+
+        async def interrupted() -> bool:
+            (session,) = await at.board.desk.sessions()
+            return session.status is SessionStatus.INTERRUPTED
+
+        await until(interrupted)
+        async with at.client("agent=two") as other:
+            assert (await call(other, "reboot"))["status"] == "clean"
+        async with at.client("agent=one") as client:
+            assert (await call(client, "ping"))["session_id"] == session_id
+
+
+@served
+async def test_after_a_restart_a_session_is_unknown_and_its_agent_finds_all_again(root: Path) -> None:
+    async with place(root) as at:
+        session = Session(at)
+        await session.open()
+        stream, id = await begun(at)
+    # The call that waited was told so before the server left.
+    told = b""
+    while data := await stream.receive_some(65536):
+        told += data
+    assert b'"pending"' in told
+    assert id.encode() in told
+    async with place(root) as at:
+        session.at = at
+        reply = await session.post(rpc("tools/list", {}, 3))
+        assert (reply.status, reply.error["data"]["error_code"]) == (404, "not_found")
+        await at.board.operator("ann").approve(id)
+        for mode in ("legacy", "auto"):
+            async with at.client("agent=one", mode) as client:
+                answer = await call(client, "check_clearance", request_id=id)
+                assert answer["status"] == "approved"
+
+
+@served
+async def test_a_port_that_is_taken_is_told_of_and_opened_when_it_is_free(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_RETRY_SECONDS", (0.05, 0.05))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        async with place(root, http_port=port) as at:
+            assert at.app.http is not None
+            assert "another program listens there" in str(at.app.http.fault)
+            agent = at.board.agent("inside")
+            assert (await agent.ping()).answer.acknowledged
+            taken.close()
+            await until(lambda: at.app.http is not None and at.app.http.port == port)
+            async with at.client("agent=one") as client:
+                assert (await call(client, "ping"))["acknowledged"]
+            where = trio.Path(at.app.places.http_address_file)
+            assert await where.read_text() == f"http://127.0.0.1:{port}\n"
+        assert not await where.exists()
+
+
+@served
+async def test_who_opens_sessions_without_end_gets_those_it_uses(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visits, "SESSIONS_EACH", 2)
+    async with place(root) as at:
+        first = Session(at)
+        await first.open()
+        stream, events = await first.begin(ask())
+        await events.next()
+        second, third = Session(at), Session(at)
+        await second.open()
+        # The one that waits is in use; the other makes room.
+        await third.open()
+        assert (await second.post(rpc("tools/list", {}, 3))).status == 404
+        busy, more = await third.begin(ask(9))
+        await more.next()
+        refused = await at.post(rpc("initialize", INITIALIZE), path="/mcp?agent=one")
+        assert (refused.status, refused.error["data"]["error_code"]) == (429, "busy")
+        for each in (stream, busy):
+            await trio.aclose_forcefully(each)
+
+
+@served
+async def test_a_client_on_this_machine_is_known_by_its_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stream = await trio.open_tcp_stream(*listener.getsockname())
+        ours, theirs = stream.socket.getsockname(), stream.socket.getpeername()
+        found = await trio.to_thread.run_sync(tcp_peers.holders, [(ours, theirs)])
+        assert os.getpid() in found[(ours, theirs)]
+        likely = await trio.to_thread.run_sync(tcp_peers.holders, [(ours, theirs)], [os.getpid()])
+        assert likely == {(ours, theirs): frozenset({os.getpid()})}
+        nobody = ("127.0.0.1", 1), ("127.0.0.1", 2)
+        assert tcp_peers.holders([nobody]) == {nobody: frozenset()}
+        await trio.aclose_forcefully(stream)

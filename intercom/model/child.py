@@ -56,7 +56,8 @@ class Exit:
 
 @frozen
 class Process:
-    """A process, named for good: pids are used again. `began` is in seconds since the epoch."""
+    """A process, named for good: pids are used again. `began` is in seconds, since the system's start where that is
+    told."""
 
     pid: int
     began: float

@@ -105,9 +105,11 @@ def _start(directory: Path, run: int, limit: int) -> tuple[int, int, int]:
             ],
             setsid=True,
         )
-    except BaseException:
+    except BaseException as failed:
         os.close(ours_out)
         os.close(ours_in)
+        if isinstance(failed, NotImplementedError):
+            raise OSError(errno.ENOSYS, "this system can not start a process in a session of its own") from None
         raise
     finally:
         for each in (theirs_in, theirs_out, null):

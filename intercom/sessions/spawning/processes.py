@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
@@ -22,8 +23,8 @@ from intercom.sessions.spawning.environment import SESSION_ID
 GRACE_SECONDS = 5.0
 _KILL_SECONDS = 3.0
 _POLL_SECONDS = 0.03
-#: Two start times of one process, as the system tells them, may differ by so many seconds: its clock was set.
-_CLOCK_SECONDS = 2.0
+#: Two start times of one process, as the system tells them, may differ by so many seconds.
+_SAME_SECONDS = 0.05
 
 
 @frozen
@@ -71,10 +72,20 @@ def marked(pid: int) -> str | None:
 def identify(pid: int) -> Process | None:
     """Which process has this pid now; None when there is none, or only its remains."""
     try:
-        found = psutil.Process(pid)
-        return None if found.status() == psutil.STATUS_ZOMBIE else Process(pid, found.create_time())
-    except (psutil.Error, ValueError):
+        return None if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE else Process(pid, _began(pid))
+    except (psutil.Error, OSError, ValueError):
         return None
+
+
+def _began(pid: int) -> float:
+    """When a process started: in seconds since the system did, where that is told, since a clock that is set moves all
+    start times that are told by it; else since the epoch."""
+    if not sys.platform.startswith("linux"):
+        return psutil.Process(pid).create_time()
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        # The name, in parentheses, may hold anything.
+        fields = file.read().rpartition(b")")[2].split()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def is_alive(known: Process | None) -> bool:
@@ -82,7 +93,7 @@ def is_alive(known: Process | None) -> bool:
     if known is None:
         return False
     found = identify(known.pid)
-    return found is not None and abs(found.began - known.began) < _CLOCK_SECONDS
+    return found is not None and abs(found.began - known.began) < _SAME_SECONDS
 
 
 def send(pids: Collection[int], number: signal.Signals) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from intercom.sessions.spawning import kept, output_files, processes
 from intercom.sessions.spawning.output_files import Stream
 from intercom.sessions.spawning.surroundings import Surroundings
 
+log = logging.getLogger("intercom.sessions")
+
 #: How long a session may take to hear of something: its parts may be restarting.
 SESSION_SECONDS = 60.0
 #: How long a keeper that has nothing left to do may take to leave, in seconds.
@@ -30,7 +33,9 @@ async def end_processes(family: processes.Family, keeper: Process | None) -> Non
     if keeper is not None:
         await dismiss(keeper)
     # What the keeper held together is looked for once more, by what else it is known by.
-    await processes.end(family.members)
+    if not await processes.end(family.members):
+        left = await trio.to_thread.run_sync(family.members)
+        log.error("processes of session %s do not end, even when killed: %s", family.session_id, left)
 
 
 async def dismiss(keeper: Process) -> None:

@@ -11,6 +11,7 @@ import pytest
 import trio
 from attrs import evolve
 
+from intercom.embedded_operator import EmbeddedOperator
 from intercom.model.child import Exit, Why
 from intercom.model.config import SpawnRestart
 from intercom.model.errors import IntercomError, SpawnFailed
@@ -273,3 +274,19 @@ async def test_a_workspace_that_is_none_is_refused(at: Yard) -> None:
             assert refused.value.error_code == "workspace_refused"
         with pytest.raises(IntercomError, match="default_workspace_root"):
             await house.start(workspace=None)
+
+
+@real
+async def test_a_program_that_embeds_the_server_starts_reads_and_ends_one(at: Yard) -> None:
+    at.agent(STAYS)
+    at.config = evolve(at.config, default_workspace_root=at.workspace)
+    async with at.serving() as house:
+        ann = EmbeddedOperator(house.app, "ann")
+        session = await ann.start("go", act="one", label="mine")
+        assert (await ann.start("go", act="one")).id == session.id
+        await house.until_written("pid")
+        child = (await ann.children())[session.id]
+        assert (child.label, child.started_by, child.is_going) == ("mine", "ann", True)
+        assert (await ann.output(session.id)).text == "here I am\n"
+        await ann.end(session.id)
+        await house.until_over(session.id)

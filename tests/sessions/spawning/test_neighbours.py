@@ -103,7 +103,7 @@ async def test_what_it_wrote_goes_with_its_session(clock: trio.testing.MockClock
             (outputs / id).mkdir(parents=True)
             (outputs / id / "stdout-0.log").write_text("words")
         await at.later(PURGE_SECONDS)
-        while (outputs / "old").exists():
+        while set(await at.app.desk.children.everyone()) != {"new"}:
             await trio.testing.wait_all_tasks_blocked()
+        assert not (outputs / "old").exists()
         assert (outputs / "new").exists()
-        assert set(await at.app.desk.children.everyone()) == {"new"}

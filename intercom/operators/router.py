@@ -25,6 +25,8 @@ NOTIFIED: dict[SessionMode, frozenset[Channel]] = {
 
 #: How many cards the router remembers; the oldest are forgotten first, and are still in the store.
 REMEMBERED = 10_000
+#: How many of those that are closed it remembers whom they were shown to, for what is told of them afterwards.
+CLOSED = 1000
 #: How long, in seconds, and how many notices that concern everybody are kept for channels that come up later.
 EARLY_SECONDS = 60.0
 EARLY = 20
@@ -77,6 +79,7 @@ class Operators(Actor):
         self._channels: dict[str, Channel] = {}
         self._open: OrderedDict[str, Card] = OrderedDict()
         self._shown: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._closed: OrderedDict[str, None] = OrderedDict()
         self._modes: OrderedDict[str, SessionMode] = OrderedDict()
 
     async def on_start(self) -> None:
@@ -167,9 +170,12 @@ class Operators(Actor):
             self._open[card.id] = card
         else:
             self._open.pop(card.id, None)
+            self._closed[card.id] = None
         for kept in (self._open, self._shown):
             while len(kept) > self._remembered:
                 kept.popitem(last=False)
+        while len(self._closed) > CLOSED:
+            self._shown.pop(self._closed.popitem(last=False)[0], None)
 
     def _tell(self, names: Iterable[str], message: Card | Notice) -> None:
         for name in names:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 #: How long an operator's act may take, in seconds; a part that restarts is back well within it.
 ACT_SECONDS = 30.0
 #: How many cards' sessions are remembered between a look and an act.
-_REMEMBERED = 10_000
+_REMEMBERED = 2_000
 
 
 @frozen

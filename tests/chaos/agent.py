@@ -163,7 +163,7 @@ class Agent:
             answer = await self._call(tool, asked)
             if answer.get("request_id"):
                 plan["request"] = answer["request_id"]
-            if answer.get("status") != "pending":
+            if answer.get("status") not in ("pending", "paused"):
                 return answer
 
     async def _take_up(self) -> None:
@@ -190,6 +190,14 @@ class Agent:
     # What an agent notes
 
     async def _call(self, tool: str, arguments: dict[str, Any], *, allowed: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Call a tool, and again while the session is paused: nothing was done then."""
+        while True:
+            answer = await self._call_once(tool, arguments, allowed)
+            if answer.get("status") != "paused" or "request_id" in answer:
+                return answer
+            await trio.sleep(0.1)
+
+    async def _call_once(self, tool: str, arguments: dict[str, Any], allowed: tuple[str, ...]) -> dict[str, Any]:
         assert self._client is not None
         self.note("called", tool=tool, arguments=arguments)
         began = time.monotonic()

@@ -194,7 +194,7 @@ def _verdicts(
                 title = asked.get("title") or asked.get("prompt_text") or asked.get("message")
                 if id and title:
                     titles[id] = title
-                if answer.get("status") == "pending":
+                if answer.get("status") in ("pending", "paused"):
                     continue
                 verdict = Told(agent, line["life"], False, answer)
                 if id:

@@ -109,6 +109,7 @@ class Rig:
     slack: SlackPeople | None = None
     shown: Found | None = None
     port: int = 0
+    agents: list[dict[str, Any]] = field(factory=list)
     starter: Starter | None = None
     left_running: list[str] = field(factory=list)
     _keeper: Keeper | None = None
@@ -160,7 +161,7 @@ class Rig:
         self.queue.write_text("".join(f"{fault}\n" for fault in self.plan.faults))
         if self.plan.service and self._keeper is None:
             self.open_service()
-        agents = [self._agent(number) for number in range(self.plan.agents)]
+        self.agents = agents = [self._agent(number) for number in range(self.plan.agents)]
         common = {"seed": self.plan.seed, "stop": str(self.root / "stop"), "logs": str(self.logs)}
         common |= {"rounds": 1_000_000, "pause": self.plan.pause}
         if self.plan.service:

@@ -44,10 +44,10 @@ def main() -> int:
         after = _rested(house, pid, before)
         _say("after", after)
         stayed = kinds(house.places)
-        workspaces = len(house.workspaces())
+        kept = _kept(house)
         house.finish()
         report = judge(house)
-    found = verdict(before, samples, after, warm=min(WARM, seconds / 4), workspaces=workspaces)
+    found = verdict(before, samples, after, warm=min(WARM, seconds / 4), kept=kept)
     _print(found, dict(report.counts))
     print(f"actors that stayed: {dict(stayed.most_common())}")
     for fault in [*report.faults, *found.faults]:
@@ -80,12 +80,17 @@ def _settled(house: Rig, pid: int) -> Sample:
 
 def _rested(house: Rig, pid: int, before: Sample) -> Sample:
     """The server when everybody has left and it has tidied up, or has had the time to."""
-    deadline, left = time.monotonic() + REST, 3 * len(house.workspaces())
+    deadline, left = time.monotonic() + REST, 3 * _kept(house)
     while True:
         now = take(pid, house.places)
         if time.monotonic() > deadline or all(getattr(now, name) <= getattr(before, name) + left for name in COUNTS):
             return now
         time.sleep(1)
+
+
+def _kept(house: Rig) -> int:
+    """How many workspaces there are, and agents over HTTP: each may leave something for half an hour."""
+    return len(house.workspaces()) + sum(agent["over_http"] for agent in house.agents)
 
 
 def _say(when: str, sample: Sample) -> None:

@@ -20,7 +20,7 @@ def judged(last: Sample, after: Sample = IDLE) -> Verdict:
             for name in names
         }
         samples.append(evolve(IDLE, at=step * 10.0, **between))
-    return verdict(IDLE, samples, after, warm=50, workspaces=1)
+    return verdict(IDLE, samples, after, warm=50, kept=1)
 
 
 def test_a_server_that_stays_as_it_is_has_no_fault() -> None:
@@ -35,7 +35,7 @@ def test_memory_that_grows_by_more_than_two_percent_is_a_fault() -> None:
 
 def test_growth_before_it_is_warm_does_not_count() -> None:
     samples = [evolve(IDLE, at=float(at), rss=IDLE.rss + max(0, 50 - at) * 10**6) for at in range(0, 110, 10)]
-    assert verdict(IDLE, samples, IDLE, warm=50, workspaces=1).faults == ()
+    assert verdict(IDLE, samples, IDLE, warm=50, kept=1).faults == ()
 
 
 def test_counts_that_rise_at_constant_load_are_a_fault() -> None:

@@ -26,14 +26,15 @@ class Verdict:
     faults: tuple[str, ...]
 
 
-def verdict(before: Sample, samples: Sequence[Sample], after: Sample, *, warm: float, workspaces: int) -> Verdict:
+def verdict(before: Sample, samples: Sequence[Sample], after: Sample, *, warm: float, kept: int) -> Verdict:
     """Judge the samples that were taken `warm` seconds after the first, or later; there must be two.
 
-    Each of the `workspaces` that agents worked in keeps one actor that follows its policy, with a watch of its own.
+    So many things may be `kept` when all have left, each with a few actors, tasks and descriptors: a watch on the policy
+    of each workspace, and the sessions of agents over HTTP, whose leaving nobody hears for half an hour.
     """
-    kept = [sample for sample in samples if sample.at - samples[0].at >= warm]
-    times = [sample.at for sample in kept]
-    lines = {name: fit(times, [getattr(sample, name) for sample in kept]) for name in (*MEMORY, *COUNTS)}
+    judged = [sample for sample in samples if sample.at - samples[0].at >= warm]
+    times = [sample.at for sample in judged]
+    lines = {name: fit(times, [getattr(sample, name) for sample in judged]) for name in (*MEMORY, *COUNTS)}
     faults = [
         f"{name} grew by {100 * lines[name].growth:.2f} % at constant load, and may by {100 * MOST:g} %"
         for name in MEMORY
@@ -43,7 +44,7 @@ def verdict(before: Sample, samples: Sequence[Sample], after: Sample, *, warm: f
         rise = lines[name].last - lines[name].first
         if rise > max(3.0, 0.1 * lines[name].first):
             faults.append(f"{name} rose by {rise:.1f} at constant load, from {lines[name].first:.1f}")
-        allowed = getattr(before, name) + SLACK[name] + (0 if name == "children" else 3 * workspaces)
+        allowed = getattr(before, name) + SLACK[name] + (0 if name == "children" else 3 * kept)
         if getattr(after, name) > allowed:
             stood = f"{getattr(before, name)} before anybody came and {getattr(after, name)} when all had left"
             faults.append(f"{name} leaked: {stood}")

@@ -13,7 +13,7 @@ from intercom.model.verdict import Decision
 from intercom.operators.metrics.family import OTHER, family
 
 #: How many requests are remembered, so that each is counted once however often it is told of.
-REMEMBERED = 10_000
+REMEMBERED = 2_000
 
 _CALL = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 3600, 86400)
 _WAIT = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 14400, 43200, 86400)

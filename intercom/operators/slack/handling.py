@@ -47,7 +47,7 @@ class Handling:
         *,
         at_once: int = 64,
         waiting: int = 1000,
-        remembered: int = 4000,
+        remembered: int = 1000,
         seconds: float = 30.0,
     ) -> None:
         self._handle = handle
@@ -99,8 +99,10 @@ class Handling:
                 await self._attempt(request, handled)
             if handled.done:
                 self._remember(request.envelope_id, handled)
+                # Not kept with the answer: they know the sockets they came by.
+                waiting, handled.waiting = handled.waiting, []
                 async with trio.open_nursery() as nursery:
-                    for wants in handled.waiting:
+                    for wants in waiting:
                         nursery.start_soon(_answer, request.envelope_id, handled, wants)
         finally:
             self._open.pop(request.envelope_id, None)

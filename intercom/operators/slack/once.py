@@ -9,7 +9,7 @@ import trio
 from attrs import define, field
 
 #: How many acts are remembered; a redelivery comes within minutes.
-REMEMBERED = 4096
+REMEMBERED = 1024
 
 Answer = dict[str, Any] | None
 

@@ -29,8 +29,8 @@ class Verdict:
 def verdict(before: Sample, samples: Sequence[Sample], after: Sample, *, warm: float, kept: int) -> Verdict:
     """Judge the samples that were taken `warm` seconds after the first, or later; there must be two.
 
-    So many things may be `kept` when all have left, each with a few actors, tasks and descriptors: a watch on the policy
-    of each workspace, and the sessions of agents over HTTP, whose leaving nobody hears for half an hour.
+    So many things may be `kept` when all have left, each with a few actors, tasks and descriptors: a watch on the
+    policy of each workspace, and the sessions of agents over HTTP, whose leaving nobody hears for half an hour.
     """
     judged = [sample for sample in samples if sample.at - samples[0].at >= warm]
     times = [sample.at for sample in judged]

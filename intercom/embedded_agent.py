@@ -15,10 +15,12 @@ from actors import Request
 from intercom.agents.call import Call
 from intercom.agents.door import Caller, Door
 from intercom.agents.tools import BY_NAME, inputs
+from intercom.agents.tools.permission import PERMISSION_PROMPT, decided
 from intercom.app import App
 from intercom.model.approval import RiskLevel
 from intercom.model.errors import IntercomError
 from intercom.model.measure import ToolCalled
+from intercom.model.operation import Operation
 from intercom.model.prompt import PromptType
 from intercom.model.session import ProgressItem, SessionMode
 from intercom.model.steering import Kind
@@ -29,6 +31,7 @@ from intercom.sessions.answers import (
     CheckAnswer,
     ClearanceAnswer,
     ModeAnswer,
+    PermissionAnswer,
     PingAnswer,
     PromptAnswer,
     RebootAnswer,
@@ -36,6 +39,7 @@ from intercom.sessions.answers import (
     Task,
 )
 from intercom.sessions.messages import Answered, Opened
+from intercom.sessions.permission_messages import AskPermission
 
 A = TypeVar("A")
 
@@ -86,6 +90,20 @@ class EmbeddedAgent:
         async with self._call("auto_check") as call:
             asked = messages.CheckPolicy(call.name, tool_name, file_path, risk_level, operation.value, args)
             return await self._done(call, await call.ask(asked))
+
+    async def ask_permission(self, operation: Operation) -> Answered[PermissionAnswer]:
+        """Ask leave for something the program does itself, as a client's permission hook does, and wait for the
+        verdict: `status` is "allowed" (once), "denied" or "timeout"."""
+        async with self._call(PERMISSION_PROMPT.name) as call:
+            answer = await decided(call, AskPermission(call.name, "embed", operation, "embed"))
+            own = answer.request_id if answer.status != "allowed" else None
+            return await self._done(call, Answered(answer), own)
+
+    async def before_stopping(self) -> Answered[None]:
+        """What there is for the agent before it stops, as a client's stop hook asks: verdicts and words. Where there is
+        nothing, the agent counts as stopped until its next call."""
+        async with self._call("ping") as call:
+            return await self._done(call, await call.ask(messages.TakeWords(call.name)))
 
     async def transmit(
         self,
@@ -150,7 +168,7 @@ class EmbeddedAgent:
         door = self._door()
         began, outcome = time.monotonic(), "cancelled"
         try:
-            call = await door.open_call(BY_NAME[tool], given, _caller(self.name, door.key))
+            call = await door.open_call(BY_NAME.get(tool, PERMISSION_PROMPT), given, _caller(self.name, door.key))
             try:
                 yield call
             except BaseException:

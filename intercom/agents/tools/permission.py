@@ -44,7 +44,7 @@ async def permission_prompt(call: Call, given: inputs.PermissionPrompt) -> dict[
         # The client does not want to decide this alone, so somebody has to.
         found = tools.other(OTHER, given.tool_name, given.input)
     asked = AskPermission(call.name, _CLIENT, operation_of(found), f"{_CLIENT}/permission-prompt")
-    answer = await _decided(call, asked)
+    answer = await decided(call, asked)
     if answer.request_id and answer.status not in ("allowed", "pending"):
         call.delivery = Delivery(call.name, (answer.request_id,))
     said = verdict(answer)
@@ -53,7 +53,8 @@ async def permission_prompt(call: Call, given: inputs.PermissionPrompt) -> dict[
     return {"behavior": "deny", "message": said["message"]}
 
 
-async def _decided(call: Call, asked: AskPermission) -> PermissionAnswer:
+async def decided(call: Call, asked: AskPermission) -> PermissionAnswer:
+    """Ask leave, and wait for a person as long as the client lets the call wait; then the answer is "pending"."""
     while True:
         opened = await call.ask(asked)
         if opened.answered is not None:

@@ -12,6 +12,7 @@ from attrs import frozen
 from actors import Down, NotRunning, Request, System, ask
 from intercom.model import crash_points
 from intercom.model.card import Notice
+from intercom.model.child import ChildState
 from intercom.model.errors import IntercomError
 from intercom.model.restore import Files, Restore
 from intercom.model.session import Session, SessionStatus
@@ -84,7 +85,7 @@ class Successors:
         with trio.move_on_after(GONE_SECONDS):
             while True:
                 child = await self.archive.read(partial(children.get, session_id=restore.session_id))
-                if child is None or not child.is_going:
+                if child is None or child.state is ChildState.OVER:
                     return
                 await trio.sleep(_LOOK_SECONDS)
 

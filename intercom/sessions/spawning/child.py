@@ -6,85 +6,33 @@ this one stopped: it finds the process and watches it, or finds it gone and sett
 
 from __future__ import annotations
 
-import logging
 import signal
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import trio
-from attrs import evolve, frozen
+from attrs import evolve
 
 from actors import Actor, Refused, Reply, ask
 from intercom.model import crash_points
 from intercom.model.child import Child, ChildState, Exit, Process, Why
 from intercom.model.errors import IntercomError, InvalidState, SpawnFailed
 from intercom.model.session import Session, SessionStatus
-from intercom.sessions.spawning import command, environment, kept, output_files, processes, restarts, winding_up
-from intercom.sessions.spawning.kept import Keeper, Status
+from intercom.sessions.spawning import output_files, processes, restarts, runs, winding_up
+from intercom.sessions.spawning.kept import Status
 from intercom.sessions.spawning.messages import AwaitStart, Continue, Stop, Suspend
+from intercom.sessions.spawning.news import Ended, KeeperUp, Look, RunAgain, Said, Told, WoundUp
 from intercom.sessions.spawning.surroundings import Surroundings
 from intercom.store import children, instructions, sessions
 from intercom.store.messages import Database, Transact
 
-log = logging.getLogger("intercom.sessions")
+T = TypeVar("T")
 
 STORE_SECONDS = 30.0
-#: How long an earlier server's keeper that has not said anything yet may still do so, in seconds.
-_NEWS_SECONDS = 3.0
-#: How often processes are looked for again that a signal missed: they were being started.
-_ROUNDS = 5
 
 _GOING = frozenset({ChildState.STARTING, ChildState.RUNNING, ChildState.WAITING})
-
-
-@frozen
-class Look:
-    """Told by the actor itself: see how things stand."""
-
-
-@frozen
-class KeeperUp:
-    """A keeper is there and waits to be told what to run; or why there is none."""
-
-    run: int
-    keeper: Keeper | None
-    fault: str | None = None
-
-
-@frozen
-class Told:
-    """The keeper has been told, and this is its answer; or why there is none."""
-
-    run: int
-    status: Status | None
-    fault: str | None = None
-
-
-@frozen
-class Said:
-    """The session knows that its process runs."""
-
-
-@frozen
-class Ended:
-    """The process of this run is gone."""
-
-    run: int
-    exit: Exit
-
-
-@frozen
-class WoundUp:
-    """Nothing of this run is left, and its session knows."""
-
-    run: int
-
-
-@frozen
-class RunAgain:
-    """A timer: the pause before a restart is over."""
 
 
 class ChildActor(Actor):
@@ -118,9 +66,9 @@ class ChildActor(Actor):
             case Stop():
                 await self._clear()
             case Suspend():
-                return await self._signal(signal.SIGSTOP)
+                return await processes.reach(self._family().members, signal.SIGSTOP)
             case Continue():
-                return await self._signal(signal.SIGCONT)
+                return await processes.reach(self._family().members, signal.SIGCONT)
             case KeeperUp():
                 await self._keeper_up(message)
             case Told():
@@ -180,27 +128,12 @@ class ChildActor(Actor):
                 self._launch()
             case ChildState.STARTING:
                 self._launching = True
-                self.spawn(self._hear_of, row.run, row.keeper)
+                self._begin(runs.hear_of, self.directory, row, row.keeper)
             case ChildState.RUNNING:
                 self._watch()
             case ChildState.WAITING | ChildState.ENDING:
                 self._begin_winding_up()
         return True
-
-    async def _hear_of(self, run: int, keeper: Process) -> None:
-        """An earlier server's keeper: it was told what to run, or it was not and leaves."""
-        with trio.move_on_after(_NEWS_SECONDS):
-            while (  # noqa: ASYNC110 - a file tells nobody when it changes
-                status := kept.read(self.directory, run)
-            ) is None and processes.is_alive(keeper):
-                await trio.sleep(0.02)
-            status = status or kept.read(self.directory, run)
-        if status is not None:
-            self.actor_ref.tell(Told(run, status))
-            return
-        # Without a word nothing was run: it begins anew.
-        await winding_up.dismiss(keeper)
-        self.actor_ref.tell(Told(run, None))
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -220,17 +153,8 @@ class ChildActor(Actor):
 
     def _launch(self) -> None:
         self._launching = True
-        self.spawn(self._start_keeper, self.row.run)
-
-    async def _start_keeper(self, run: int) -> None:
-        """A keeper that is not told anything runs nothing: one may fall by the wayside at any time."""
-        try:
-            output_files.make(self.directory)
-            started = await kept.start(self.directory, run, self._at.context.config.spawn.output_limit_bytes)
-        except (OSError, IntercomError) as failed:
-            self.actor_ref.tell(KeeperUp(run, None, _words(failed)))
-            return
-        self.actor_ref.tell(KeeperUp(run, started))
+        limit = self._at.context.config.spawn.output_limit_bytes
+        self._begin(runs.start_keeper, self.directory, self.row.run, limit)
 
     async def _keeper_up(self, news: KeeperUp) -> None:
         keeper = news.keeper
@@ -249,25 +173,7 @@ class ChildActor(Actor):
             await keeper.close()
             raise
         self._note()
-        self.spawn(self._tell_keeper, news.run, keeper)
-
-    async def _tell_keeper(self, run: int, keeper: Keeper) -> None:
-        config, session = self._at.context.config, self._session
-        passed_on, http = config.spawn.environment, self._at.http(self._id)
-        variables = environment.build(self._at.environ, passed_on, self._id, session.workspace_root, http)
-        try:
-            # A first run has its prompt; a later one that words wait for goes on where the last one ended.
-            wakes = self.row.run > 1 and bool(config.spawn.resume_args) and await self._words_at() is not None
-            line = command.build(config, session.prompt or "", variables, self._id, resumes=wakes)
-            status = await keeper.run(line, variables, session.workspace_root)
-        except (OSError, ValueError, IntercomError) as failed:
-            await winding_up.dismiss(keeper.process)
-            self.actor_ref.tell(Told(run, None, _words(failed)))
-            return
-        finally:
-            await keeper.close()
-        crash_points.reach("child.told")
-        self.actor_ref.tell(Told(run, status))
+        self._begin(runs.tell_keeper, self._at, self.row, self._session, keeper, self._words_at)
 
     async def _told(self, news: Told) -> None:
         if news.run != self.row.run:
@@ -313,7 +219,8 @@ class ChildActor(Actor):
         # A server that fell between a pause on record and its effect has left it running, or standing.
         session = await self._transact(partial(sessions.get, id=self._id))
         if session is not None:
-            await self._signal(signal.SIGSTOP if session.is_paused else signal.SIGCONT)
+            number = signal.SIGSTOP if session.is_paused else signal.SIGCONT
+            await processes.reach(self._family().members, number)
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -321,32 +228,12 @@ class ChildActor(Actor):
         row = self.row
         assert row.keeper is not None, "it runs"
         assert row.process is not None, "it runs"
-        self.spawn(self._until_ended, row.run, row.keeper, row.process)
+        self._begin(self._run, row.run, row.keeper, row.process)
 
-    async def _until_ended(self, run: int, keeper: Process, process: Process) -> None:
+    async def _run(self, run: int, keeper: Process, process: Process) -> Ended:
         # Its session hears of its beginning before it hears of its end.
         await self._say_started()
-        async with trio.open_nursery() as nursery:
-
-            async def until_gone(which: Process) -> None:
-                await kept.gone(which)
-                nursery.cancel_scope.cancel()
-
-            # Without its keeper the agent loses its output: it goes as well.
-            nursery.start_soon(until_gone, keeper)
-            nursery.start_soon(until_gone, process)
-        self.actor_ref.tell(Ended(run, await kept.ended(self.directory, run, keeper)))
-
-    async def _signal(self, number: signal.Signals) -> int:
-        """Send a signal to all there are, also those that are being started meanwhile."""
-        reached: set[int] = set()
-        for _ in range(_ROUNDS):
-            found = set(await trio.to_thread.run_sync(self._family().members)) - reached
-            if not found:
-                break
-            processes.send(found, number)
-            reached |= found
-        return len(reached)
+        return await runs.until_ended(self.directory, run, keeper, process)
 
     # --- ending ------------------------------------------------------------------------------------------------------
 
@@ -362,9 +249,9 @@ class ChildActor(Actor):
             return
         now = self._now()
         before = restarts.Runs(row.ran_at or row.created_at, row.restarts)
-        runs, then = restarts.step(before, exit, now, self._at.context.config.spawn, await self._words_at())
+        counted, then = restarts.step(before, exit, now, self._at.context.config.spawn, await self._words_at())
         if then.then is restarts.Then.AGAIN:
-            ended = evolve(row, state=ChildState.WAITING, exit=exit, restarts=runs.restarts, restart_at=then.at)
+            ended = evolve(row, state=ChildState.WAITING, exit=exit, restarts=counted.restarts, restart_at=then.at)
         else:
             ended = evolve(row, state=ChildState.ENDING, exit=exit, why=Why.ENDED)
         await self._record(ended)
@@ -406,6 +293,14 @@ class ChildActor(Actor):
             self._at.keepers.pop(self._id, None)
             self.stop()
 
+    def _begin(self, step: Callable[..., Awaitable[object]], *given: Any) -> None:
+        """Do something beside the handlers; what comes of it is told to this actor."""
+
+        async def run() -> None:
+            self.actor_ref.tell(await step(*given))
+
+        self.spawn(run)
+
     # --- shared ------------------------------------------------------------------------------------------------------
 
     def _family(self) -> processes.Family:
@@ -441,7 +336,7 @@ class ChildActor(Actor):
             raise RuntimeError(f"the row of session {self._id}'s process was changed by somebody else")
         self._row = row
 
-    async def _transact(self, work: Any) -> Any:
+    async def _transact(self, work: Callable[[Database], T]) -> T:
         return await ask(self._at.context.store, Transact(work), timeout=STORE_SECONDS, retry=True)
 
     def _now(self) -> datetime:
@@ -450,9 +345,3 @@ class ChildActor(Actor):
 
 def _load(db: Database, session_id: str) -> tuple[Child | None, Session | None]:
     return children.get(db, session_id), sessions.get(db, session_id)
-
-
-def _words(failed: Exception) -> str:
-    if isinstance(failed, OSError) and failed.strerror:
-        return failed.strerror.lower() if not failed.filename else f"{failed.filename}: {failed.strerror.lower()}"
-    return str(failed)

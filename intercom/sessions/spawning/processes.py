@@ -23,6 +23,8 @@ from intercom.sessions.spawning.environment import SESSION_ID
 GRACE_SECONDS = 5.0
 _KILL_SECONDS = 3.0
 _POLL_SECONDS = 0.03
+#: How often processes are looked for again that a signal missed: they were being started.
+_ROUNDS = 5
 #: Two start times of one process, as the system tells them, may differ by so many seconds.
 _SAME_SECONDS = 0.05
 
@@ -101,6 +103,18 @@ def send(pids: Collection[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(OSError):
             os.kill(pid, number)
+
+
+async def reach(members: Callable[[], list[int]], number: signal.Signals) -> int:
+    """Send a signal to all there are, also to those that are being started meanwhile; to how many it was sent."""
+    reached: set[int] = set()
+    for _ in range(_ROUNDS):
+        found = set(await trio.to_thread.run_sync(members)) - reached
+        if not found:
+            break
+        send(found, number)
+        reached |= found
+    return len(reached)
 
 
 async def end(members: Callable[[], list[int]]) -> bool:

@@ -27,6 +27,8 @@ from intercom.agents.http.visits import AWAY_SECONDS, Guests, Visit, Visits
 
 #: How long the answer of a request whose stream broke off is kept open for its client to come back for.
 RESUME_SECONDS = 5.0
+#: How soon a client is asked to come back, so that it does within that.
+RETRY_MILLISECONDS = 500
 #: How many HTTP sessions there may be in all.
 MOST_SESSIONS = 10_000
 #: A stream that was taken up again and on which the answer has not come after so many seconds, though it is there, is
@@ -54,6 +56,7 @@ class Streamable:
         self.manager = StreamableHTTPSessionManager(
             self.server,
             event_store=events.Signpost(),
+            retry_interval=RETRY_MILLISECONDS,
             session_idle_timeout=AWAY_SECONDS,
             max_sessions=MOST_SESSIONS,
         )

@@ -1,0 +1,49 @@
+"""An agent that comes in over HTTP may not answer for itself either: its process is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from intercom.local import http_token
+from tests.agents.http.rig import BOTH, head, modern, read_reply, until
+from tests.agents.live import home, live
+
+
+@live
+async def test_a_verdict_from_a_process_that_is_in_over_http_is_refused() -> None:
+    with home("") as house:
+        root = house.workspace()
+        impatient = '[clients."claude-code"]\nslice_seconds = 0.1\n'
+        house.configure(f'http_port = 0\ndefault_workspace_root = "{root}"\n{impatient}')
+        with house.serving():
+            file = Path(house.places.http_address_file)
+            await until(file.exists)
+            port = int(file.read_text().rpartition(":")[2])  # noqa: ASYNC240 - a line that is there
+            tool, told = modern("check_clearance", {"title": "new", "diff": "a\n", "file_path": "a.txt"})
+            answer = await _post(port, tool, {**told, "Authorization": f"Bearer {http_token.token(house.places)}"})
+            id = answer["result"]["structuredContent"]["request_id"]
+            async with house.person() as agent:
+                refused = await agent.say("approve", id=id)
+                assert (refused["ok"], refused["error_code"]) == (False, "unauthorized"), refused
+                # To look is allowed.
+                assert (await agent.do("pending"))[0]["request_id"] == id
+
+
+async def _post(port: int, message: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+    data = json.dumps(message).encode()
+    told: dict[str, str | None] = {
+        "Host": f"127.0.0.1:{port}",
+        "Content-Type": "application/json",
+        "Accept": BOTH,
+        "Content-Length": str(len(data)),
+        **headers,
+    }
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(head("POST", "/mcp?agent=one", told) + data)
+        reply = await read_reply(stream)
+    found: dict[str, Any] = json.loads(reply.body)
+    return found

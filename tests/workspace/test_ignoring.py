@@ -67,7 +67,7 @@ def seen_by_git(root: Path) -> set[str]:
     return {os.fsdecode(each) for each in done.stdout.split(b"\0") if each}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(paths=st.lists(path, min_size=1, max_size=10), rules=places)
 @example(["a/b/a", "b/a/b"], {"": ["*", "!a/", "!a/b"]})
 @example(["foo.bar/a.log", "a.log"], {"": ["*.log", "!foo.bar/"]})
@@ -83,7 +83,7 @@ def test_the_files_of_a_checkpoint_are_those_that_git_would_add(
     shutil.rmtree(root)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(paths=st.lists(path, min_size=1, max_size=10), rules=places)
 def test_a_path_alone_is_judged_as_on_the_walk(
     tmp_path_factory: pytest.TempPathFactory, paths: list[str], rules: dict[str, list[str]]

@@ -1,0 +1,69 @@
+"""ctl takes, lists and restores checkpoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from intercom.model.restore import RestoreState
+from tests.cli.test_ctl import run
+from tests.operators.desk import StandInDesk, session
+from tests.operators.house import open_house
+from tests.support.trio_case import trio_test
+
+
+def desk() -> StandInDesk:
+    return StandInDesk(sessions=[session("abcd-1"), session("beef-2")])
+
+
+@trio_test(real_time=True)
+async def test_a_checkpoint_is_taken_of_the_session_that_is_named_and_listed(tmp_path: Path) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        done = await run(house.environ, "checkpoint", "beef-2", "before", "the", "storm")
+        assert done.stdout.decode() == (
+            "checkpoint c-1 (before the storm): 3 files, 42 bytes, 2 can be put back;"
+            " left out: 1 files that can not be read: secret\n"
+        )
+        await run(house.environ, "checkpoint", "--session", "abcd-1", "beef", "x")
+        assert [act[1:3] for act in house.desk.acts] == [("beef-2", "before the storm"), ("abcd-1", "beef x")]
+        listed = (await run(house.environ, "checkpoints")).stdout.decode()
+        assert "before the storm" in listed
+        as_json = json.loads((await run(house.environ, "checkpoints", "beef-2", "--json")).stdout)
+        assert [each["checkpoint_id"] for each in as_json["checkpoints"]] == ["c-1"]
+
+
+@trio_test(real_time=True)
+async def test_a_restore_is_asked_and_answered_or_left_open(tmp_path: Path) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        await run(house.environ, "checkpoint", "--session", "abcd-1", "before")
+        asked = await run(house.environ, "restore", "c-1", "--files")
+        words = asked.stdout.decode()
+        assert asked.returncode == 0
+        assert "1 modified, 0 deleted, 1 added since" in words
+        assert "added    new\\x1b.txt" in words
+        assert "a remark" in words
+        assert "answer restore-1 proceed | cancel" in words
+        assert house.desk.acts[-1][:3] == ("restore", "c-1", "back")
+        assert json.loads((await run(house.environ, "restore", "c-1", "--json")).stdout)["state"] == "asked"
+        answered = await run(house.environ, "answer", "restore-1", "cancel")
+        assert answered.stdout == b"cancelled restore-1\n"
+        done = await run(house.environ, "restore", "c-1", "--exact", "--yes")
+        assert done.returncode == 0
+        assert done.stdout.decode() == "it is done\nto go back: agent-intercom-ctl restore c-before\n"
+        assert house.desk.acts[-1][:3] == ("decide", "restore-3", "proceed")
+
+
+@pytest.mark.parametrize("end", [RestoreState.FAILED, RestoreState.STUCK])
+def test_a_restore_that_does_not_come_out_is_a_failure(tmp_path: Path, end: RestoreState) -> None:
+    @trio_test(real_time=True)
+    async def check() -> None:
+        async with open_house(tmp_path, desk()) as house:
+            await run(house.environ, "checkpoint", "--session", "abcd-1")
+            house.desk.checkpoints.end = end
+            done = await run(house.environ, "restore", "c-1", "--yes")
+            assert done.returncode == 1
+            assert end.value in done.stdout.decode()
+
+    check()

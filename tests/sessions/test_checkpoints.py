@@ -1,0 +1,460 @@
+"""Checkpoints are taken, and restored once a person says so: the session, what waits in it, and the files."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from intercom.model.approval import RiskLevel
+from intercom.model.card import CardKind, CardState
+from intercom.model.checkpoint import DivergenceKind
+from intercom.model.config import CheckpointSettings, Config
+from intercom.model.errors import AlreadyDecided, FileError, InvalidState, NotFound
+from intercom.model.prompt import PromptType
+from intercom.model.restore import Files, Restore, RestoreState
+from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
+from intercom.model.verdict import Decision
+from intercom.sessions.checkpoint_messages import CheckpointTaken, SweepContents
+from intercom.sessions.messages import Apply, AskPrompt, Beat, Recall
+from intercom.sessions.reception_messages import Adopt, Agent
+from intercom.store import checkpoints, requests, rows
+from tests.sessions.house import Guest, House, house, in_house
+
+Clock = trio.testing.MockClock
+MODIFIED, DELETED, ADDED = DivergenceKind.MODIFIED, DivergenceKind.DELETED, DivergenceKind.ADDED
+_ENDS = {
+    RestoreState.DONE,
+    RestoreState.STUCK,
+    RestoreState.FAILED,
+    RestoreState.OUTDATED,
+    RestoreState.CANCELLED,
+    RestoreState.EXPIRED,
+    RestoreState.GIVEN_UP,
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    (made / "a.txt").write_text("one\n")
+    (made / "sub").mkdir()
+    (made / "sub/b.txt").write_text("two\n")
+    return made
+
+
+async def take(at: House, guest: Guest, label: str | None = "before") -> CheckpointTaken:
+    return await at.app.desk.checkpoints.take(guest.session_id, label, "kim", "ctl")
+
+
+async def ask(at: House, taken: CheckpointTaken, files: Files = Files.LEAVE) -> Restore:
+    return await at.app.desk.checkpoints.ask_restore(taken.checkpoint.id, files, "kim", "ctl")
+
+
+async def proceed(at: House, restore: Restore) -> Restore:
+    """Say so, and wait for how it comes out."""
+    await at.decide(restore.id, Decision.PROCEED)
+    return await ended(at, restore.id)
+
+
+async def ended(at: House, id: str) -> Restore:
+    async with at.restarting():
+        while (found := await at.app.desk.checkpoints.restore(id)).state not in _ENDS:
+            await trio.testing.wait_all_tasks_blocked(0.002)
+    return found
+
+
+def spoil(root: Path) -> None:
+    (root / "a.txt").write_text("spoiled\n")
+    (root / "sub/b.txt").unlink()
+    (root / "new.txt").write_text("new\n")
+
+
+def files(root: Path) -> dict[str, str]:
+    return {str(file.relative_to(root)): file.read_text() for file in root.rglob("*") if file.is_file()}
+
+
+def staged(root: Path) -> list[Path]:
+    return list(root.glob(".intercom*"))
+
+
+def move(root: Path, name: str) -> Path:
+    return root.rename(root.parent / name)
+
+
+BEFORE = {"a.txt": "one\n", "sub/b.txt": "two\n"}
+
+
+@in_house
+async def test_a_checkpoint_holds_the_session_its_progress_and_what_waits_in_it(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        items = (ProgressItem("half of it", ProgressStatus.DONE),)
+        await guest.ask(Beat(guest.call(), None, items))
+        id = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
+        taken = await take(at, guest)
+        assert (taken.checkpoint.label, taken.checkpoint.files, taken.checkpoint.kept) == ("before", 2, 2)
+        kept = await at.app.reader.read(partial(checkpoints.get, id=taken.checkpoint.id))
+        assert kept is not None
+        assert kept.progress_snapshot == items
+        assert kept.session_state["status"] == "active"
+        [waiting] = kept.session_state["pending"]
+        assert (waiting["request_id"], waiting["kind"], waiting["paths"], waiting["diff"]) == (
+            id,
+            "approval",
+            ["a.txt"],
+            "two\n",
+        )
+        assert set(kept.file_hashes) == set(BEFORE)
+        assert (await at.people.notice("checkpoint taken")).session_id == guest.session_id
+        answered = await guest.ask(Recall(guest.call(), adopted=False))
+        assert answered.answer.last_checkpoint is not None
+        assert answered.answer.last_checkpoint.checkpoint_id == kept.id
+        assert await at.app.desk.checkpoints.listed() == (taken.checkpoint,)
+
+
+@in_house
+async def test_the_same_act_takes_one_checkpoint_and_asks_one_question(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        calls = at.app.desk.checkpoints
+        taken = [await calls.take(guest.session_id, "x", "kim", "ctl", "act-1") for _ in range(2)]
+        assert taken[0] == taken[1]
+        asked = [await calls.ask_restore(taken[0].checkpoint.id, Files.BACK, "kim", "ctl", "act-2") for _ in range(2)]
+        assert asked[0] == asked[1]
+        assert len(await calls.listed()) == 1
+        assert [card.kind for card in await at.app.desk.pending()] == [CardKind.RESTORE]
+
+
+@in_house
+async def test_nothing_changes_until_a_person_says_so_and_nothing_after_they_say_no(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        spoil(root)
+        spoiled = files(root)
+        restore = await ask(at, taken, Files.EXACT)
+        found = restore.divergence
+        assert [(each.path, each.kind) for each in found.first] == [
+            ("a.txt", MODIFIED),
+            ("new.txt", ADDED),
+            ("sub/b.txt", DELETED),
+        ]
+        card = await at.people.card(id=restore.id)
+        assert (card.kind, card.state, card.session_id) == (CardKind.RESTORE, CardState.PENDING, guest.session_id)
+        assert "1 modified, 1 deleted, 1 added" in (card.body or "")
+        assert (await at.decide(restore.id, Decision.CANCEL)).state is CardState.REJECTED
+        with pytest.raises(AlreadyDecided, match="cancel by kim"):
+            await at.decide(restore.id, Decision.PROCEED)
+        assert files(root) == spoiled
+        assert [session.id for session in await at.app.desk.sessions()] == [guest.session_id]
+
+
+@pytest.mark.parametrize(
+    ("how", "after"),
+    [
+        (Files.LEAVE, {"a.txt": "spoiled\n", "new.txt": "new\n"}),
+        (Files.BACK, BEFORE | {"new.txt": "new\n"}),
+        (Files.EXACT, BEFORE),
+    ],
+)
+@in_house
+async def test_a_restore_ends_that_session_alone_and_another_goes_on(
+    clock: Clock, root: Path, how: Files, after: dict[str, str]
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest, other = await at.arrive(root), await at.arrive(root, "other")
+        items = (ProgressItem("half of it", ProgressStatus.IN_PROGRESS),)
+        await guest.ask(Beat(guest.call(), None, items))
+        taken = await take(at, guest)
+        spoil(root)
+        done = await proceed(at, await ask(at, taken, how))
+        assert done.state is RestoreState.DONE, done.note
+        assert files(root) == after
+        live = {session.id: session for session in await at.app.desk.sessions()}
+        assert set(live) == {other.session_id, done.successor_id}
+        assert live[done.successor_id].progress_snapshot == items
+        assert live[done.successor_id].client_name == "client"
+        with pytest.raises(InvalidState, match=f"restored a checkpoint.*session_id {done.successor_id}"):
+            await guest.ask(Beat(guest.call()))
+        assert (await other.ask(Beat(other.call()))).answer.acknowledged
+        assert (await at.people.card(id=done.id, state=CardState.APPLIED)).note == done.note
+        # How things were is a checkpoint too, and there is a way back to it.
+        undone = await proceed(at, await at.app.desk.checkpoints.ask_restore(done.safety_id, Files.EXACT, "kim", "ctl"))
+        assert undone.state is RestoreState.DONE, undone.note
+        assert files(root) == {"a.txt": "spoiled\n", "new.txt": "new\n"}
+        live_now = {session.id for session in await at.app.desk.sessions()}
+        assert live_now == {other.session_id, undone.successor_id}
+
+
+@in_house
+async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_came_since_ends(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        waits = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
+        answered = (await guest.propose("sub/b.txt", "three\n", RiskLevel.HIGH)).request_id
+        question = (await guest.ask(AskPrompt(guest.call(), "Go on?", PromptType.CLARIFICATION))).request_id
+        taken = await take(at, guest)
+        await at.decide(answered, Decision.APPROVE)
+        await guest.ask(Apply(guest.call(), answered))
+        await at.decide(question, Decision.CONTINUE)
+        since = (await guest.propose("later.txt", "later\n", RiskLevel.HIGH)).request_id
+        pending = await at.wait(guest, waits)
+        done = await proceed(at, await ask(at, taken, Files.BACK))
+        assert done.state is RestoreState.DONE, done.note
+        with pytest.raises(InvalidState, match="call reboot with session_id"):
+            await pending()
+        assert files(root) == BEFORE
+        found = await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
+        by_text = {getattr(each, "diff_content", None) or getattr(each, "prompt_text", ""): each for each in found}
+        assert set(by_text) == {"two\n", "three\n", "Go on?"}
+        assert by_text["two\n"].id == waits
+        assert by_text["three\n"].id != answered
+        assert by_text["Go on?"].id != question
+        old = await at.app.reader.read(partial(requests.find, id=since))
+        assert old is not None
+        assert old.status.value == "interrupted"
+        cards = {card.id: card for card in await at.app.desk.pending()}
+        assert {card.session_id for card in cards.values()} == {done.successor_id}
+        assert all(card.away for card in cards.values())
+
+        # Whoever takes the session over finds the same requests, and the checkpoint it comes from.
+        new = Agent("new", "client", str(root))
+        at.app.presence.came("new", "door")
+        adopted = at.begin(partial(at.ask, "reception", Adopt(new, done.successor_id)))
+        await at.later(5)
+        assert await adopted() == done.successor_id
+        guest = Guest(at, new, done.successor_id)
+        told = (await guest.ask(Recall(guest.call(), adopted=True))).answer
+        assert {each.request_id for each in told.pending_requests} == set(cards)
+        assert told.last_checkpoint is not None
+        assert told.last_checkpoint.checkpoint_id == taken.checkpoint.id
+        assert (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id == waits
+        await at.decide(waits, Decision.APPROVE)
+        await guest.ask(Apply(guest.call(), waits))
+        assert (root / "a.txt").read_text() == "two\n"
+
+
+@in_house
+async def test_whoever_says_proceed_is_asked_again_when_files_have_changed_since(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        spoil(root)
+        first = await ask(at, taken, Files.EXACT)
+        (root / "new.txt").write_text("newer\n")
+        outdated = await proceed(at, first)
+        assert outdated.state is RestoreState.OUTDATED
+        card = await at.people.card(lambda card: card.id != first.id, kind=CardKind.RESTORE, state=CardState.PENDING)
+        assert "asked again as " + card.id in (outdated.note or "")
+        assert files(root)["a.txt"] == "spoiled\n"
+        assert (await guest.ask(Beat(guest.call()))).answer.acknowledged
+        again = await proceed(at, await at.app.desk.checkpoints.restore(card.id))
+        assert again.state is RestoreState.DONE
+        assert files(root) == BEFORE
+
+
+@in_house
+async def test_a_question_that_nobody_answers_expires_and_one_asked_anew_takes_the_place_of_the_old(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        first, second = await ask(at, taken), await ask(at, taken, Files.BACK)
+        assert (await at.app.desk.checkpoints.restore(first.id)).state is RestoreState.OUTDATED
+        assert [card.id for card in await at.app.desk.pending()] == [second.id]
+        await at.later(at.app.config.timeouts.approval_seconds + 1)
+        assert (await at.people.card(id=second.id)).state is CardState.EXPIRED
+        with pytest.raises(AlreadyDecided):
+            await at.decide(second.id, Decision.PROCEED)
+
+
+@in_house
+async def test_a_file_that_stands_in_the_way_stops_it_and_a_person_tries_again_or_gives_up(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from intercom.model import crash_points
+
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        for last in (Decision.PROCEED, Decision.CANCEL):
+            spoil(root) if not (root / "new.txt").exists() else None
+            (root / "a.txt").write_text("spoiled\n")
+
+            def meddle(point: str) -> None:
+                if point == "restore.handed_over":
+                    (root / "a.txt").write_text("meddled\n")
+
+            monkeypatch.setattr(crash_points, "hook", meddle)
+            restore = await ask(at, taken, Files.EXACT)
+            stuck = await proceed(at, restore)
+            monkeypatch.setattr(crash_points, "hook", None)
+            assert stuck.state is RestoreState.STUCK
+            assert "a.txt changed in between" in (stuck.note or "")
+            assert files(root)["a.txt"] == "meddled\n"
+            card = await at.app.desk.card(restore.id)
+            assert card.state is CardState.PENDING
+            (root / "a.txt").write_text("spoiled\n")
+            await at.decide(restore.id, last)
+            done = await ended(at, restore.id)
+            await at.later(0)
+            assert not staged(root)
+            if last is Decision.PROCEED:
+                assert done.state is RestoreState.DONE
+                assert files(root) == BEFORE
+            else:
+                assert done.state is RestoreState.GIVEN_UP
+                assert files(root)["a.txt"] == "spoiled\n"
+
+
+@in_house
+async def test_a_checkpoint_of_an_ended_session_is_restored_too(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
+        taken = await take(at, guest)
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        spoil(root)
+        done = await proceed(at, await ask(at, taken, Files.EXACT))
+        assert done.state is RestoreState.DONE, done.note
+        assert files(root) == BEFORE
+        [anew] = await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
+        assert anew.id != id
+
+
+@in_house
+async def test_what_can_not_be_put_back_or_brought_back_is_said_before_anybody_decides(
+    clock: Clock, root: Path
+) -> None:
+    (root / "large.bin").write_bytes(b"x" * 200)
+    config = Config(checkpoint=CheckpointSettings(max_file_bytes=100))
+    async with house(root.parent, clock, config) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        assert [(each.why, each.count) for each in taken.left_out] == [("contents too large to be kept", 1)]
+        (root / "large.bin").write_bytes(b"y" * 200)
+        (root / "a.txt").write_bytes(b"z" * 200)
+        restore = await ask(at, taken, Files.BACK)
+        assert "can not be put back: large.bin (its content was not kept)" in restore.divergence.remarks
+        assert any("can not be brought back: a.txt" in remark for remark in restore.divergence.remarks)
+        done = await proceed(at, restore)
+        assert done.state is RestoreState.DONE, done.note
+        assert (root / "a.txt").read_text() == "one\n"
+        assert (root / "large.bin").read_bytes() == b"y" * 200
+
+
+@in_house
+async def test_files_that_were_ignored_then_are_never_taken_for_added(clock: Clock, root: Path) -> None:
+    (root / ".gitignore").write_text(".env\nout/\n")
+    (root / ".env").write_text("SECRET=1\n")
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        (root / ".gitignore").write_text("")
+        (root / "out").mkdir()
+        (root / "out/made").write_text("made\n")
+        (root / "new.txt").write_text("new\n")
+        restore = await ask(at, taken, Files.EXACT)
+        assert [(each.path, each.kind) for each in restore.divergence.first] == [
+            (".gitignore", MODIFIED),
+            ("new.txt", ADDED),
+        ]
+        assert (await proceed(at, restore)).state is RestoreState.DONE
+        assert files(root) == BEFORE | {".gitignore": ".env\nout/\n", ".env": "SECRET=1\n", "out/made": "made\n"}
+
+
+@in_house
+async def test_without_contents_a_checkpoint_compares_and_says_that_nothing_can_be_put_back(
+    clock: Clock, root: Path
+) -> None:
+    config = Config(checkpoint=CheckpointSettings(keep_contents=False))
+    async with house(root.parent, clock, config) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        assert taken.checkpoint.kept == 0
+        spoil(root)
+        restore = await ask(at, taken, Files.BACK)
+        assert restore.divergence.total == 3
+        assert any("can not be put back: a.txt" in remark for remark in restore.divergence.remarks)
+
+
+@in_house
+async def test_what_is_gone_is_refused_and_nothing_else_is(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        calls = at.app.desk.checkpoints
+        with pytest.raises(NotFound):
+            await calls.ask_restore("nothing", Files.LEAVE, "kim", "ctl")
+        with pytest.raises(NotFound):
+            await calls.take("nothing", None, "kim", "ctl")
+        away = move(root, "elsewhere")
+        for wish in (partial(take, at, guest), partial(ask, at, taken)):
+            with pytest.raises(FileError, match="can not be opened"):
+                await wish()
+        move(away, root.name)
+        restore = await ask(at, taken)
+        move(root, "elsewhere")
+        failed = await proceed(at, restore)
+        assert failed.state is RestoreState.FAILED
+        assert "nothing was changed" in (failed.note or "")
+        assert (await guest.ask(Beat(guest.call()))).answer.acknowledged
+
+
+@in_house
+async def test_a_session_that_was_paused_is_paused_again(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await at.app.desk.steering.pause(guest.session_id, "kim", "ctl")
+        taken = await take(at, guest)
+        await at.app.desk.steering.unpause(guest.session_id, "kim", "ctl")
+        done = await proceed(at, await ask(at, taken))
+        made = {session.id: session for session in await at.app.desk.sessions()}[done.successor_id]
+        assert made.is_paused
+        assert made.status is SessionStatus.INTERRUPTED
+
+
+@in_house
+async def test_contents_go_with_the_last_checkpoint_that_names_them(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await take(at, guest, "first")
+        (root / "a.txt").write_text("changed\n")
+        await take(at, guest, "second")
+
+        async def kept() -> int:
+            contents = at.app.database.with_name("intercom-contents.db")
+            return await trio.to_thread.run_sync(_count, contents)
+
+        assert await kept() == 3
+        await at.ask("store", _forget("first"))
+        at.app.system.named("checkpoints").tell(SweepContents())
+        async with at.restarting():
+            while await kept() != 2:
+                await trio.testing.wait_all_tasks_blocked(0.002)
+        spoil(root)
+        second = next(line for line in await at.app.desk.checkpoints.listed() if line.label == "second")
+        done = await proceed(at, await at.app.desk.checkpoints.ask_restore(second.id, Files.EXACT, "kim", "ctl"))
+        assert done.state is RestoreState.DONE, done.note
+        assert files(root) == BEFORE | {"a.txt": "changed\n"}
+
+
+def _count(path: Path) -> int:
+    import sqlite3
+
+    with sqlite3.connect(path) as db:
+        return int(db.execute("select count(*) from content").fetchone()[0])
+
+
+def _forget(label: str) -> Any:
+    from intercom.store.messages import Transact
+
+    return Transact(lambda db: rows.affected(db, "delete from checkpoint where label = ?", (label,)))

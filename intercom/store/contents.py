@@ -29,11 +29,11 @@ SWEPT = 2000
 
 _SCHEMA = """
 create table if not exists content (
-    hash blob primary key not null,
+    hash blob not null unique,
     size integer not null,
     pressed integer not null check (pressed in (0, 1)),
     data blob not null
-) without rowid
+)
 """
 
 

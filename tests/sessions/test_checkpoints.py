@@ -13,12 +13,13 @@ from intercom.model.approval import RiskLevel
 from intercom.model.card import CardKind, CardState
 from intercom.model.checkpoint import DivergenceKind
 from intercom.model.config import CheckpointSettings, Config
-from intercom.model.errors import AlreadyDecided, FileError, InvalidState, NotFound
+from intercom.model.errors import AlreadyDecided, FileError, InvalidState, NotFound, SpawnFailed
 from intercom.model.prompt import PromptType
 from intercom.model.restore import Files, Restore, RestoreState
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
 from intercom.model.verdict import Decision
 from intercom.sessions.checkpoint_messages import CheckpointTaken, SweepContents
+from intercom.sessions.children import Children
 from intercom.sessions.messages import Apply, AskPrompt, Beat, Recall
 from intercom.sessions.reception_messages import Adopt, Agent
 from intercom.store import checkpoints, requests, rows
@@ -458,3 +459,29 @@ def _forget(label: str) -> Any:
     from intercom.store.messages import Transact
 
     return Transact(lambda db: rows.affected(db, "delete from checkpoint where label = ?", (label,)))
+
+
+@in_house
+async def test_an_agent_is_started_for_the_session_that_follows_where_one_can_be(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[str, dict[str, Any]]] = []
+    refusals = [SpawnFailed("no such program")]
+
+    async def start(self: Children, prompt: str, **more: Any) -> None:
+        started.append((prompt, more))
+        if refusals:
+            raise refusals.pop()
+
+    monkeypatch.setattr(Children, "start", start)
+    async with house(root.parent, clock, Config(host_cli="agent")) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        for word in ("none could be started: no such program", "its agent was started"):
+            done = await proceed(at, await ask(at, taken, Files.BACK))
+            assert done.state is RestoreState.DONE, done.note
+            assert word in (await at.people.notice(word)).text
+            prompt, more = started[-1]
+            assert (more["session_id"], more["workspace"]) == (done.successor_id, str(root))
+            assert "Call reboot first" in prompt
+            assert "before" in prompt

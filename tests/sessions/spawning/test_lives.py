@@ -172,6 +172,18 @@ async def test_no_shell_ever_sees_a_prompt(at: Yard) -> None:
 
 
 @real
+async def test_a_prompt_that_is_refused_leaves_nothing_behind(at: Yard) -> None:
+    at.agent(NOTE)
+    async with at.serving() as house:
+        for prompt in ("--dangerously-skip-permissions", "a\0b", "", "x" * 200_000, "\ud800"):
+            with pytest.raises(IntercomError) as refused:
+                await house.start(prompt)
+            assert refused.value.error_code == "invalid_arguments"
+        assert await house.app.desk.sessions(everything=True) == ()
+        assert [*at.workspace.iterdir()] == []
+
+
+@real
 async def test_one_that_fails_is_started_again_until_it_has_failed_too_often(at: Yard) -> None:
     at.agent("open('runs', 'a').write('x'); print('try', flush=True); raise SystemExit(2)")
     at.settings(restart=SpawnRestart.ON_FAILURE, max_restarts=2, restart_backoff_seconds=0.05)

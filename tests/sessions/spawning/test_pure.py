@@ -15,7 +15,7 @@ from intercom.model.child import Exit
 from intercom.model.config import Config, SpawnRestart, SpawnSettings
 from intercom.model.errors import ConfigError, InvalidArguments
 from intercom.sessions.children import _loose_end
-from intercom.sessions.spawning import command, environment, output_files, restarts
+from intercom.sessions.spawning import command, environment, keeper, output_files, restarts
 from intercom.sessions.spawning.keeper import Segments, segment_starts
 from intercom.sessions.spawning.output_files import Stream
 from intercom.sessions.spawning.restarts import Decision, Runs, Then
@@ -175,3 +175,15 @@ def test_a_piece_never_ends_within_a_character(text: str, size: int) -> None:
 )
 def test_an_end_is_put_into_words(ended: Exit, words: str) -> None:
     assert str(ended) == words
+
+
+@pytest.mark.parametrize(
+    ("ending", "before", "after", "oom"), [(9, 0, 1, True), (9, 1, 1, False), (9, None, 1, False), (15, 0, 1, False)]
+)
+def test_a_kill_is_put_down_to_memory_only_when_the_system_counts_one_more(
+    monkeypatch: pytest.MonkeyPatch, ending: int, before: int | None, after: int, oom: bool
+) -> None:
+    monkeypatch.setattr(keeper, "_oom_kills", lambda: after)
+    found = keeper._exit_of(ending, before)
+    assert (found["code"], found["signal"], found["oom"]) == (None, ending, oom)
+    assert keeper._exit_of(3 << 8, before)["code"] == 3

@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+import outcome
+import trio
 from attrs import field, frozen
 
-from actors import Down, Info, NotRunning, Request, System, ask
+from actors import Busy, Down, Info, NotRunning, Request, System, ask
 from intercom._version import __version__
 from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, CardKind
-from intercom.model.errors import NotFound
+from intercom.model.errors import IntercomError, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.steering import Kind
 from intercom.model.verdict import Decision, Verdict
@@ -200,9 +202,33 @@ class Desk:
         try:
             return await ask(session, message, timeout=ACT_SECONDS)
         except (Down, NotRunning):
-            # It is restarting, or rests because nothing waits in it.
-            await ask(self.system.named("reception"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
-            return await ask(session, message, timeout=ACT_SECONDS, retry=True)
+            # It is restarting, or rests because nothing waits in it; or a server that has just started has not come to
+            # it yet. Then it is there before the reception, which brings back all others as well, has time for us.
+            return await self._ask_awake(session_id, message)
+
+    async def _ask_awake(self, session_id: str, message: Request[R]) -> R:
+        """Have a session woken, and ask it as soon as it is there."""
+        found: list[outcome.Outcome[R]] = []
+        async with trio.open_nursery() as nursery:
+
+            async def wake() -> None:
+                try:
+                    await ask(self.system.named("reception"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
+                except IntercomError as refused:
+                    found.append(outcome.Error(refused))
+                    nursery.cancel_scope.cancel()
+                except (Busy, Down, NotRunning, trio.TooSlowError):
+                    # The session may come up all the same, and else does not answer in time.
+                    pass
+
+            nursery.start_soon(wake)
+            try:
+                session = self.system.named(f"session/{session_id}")
+                found.append(outcome.Value(await ask(session, message, timeout=ACT_SECONDS, retry=True)))
+            except Exception as failed:
+                found.append(outcome.Error(failed))
+            nursery.cancel_scope.cancel()
+        return found[0].unwrap()
 
     async def session_id(self, prefix: str) -> str:
         """The whole id of a session. Raises NotFound and Ambiguous."""

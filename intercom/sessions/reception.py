@@ -124,7 +124,8 @@ class Reception(Actor):
         self._running = {id for id in known if self.system.ref(f"unit/{id}") is not None}
         # Sessions that were alive when the server fell: a policy file changed meanwhile was changed under an agent.
         self._board.kept.update(kept)
-        for session in live:
+        # First those that somebody may be answering at this moment.
+        for session in sorted(live, key=lambda each: each.id not in wanted):
             if session.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED) or session.id in wanted:
                 await self._run(session)
             agent = session.agent_key

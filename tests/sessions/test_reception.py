@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import trio.testing
 
 from intercom.model.errors import InvalidState
-from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
+from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionStatus
 from intercom.model.verdict import Decision
 from intercom.sessions.messages import Beat, Describe, Recall
-from intercom.sessions.reception import GRACE_SECONDS, START_GRACE_SECONDS
+from intercom.sessions.reception import GRACE_SECONDS, START_GRACE_SECONDS, Reception
 from intercom.sessions.reception_messages import Admit, Adopt, Agent, Wanted
 from tests.sessions.house import Guest, house, in_house
 
@@ -142,3 +143,30 @@ async def test_a_session_without_an_agent_can_still_be_answered_after_a_restart(
     async with house(root.parent, clock) as at:
         assert await at.ask("reception", Wanted(guest.session_id)) == guest.session_id
         assert (await at.decide(id, Decision.REJECT, "no")).decided is not None
+
+
+@in_house
+async def test_after_a_restart_a_verdict_waits_for_its_own_session_and_not_for_all(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        for number in range(5):
+            await at.arrive(root, f"idle {number}")
+    started: list[str] = []
+    held = trio.Event()
+    start = Reception._run
+
+    async def slowly(reception: Reception, session: Session) -> None:
+        if started:
+            # All the others take for ever.
+            await held.wait()
+        started.append(session.id)
+        await start(reception, session)
+
+    with patch.object(Reception, "_run", slowly):
+        async with house(root.parent, clock) as at:
+            assert (await at.decide(id, Decision.REJECT, "no")).decided is not None
+            assert started == [guest.session_id]
+            held.set()
+            await at.ask("reception", Wanted(guest.session_id))
+            assert len(set(started)) == 6

@@ -158,8 +158,8 @@ def parser() -> argparse.ArgumentParser:
         "--probe",
         metavar="SECONDS",
         type=_seconds,
-        help="run the client (codex or claude-code, with a script for its model) to see when it ends a call, waiting so"
-        " long at most",
+        help="run the client (codex, claude-code, copilot-cli), with a script for its model, to see when it ends a"
+        " call; wait so long at most",
     )
 
     _slack(commands.add_parser("slack", parents=[again], help="set Slack up: the app's manifest, and its tokens"))

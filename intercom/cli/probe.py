@@ -136,4 +136,24 @@ def _claude_code(
     return words, environ
 
 
-RECIPES: dict[str, Recipe] = {"codex": Recipe("codex", _codex), "claude-code": Recipe("claude", _claude_code)}
+def _copilot(home: Path, model: str, server: list[str], entry: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
+    limit = {key: entry[key] for key in ("timeout",) if key in entry}
+    shown = {"type": "local", "command": server[0], "args": server[1:], "tools": ["*"], **limit}
+    (home / "mcp-config.json").write_text(json.dumps({"mcpServers": {NAME: shown}}))
+    environ = {
+        "COPILOT_HOME": str(home),
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_AUTO_UPDATE": "false",
+        "COPILOT_PROVIDER_BASE_URL": model,
+        "COPILOT_PROVIDER_TYPE": "anthropic",
+        "COPILOT_PROVIDER_API_KEY": "none",
+        "COPILOT_MODEL": NAME,
+    }
+    return ["-p", "hold", "--allow-tool", NAME], environ
+
+
+RECIPES: dict[str, Recipe] = {
+    "codex": Recipe("codex", _codex),
+    "claude-code": Recipe("claude", _claude_code),
+    "copilot-cli": Recipe("copilot", _copilot),
+}

@@ -1,6 +1,6 @@
 """The model of a timed probe: a stand-in on loopback that has its agent call the one tool, and then say it is done.
 
-It speaks what Codex (`/v1/responses`) and Claude Code (`/v1/messages`) send to their models.
+It speaks what Codex (`/v1/responses`), Claude Code and Copilot CLI (`/v1/messages`) send to their models.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def responses(request: dict[str, Any]) -> list[Event]:
 
 
 def messages(request: dict[str, Any]) -> list[Event]:
-    """The next step, as Claude Code expects it."""
+    """The next step, as Claude Code and Copilot CLI expect it, which name the tool each in their way."""
     offered = [str(tool.get("name")) for tool in request.get("tools") or ()]
-    name = next((each for each in offered if each.startswith(_SERVER)), None)
+    name = next((each for each in offered if each in (f"{_SERVER}__{TOOL}", f"{NAME}-{TOOL}")), None)
     block: dict[str, Any] = {"type": "text", "text": ""}
     delta: dict[str, Any] = {"type": "text_delta", "text": "done"}
     if name is not None and '"tool_result"' not in json.dumps(request.get("messages")):

@@ -155,9 +155,10 @@ def test_the_probes_server_answers_what_clients_ask_besides(tmp_path: Path) -> N
     assert json.loads((tmp_path / "note").read_text())["how"] == "closed"
 
 
-def test_the_model_has_claude_code_call_once() -> None:
-    tools = [{"name": "Bash"}, {"name": "mcp__probe__hold"}]
+@pytest.mark.parametrize("name", ["mcp__probe__hold", "probe-hold"])
+def test_the_model_has_its_agent_call_once(name: str) -> None:
+    tools = [{"name": "Bash"}, {"name": name}]
     step = probe_model.messages({"tools": tools, "messages": [{"role": "user", "content": "hold"}]})
-    assert step[1]["content_block"]["name"] == "mcp__probe__hold"
+    assert step[1]["content_block"]["name"] == name
     done = [{"role": "user", "content": [{"type": "tool_result", "content": "held"}]}]
     assert probe_model.messages({"tools": tools, "messages": done})[1]["content_block"]["type"] == "text"

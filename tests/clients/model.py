@@ -55,19 +55,24 @@ Script = AsyncGenerator[Step, str]
 class Model:
     """What the agent has asked so far, and the script that answers."""
 
-    def __init__(self, script: Script, server: str) -> None:
+    def __init__(self, script: Script, server: str, prefix: str | None) -> None:
         self.requests: list[dict[str, Any]] = []
         self.tools: set[str] = set()
         self.answers: list[str] = []
         self._script = script
-        self.server = server
+        self._server = server
+        self._prefix = prefix
         self._lock = trio.Lock()
+
+    def named(self, wire: wires.Wire) -> str:
+        """How this agent names our server to its model."""
+        return self._prefix or wire.server(self._server)
 
     async def step(self, request: dict[str, Any], wire: wires.Wire) -> Step:
         """What comes next. Whoever asks without our tools at hand is not the conversation: it makes titles or the
         like."""
         self.requests.append(request)
-        offered = {name for name in wire.tools(request) if name.startswith(wire.server(self.server))}
+        offered = {name for name in wire.tools(request) if name.startswith(self.named(wire))}
         if not offered:
             return Say("ok")
         self.tools |= offered
@@ -83,9 +88,12 @@ class Model:
 
 
 @asynccontextmanager
-async def serving(script: Script, server: str = "agent-intercom") -> AsyncIterator[tuple[Model, str]]:
-    """The model, and the address it listens at, for as long as this lasts."""
-    model = Model(script, server)
+async def serving(
+    script: Script, server: str = "agent-intercom", prefix: str | None = None
+) -> AsyncIterator[tuple[Model, str]]:
+    """The model, and the address it listens at, for as long as this lasts. `prefix` is what the agent puts before our
+    tools' names, where it is not what its wire's own agent puts there."""
+    model = Model(script, server, prefix)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = Config()
@@ -115,7 +123,7 @@ def _answer(model: Model, wire: wires.Wire) -> Callable[[Request], Any]:
         asked = await request.json()
         step = await model.step(asked, wire)
         if isinstance(step, Call):
-            events = wire.call(asked, wire.server(model.server), step.tool, step.arguments)
+            events = wire.call(asked, model.named(wire), step.tool, step.arguments)
         elif isinstance(step, Use):
             events = wire.call(asked, "", step.tool, step.arguments)
         else:

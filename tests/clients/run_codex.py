@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -16,6 +19,7 @@ from tests.agents.live import TRUSTING, Home, Person, home, live
 from tests.clients import npm
 from tests.clients.ctl import ctl
 from tests.clients.model import Call, Model, Say, Script, Step, serving
+from tests.clients.over_http import open_door
 from tests.clients.wires import told
 
 CHANGE = {"title": "Greet", "diff": "hello\n", "file_path": "greeting.txt"}
@@ -43,11 +47,17 @@ def house() -> Iterator[Home]:
 
 @asynccontextmanager
 async def codex(
-    house: Home, root: Path, script: Script, timeout: str = "tool_timeout_sec = 86400", flags: Sequence[str] = ()
+    house: Home,
+    root: Path,
+    script: Script,
+    *init: str,
+    timeout: str = "tool_timeout_sec = 86400",
+    flags: Sequence[str] = (),
+    **environ: str,
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
     """Codex at work in `root`, connected by `agent-intercom init`, with `timeout` for its tools and these further
     `flags`; and a person."""
-    done = await trio.to_thread.run_sync(lambda: house.command("init", "--write", "--client", "codex"))
+    done = await trio.to_thread.run_sync(lambda: house.command("init", "--write", "--client", "codex", *init))
     assert done.returncode == 0, done.stderr
     async with serving(script) as (model, url):
         config = Path(house.environ["CODEX_HOME"]) / "config.toml"
@@ -61,7 +71,7 @@ async def codex(
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=house.environ,
+                    env=house.environ | environ | {"PWD": str(root)},
                     cwd=root,
                 )
                 try:
@@ -85,17 +95,22 @@ def said(house: Home) -> str:
     return (house.root / "codex.log").read_text()
 
 
+async def greet() -> AsyncGenerator[Step, str]:
+    verdict = told((yield Call("check_clearance", CHANGE)))
+    assert verdict["status"] == "approved"
+    yield Call("check_diff", {"request_id": verdict["request_id"]})
+    yield Say("the world is greeted")
+
+
+@pytest.mark.parametrize("over", ["stdio", "http"])
 @live
-async def test_codex_asks_waits_and_writes_what_was_approved(house: Home) -> None:
+async def test_codex_asks_waits_and_writes_what_was_approved(house: Home, over: str) -> None:
     root = project(house)
-
-    async def script() -> AsyncGenerator[Step, str]:
-        verdict = told((yield Call("check_clearance", CHANGE)))
-        assert verdict["status"] == "approved"
-        yield Call("check_diff", {"request_id": verdict["request_id"]})
-        yield Say("the world is greeted")
-
-    async with codex(house, root, script()) as (model, process, person):
+    way: tuple[str, ...] = ()
+    environ: dict[str, str] = {}
+    if over == "http":
+        way, environ = ("--http",), {"INTERCOM_HTTP_TOKEN": open_door(house).token}
+    async with codex(house, root, greet(), *way, **environ) as (model, process, person):
         card = await person.card(kind="approval")
         await ctl(house, "approve", card["request_id"])
         assert await process.wait() == 0, said(house)
@@ -117,7 +132,7 @@ async def test_a_verdict_after_codex_has_cut_the_call_reaches_it_with_the_next_t
         yield Call("check_diff", {"request_id": late["request_id"]})
         yield Say("late, but greeted")
 
-    async with codex(house, root, script(), "tool_timeout_sec = 2") as (model, process, person):
+    async with codex(house, root, script(), timeout="tool_timeout_sec = 2") as (model, process, person):
         card = await person.card(kind="approval")
         # Codex has given the call up: nobody waits for the answer.
         await person.card(request_id=card["request_id"], away=True)
@@ -143,3 +158,14 @@ async def test_a_server_killed_while_codex_waits_is_invisible_to_it(house: Home)
         await ctl(house, "reject", card["request_id"], "--reason", "not today")
         assert await process.wait() == 0, said(house)
     assert "not today" in said(house)
+
+
+def test_doctor_proves_how_long_codex_lets_a_call_wait(house: Home) -> None:
+    assert house.command("init", "--write", "--client", "codex").returncode == 0
+    config = Path(house.environ["CODEX_HOME"]) / "config.toml"
+    config.write_text(config.read_text().replace("tool_timeout_sec = 86400", "tool_timeout_sec = 3"))
+    path = f"{Path(npm.program('codex')).parent}{os.pathsep}{house.environ['PATH']}"
+    words = ("doctor", "--json", "--client", "codex", "--probe", "30")
+    done = house.command(*words, environ=house.environ | {"PATH": path})
+    found = {finding["subject"]: finding["text"] for finding in json.loads(done.stdout)["findings"]}
+    assert re.match(r"after 3\.\d s with reports the client ended it by cancelling", found["probe"]), found

@@ -146,7 +146,7 @@ def _message(request: dict[str, Any], block: dict[str, Any], delta: dict[str, An
 
 
 def _message_call(request: dict[str, Any], server: str, tool: str, arguments: dict[str, Any]) -> list[Event]:
-    name = f"{server}__{tool}" if server else tool
+    name = f"{server}{tool}"
     block = {"type": "tool_use", "id": f"toolu_{next(_numbers)}", "name": name, "input": {}}
     return _message(request, block, {"type": "input_json_delta", "partial_json": json.dumps(arguments)}, "tool_use")
 
@@ -173,5 +173,7 @@ RESPONSES = Wire(
     _response_say,
     _response_whole,
 )
-MESSAGES = Wire(lambda name: f"mcp__{name}", _message_tools, _message_last, _message_call, _message_say, _message_whole)
+MESSAGES = Wire(
+    lambda name: f"mcp__{name}__", _message_tools, _message_last, _message_call, _message_say, _message_whole
+)
 PATHS = {"/v1/responses": RESPONSES, "/v1/messages": MESSAGES}

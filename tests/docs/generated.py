@@ -10,6 +10,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from intercom.agents.tools import TOOLS
 from intercom.cli import ctl, main
+from intercom.cli.init_clients import CLIENTS, SERVER_NAME
+from intercom.cli.init_http import HTTP
+from intercom.cli.init_merge import Wish, snippet
 from intercom.model.settings import Table, tables
 from intercom.operators.metrics.counted import Counted
 from intercom.operators.metrics.metrics import present
@@ -220,6 +224,24 @@ PARTS = {
 }
 
 
+#: What stands for the user's own in the entries shown: where the program is, and a server's address with its key.
+PROGRAM = "/home/me/.local/bin/agent-intercom"
+ADDRESS = "http://127.0.0.1:3000/mcp?agent={}-0123456789abcdef"
+
+
+def entries(name: str) -> str:
+    """What `init` writes for a client, over stdio and over HTTP."""
+    client, http = CLIENTS[name], HTTP[name]
+    stdio = Wish(client.table, SERVER_NAME, client.entry([SERVER_NAME if client.shared else PROGRAM]))
+    web = Wish(client.table, SERVER_NAME, http.entry(ADDRESS.format(name), token=True), inputs=http.inputs)
+    lines = ["Over stdio:", "", *_fenced(client.format, stdio), "", client.note, ""]
+    return "\n".join([*lines, "Over HTTP:", "", *_fenced(client.format, web), "", http.notes(token=True)])
+
+
+def _fenced(format: str, wish: Wish) -> list[str]:
+    return [f"```{format}", *snippet(format, wish).strip().splitlines(), "```"]
+
+
 def contents() -> str:
     """Every page but the decisions, which have a list of their own."""
     lines = []
@@ -245,6 +267,7 @@ def _listed(home: Path, directory: Path) -> list[str]:
 
 #: The pages with such a part, and what makes it.
 PAGES: dict[str, Callable[[], str]] = {
+    **{f"how-to/clients/{name}.md": partial(entries, name) for name in CLIENTS},
     "index.md": contents,
     "explanation/decisions/index.md": decisions,
     "reference/configuration.md": settings,

@@ -19,7 +19,7 @@ _SLICES: dict[str, float | None] = {
     "visual studio code": 270.0,
     "vscode": 270.0,
     "github-copilot": 50.0,
-    "copilot": 50.0,
+    "copilot": 270.0,
     "agent-intercom": NO_LIMIT,
 }
 #: The TypeScript SDK cuts a call after 60 s unless told otherwise; who we do not know is taken for one of its users.

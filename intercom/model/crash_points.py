@@ -83,10 +83,17 @@ HOOK_NAMES: dict[str, str] = {
     "permission.used": "leave was spent on a hook's question, and the hook has not been told",
 }
 
+#: The same of MCP tasks, which the chaos runs have none of; `tests/agents/test_tasks.py` goes through these.
+TASK_NAMES: dict[str, str] = {
+    "task.recorded": "a task is on record beside its request, and its client has not been told",
+    "task.cancelled": "a task is given up on record, and its client has not been told",
+}
+
 hook: Callable[[str], None] | None = None
 
 
 def reach(name: str) -> None:
-    """Pass the crash point `name`, one of NAMES, SLACK_NAMES, SPAWN_NAMES, CHECKPOINT_NAMES or HOOK_NAMES."""
+    """Pass the crash point `name`, one of NAMES, SLACK_NAMES, SPAWN_NAMES, CHECKPOINT_NAMES, HOOK_NAMES or
+    TASK_NAMES."""
     if hook is not None:
         hook(name)

@@ -11,6 +11,7 @@ from functools import partial
 
 from attrs import evolve
 
+from intercom.model import crash_points
 from intercom.model.errors import InvalidState, NotFound
 from intercom.model.task import Task, TaskState, TaskStatus
 from intercom.sessions.actor import SessionActor, answer_of
@@ -28,6 +29,7 @@ async def open_task(session: SessionActor, asked: OpenTask) -> TaskState:
     await session.find(asked.request_id)
     task = Task(session.context.new_id(), session.id, asked.request_id, asked.tool, asked.call, session.now())
     kept, request = await session.transact(partial(_open, task=task))
+    crash_points.reach("task.recorded")
     if kept.cancelled_at is None:
         leave_to_task(session, request)
     return _shown(session, kept, request)
@@ -59,6 +61,7 @@ async def await_task(session: SessionActor, asked: AwaitTask) -> Answered[Answer
 async def cancel_task(session: SessionActor, asked: CancelTask) -> TaskState:
     await _find(session, asked.task_id)
     done = await session.transact(partial(tasks.cancel, id=asked.task_id, by=asked.call, at=session.now()))
+    crash_points.reach("task.cancelled")
     task, request = await _find(session, asked.task_id)
     if not done:
         raise InvalidState(f"task {task.id} is over ({state(task, request).status}); there is nothing to cancel")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import actors
 import intercom
-from intercom.model.crash_points import CHECKPOINT_NAMES, HOOK_NAMES, NAMES, SLACK_NAMES, SPAWN_NAMES
+from intercom.model.crash_points import CHECKPOINT_NAMES, HOOK_NAMES, NAMES, SLACK_NAMES, SPAWN_NAMES, TASK_NAMES
 from tests.chaos.plans import ACTORS, SERVICE_ACTORS, every_fault, every_service_fault
 
 SOURCE = Path(intercom.__file__).parent
@@ -19,8 +19,9 @@ def test_every_crash_point_in_the_source_is_in_the_table_and_the_other_way_round
     reached = set()
     for file in SOURCE.rglob("*.py"):
         reached |= set(re.findall(r"\breach\(\s*\"([a-z_.]+)\"", file.read_text()))
-    # Those of checkpoints are met in tests/sessions/test_restore_kills.py, and those of hooks in tests/hooks.
-    assert reached == {*NAMES, *SLACK_NAMES, *SPAWN_NAMES, *CHECKPOINT_NAMES, *HOOK_NAMES}
+    # Those of checkpoints are met in tests/sessions/test_restore_kills.py, those of hooks in tests/hooks, and those of
+    # tasks in tests/agents/test_tasks.py.
+    assert reached == {*NAMES, *SLACK_NAMES, *SPAWN_NAMES, *CHECKPOINT_NAMES, *HOOK_NAMES, *TASK_NAMES}
 
 
 def test_every_class_of_actor_falls_in_the_runs() -> None:

@@ -105,6 +105,8 @@ async def test_claude_code_asks_waits_and_writes_what_was_approved(house: Home) 
     root = project(house)
     async with claude(house, root, greet()) as (model, process, person):
         card = await person.card(kind="approval")
+        # By this name the ladder knows it.
+        assert [each["client_name"] for each in (await ctl(house, "list"))["sessions"]] == ["claude-code"]
         await ctl(house, "approve", card["request_id"])
         assert await process.wait() == 0, said(house)
     assert told(model.answers[1])["status"] == "applied", model.answers

@@ -112,6 +112,8 @@ async def test_codex_asks_waits_and_writes_what_was_approved(house: Home, over: 
         way, environ = ("--http",), {"INTERCOM_HTTP_TOKEN": open_door(house).token}
     async with codex(house, root, greet(), *way, **environ) as (model, process, person):
         card = await person.card(kind="approval")
+        # By this name the ladder knows it.
+        assert [each["client_name"] for each in (await ctl(house, "list"))["sessions"]] == ["codex-mcp-client"]
         await ctl(house, "approve", card["request_id"])
         assert await process.wait() == 0, said(house)
     assert told(model.answers[1])["status"] == "applied", model.answers

@@ -15,7 +15,7 @@ from pathlib import Path
 from intercom._version import __version__
 from intercom.agents import workspaces
 from intercom.app import database_path, version_tuple
-from intercom.cli import doctor_agents, doctor_hooks, doctor_slack
+from intercom.cli import doctor_agents, doctor_hooks, doctor_http, doctor_slack
 from intercom.cli.finding import Finding, State
 from intercom.cli.init_clients import CLIENTS, names_us
 from intercom.local import config_file, dial, lock
@@ -47,6 +47,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     database = database_path(settled, where)
     findings.append(_database(database))
     findings += _server(where, database)
+    findings += doctor_http.examine(settled, where)
     if any(each.subject == "configuration" and each.state is State.FAULT for each in found):
         # Of Slack nothing would hold without it.
         findings.append(Finding("slack", State.WARN, "not looked at: what is set up stands in the configuration"))

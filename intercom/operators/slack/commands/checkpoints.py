@@ -24,7 +24,7 @@ async def take(call: Call) -> str:
     """Take a checkpoint of a session and the files of its workspace."""
     live = await call.house.desk.sessions()
     chosen, label = _session_and_label(live, call)
-    found = choice.to_clear(live, call.person) if chosen is None else chosen
+    found = choice.to_clear(live, call.person, "take a checkpoint of") if chosen is None else chosen
     session = choice.require_control(found, call.person)
 
     async def act() -> str:

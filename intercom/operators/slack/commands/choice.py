@@ -93,11 +93,12 @@ def to_resume(live: Sequence[Session], open_cards: Sequence[Card], person: str) 
     return max(waiting, key=lambda pair: pair[0])[1]
 
 
-def to_clear(live: Sequence[Session], person: str) -> Session:
-    """The most recently active session that a person may end. Raises NotFound when there is none."""
+def to_clear(live: Sequence[Session], person: str, what: str = "clear") -> Session:
+    """The most recently active session that a person may end (or whatever `what` says). Raises NotFound when there is
+    none."""
     own = [each for each in live if may_control(each, person)]
     if not own:
-        raise NotFound("there is no session of yours to clear; see /intercom sessions")
+        raise NotFound(f"there is no session of yours to {what}; see /intercom sessions")
     return latest([each for each in own if each.status in _RUNNING] or own)
 
 

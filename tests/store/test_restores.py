@@ -1,0 +1,136 @@
+"""Restores move along their table only, are found by what they made, and keep what they need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from intercom.model.checkpoint import Divergence, DivergenceKind
+from intercom.model.errors import InvalidState
+from intercom.model.restore import (
+    RESTORE_TRANSITIONS,
+    UNDER_WAY,
+    WAITING,
+    DivergenceSummary,
+    Files,
+    Restore,
+    RestoreState,
+)
+from intercom.model.session import SessionStatus
+from intercom.model.verdict import Decided
+from intercom.store import checkpoints, restores, retention, sessions
+from intercom.store.database import Database
+
+from . import cases
+from .cases import NOW, after
+
+PLAIN = Restore(
+    id="r1",
+    checkpoint_id="c1",
+    session_id="s1",
+    successor_id="s2",
+    safety_id="c2",
+    workspace_root="/project",
+    state=RestoreState.ASKED,
+    files=Files.BACK,
+    asked_by="ada",
+    asked_via="ctl",
+    created_at=NOW,
+    updated_at=NOW,
+    label="before",
+    divergence=DivergenceSummary(1, 0, 2, (Divergence("a\n.txt", DivergenceKind.MODIFIED),), ("a remark",)),
+    digest="ab",
+    expires_at=after(60),
+)
+
+
+def restore(**changes: Any) -> Restore:
+    return evolve(PLAIN, **changes)
+
+
+@pytest.fixture
+def db() -> Iterator[Database]:
+    with cases.database() as opened:
+        yield opened
+
+
+def test_a_restore_is_read_as_it_was_written_and_written_once(db: Database) -> None:
+    steps = ({"path": "a", "before": "nothing"},)
+    decided = Decided("v1", "proceed", "ada", "ctl", NOW)
+    assert restores.insert(db, restore(steps=steps, decided=decided))
+    assert not restores.insert(db, restore(label="another"))
+    assert restores.get(db, "r1") == restore(decided=decided)
+    assert tuple(json.loads(restores.steps(db, "r1"))) == steps
+    assert restores.get(db, "nothing") is None
+    assert restores.with_prefix(db, "r") == ("r1",)
+
+
+@pytest.mark.parametrize("to", RestoreState)
+@pytest.mark.parametrize("now", RestoreState)
+def test_a_restore_moves_only_along_the_table(db: Database, now: RestoreState, to: RestoreState) -> None:
+    restores.insert(db, restore(state=now))
+    if to not in RESTORE_TRANSITIONS[now]:
+        with pytest.raises(InvalidState):
+            restores.advance(db, "r1", now, to, after(1))
+        return
+    assert restores.advance(db, "r1", now, to, after(1), note="why")
+    assert not restores.advance(db, "r1", now, to, after(2))
+    found = restores.get(db, "r1")
+    assert found == restore(state=to, note="why", updated_at=after(1))
+
+
+def test_what_waits_and_what_is_under_way_is_found(db: Database) -> None:
+    for number, state in enumerate(RestoreState):
+        restores.insert(db, restore(id=state.value, state=state, created_at=after(number)))
+    assert {each.state for each in restores.waiting(db)} == WAITING
+    assert {each.state for each in restores.under_way(db)} == UNDER_WAY
+
+
+def test_sessions_are_followed_through_their_restores(db: Database) -> None:
+    restores.insert(db, restore(id="r1", state=RestoreState.DONE))
+    restores.insert(db, restore(id="r2", session_id="s2", successor_id="s3", state=RestoreState.STUCK))
+    restores.insert(db, restore(id="r3", session_id="s3", successor_id="s4"))
+    assert restores.newest_of_line(db, "s1") == restores.newest_of_line(db, "s2") == "s3"
+    assert restores.newest_of_line(db, "elsewhere") == "elsewhere"
+    made = restores.by_successor(db, "s2")
+    assert made is not None
+    assert made.id == "r1"
+    assert restores.by_successor(db, "s4") is None
+    ended = restores.by_ended(db, "s1")
+    assert ended is not None
+    assert ended.successor_id == "s2"
+
+
+@pytest.mark.parametrize("state", RestoreState)
+def test_what_a_restore_that_is_not_over_needs_is_not_purged(db: Database, state: RestoreState) -> None:
+    sessions.insert(db, cases.session("old", status=SessionStatus.TERMINATED, terminated_at=after(-9)))
+    checkpoints.insert(db, cases.checkpoint("c1", session_id="old", created_at=after(-9)))
+    restores.insert(db, restore(session_id="old", state=state, created_at=after(-9)))
+    retention.purge(db, NOW, NOW, checkpoints_before=NOW)
+    stays = state in WAITING | UNDER_WAY
+    assert (checkpoints.line(db, "c1") is not None) == stays
+    assert (sessions.get(db, "old") is not None) == stays
+    assert (restores.get(db, "r1") is not None) == stays
+
+
+def test_a_restore_stays_as_long_as_the_session_that_it_made(db: Database) -> None:
+    sessions.insert(db, cases.session("s2"))
+    restores.insert(db, restore(state=RestoreState.DONE, created_at=after(-9)))
+    retention.purge(db, NOW, NOW)
+    assert restores.get(db, "r1") is not None
+    sessions.set_status(db, "s2", SessionStatus.ACTIVE, SessionStatus.TERMINATED, after(-5))
+    retention.purge(db, NOW, NOW)
+    assert restores.get(db, "r1") is None
+
+
+def test_a_large_manifest_is_read_as_it_was_written(db: Database) -> None:
+    hashes = {f"d{number % 7}/f{number}": f"{number:064x}" for number in range(4500)}
+    checkpoints.insert(db, cases.checkpoint("c1", file_hashes=hashes))
+    found = checkpoints.get(db, "c1")
+    assert found is not None
+    assert found.file_hashes == hashes
+    assert sorted(checkpoints.hashes_named(db)) == sorted(hashes.values())

@@ -17,7 +17,7 @@ from intercom.model.config import Config
 LIMITS: dict[str, tuple[str, float, float | None]] = {
     "codex": ("tool_timeout_sec", 1.0, 300.0),
     "claude-code": ("timeout", 0.001, None),
-    "copilot-cli": ("timeout", 0.001, 60.0),
+    "copilot-cli": ("timeout", 0.001, None),
 }
 
 

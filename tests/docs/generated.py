@@ -151,7 +151,8 @@ def tools() -> str:
     for tool in TOOLS:
         hints = [name.replace("_", " ") for name, holds in attrs.asdict(tool.hints).items() if holds]
         lines += [f"## `{tool.name}`", "", _flowing(tool.description), ""]
-        lines += [f"Older name: `{tool.legacy_name}`. Hints: {', '.join(hints) or 'none'}.", ""]
+        task = " It can be [asked after as a task](clients.md#tasks)." if tool.waiting is not None else ""
+        lines += [f"Older name: `{tool.legacy_name}`. Hints: {', '.join(hints) or 'none'}.{task}", ""]
         lines += ["Takes:", "", *_properties(tool.input_schema()), "", "Answers:", ""]
         lines += [*_properties(tool.output_schema()), ""]
     return "\n".join(lines)

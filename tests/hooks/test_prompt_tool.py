@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import mcp_types as types
-import pytest
 import trio
 from mcp import Client
 
-from tests.agents.live import ERAS, TRUSTING, begin, call, home, live
+from intercom.agents.server import offer
+from intercom.agents.tools import BY_NAME
+from intercom.model.config import Config, McpSettings
+from tests.agents.live import TRUSTING, begin, call, home, live
 from tests.hooks.test_live import ALLOW_STATUS
 
 WANTED = TRUSTING + "[mcp]\npermission_prompt_tool = true\n"
@@ -25,45 +27,35 @@ async def ask(agent: Client, tool: str, **given: Any) -> dict[str, Any]:
     return found
 
 
+def test_it_is_no_tenth_tool_unless_switched_on() -> None:
+    assert set(offer(Config())) == set(BY_NAME)
+    assert set(offer(Config(mcp=McpSettings(permission_prompt_tool=True)))) == {*BY_NAME, "permission_prompt"}
+
+
 @live
-async def test_it_is_no_tenth_tool_unless_switched_on() -> None:
-    with home() as house, house.serving():
-        async with house.agent(house.workspace()) as agent:
-            assert len((await agent.list_tools()).tools) == 9
-            refused = await ask(agent, "Bash", command="ls")
-            assert refused["error_code"] == "unknown_tool"
-
-
-@pytest.mark.parametrize("mode", ERAS)
-def test_a_person_or_the_policy_answers_and_the_input_stays_as_it_was(mode: str) -> None:
-    @live
-    async def run() -> None:
-        with home(WANTED) as house:
-            workspace = house.workspace()
-            (workspace / ".intercom").mkdir()
-            (workspace / ".intercom" / "settings.json").write_text(ALLOW_STATUS)
-            with house.serving():
-                async with house.agent(workspace, mode=mode) as agent, house.person() as person:
-                    assert "permission_prompt" in {tool.name for tool in (await agent.list_tools()).tools}
-                    given = {"command": "git status", "timeout": None}
-                    assert await ask(agent, "Bash", **given) == {"behavior": "allow", "updatedInput": given}
-                    own = {"behavior": "allow", "updatedInput": {}}
-                    assert await ask(agent, "mcp__agent-intercom__ping") == own
-                    async with trio.open_nursery() as nursery:
-                        later = begin(nursery, agent, "permission_prompt", tool_name="Bash", input={"command": "make"})
-                        card = await person.card(title="Run: make")
-                        await person.do("reject", id=card["request_id"], reason="not now")
-                        denied = await later()
-                    assert denied["behavior"] == "deny"
-                    assert "not now" in denied["message"]
-                    # Told, so that it rides on nothing else.
-                    assert "late_verdicts" not in await call(agent, "ping")
-                    async with trio.open_nursery() as nursery:
-                        later = begin(
-                            nursery, agent, "permission_prompt", tool_name="ExitPlanMode", input={"plan": "x"}
-                        )
-                        card = await person.card(title="Use the tool ExitPlanMode")
-                        await person.do("approve", id=card["request_id"])
-                        assert (await later())["behavior"] == "allow"
-
-    run()
+async def test_a_person_or_the_policy_answers_and_the_input_stays_as_it_was() -> None:
+    with home(WANTED) as house:
+        workspace = house.workspace()
+        (workspace / ".intercom").mkdir()
+        (workspace / ".intercom" / "settings.json").write_text(ALLOW_STATUS)
+        with house.serving():
+            async with house.agent(workspace) as agent, house.person() as person:
+                assert "permission_prompt" in {tool.name for tool in (await agent.list_tools()).tools}
+                given = {"command": "git status", "timeout": None}
+                assert await ask(agent, "Bash", **given) == {"behavior": "allow", "updatedInput": given}
+                own = {"behavior": "allow", "updatedInput": {}}
+                assert await ask(agent, "mcp__agent-intercom__ping") == own
+                async with trio.open_nursery() as nursery:
+                    later = begin(nursery, agent, "permission_prompt", tool_name="Bash", input={"command": "make"})
+                    card = await person.card(title="Run: make")
+                    await person.do("reject", id=card["request_id"], reason="not now")
+                    denied = await later()
+                assert denied["behavior"] == "deny"
+                assert "not now" in denied["message"]
+                # Told, so that it rides on nothing else.
+                assert "late_verdicts" not in await call(agent, "ping")
+                async with trio.open_nursery() as nursery:
+                    later = begin(nursery, agent, "permission_prompt", tool_name="ExitPlanMode", input={"plan": "x"})
+                    card = await person.card(title="Use the tool ExitPlanMode")
+                    await person.do("approve", id=card["request_id"])
+                    assert (await later())["behavior"] == "allow"

@@ -145,20 +145,21 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offer
     given = arguments.read(tool.takes, params.arguments)
     call = await door.open_call(tool, given, _caller(ctx))
     tracing.note(call.session_id, getattr(given, "request_id", None))
+    if exchange is not None:
+        exchange.begun(call, ctx.request_id)
     try:
-        if exchange is not None:
-            exchange.begun(call, ctx.request_id)
         if form is not None and tool.waiting is not None:
             return await tasks.begin(form, door, call, tool.waiting, given)
         content = await tool.run(call, given)
+        door.close_call(call)
+        return results.answer(content)
     except BaseException:
         # No result leaves, so nothing rides on it.
         door.abandon(call.name, call.session_id)
         raise
-    door.close_call(call)
-    if exchange is not None:
-        exchange.answered()
-    return results.answer(content)
+    finally:
+        if exchange is not None:
+            exchange.answered()
 
 
 def _caller(ctx: Context) -> Caller:

@@ -167,14 +167,16 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
     door, exchange = came_by(ctx.request)
     call = await door.open_call(BY_NAME[state.tool], None, caller)
     call.slice_seconds = None
+    if exchange is not None:
+        exchange.begun(call, ctx.request_id)
     try:
-        if exchange is not None:
-            exchange.begun(call, ctx.request_id)
         answered = await call.wait(AwaitTask(call.name, state.id, call.ticket), state.request_id)
         if answered is None:
             # Nobody is there to wait for it, or the server is leaving.
             raise IntercomError("the server is restarting; nothing was lost, ask again", code="unavailable")
         content = call.finish(answered, own=state.request_id)
+        door.close_call(call)
+        return results.answer(content)
     except BaseException as failed:
         door.abandon(call.name, call.session_id)
         if isinstance(failed, IntercomError) and failed.error_code not in (
@@ -184,10 +186,9 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
         ):
             return results.failure(failed)
         raise
-    door.close_call(call)
-    if exchange is not None:
-        exchange.answered()
-    return results.answer(content)
+    finally:
+        if exchange is not None:
+            exchange.answered()
 
 
 async def _ask(door: Door, caller: Caller, question: Request[Any]) -> Any:

@@ -19,7 +19,7 @@ NAMES: dict[str, str] = {
     "request.waiting": "its call waits, and nobody has seen it",
     "verdict.recorded": "a verdict is on record, and neither its operator nor the agent has been told",
     "verdict.answered": "the waiting calls have their answer inside the server",
-    "answer.leaving": "an answer is about to be sent to the shim",
+    "answer.leaving": "an answer is about to be sent to the shim, or over HTTP",
     "answer.left": "it was sent",
     "reply.leaving": "an operator's reply is about to be sent",
     "reply.left": "it was sent",

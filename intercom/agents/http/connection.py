@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import trio
 
+from intercom.model import crash_points
+
 #: How long a new connection may take until it has made a request that was let in, in seconds.
 FIRST_SECONDS = 10.0
 #: How long a client may leave what it is sent untaken.
@@ -68,10 +70,12 @@ class Connection:
         The web server tells its application that a request is over as soon as the last byte has left, so what sends
         that byte may be cancelled by its own success."""
         before = self._sent
+        crash_points.reach("answer.leaving")
         try:
             yield
         finally:
             if self._sent > before and not self.broken:
+                crash_points.reach("answer.left")
                 reached()
 
     async def abort(self) -> None:

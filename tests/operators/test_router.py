@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import Actor, ChildSpec, System, ask
-from intercom.model.card import Card, CardState, Notice
+from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.session import SessionMode
 from intercom.operators.messages import Channel, Subscribe
 from intercom.operators.router import EARLY_SECONDS, NOTIFIED, Operators, recipients
@@ -45,6 +45,11 @@ def test_the_mode_says_who_is_told_and_whoever_showed_a_card_hears_of_its_end(
 ) -> None:
     known = None if shown is None else frozenset(shown)
     assert recipients(card("c", state=state), mode, ALL, known) == told
+
+
+@pytest.mark.parametrize("mode", SessionMode)
+def test_whether_to_go_back_is_asked_on_every_channel(mode: SessionMode) -> None:
+    assert recipients(card("c", CardKind.RESTORE), mode, ALL, frozenset()) == set(ALL)
 
 
 @given(

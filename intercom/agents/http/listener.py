@@ -18,6 +18,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
 from mcp.server import Server
+from starlette.middleware.cors import CORSMiddleware
 
 from actors import Actor, Name
 from intercom.agents.http import guard, site
@@ -149,6 +150,15 @@ class Serving:
             self._connections,
             self._kin.look,
         )
+        if origins := at.guests.config.http_allowed_origins:
+            # Without a word of ours a browser does not let its page read what we answer.
+            application = CORSMiddleware(
+                application,
+                allow_origins=origins,
+                allow_methods=("GET", "POST", "DELETE"),
+                allow_headers=("*",),
+                expose_headers=("mcp-session-id", "www-authenticate"),
+            )
         self._app = wrap_app(application, 0, "asgi")
         self._web = _web_config()
         standing.guests = self._guests

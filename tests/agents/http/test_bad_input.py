@@ -237,3 +237,17 @@ async def test_the_token_can_be_lifted_on_loopback(root: Path) -> None:
         async with at.client("agent=one") as client:
             assert (await call(client, "ping"))["acknowledged"]
         assert (await at.post(rpc("ping"), headers={"Host": "evil.example"})).status == 421
+
+
+@served
+async def test_a_page_that_was_allowed_may_read_what_it_is_answered(root: Path) -> None:
+    page = "https://page.example"
+    async with place(root, http_allowed_origins=(page,)) as at:
+        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        preflight = await at.post(b"", method="OPTIONS", headers={"Origin": page, "Authorization": None, **asked})
+        assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (200, page)
+        reply = await at.post(rpc("initialize", INITIALIZE), headers={"Origin": page})
+        assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, page)
+        assert "mcp-session-id" in reply.headers["access-control-expose-headers"]
+        strange = await at.post(rpc("initialize", INITIALIZE), headers={"Origin": "https://other.example"})
+        assert (strange.status, strange.headers.get("access-control-allow-origin")) == (403, None)

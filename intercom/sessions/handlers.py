@@ -79,6 +79,7 @@ async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
         await decisions.become(session, session.row.status_when_here, "agent", "the agent is connected")
     # Words may have been given to it while its agent had another session.
     steering.took(session, await session.transact(partial(instructions.queued, session_id=session.id)))
+    await tasks.present(session)
     session.brief_detector()
 
 
@@ -86,6 +87,7 @@ async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
     session.agent_here = False
     session.brief_detector()
     await alerts.recovered(session, stall_messages.Recovered())
+    await tasks.present(session)
     if session.row.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
         if await session.transact(partial(children.is_going, session_id=session.id)):
             # Its process lives, or is about to again: the agent is not proven gone by a connection that is.

@@ -106,6 +106,19 @@ def leave_to_task(session: SessionActor, request: Asked) -> None:
         session.show(request)
 
 
+async def present(session: SessionActor) -> None:
+    """The agent came or left: so did whoever asks after its tasks, and the cards of what no call waits for say it."""
+    for request_id in [id for id, until in session.tasked.items() if until == math.inf and id not in session.waiters]:
+        if (request_id in session.context.unattended) is not session.agent_here:
+            continue
+        request = await session.find(request_id)
+        if session.is_settled(request):
+            continue
+        session.context.unattended.discard(request_id)
+        session.leave_alone(request_id)
+        session.show(request)
+
+
 def _given_up(task_id: str) -> InvalidState:
     return InvalidState(f"task {task_id} was cancelled by its client", code="task_cancelled")
 

@@ -11,7 +11,7 @@ from actors.testing import inject
 from intercom.model.errors import IntercomError
 from intercom.model.task import TaskState, TaskStatus
 from intercom.model.verdict import Decision
-from intercom.sessions.actor import FETCH_SECONDS
+from intercom.sessions.actor import FETCH_SECONDS, SHOW_SECONDS
 from intercom.sessions.messages import Beat, Deliver, Delivery
 from intercom.sessions.task_messages import AwaitTask, CancelTask, FindTask, OpenTask
 from tests.sessions.house import Guest, house, in_house
@@ -97,3 +97,19 @@ async def test_a_session_that_falls_leaves_the_verdict_to_the_task_still(clock: 
             assert await riders(guest) == []
         await at.later(FETCH_SECONDS + 2)
         assert await riders(guest) == [task.request_id]
+
+
+@in_house
+async def test_the_card_of_a_task_says_that_its_agent_is_away_while_it_is(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        task = await begin(guest)
+        await at.later(SHOW_SECONDS + 1)
+        assert [card.away for card in at.people.cards] == [False], "nobody waits, and somebody asks after it"
+        at.gone(guest.agent.key, for_good=True)
+        await at.later(1)
+        assert at.people.cards[-1].away is True
+        at.back(guest.agent.key)
+        await at.later(1)
+        assert at.people.cards[-1].away is False
+        assert {card.id for card in at.people.cards} == {task.request_id}

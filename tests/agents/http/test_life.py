@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import trio
+from mcp.server import _streamable_http_modern as modern_transport
+from sse_starlette import EventSourceResponse
 
 from intercom.agents.http import listener as serving
 from intercom.agents.http import streamable, visits
@@ -302,3 +304,24 @@ async def test_a_client_on_this_machine_is_known_by_its_process() -> None:
         nobody = ("127.0.0.1", 1), ("127.0.0.1", 2)
         assert tcp_peers.holders([nobody]) == {nobody: frozenset()}
         await trio.aclose_forcefully(stream)
+
+
+@served
+async def test_a_call_that_waits_without_progress_is_kept_alive_by_bytes(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert EventSourceResponse.DEFAULT_PING_INTERVAL <= 15
+    assert modern_transport._SSE_PING_INTERVAL <= 15
+    monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.05)
+    monkeypatch.setattr(modern_transport, "_SSE_PING_INTERVAL", 0.05)
+    async with place(root) as at:
+        session = Session(at, "agent=two")
+        await session.open()
+        alone, _ = await begun(at)
+        within, _ = await session.begin(ask())
+        for stream in (alone, within):
+            told = b""
+            while told.count(b": ping") < 3:
+                told += await stream.receive_some(65536)
+            assert b"text/event-stream" in told
+            await trio.aclose_forcefully(stream)

@@ -40,8 +40,7 @@ def drain(ref: Ref[Any], reason: BaseException | None) -> None:
             begun._complete(None, Down(ref.label, reason, begun=True))
     if ref._rare is not None:
         for reply in list(ref._rare.deferred):
-            if not reply.done:
-                reply._complete(None, Down(ref.label, reason, begun=True, handling=False))
+            reply._complete(None, Down(ref.label, reason, begun=True, handling=False))
         ref._rare.deferred.clear()
         for timer in ref._rare.timers.values():
             timer.cancel()

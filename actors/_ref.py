@@ -238,8 +238,8 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             reply = rare.taken = Reply(None, self)
         self._current = None
         if len(rare.deferred) > 64:
-            # Answered ones stay until somebody looks; looking now and then keeps this linear.
-            rare.deferred = {old: None for old in rare.deferred if not old.done}
+            # Those that askers of other threads gave up stay until somebody looks; doing so rarely keeps this linear.
+            rare.deferred = {old: None for old in rare.deferred if not old.done and not old.abandoned}
         rare.deferred[reply] = None
         return reply
 

@@ -92,6 +92,7 @@ class Reply(pykka.Future[T]):
         self._value = value
         self._error = error
         self.done = True
+        self._let_go()
         task = self._waiter
         if task is not None:
             self._waiter = None
@@ -121,7 +122,13 @@ class Reply(pykka.Future[T]):
     def _abort(self, _: object) -> Abort:
         self._waiter = None
         self.abandoned = True
+        self._let_go()
         return Abort.SUCCEEDED
+
+    def _let_go(self) -> None:
+        """Nobody waits for it any more: its incarnation need not answer it when it ends."""
+        if self._ref is not None and self._ref._rare is not None:
+            self._ref._rare.deferred.pop(self, None)
 
     async def _wait_apart(self) -> None:
         """Wait where the fast way is closed: as a second waiter, or on the loop of another thread."""

@@ -232,3 +232,20 @@ async def test_pykkas_own_way_of_sending_arrives() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert ref.actor_stopped.is_set()
         assert system.inspect().children[-1].id == "a"
+
+
+@trio_test
+async def test_an_actor_keeps_no_deferred_reply_that_is_answered_or_given_up() -> None:
+    async with System([child("a")]) as system:
+        ref = system.ref("a")
+        assert ref is not None
+        taken: list[Any] = []
+        async with trio.open_nursery() as nursery:
+            for _ in range(70):
+                nursery.start_soon(ask, system.named("a"), Do(lambda me: taken.append(me.defer())))
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(ref._rare.deferred) == 70
+            taken[0].set(1)
+            assert len(ref._rare.deferred) == 69
+            nursery.cancel_scope.cancel()
+        assert not ref._rare.deferred

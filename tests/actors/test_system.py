@@ -438,3 +438,13 @@ def test_virtual_time_jumps() -> None:
         return trio.current_time()
 
     assert run_virtual(main, 10_000) == 10_000
+
+
+@trio_test
+async def test_a_system_says_whether_it_is_stopping() -> None:
+    seen: list[bool] = []
+    system = System([child("a", on_stop=lambda _: seen.append(system.is_stopping))])
+    async with system:
+        assert not system.is_stopping
+    assert seen == [True]
+    assert system.is_stopping

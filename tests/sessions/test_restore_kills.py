@@ -27,7 +27,14 @@ from tests.sessions.house import house, in_house
 from tests.sessions.test_checkpoints import BEFORE, ask, files, proceed, spoil, staged, take
 from tests.support.trio_case import trio_test
 
-CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
+#: ctl with more patience than people have: on a busy machine a server takes a while to start.
+PATIENT = """
+from intercom.cli.ctl import main
+from intercom.operators.ctl import client
+client.FIRST_PATIENCE = client.request.__kwdefaults__["patience"] = 45.0
+raise SystemExit(main())
+"""
+CTL = [sys.executable, "-c", PATIENT, "--json"]
 
 
 #: Where a server is killed for good; at all the others, only the actors fall.

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from intercom.cli import ctl_draw
 from intercom.model.approval import ChangeKind, FileChange
-from intercom.model.card import CardKind, CardState
+from intercom.model.card import ANSWERED, CardKind, CardState
 from intercom.model.clock import to_text
 from intercom.model.verdict import Decided
 from intercom.operators.ctl.entries import card_entry, plain, session_entry
@@ -73,7 +73,7 @@ def test_a_decided_card_says_who_and_when_and_offers_no_answer() -> None:
     assert "agent-intercom-ctl" not in text
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CardKind if kind is not CardKind.APPLY])
+@pytest.mark.parametrize("kind", [kind for kind in ANSWERED if kind is not CardKind.APPLY])
 def test_every_kind_of_card_says_how_to_answer_it(kind: CardKind) -> None:
     assert "  agent-intercom-ctl " in drawn("show", card_entry(card("a", kind)))
 

@@ -214,9 +214,12 @@ def _remove(top: int, step: PutBack, touched: set[str]) -> None:
     *above, name = _names(step.path)
     try:
         with descend(top, above) as parent:
-            if _sign_at(parent, name) == step.before:
+            current = _sign_at(parent, name)
+            if current == step.before:
                 os.unlink(name, dir_fd=parent)
                 crash_points.reach("restore.placed_one")
+            elif current not in (NOTHING, DIRECTORY):
+                raise _changed_late(step)
     except (FileNotFoundError, NotADirectoryError):
         return
     touched.add("/".join(above))
@@ -231,11 +234,13 @@ def _remove(top: int, step: PutBack, touched: set[str]) -> None:
 
 
 def _place(top: int, there: int, step: PutBack, staged: str) -> None:
-    """Give what is staged its name. A file that came up there since it was looked at, where there was none, is not
-    overwritten: linking, unlike renaming, refuses."""
+    """Give what is staged its name. A file that was changed or came up there since it was looked at is not overwritten:
+    no checkpoint holds it. Where there was none, linking, unlike renaming, refuses."""
     *above, name = _names(step.path)
     with descend(top, above, create=True) as parent:
         current = _sign_at(parent, name)
+        if current not in (step.before, step.after, NOTHING, DIRECTORY):
+            raise _changed_late(step)
         if current == DIRECTORY:
             _clear(parent, name)
             current = NOTHING
@@ -253,6 +258,10 @@ def _place(top: int, there: int, step: PutBack, staged: str) -> None:
                 # Renaming onto another name of the same file does nothing.
                 os.unlink(staged, dir_fd=there)
         crash_points.reach("restore.placed_one")
+
+
+def _changed_late(step: PutBack) -> ApplyStuck:
+    return ApplyStuck(f"putting files back stopped: {step.path} changed in between", reasons=(step.path,))
 
 
 def _clear(parent: int, name: str) -> None:

@@ -248,6 +248,35 @@ def test_a_file_that_changes_after_it_was_looked_at_stops_it_before_anything_is_
     assert trees.found(root) == BEFORE
 
 
+@pytest.mark.parametrize(
+    ("meddled", "held"), [("edit.txt", "old\n"), ("added/z", None)], ids=["one to overwrite", "one to remove"]
+)
+def test_a_file_that_changes_while_others_are_put_back_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meddled: str, held: str | None
+) -> None:
+    root = tmp_path / "work"
+    trees.put(root, {"a": Thing(b"a\n", 0o644), "edit.txt": Thing(b"old\n", 0o644)})
+    with Contents(tmp_path / "contents.db", 2**30).open() as contents:
+        then = checkpoint(root, contents)
+        added = {f"{name}/z": Thing(b"z\n", 0o644) for name in ("added", "added2/deeper")}
+        trees.put(root, {"a": Thing(b"b\n", 0o644), "edit.txt": Thing(b"new\n", 0o644)} | added)
+        plan = planned(root, then, contents, exact=True)
+        putting_back.stage(root, "r1", plan.steps, contents.read)
+
+    def late(point: str) -> None:
+        if point == "restore.placed_one":
+            (root / meddled).write_text("late\n")
+
+    monkeypatch.setattr(crash_points, "hook", late)
+    with pytest.raises(ApplyStuck, match=f"{meddled} changed in between"):
+        putting_back.roll_forward(root, "r1", plan.steps)
+    monkeypatch.setattr(crash_points, "hook", None)
+    assert (root / meddled).read_text() == "late\n"
+    (root / meddled).write_text("new\n" if held else "z\n")
+    putting_back.roll_forward(root, "r1", plan.steps)
+    assert trees.found(root) == {"a": Thing(b"a\n", 0o644), "edit.txt": Thing(b"old\n", 0o644)}
+
+
 def test_a_content_that_is_gone_or_damaged_is_told_before_anything_is_touched(tmp_path: Path) -> None:
     prepare(tmp_path)
     root = tmp_path / "work"

@@ -3,7 +3,8 @@ always in exactly one of them.
 
 A request that still waits moves, and keeps its id, its card and its deadline. One that waited when the checkpoint was
 taken and was answered or ended since is asked anew, under an id of its own: what was said of it then was said of files
-and plans that are being undone. What was asked since the checkpoint ends with the old session.
+and plans that are being undone. What was asked since the checkpoint ends with the old session, and so does what a
+permission hook asks: nobody but the client that asked can use the answer.
 """
 
 from __future__ import annotations
@@ -127,9 +128,13 @@ def _end(db: Database, restore: Restore, at: datetime) -> tuple[Session | None, 
 
 
 def _bring(db: Database, restore: Restore, id: str, timeouts: TimeoutSettings, at: datetime) -> str | None:
-    """Have a request of the checkpoint wait in the new session; its id there, None where nothing is known of it."""
+    """Have a request of the checkpoint wait in the new session; its id there, None where it does not."""
     request = requests.find(db, id)
     if request is None:
+        return None
+    if isinstance(request, ApprovalRequest) and request.tool is not None:
+        # Asked by the hook of a client about what that client was about to do: it ends with the session it was asked in,
+        # and whoever goes on asks about its own operations.
         return None
     if request.status.value == "pending":
         if request.session_id != restore.session_id:

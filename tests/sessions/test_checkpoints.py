@@ -14,6 +14,7 @@ from intercom.model.card import CardKind, CardState
 from intercom.model.checkpoint import DivergenceKind
 from intercom.model.config import CheckpointSettings, Config
 from intercom.model.errors import AlreadyDecided, FileError, InvalidState, NotFound, SpawnFailed
+from intercom.model.operation import Operation, OperationKind
 from intercom.model.prompt import PromptType
 from intercom.model.restore import Files, Restore, RestoreState
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
@@ -21,6 +22,7 @@ from intercom.model.verdict import Decision
 from intercom.sessions.checkpoint_messages import CheckpointTaken, SweepContents
 from intercom.sessions.children import Children
 from intercom.sessions.messages import Apply, AskPrompt, Beat, Recall
+from intercom.sessions.permission_messages import AskPermission
 from intercom.sessions.reception_messages import Adopt, Agent
 from intercom.store import checkpoints, requests, rows
 from tests.sessions.house import Guest, House, house, in_house
@@ -240,6 +242,22 @@ async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_
         await at.decide(waits, Decision.APPROVE)
         await guest.ask(Apply(guest.call(), waits))
         assert (root / "a.txt").read_text() == "two\n"
+
+
+@in_house
+async def test_what_a_permission_hook_asked_ends_with_the_session_it_was_asked_in(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        run = Operation(OperationKind.COMMAND, "Bash", "Run make", '["Bash",{"command":"make"}]')
+        opened = await guest.ask(AskPermission("h1", "claude-code", run, "claude-code/PreToolUse"))
+        id = opened.request_id
+        taken = await take(at, guest)
+        done = await proceed(at, await ask(at, taken))
+        assert done.state is RestoreState.DONE, done.note
+        assert not await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
+        old = await at.app.reader.read(partial(requests.find, id=id))
+        assert old is not None
+        assert old.status.value == "interrupted"
 
 
 @in_house

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from intercom.model.errors import InvalidState, NotFound, Paused
+from intercom.model.child import ChildState
+from intercom.model.errors import InvalidState, NotFound, Paused, Unauthorized
 from intercom.model.session import Session, SessionStatus
 from intercom.sessions import agent_keys
 from intercom.sessions.reception_messages import Agent
-from intercom.store import audit, instructions, requests, sessions
+from intercom.store import audit, children, instructions, requests, sessions
 from intercom.store.messages import Database
+
+#: A process that people started in a session, and that is going or goes again by itself.
+_GOING = (ChildState.STARTING, ChildState.RUNNING, ChildState.WAITING)
 
 
 def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Callable[[str | None], bool]) -> Session:
     """Which session the agent gets: the one it names, else the newest that its like left behind, else its own.
 
-    What an agent left that is known for good is not left behind: it may come back under its name, or be asked by what
-    only its caller knows."""
+    What an agent left that is known for good is not left behind, not even for who knows the session's id: it may come
+    back under its name, or be asked by what only its caller knows."""
     if agent.session_id is not None:
         if wanted not in (None, own):
             raise InvalidState(f"this agent was started for session {own}; it can not take over another")
@@ -31,6 +35,8 @@ def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Ca
             raise NotFound(f"no session of this workspace has the id {wanted!r}")
         if session.status is SessionStatus.TERMINATED:
             raise InvalidState(f"session {wanted} was ended; go on in your own")
+        if agent_keys.is_its_own(session.agent_key) or _has_process(db, wanted):
+            raise Unauthorized(f"session {wanted} is kept for its own agent, which may come back; go on in your own")
         if is_live(session.agent_key):
             raise InvalidState(
                 f"session {wanted} has a live agent; only a session whose agent is gone can be taken over"
@@ -51,6 +57,12 @@ def _require_going_on(db: Database, own: str) -> None:
     mine = sessions.get(db, own)
     if mine is not None and mine.is_paused:
         raise Paused(f"this session was paused by {mine.paused_by or 'an operator'}; nothing was done")
+
+
+def _has_process(db: Database, session_id: str) -> bool:
+    """Whether people started an agent for this session that may not have come yet."""
+    child = children.get(db, session_id)
+    return child is not None and child.state in _GOING
 
 
 def _has_work(db: Database, session_id: str) -> bool:

@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 import trio.testing
+from attrs import evolve
 
 from intercom.local import shim_id
 from intercom.model.card import CardKind
-from intercom.model.errors import InvalidState
+from intercom.model.child import Child, ChildState, Why
+from intercom.model.errors import InvalidState, Unauthorized
 from intercom.model.session import SessionStatus
+from intercom.sessions import agent_keys
 from intercom.sessions.reception import RETURN_SECONDS
 from intercom.sessions.reception_messages import Adopt, Agent
+from intercom.store import children
+from intercom.store.messages import Transact
 from tests.sessions.house import House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -88,6 +93,26 @@ async def test_after_a_restart_the_session_of_an_agent_that_does_not_come_back_i
         wanted = at.begin(partial_reboot(at, second.agent))
         await at.later(RETURN_SECONDS)
         assert await wanted() == first.session_id
+
+
+@in_house
+async def test_a_session_that_is_kept_for_its_own_agent_is_not_to_be_had_by_its_id(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        named = await at.arrive(root, f"{agent_keys.NAMED}one")
+        await named.propose()
+        started = await at.arrive(root, "started")
+        child = Child(started.session_id, ChildState.RUNNING, at.now(), "kim")
+        await at.ask("store", Transact(partial(children.insert, child=child)))
+        for guest in (named, started):
+            await gone(at, guest.agent.key)
+        other = await at.arrive(root, "other")
+        for guest in (named, started):
+            with pytest.raises(Unauthorized, match="its own agent"):
+                await at.ask("reception", Adopt(other.agent, guest.session_id))
+        # Once its process is over for good, nobody else comes for it.
+        over = evolve(child, state=ChildState.OVER, why=Why.CLEARED)
+        await at.ask("store", Transact(partial(children.change, child=over, expect={ChildState.RUNNING})))
+        assert await at.ask("reception", Adopt(other.agent, started.session_id)) == started.session_id
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody can tell whether a shim is dead")

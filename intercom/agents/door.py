@@ -266,6 +266,9 @@ class Door:
             self.system.named(f"session/{session_id}").tell(Undeliver(tuple(names)))
         self._sent.clear()
         self._written.clear()
+        # Whoever comes by this door again is let in anew: its session may have been taken over by then.
+        self._sessions.clear()
+        self._told.clear()
         for key in (self.key, *self._agents):
             self.presence.left(key, self.name)
         self._reception.tell(AgentsGone((self.key, *self._agents), for_good))

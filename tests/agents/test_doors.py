@@ -21,6 +21,7 @@ from intercom.model.verdict import Decision
 from intercom.sessions import actor
 from intercom.sessions.messages import Beat
 from intercom.sessions.reception import GRACE_SECONDS
+from intercom.sessions.reception_messages import Adopt
 from intercom.store.messages import Transact
 from tests.sessions.house import STUCK, House, house, in_house
 
@@ -136,6 +137,23 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
         await door.delivered([receipt])
         _, told = await call("ping")
         assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
+
+
+@in_house
+async def test_who_comes_back_after_another_took_over_its_session_is_not_let_into_that(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        caller = Caller("client", None, None, no_roots, None)
+        door = Door(at.app.system, at.app.config, at.app.presence, "first", str(root), None)
+        door.opened()
+        left = (await door.open_call(BY_NAME["ping"], None, caller)).session_id
+        door.closed(for_good=True)
+        await at.later(1)
+        other = await at.arrive(root, "second")
+        assert await at.ask("reception", Adopt(other.agent, left)) == left
+        door.opened()
+        assert (await door.open_call(BY_NAME["ping"], None, caller)).session_id != left
 
 
 @in_house

@@ -19,14 +19,42 @@ Address = tuple[str, int]
 Pair = tuple[Address, Address]
 
 
-def is_local(address: str) -> bool:
-    """Whether an address is this machine's by itself (loopback)."""
+def is_local(peer: str, here: str) -> bool:
+    """Whether who comes from `peer` to our address `here` is on this machine: by loopback, or from an address that is
+    this machine's own."""
+    client = _plain(peer)
+    return client == _plain(here) or _is_loopback(client) or _is_ours(client)
+
+
+def _is_loopback(address: str) -> bool:
     try:
-        found = ip_address(address.partition("%")[0])
+        return ip_address(address).is_loopback
     except ValueError:
         return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return bool((mapped or found).is_loopback)
+
+
+def _is_ours(address: str) -> bool:
+    """Whether this machine has the address: only then a socket can be given it."""
+    if not address:
+        return False
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _plain(address: str) -> str:
+    """An address without its zone, and in the older kind's own writing where a socket of the newer kind has such a
+    client."""
+    text = address.partition("%")[0]
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return text
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def holders(pairs: Collection[Pair], likely: Iterable[int] = ()) -> dict[Pair, frozenset[int]]:
@@ -64,7 +92,11 @@ def _inodes(pairs: Collection[Pair]) -> Iterator[tuple[Pair, str]]:
         except OSError:
             continue
         for ours, theirs in pairs:
-            at = text.find(f" {_hex(ours, family)} {_hex(theirs, family)} ".encode())
+            client, server = _hex(ours, family), _hex(theirs, family)
+            if not client or not server:
+                # Never in this table.
+                continue
+            at = text.find(f" {client} {server} ".encode())
             if at >= 0:
                 # Of the fields from the two addresses on, the inode is the ninth.
                 inode = text[at:].split(None, 9)[8].decode()
@@ -74,7 +106,7 @@ def _inodes(pairs: Collection[Pair]) -> Iterator[tuple[Pair, str]]:
 
 def _hex(address: Address, family: socket.AddressFamily) -> str:
     """An address in the tables' own writing: words of 32 bits in the machine's order, and the port."""
-    host, port = address[0].partition("%")[0], address[1]
+    host, port = _plain(address[0]), address[1]
     try:
         packed = socket.inet_pton(family, host)
     except OSError:
@@ -121,6 +153,8 @@ def _sockets(pid: int, wanted: Collection[str], *, all_of_them: bool) -> Iterato
 
 def _by_psutil(pairs: Collection[Pair]) -> dict[Pair, frozenset[int]]:
     found: dict[Pair, set[int]] = {pair: set() for pair in pairs}
+    # A client's own socket may be of the older kind although the server's is not.
+    by_plain = {_plain_pair(pair): pair for pair in pairs}
     for process in psutil.process_iter():
         try:
             connections = process.net_connections(kind="tcp")
@@ -128,7 +162,12 @@ def _by_psutil(pairs: Collection[Pair]) -> dict[Pair, frozenset[int]]:
             continue
         for each in connections:
             if each.raddr:
-                pair = ((each.laddr.ip, each.laddr.port), (each.raddr.ip, each.raddr.port))
-                if pair in found:
+                pair = by_plain.get(_plain_pair(((each.laddr.ip, each.laddr.port), (each.raddr.ip, each.raddr.port))))
+                if pair is not None:
                     found[pair].add(process.pid)
     return {pair: frozenset(pids) for pair, pids in found.items()}
+
+
+def _plain_pair(pair: Pair) -> Pair:
+    (ours, port), (theirs, their_port) = pair
+    return (_plain(ours), port), (_plain(theirs), their_port)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 
@@ -10,6 +11,8 @@ from attrs import define, field
 
 from intercom.agents.http.connection import Connection
 from intercom.local import tcp_peers
+
+log = logging.getLogger("intercom.http")
 
 #: Looking through the system's tables may not hold up a client for longer, in seconds.
 _SECONDS = 5.0
@@ -28,8 +31,9 @@ class Kin:
     _busy: trio.Lock = field(factory=trio.Lock, init=False)
 
     async def look(self, connection: Connection) -> None:
-        """Find the processes behind a connection, and note them; none where that can not be known."""
-        if not tcp_peers.is_local(connection.peer[0]):
+        """Find the processes behind a connection, and note them; none where that can not be known. Where the system
+        takes too long to tell, they stay unknown, and are looked for with the next request."""
+        if not tcp_peers.is_local(connection.peer[0], connection.here[0]):
             connection.processes = frozenset()
             return
         pair = (connection.peer, connection.here)
@@ -40,11 +44,14 @@ class Kin:
 
     async def _look_all(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        found: dict[tcp_peers.Pair, frozenset[int]] = {}
+        found: dict[tcp_peers.Pair, frozenset[int]] | None = None
         with trio.move_on_after(_SECONDS):
             found = await trio.to_thread.run_sync(
                 tcp_peers.holders, tuple(waiting), tuple(self._known), abandon_on_cancel=True
             )
+        if found is None:
+            log.warning("whose the processes of %d connections over HTTP are could not be found in time", len(waiting))
+            return
         for pair, connection in waiting.items():
             # A client inside this process is the program that embeds the server.
             processes = found.get(pair, frozenset()) - {os.getpid()}

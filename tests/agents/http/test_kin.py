@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
-from intercom.local import http_token
-from tests.agents.http.rig import BOTH, head, modern, read_reply, until
+from intercom.agents.http import kin
+from intercom.agents.http.connection import Connection
+from intercom.local import http_token, tcp_peers
+from tests.agents.http.rig import BOTH, head, modern, read_reply, served, until
 from tests.agents.live import home, live
 
 
@@ -47,3 +53,28 @@ async def _post(port: int, message: dict[str, Any], headers: dict[str, str]) -> 
         reply = await read_reply(stream)
     found: dict[str, Any] = json.loads(reply.body)
     return found
+
+
+@served
+async def test_processes_that_are_not_found_in_time_are_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+    came: dict[str, frozenset[int]] = {}
+    found = frozenset({2**22 + 1})
+
+    def slow(pairs: Collection[tcp_peers.Pair], _likely: object) -> dict[tcp_peers.Pair, frozenset[int]]:
+        release.wait(30)
+        return dict.fromkeys(pairs, found)
+
+    monkeypatch.setattr(tcp_peers, "holders", slow)
+    monkeypatch.setattr(kin, "_SECONDS", 0.02)
+    at = kin.Kin(came.__setitem__, lambda name, said: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with await trio.open_tcp_stream(*listener.getsockname()) as stream:
+            connection = Connection(stream, 1)
+            await at.look(connection)
+            assert (connection.processes, came) == (None, {})
+            release.set()
+            monkeypatch.setattr(kin, "_SECONDS", 30.0)
+            await at.look(connection)
+            assert connection.processes == found
+            assert came == {"http/1": found}

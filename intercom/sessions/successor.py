@@ -133,8 +133,8 @@ def _bring(db: Database, restore: Restore, id: str, timeouts: TimeoutSettings, a
     if request is None:
         return None
     if isinstance(request, ApprovalRequest) and request.tool is not None:
-        # Asked by the hook of a client about what that client was about to do: it ends with the session it was asked in,
-        # and whoever goes on asks about its own operations.
+        # Asked by a client's hook about what that client was about to do: it ends with the session it was asked in, and
+        # whoever goes on asks about its own operations.
         return None
     if request.status.value == "pending":
         if request.session_id != restore.session_id:

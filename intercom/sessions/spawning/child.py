@@ -115,11 +115,11 @@ class ChildActor(Actor):
         """See how things stand, and go on from there; False when there is nothing to be done."""
         row, session = await self._transact(partial(_load, session_id=self._id))
         if row is None or session is None or row.state is ChildState.OVER:
-            self._at.left(self._door)
+            self._at.forget(self._id)
             self.stop()
             return False
         self._row, self._session = row, session
-        self._note()
+        self._at.note(self.row)
         if session.status is SessionStatus.TERMINATED and row.state in _GOING:
             await self._clear()
             return True
@@ -172,7 +172,7 @@ class ChildActor(Actor):
             # It is not to wait for a word that nobody will give.
             await keeper.close()
             raise
-        self._note()
+        self._at.note(self.row)
         self._begin(runs.tell_keeper, self._at, self.row, self._session, keeper, self._words_at)
 
     async def _told(self, news: Told) -> None:
@@ -192,7 +192,7 @@ class ChildActor(Actor):
             await self._record(evolve(self.row, state=ChildState.RUNNING, process=process, ran_at=now))
             crash_points.reach("child.running")
         self._launching = False
-        self._note()
+        self._at.note(self.row)
         if self.row.state is not ChildState.RUNNING:
             # Cleared while it was being started.
             self._begin_winding_up()
@@ -289,8 +289,7 @@ class ChildActor(Actor):
         elif row.state is ChildState.ENDING:
             await self._record(evolve(row, state=ChildState.OVER))
             crash_points.reach("child.over")
-            self._at.left(self._door)
-            self._at.keepers.pop(self._id, None)
+            self._at.forget(self._id)
             self.stop()
 
     def _begin(self, step: Callable[..., Awaitable[object]], *given: Any) -> None:
@@ -318,17 +317,6 @@ class ChildActor(Actor):
         if found is not None and not processes.is_alive(self.row.keeper) and processes.marked(pid) != self._id:
             found = None
         return found or Process(pid, 0.0)
-
-    @property
-    def _door(self) -> str:
-        return f"child/{self._id}"
-
-    def _note(self) -> None:
-        """These processes are an agent's."""
-        known = [process.pid for process in (self.row.keeper, self.row.process) if process is not None]
-        if self.row.keeper is not None:
-            self._at.keepers[self._id] = self.row.keeper.pid
-        self._at.came(self._door, frozenset(known))
 
     async def _record(self, row: Child) -> None:
         expect = [state for state in ChildState if state is not ChildState.OVER]

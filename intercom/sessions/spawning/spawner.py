@@ -80,12 +80,11 @@ class Spawner(Actor):
         return None
 
     async def _bring_back(self) -> None:
-        for child in await self._transact(children.unfinished):
-            if child.keeper is not None:
-                # Before the first of them ends anything.
-                self._at.keepers[child.session_id] = child.keeper.pid
-        for child in await self._transact(children.unfinished):
-            self._at.came(f"child/{child.session_id}", frozenset())
+        found = await self._transact(children.unfinished)
+        for child in found:
+            # Before the first of them ends anything, or answers for itself.
+            self._at.note_first(child)
+        for child in found:
             await self._ensure(child.session_id)
         crash_points.reach("child.brought_back")
         self._brought_back = True
@@ -102,7 +101,7 @@ class Spawner(Actor):
         crash_points.reach("child.recorded")
         if child.state is ChildState.OVER:
             return _outcome(session, child)
-        self._at.came(f"child/{session.id}", frozenset())
+        self._at.note_first(child)
         await self._ensure(session.id)
         self.spawn(self._await_start, session, self.defer())
         return None

@@ -8,8 +8,10 @@ from pathlib import Path
 from attrs import field, frozen
 
 from actors import Name
+from intercom.model.child import Child
 from intercom.model.session import SessionMode
 from intercom.sessions.context import Context
+from intercom.sessions.spawning import processes
 
 
 @frozen
@@ -30,3 +32,27 @@ class Surroundings:
     stays: Callable[[], bool] = lambda: False
     #: The pids of all keepers that this server knows: none of them is another's descendant.
     keepers: dict[str, int] = field(factory=dict, init=False)
+    _noted: set[str] = field(factory=set, init=False)
+
+    def note(self, child: Child) -> None:
+        """What its row names, and is alive, are an agent's processes from now on."""
+        if child.keeper is not None:
+            self.keepers[child.session_id] = child.keeper.pid
+        living = (each.pid for each in (child.keeper, child.process) if each is not None and processes.is_alive(each))
+        self._noted.add(child.session_id)
+        self.came(_door(child.session_id), frozenset(living))
+
+    def note_first(self, child: Child) -> None:
+        """The same, unless something was noted for this session already: its own actor knows that better."""
+        if child.session_id not in self._noted:
+            self.note(child)
+
+    def forget(self, session_id: str) -> None:
+        """Nothing of it runs any more."""
+        self._noted.discard(session_id)
+        self.keepers.pop(session_id, None)
+        self.left(_door(session_id))
+
+
+def _door(session_id: str) -> str:
+    return f"child/{session_id}"

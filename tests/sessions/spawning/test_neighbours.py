@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.model.child import Child, ChildState
+from intercom.model.child import Child, ChildState, Process
 from intercom.model.session import SessionStatus
 from intercom.sessions.housekeeping import PURGE_SECONDS
 from intercom.sessions.messages import AgentLeft, Describe
@@ -64,6 +65,35 @@ async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Yard
             return not house.app.processes.pids()
 
         await house.until(none_is_left)
+
+
+@real
+async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_whatever_falls(at: Yard) -> None:
+    async with at.serving() as house:
+        session = await house.start(act="one-act")
+        known = house.app.processes.connected[f"child/{session.id}"]
+        assert len(known) == 2
+        assert (await house.start(act="one-act")).id == session.id
+        assert house.app.processes.connected[f"child/{session.id}"] == known
+        name = house.app.system.named("spawner")
+        before = name.ref
+        assert before is not None
+        before._crash(RuntimeError("boom"))
+        await house.app.system.next_incarnation(name, before)
+        # Answered once the new one has brought back all there is.
+        await house.start(act="one-act")
+        assert house.app.processes.connected[f"child/{session.id}"] == known
+        house.app.hands_over = True
+    async with at.serving() as house:
+        came: list[frozenset[int]] = []
+        spawning = house.app._spawning()
+        (child,) = (await house.app.desk.children.everyone()).values()
+        later = evolve(spawning, came=lambda _door, pids: came.append(pids))
+        later.note_first(child)
+        later.note_first(evolve(child, keeper=None, process=None))
+        later.note(evolve(child, process=Process(os.getpid(), 1.0)))
+        assert child.keeper is not None
+        assert came == [known, {child.keeper.pid}]
 
 
 @real

@@ -11,7 +11,7 @@ from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.card import Card
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
 from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
-from intercom.model.session import Session, SessionStatus
+from intercom.model.session import Session, SessionStatus, may_become
 from intercom.model.stall import StallAlert
 from intercom.model.steering import Instruction, Kind
 from intercom.model.verdict import Decided, Decision, Verdict
@@ -105,6 +105,8 @@ async def expire(session: SessionActor, due: Expire) -> None:
 
 async def become(session: SessionActor, to: SessionStatus, who: str, why: str) -> None:
     """Move the session's status, where its table allows it from where it stands; elsewhere nothing happens."""
+    if not may_become(session.row.status, to):
+        return
     moved = await session.transact(partial(_become, session=session, to=to, who=who, why=why))
     if moved is not None:
         session.row = moved

@@ -236,6 +236,23 @@ async def test_a_server_that_stops_takes_its_agents_along_and_leaves_what_waits(
         assert (child.state, child.why) == (ChildState.OVER, Why.SHUTDOWN)
 
 
+@pytest.mark.parametrize("point", ["child.processes_gone", "child.settled"])
+@real
+async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_next(at: Yard, point: str) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        async with at.serving() as house:
+            await start(house)
+            id = await only(house)
+            await house.until_written("starts")
+            fall_at(house, point)
+    crash_points.hook = None
+    async with at.serving() as house:
+        with trio.fail_after(5):
+            assert (await house.until_over(id)).why is Why.SHUTDOWN
+        assert (await house.session(id)).status is SessionStatus.INTERRUPTED
+        assert keepers(at) == []
+
+
 @real
 async def test_one_that_stands_still_is_ended_all_the_same(at: Yard) -> None:
     async with at.serving() as house:

@@ -16,6 +16,7 @@ from actors import (
     ChildSpec,
     Down,
     DownEvent,
+    Name,
     NotRunning,
     Refused,
     Reply,
@@ -111,23 +112,30 @@ class Spawner(Actor):
         with trio.move_on_after(START_SECONDS + STORE_SECONDS):
             while not reply.abandoned:
                 try:
-                    await ask(child, AwaitStart(), timeout=START_SECONDS)
-                    after, row = await self._transact(partial(_both, session_id=session.id))
-                    reply.set(_outcome(after, row))
-                    return
+                    done = await self._outcome_of(session.id, child)
                 except SpawnFailed as failed:
                     reply.fail(failed)
                     return
-                except (Down, NotRunning, Busy, IntercomError):
-                    after, row = await self._transact(partial(_both, session_id=session.id))
-                    if row.state is ChildState.OVER:
-                        try:
-                            reply.set(_outcome(after, row))
-                        except IntercomError as refused:
-                            reply.fail(refused)
-                        return
+                except (Down, NotRunning, Busy, IntercomError, trio.TooSlowError):
+                    # Its actor, or the store, may be restarting or have much to do.
+                    done = None
+                if done is not None:
+                    reply.set(done)
+                    return
                 await trio.sleep(_PAUSE)
         reply.fail(SpawnFailed(f"session {session.id} is recorded, and its agent is not there yet; see the log"))
+
+    async def _outcome_of(self, session_id: str, child: Name) -> Session | None:
+        """The session once its agent runs, or has run; None while that is not known. Raises SpawnFailed."""
+        is_there = True
+        try:
+            await ask(child, AwaitStart(), timeout=START_SECONDS)
+        except SpawnFailed:
+            raise
+        except (Down, NotRunning, Busy, IntercomError, trio.TooSlowError):
+            is_there = False
+        after, row = await self._transact(partial(_both, session_id=session_id))
+        return _outcome(after, row) if is_there or row.state is ChildState.OVER else None
 
     async def _ensure(self, session_id: str) -> None:
         spec = ChildSpec(

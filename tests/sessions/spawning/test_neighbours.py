@@ -11,11 +11,12 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.model.child import Child, ChildState, Process
+from intercom.model.child import Child, ChildState, Process, Why
 from intercom.model.session import SessionStatus
 from intercom.sessions.housekeeping import PURGE_SECONDS
-from intercom.sessions.messages import AgentLeft, Describe
+from intercom.sessions.messages import AgentLeft, Describe, ProcessEnded
 from intercom.sessions.reception_messages import Admit, Adopt, Agent, key_of
+from intercom.sessions.spawning import spawner
 from intercom.store import children, sessions
 from intercom.store.messages import Database, Transact
 from tests.sessions.house import house, in_house
@@ -109,6 +110,27 @@ async def test_the_actors_around_it_may_fall(at: Yard) -> None:
         (at.workspace / "go").touch()
         assert (await house.until_over(session.id)).exit is not None
         assert (await house.start("another")).status is SessionStatus.ACTIVE
+
+
+@real
+async def test_a_start_that_takes_long_is_waited_for(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawner, "START_SECONDS", 0.001)
+    async with at.serving() as house:
+        before = house.app.system.named("spawner").ref
+        assert (await house.start()).status is SessionStatus.ACTIVE
+        assert house.app.system.named("spawner").ref is before
+
+
+@in_house
+async def test_the_end_of_a_process_whose_session_is_interrupted_already_changes_nothing(
+    clock: trio.testing.MockClock, tmp_path: Path
+) -> None:
+    async with house(tmp_path, clock) as at:
+        (tmp_path / "ws").mkdir()
+        guest = await at.arrive(tmp_path / "ws")
+        guest.tell(AgentLeft())
+        news = ProcessEnded(1, Why.SHUTDOWN, None, "", None, None)
+        assert [(await guest.ask(news)).status for _ in range(2)] == [SessionStatus.INTERRUPTED] * 2
 
 
 @in_house

@@ -50,13 +50,16 @@ async def resume(session: SessionActor, asked: Resume) -> Session:
     verdict = asked.verdict
     wait, was_paused = await session.transact(partial(_waiting, session=session, verdict=verdict))
     if was_paused:
-        await pausing.unpause(session, Unpause(verdict.id, verdict.by, verdict.channel))
+        # Words that came meanwhile would end the standby first, and this verdict come too late.
+        await pausing.lift(session, Unpause(verdict.id, verdict.by, verdict.channel))
     if wait is not None:
         await decide(session, Decide(wait.id, verdict))
     elif was_paused and verdict.text:
         await steering.steer(session, Steer(verdict.id, Kind.STEER, verdict.text, verdict.by, verdict.channel))
     elif not was_paused:
         raise InvalidState("nothing to resume: the session neither stands by nor is paused")
+    if was_paused:
+        await steering.end_standby(session, verdict.by, verdict.channel)
     return session.row
 
 

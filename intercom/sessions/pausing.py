@@ -39,14 +39,19 @@ async def pause(session: SessionActor, asked: Pause) -> Session:
 
 async def unpause(session: SessionActor, asked: Unpause) -> Session:
     """Let it go on: who waited is answered, what was held back is told. Raises InvalidState when it is not paused."""
+    await lift(session, asked)
+    await steering.end_standby(session, asked.by, asked.channel)
+    return session.row
+
+
+async def lift(session: SessionActor, asked: Unpause) -> None:
+    """The same, without the words that came meanwhile: a standby is left to whoever lifts the pause."""
     session.row, is_new = await session.transact(partial(_unpause, session=session, asked=asked))
     crash_points.reach("session.unpaused")
     session.hold_process()
     await release(session)
-    await steering.end_standby(session, asked.by, asked.channel)
     if is_new:
         session.notify(f"resumed by {asked.by}")
-    return session.row
 
 
 async def release(session: SessionActor) -> None:

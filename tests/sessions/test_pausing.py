@@ -299,3 +299,18 @@ async def test_resume_lifts_the_pause_and_gives_word_once(clock: Clock, root: Pa
         if stands_by:
             assert (await waiting()).answer.instruction == "now the docs"
         assert [word.text for word in words] == ([] if stands_by else ["now the docs"])
+
+
+@in_house
+async def test_resume_gives_its_word_also_to_one_that_has_others_to_hear(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.ask(StandBy(guest.call(), "idle"))).request_id
+        waiting = at.begin(partial_ask(guest, AwaitStandby(guest.call(), id)))
+        await at.later(0)
+        await pause(at, guest)
+        await at.app.desk.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
+        await guest.ask(Resume(at.verdict(Decision.RESUME, "now the docs", "act-1")))
+        answered = await waiting()
+        assert answered.answer.instruction == "now the docs"
+        assert [word.text for word in answered.instructions] == ["mind the gap"]

@@ -151,6 +151,55 @@ def test_what_becomes_of_files(client: str, name: str, given: dict[str, Any], to
     assert (operation.kind, list(operation.touches)) == ("write", touches)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # Codex trims each header, and ends a new file at the first line without a plus.
+        ["*** Add File: docs/ok.md", "+x", " *** Update File: .claude/settings.json", "@@", "-a", "+b"],
+        ["*** Add File: docs/ok.md", "+x", "\t*** Delete File: a"],
+        ["*** Update File: docs/ok.md", " *** Update File: .claude/settings.json", "+b"],
+        ["*** Update File: docs/ok.md", "*** Update File:.claude/settings.json"],
+        ["*** Delete File: docs/ok.md", "+x"],
+        ["*** Add File: docs/ok.md", "+x", "y"],
+        ["*** Update File: a", "+x", "*** Move to: b"],
+        ["*** Update File: a", " *** Move to: b"],
+        ["*** Update File: a", "*** Move to: b\x85"],
+        ["*** Update File: a", "*** Move to: b", "*** Move to: c"],
+        ["*** Update File: a", "*** End Patch", "*** Update File: b"],
+        ["*** Frobnicate File: a"],
+        ["*** Add File:  a", "+x"],
+        *(
+            ["*** Add File: docs/a" + end + "/../../.git/hooks/x", "+x"]
+            for end in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\r\0"
+        ),
+        ["+x"],
+        [],
+    ],
+)
+def test_a_patch_that_may_be_read_otherwise_is_put_before_a_person_whole(lines: list[str]) -> None:
+    text = "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+    operation = tool("codex", "apply_patch", {"command": text}).operation
+    assert operation.kind == "other"
+    assert json.loads(operation.text or "") == {"command": text}
+
+
+@pytest.mark.parametrize(
+    ("patch", "touches"),
+    [
+        ("*** Begin Patch\r\n*** Add File: a\r\n+x\r\n*** End Patch\r\n", [FileTouch("a", "x\n")]),
+        ("<<'EOF'\n*** Begin Patch\n*** Delete File: a\n*** End Patch\nEOF\n", [FileTouch("a", delete=True)]),
+        (
+            "*** Begin Patch\n*** Update File: a\n@@\n-x\x85y\n+*** Add File: b\n\n*** End of File\n*** End Patch",
+            [FileTouch("a", diff="@@\n-x\x85y\n+*** Add File: b\n\n")],
+        ),
+        ("*** Add File: a\n+x", []),
+        ("*** Begin Patch", []),
+    ],
+)
+def test_the_lines_of_a_patch(patch: str, touches: list[FileTouch]) -> None:
+    assert list(operation_of(tool("codex", "apply_patch", {"command": patch}).operation).touches) == touches
+
+
 def test_what_names_a_question() -> None:
     found = asked("codex", CODEX)
     assert found[:2] == ("codex", "PreToolUse")

@@ -84,9 +84,10 @@ async def wait(session: SessionActor, asked: AwaitPermission) -> Answered[Permis
 
 def _request(session: SessionActor, asked: AskPermission, foreseen: Foreseen, level: RiskLevel) -> ApprovalRequest:
     operation, now = asked.operation, session.now()
-    text = operation.text
-    if foreseen.outside:
-        text = "\n".join([*((text,) if text else ()), f"outside of the workspace: {', '.join(foreseen.outside)}"])
+    notes = [f"outside of the workspace: {', '.join(foreseen.outside)}"] if foreseen.outside else []
+    if operation.why:
+        notes.append(f"the agent says: {operation.why}")
+    text = "\n".join([*((operation.text,) if operation.text else ()), *notes]) or None
     named = (*foreseen.inside, *foreseen.outside)
     return ApprovalRequest(
         id=session.context.new_id(),
@@ -127,6 +128,9 @@ async def _rule(
         return None
     level = request.risk_level
     match operation.kind:
+        case OperationKind.COMMAND if operation.into is not None:
+            # The same words are harmless in one program and a command in another.
+            return None
         case OperationKind.COMMAND:
             # A rule for a tool of this name is no rule for a program of this name.
             rule = (await session.judge(Evaluate(Query(operation.text or "", (), None, level)))).matched_rule
@@ -154,7 +158,8 @@ def _settle(
         return from_json(PermissionAnswer, told), None
     if rule is not None:
         answer = PermissionAnswer("allowed", rule=rule)
-        session.record(db, "policy", "auto_approved", request.title, matched_rule=rule, file_path=request.file_path)
+        about = {"matched_rule": rule, "file_path": request.file_path, "text": asked.operation.text}
+        session.record(db, "policy", "auto_approved", request.title, **about)
         session.answered_and_recorded(name, request.tool or "", answer)(db)
         return answer, None
     covering = permissions.covering(db, request.key, asked.slot, asked.turn, session.now() - COVERED)

@@ -94,6 +94,30 @@ async def test_yes_is_used_by_the_answer_that_tells_it(clock: Clock, root: Path)
 
 
 @in_house
+async def test_what_is_typed_into_a_running_command_is_no_command_to_the_policy(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        (root / ".intercom").mkdir()
+        (root / ".intercom" / "settings.json").write_text(POLICY % "{}")
+        guest = await at.arrive(root)
+        assert (await asking(at, guest)()).rule == "command:make"
+        hook = asking(at, guest, evolve(RUN, into="1", identity="typed", title="Type"), call="h2")
+        card = await waiting(at, title="Type")
+        await at.decide(card.id, Decision.REJECT)
+        assert (await hook()).status == "denied"
+
+
+@in_house
+async def test_what_the_policy_lets_pass_is_on_record_in_its_own_words(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        (root / ".intercom").mkdir()
+        (root / ".intercom" / "settings.json").write_text(POLICY % "{}")
+        guest = await at.arrive(root)
+        await asking(at, guest, evolve(RUN, why="List files"))()
+        entries = [each for each in await at.app.desk.audit(50) if each.kind == "auto_approved"]
+        assert [(each.data or {})["text"] for each in entries] == ["make"]
+
+
+@in_house
 async def test_of_two_uses_at_once_each_needs_a_yes_of_its_own(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)

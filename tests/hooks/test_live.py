@@ -95,8 +95,8 @@ async def test_a_command_waits_for_a_person_and_runs_once() -> None:
         async with house.person() as person:
             given = event("Bash", {"command": "npm publish", "description": "Publish it"}, workspace)
             async with hook(house, given) as asked:
-                card = await person.card(title="Run: Publish it")
-                assert card["description"] == "npm publish"
+                card = await person.card(title="Run: npm publish")
+                assert card["description"] == "npm publish\nthe agent says: Publish it"
                 assert (card["kind"], card["risk_level"], card["workspace_root"]) == ("approval", "low", str(workspace))
                 await person.do("approve", id=card["request_id"])
             assert (asked.code, asked.decision()[0]) == (0, "allow")

@@ -69,10 +69,15 @@ def _operation(data: dict[str, Any], event: str, cwd: str | None) -> Operation:
         raise Unreadable("it has no tool_name")
     given = table(data, "tool_input", "arguments")
     if event == _MCP:
-        return Operation(OWN, tool) if _is_ours(data, tool) else tools.mcp(f"mcp:{tool}", given)
+        return Operation(OWN, tool) if _is_ours(data, tool) else tools.mcp(f"mcp:{tool}", given, _server(data))
     if tool == "MCP" or tool.startswith("MCP:"):
         return Operation(INNER, tool)
     return tools.operation(tool, given, cwd)
+
+
+def _server(data: dict[str, Any]) -> str | None:
+    """What tells the MCP server of a tool from others: a tool of the same name there may do anything."""
+    return text(data, "mcp_server_name", "server") or text(data, "url", "command")
 
 
 def _is_ours(data: dict[str, Any], tool: str) -> bool:

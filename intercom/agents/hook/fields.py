@@ -17,14 +17,24 @@ def text(data: object, *names: str) -> str | None:
     return None
 
 
-def exact(data: object, *names: str) -> str | None:
-    """The first of these fields that is a text, empty or not; None when none is."""
-    if isinstance(data, Mapping):
-        for name in names:
-            value = data.get(name)
-            if isinstance(value, str):
-                return value
-    return None
+class Contradiction(Exception):
+    """Fields that are names of one thing hold different values: it is not known which one counts."""
+
+
+def one(given: Mapping[str, Any], *names: str) -> str | None:
+    """The text in whichever of these fields is there, which are names of one thing; None when none is.
+
+    Raises Contradiction where two differ: the one shown may not be the one that is heeded.
+    """
+    values = [given[name] for name in names if given.get(name) is not None]
+    if any(value != values[0] for value in values[1:]):
+        raise Contradiction
+    return values[0] if values and isinstance(values[0], str) else None
+
+
+def one_text(given: Mapping[str, Any], *names: str) -> str | None:
+    """As `one`, and None for an empty text."""
+    return one(given, *names) or None
 
 
 def table(data: object, *names: str) -> dict[str, Any]:

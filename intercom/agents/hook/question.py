@@ -23,6 +23,8 @@ class Operation(NamedTuple):
     identity: str = ""
     cwd: str | None = None
     path: str | None = None
+    why: str | None = None
+    into: str | None = None
 
 
 class Question(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from intercom.agents.hook import patch
-from intercom.agents.hook.fields import canonical, exact, rows, text
+from intercom.agents.hook.fields import Contradiction, canonical, one, one_text, rows, text
 from intercom.agents.hook.question import COMMAND, FETCH, INNER, MCP, OTHER, OWN, READ, WRITE, Operation
 
 #: The name under which clients know our server, as `agent-intercom init` writes it, and the names of its tools.
@@ -52,12 +52,13 @@ _COMMANDS = frozenset(
         "unified_exec",
         "shell_command",
         "container.exec",
-        "write_bash",
-        "write_powershell",
-        "write_stdin",
         "monitor",
     ]
 )
+_TYPED = frozenset(["write_bash", "write_powershell", "write_stdin"])
+#: What they are given besides the text: how clients call the command that runs, and for how long to look at its output.
+_RUNNING = ("session_id", "sessionId", "shell_id", "shellId")
+_LOOKING = frozenset(["yield_time_ms", "max_output_tokens", "delay"])
 _READS = frozenset(
     [
         "read",
@@ -132,20 +133,35 @@ _INNER = frozenset(
     ]
 )
 
+#: What clients call the line of a command.
+_LINE = ("command", "cmd", "script", "input", "chars")
+
 Reader = Callable[[dict[str, Any]], tuple[dict[str, Any], ...]]
 
 
 def operation(tool: str, given: dict[str, Any], cwd: str | None = None) -> Operation:
     """What the use of `tool` with the arguments `given` does."""
+    try:
+        return _operation(tool, given, cwd)
+    except Contradiction:
+        # Which of them the client goes by is not known: a person sees them all.
+        return other(OTHER, tool, given)
+
+
+def _operation(tool: str, given: dict[str, Any], cwd: str | None) -> Operation:
     name = tool.lower()
     if is_own(tool):
         return Operation(OWN, tool)
     if name.startswith(("mcp__", "mcp:")):
         return mcp(tool, given)
+    if name == "str_replace_editor" and text(given, "command") == "view":
+        return _read(tool, given, cwd)
     if name in _WRITERS:
         return _write(tool, given, _WRITERS[name](given), cwd)
     if name in _COMMANDS:
         return command(tool, given, cwd)
+    if name in _TYPED:
+        return _type(tool, given, cwd)
     if name in _FETCHES:
         return _fetch(tool, given)
     if name in _READS:
@@ -167,31 +183,46 @@ def is_own(tool: str, server: str | None = None) -> bool:
 
 
 def command(tool: str, given: dict[str, Any], cwd: str | None = None) -> Operation:
-    """A command line, or what is typed into one that runs."""
+    """A command line. Raises Contradiction."""
     line = _line(given)
-    where = text(given, "working_directory", "workdir", "cwd") or cwd
-    if line is None and tool.lower().startswith("write_"):
-        # Nothing is typed into the command that runs: its output is looked at.
-        return Operation(INNER, tool)
+    where = one_text(given, "working_directory", "workdir", "cwd")
+    if where is not None and cwd is not None:
+        # The server knows the workspace, and not where in it the client stands.
+        where = os.path.join(cwd, os.path.expanduser(where))
     if line is None:
         return other(OTHER, tool, given)
     why = text(given, "description", "justification", "explanation")
-    title = f"Run: {_first(line)}" if why is None else f"Run: {_first(why)}"
-    return Operation(COMMAND, tool, title, line, (), canonical([COMMAND, line]), where)
+    found = Operation(COMMAND, tool, f"Run: {_first(line)}", line, (), canonical([COMMAND, line]), where or cwd)
+    return found if why is None else found._replace(why=_first(why))
 
 
-def mcp(tool: str, given: dict[str, Any]) -> Operation:
-    """A tool of another MCP server; its identity is the same whichever way the client spells the server."""
-    bare = tool.rsplit("__", 1)[-1].rsplit(":", 1)[-1]
-    title = f"Use {tool.removeprefix('mcp__').replace('__', ' / ')}"
-    return Operation(MCP, tool, title, _shown(given), (), canonical([MCP, bare, given]))
+def _type(tool: str, given: dict[str, Any], cwd: str | None) -> Operation:
+    """Words typed into a command that runs. What they do depends on what that is."""
+    ids = {str(given[name]) for name in _RUNNING if given.get(name) is not None}
+    line, into = _line(given), ", ".join(sorted(ids))
+    rest = {name for name, value in given.items() if value not in (None, "")} - {*_RUNNING, *_LOOKING}
+    if line is None and not rest:
+        # Nothing is typed: its output is looked at.
+        return Operation(INNER, tool)
+    if line is None or len(ids) > 1:
+        return other(OTHER, tool, given)
+    identity = canonical([COMMAND, tool.lower(), into, line])
+    title = f"Type into command {into}: {_first(line)}" if into else f"Type into a command: {_first(line)}"
+    return Operation(COMMAND, tool, title, line, (), identity, cwd, None, None, into)
+
+
+def mcp(tool: str, given: dict[str, Any], server: str | None = None) -> Operation:
+    """A tool of another MCP server, by its full name; or by its own, with what names the `server`."""
+    title = f"Use {tool.removeprefix('mcp__').removeprefix('mcp:').replace('__', ' / ')}"
+    title = title if server is None else f"{title} of {_first(server)}"
+    return Operation(MCP, tool, title, _shown(given), (), canonical([MCP, server, tool, given]))
 
 
 def _line(given: dict[str, Any]) -> str | None:
-    found = text(given, "command", "cmd", "script", "input", "chars")
-    if found is not None:
-        return found
-    words = given.get("command", given.get("cmd"))
+    line = one_text(given, *_LINE)
+    if line is not None:
+        return line
+    words = next((given[name] for name in _LINE if given.get(name) is not None), None)
     if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
         import shlex
 
@@ -217,8 +248,6 @@ def other(kind: str, tool: str, given: dict[str, Any], title: str = "") -> Opera
 
 def _write(tool: str, given: dict[str, Any], touches: tuple[dict[str, Any], ...], cwd: str | None) -> Operation:
     if not touches:
-        if text(given, "command") == "view":
-            return _read(tool, given, cwd)
         # It changes something, and does not say what: a person sees all that it does say.
         return other(OTHER, tool, given)
     names = [os.path.basename(touch["path"]) or touch["path"] for touch in touches]
@@ -231,7 +260,7 @@ def _write(tool: str, given: dict[str, Any], touches: tuple[dict[str, Any], ...]
 
 
 def _whole(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    path, content = _path(given), exact(given, "content", "contents", "file_text", "text")
+    path, content = _path(given), one(given, "content", "contents", "file_text", "text")
     return ({"path": path, "content": content},) if path is not None and content is not None else ()
 
 
@@ -239,16 +268,20 @@ def _edit(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     path = _path(given)
     if path is None:
         return ()
-    parts = rows(given, "edits") or [given]
-    replaced = [_replacement(part) for part in parts]
+    edits, alone, whole = rows(given, "edits"), _replacement(given), _whole(given)
+    if "edits" in given and given["edits"] != edits:
+        raise Contradiction
+    replaced = [_replacement(part) for part in edits] or [alone]
     if all(each is not None for each in replaced):
+        if whole or (edits and alone is not None):
+            raise Contradiction
         return ({"path": path, "replacements": replaced},)
-    return _whole(given)
+    return whole if not edits else ()
 
 
 def _replacement(part: dict[str, Any]) -> dict[str, Any] | None:
-    old = exact(part, "old_string", "old_str", "old_text")
-    new = exact(part, "new_string", "new_str", "new_text")
+    old = one(part, "old_string", "old_str", "old_text")
+    new = one(part, "new_string", "new_str", "new_text")
     if old is None:
         return None
     every = part.get("replace_all") is True
@@ -264,23 +297,23 @@ def _editor(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         case "str_replace":
             return _edit(given)
         case "insert" if path is not None:
-            added = exact(given, "new_str", "insert_text", "text") or ""
+            added = one(given, "new_str", "insert_text", "text") or ""
             return ({"path": path, "diff": "".join(f"+{line}\n" for line in added.splitlines())},)
         case _:
             return ()
 
 
 def _notebook(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    path = text(given, "notebook_path", "target_notebook", "path")
+    path = one_text(given, "notebook_path", "target_notebook", "path")
     if path is None:
         return ()
-    old, new = exact(given, "old_string") or "", exact(given, "new_source", "new_string") or ""
+    old, new = one(given, "old_string") or "", one(given, "new_source", "new_string") or ""
     gone = "".join(f"-{line}\n" for line in old.splitlines())
     return ({"path": path, "diff": gone + "".join(f"+{line}\n" for line in new.splitlines())},)
 
 
 def _patched(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    found = text(given, "patch", "input", "command", "diff")
+    found = one_text(given, "patch", "input", "command", "diff")
     return patch.touches(found) if found is not None else ()
 
 
@@ -290,7 +323,7 @@ def _deleted(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
 
 
 def _path(given: dict[str, Any]) -> str | None:
-    return text(given, "file_path", "path", "target_file", "filePath", "filename")
+    return one_text(given, "file_path", "path", "target_file", "filePath", "filename")
 
 
 def _first(line: str, width: int = 100) -> str:

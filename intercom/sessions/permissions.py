@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import trio
+from attrs import frozen
 
 from intercom.model import crash_points
 from intercom.model.approval import NEW_FILE, ApprovalRequest, ApprovalStatus, RiskLevel
@@ -45,9 +46,10 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     """Judge an operation, or put it before a person: once, while it is undecided."""
     session.require_open()
     root = Path(session.row.workspace_root)
-    foreseen = await trio.to_thread.run_sync(foresee, root, asked.operation)
-    request = _request(session, asked, foreseen, risk.of(root, asked.operation, foreseen))
-    rule = await _rule(session, asked.operation, foreseen, request)
+    # The agent names the paths: one may lie where the system answers no more, and only this thread waits for it.
+    seen = await trio.to_thread.run_sync(_look, root, asked.operation, abandon_on_cancel=True)
+    request = _request(session, asked, seen.foreseen, seen.risk)
+    rule = await _rule(session, asked.operation, seen)
     answer, kept = await session.transact(partial(_settle, session=session, asked=asked, request=request, rule=rule))
     session.touch(asked.operation.tool)
     if kept is None:
@@ -80,6 +82,24 @@ async def wait(session: SessionActor, asked: AwaitPermission) -> Answered[Permis
         return session.answered(asked.call, answer, own=request.id, alone=True)
     session.wait(request, asked.call, asked.ticket, alone=True)
     return None
+
+
+@frozen
+class _Seen:
+    """What an operation comes to in the workspace: `in_place` says that it happens there, and `read` is the canonical
+    path of the file it reads, if that lies there."""
+
+    foreseen: Foreseen
+    risk: RiskLevel
+    in_place: bool
+    read: str | None
+
+
+def _look(root: Path, operation: Operation) -> _Seen:
+    """Everything that asks the file system, for a thread."""
+    foreseen = foresee(root, operation)
+    read = None if operation.path is None else within(root, operation.cwd, operation.path)
+    return _Seen(foreseen, risk.of(root, operation, foreseen), place(root, operation.cwd), read)
 
 
 def _request(session: SessionActor, asked: AskPermission, foreseen: Foreseen, level: RiskLevel) -> ApprovalRequest:
@@ -116,17 +136,14 @@ def _key(session: SessionActor, operation: Operation, foreseen: Foreseen) -> str
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-async def _rule(
-    session: SessionActor, operation: Operation, foreseen: Foreseen, request: ApprovalRequest
-) -> str | None:
+async def _rule(session: SessionActor, operation: Operation, seen: _Seen) -> str | None:
     """The rule of the policy in force that lets the operation pass, if one does."""
     config = session.context.config.policy
     if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
         return None
-    root = Path(session.row.workspace_root)
-    if foreseen.outside or not place(root, operation.cwd):
+    foreseen, level = seen.foreseen, seen.risk
+    if foreseen.outside or not seen.in_place:
         return None
-    level = request.risk_level
     match operation.kind:
         case OperationKind.COMMAND if operation.into is not None:
             # The same words are harmless in one program and a command in another.
@@ -140,10 +157,10 @@ async def _rule(
                 return None
             return (await session.judge(EvaluateFiles(foreseen.inside, level))).matched_rule
         case OperationKind.READ if operation.path is not None:
-            path = within(root, operation.cwd, operation.path)
-            if path is None:
+            if seen.read is None:
                 return None
-            return (await session.judge(Evaluate(Query(operation.tool, _NO_COMMAND, path, level, "read")))).matched_rule
+            query = Query(operation.tool, _NO_COMMAND, seen.read, level, "read")
+            return (await session.judge(Evaluate(query))).matched_rule
         case _:
             return (await session.judge(Evaluate(Query(operation.tool, _NO_COMMAND, None, level)))).matched_rule
 

@@ -64,11 +64,15 @@ def foresee(root: Path, operation: Operation) -> Foreseen:
 
 
 def place(root: Path, cwd: str | None) -> bool:
-    """Whether the directory an operation happens in lies in the workspace; it does where none is named."""
+    """Whether the directory an operation happens in lies in the workspace; it does where none is named, and not where
+    that can not be known."""
     if cwd is None:
         return True
-    top, real = os.path.realpath(root), os.path.realpath(os.path.join(root, cwd))
-    return os.path.commonpath([top, real]) == top
+    try:
+        top, real = os.path.realpath(root), os.path.realpath(os.path.join(root, cwd))
+        return os.path.commonpath([top, real]) == top
+    except (OSError, ValueError):
+        return False
 
 
 def within(root: Path, cwd: str | None, named: str) -> str | None:

@@ -112,6 +112,7 @@ def test_the_risk_of_a_command(root: Path, line: str, level: RiskLevel) -> None:
 def test_the_risk_of_what_lies_elsewhere_or_is_protected(root: Path) -> None:
     assert risk.of(root, evolve(RUN, cwd="/"), Foreseen()) is RiskLevel.HIGH
     assert risk.of(root, evolve(RUN, cwd=str(root)), Foreseen()) is RiskLevel.LOW
+    assert risk.of(root, evolve(RUN, cwd="a\0b"), Foreseen()) is RiskLevel.HIGH
     for path, level in (("../x", RiskLevel.HIGH), (".git/hooks/x", RiskLevel.HIGH), ("x", RiskLevel.LOW)):
         operation = evolve(WRITE, touches=(FileTouch(path, ""),))
         assert risk.of(root, operation, foresee(root, operation)) is level

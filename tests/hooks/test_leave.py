@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -115,6 +117,30 @@ async def test_what_the_policy_lets_pass_is_on_record_in_its_own_words(clock: Cl
         await asking(at, guest, evolve(RUN, why="List files"))()
         entries = [each for each in await at.app.desk.audit(50) if each.kind == "auto_approved"]
         assert [(each.data or {})["text"] for each in entries] == ["make"]
+
+
+@in_house
+async def test_no_place_an_agent_names_holds_up_or_fells_its_session(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where: list[threading.Thread] = []
+    real = os.path.realpath
+
+    def look(given: str) -> str:
+        where.append(threading.current_thread())
+        return real(given)
+
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        with monkeypatch.context() as patch:
+            patch.setattr(os.path, "realpath", look)
+            hook = asking(at, guest, evolve(RUN, cwd="a\0b", path="c", kind=OperationKind.READ))
+            card = await waiting(at)
+        assert card.risk is RiskLevel.HIGH
+        assert where
+        assert threading.main_thread() not in where
+        await at.decide(card.id, Decision.REJECT)
+        assert (await hook()).status == "denied"
 
 
 @in_house

@@ -96,7 +96,7 @@ def given_to(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Said]
     said: list[Said] = []
     with monkeypatch.context() as patch:
         patch.setattr(run, "_read_input", lambda _until: raw)
-        patch.setattr(run, "_write", lambda _output, each: said.append(each))
+        patch.setattr(run, "_write", lambda _output, each: said.append(each) is None)
         patch.setattr(run, "Way", NoWay)
         yield said
 
@@ -170,6 +170,33 @@ def test_what_is_not_asked_for_is_left_to_the_client(tmp_path: Any) -> None:
         hook = run._Hook(order, clients.CLIENTS["claude-code"], time.monotonic() + 60, [], 0, 1)
         assert hook._ask_for() == wanted
     assert answer("claude-code", read) == Said("{}")
+
+
+@pytest.mark.parametrize("event", ["Stop", "PreToolUse"])
+@pytest.mark.parametrize("heard", [True, False])
+def test_what_nobody_read_was_told_to_nobody(event: str, heard: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    receipts: list[object] = []
+
+    class OneWay(NoWay):
+        def run(self, _until: float) -> Answer:
+            return Answer({"words": "wait", "behavior": "deny", "receipt": "r"})
+
+        def told(self, receipt: object) -> None:
+            receipts.append(receipt)
+
+    raw = json.dumps({"hook_event_name": event, "tool_name": "Bash", "tool_input": {"command": "ls"}}).encode()
+    monkeypatch.setattr(run, "_read_input", lambda _until: raw)
+    monkeypatch.setattr(run, "Way", OneWay)
+    reading, writing = os.pipe()
+    if not heard:
+        os.close(reading)
+    order = run.Order("claude-code", event, None, Options(config="/nowhere/config.toml"))
+    said = run._Hook(order, clients.CLIENTS["claude-code"], time.monotonic() + 60, [], 0, writing).run()
+    assert said.code == (0 if heard or event == "Stop" else 2)
+    assert receipts == (["r"] if heard else [])
+    os.close(writing)
+    if heard:
+        os.close(reading)
 
 
 def hook(*arguments: str, given: bytes = b"", **options: Any) -> subprocess.CompletedProcess[bytes]:

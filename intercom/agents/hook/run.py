@@ -6,6 +6,7 @@ answered with a refusal and exit code 2, which every client takes for one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -111,7 +112,9 @@ class _Hook:
         with Way(errand, _as_hook(self._order.options), self._stop, self._wake, start=True) as way:
             answer = way.run(self._until)
             said = self._verdict(answer)
-            _write(self._output, said)
+            if not _write(self._output, said):
+                # Should the client look at how the hook ended only, that is no leave.
+                return said._replace(code=REFUSED)
             if answer.result is not None:
                 way.told(answer.result.get("receipt"))
         return said
@@ -143,8 +146,8 @@ class _Hook:
             said = self._client.pass_on(asked.event)
             if isinstance(words, str) and words:
                 said = self._client.go_on(asked.event, words)
-            _write(self._output, said)
-            way.told(result.get("receipt"))
+            if _write(self._output, said):
+                way.told(result.get("receipt"))
         return said
 
     def _ask_for(self) -> tuple[str, ...]:
@@ -235,16 +238,18 @@ def _read_input(until: float) -> bytes:
             raise Unreadable(f"its input is larger than {MOST_BYTES // MEBIBYTE} MiB")
 
 
-def _write(output: int, said: Said) -> None:
-    """Say it. Nobody may be there to hear it any more."""
+def _write(output: int, said: Said) -> bool:
+    """Say it; whether all of it is said. Nobody may be there to hear it any more."""
     try:
         if said.stderr:
-            os.write(2, f"agent-intercom: {said.stderr}\n".encode(errors="replace")[: select.PIPE_BUF])
+            with contextlib.suppress(OSError):
+                os.write(2, f"agent-intercom: {said.stderr}\n".encode(errors="replace")[: select.PIPE_BUF])
         data = said.stdout.encode(errors="replace") + b"\n"
         while data:
             data = data[os.write(output, data) :]
     except OSError:
-        pass
+        return False
+    return True
 
 
 def _claim_standard_output() -> int:

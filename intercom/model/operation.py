@@ -46,8 +46,8 @@ class Operation:
     """`tool` is the client's own name of it; `title` says it in a line, `text` in full (the command itself, an
     address, arguments); `cwd` is where it happens. `identity` is what makes two operations the same, beside the files
     they start from: it leaves out what only explains. `path` is the file that a read is of, and `why` a line of the
-    agent's own on what it is for: for people, who may believe it, and nobody else. `into` names the running command that `text` is typed
-    into, "" where the client does not name it, and is None for all else."""
+    agent's own on what it is for: for people, who may believe it, and nobody else. `into` names the running command
+    that `text` is typed into, "" where the client does not name it, and is None for all else."""
 
     kind: OperationKind
     tool: str

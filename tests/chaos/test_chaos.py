@@ -45,4 +45,4 @@ def test_nor_with_everything_that_a_service_has_at_once(record_property: Record)
     tell(record_property, f"chaos with everything at once, seed {SEED}", report.counts)
     assert not report.faults, "\n".join(report.faults[:20])
     assert report.counts["verdicts delivered"] > 20, "there was something to lose"
-    assert report.counts["verdicts by taps in Slack"] > 5
+    assert report.counts["verdicts by taps in Slack"] > 0, "people in Slack had a part in it"

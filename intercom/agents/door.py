@@ -41,6 +41,8 @@ log = logging.getLogger("intercom.agents")
 
 #: How long a record of what reached the client may take; it is asked again after a restart, so nothing is lost by it.
 _RECORD_SECONDS = 60.0
+#: How long an agent's next call waits for that; then it goes on, and the one after it sees to the record.
+_CONFIRM_SECONDS = 5.0
 #: How exactly stall detectors are told of activity, in seconds.
 _HEARD_SECONDS = 0.1
 
@@ -87,7 +89,7 @@ class Door:
     _arrived: dict[str, Delivery] = field(factory=dict, init=False)
     # By name: an empty dict is a third of an empty set, and there may be thousands of doors.
     _unheeded: dict[str, None] = field(factory=dict, init=False)
-    _written: dict[str, None] = field(factory=dict, init=False)
+    _written: dict[str, object] = field(factory=dict, init=False)
     _told: dict[str, float] = field(factory=dict, init=False)
     _admission: trio.Lock | None = field(default=None, init=False)
 
@@ -141,11 +143,18 @@ class Door:
         if owner is not None:
             self.system.named(f"session/{owner}").tell(Undeliver((name,)))
 
-    def written(self, name: str) -> None:
-        """This call's result has been written to a connection without a shim; the agent's next call says that it was
-        read."""
+    def written(self, name: str, request_id: object = None) -> None:
+        """This call's result has been written to a connection without a shim, as the answer to this request; the
+        agent's next call says that it was read."""
         if name in self._sent:
-            self._written[name] = None
+            self._written[name] = request_id
+
+    def unheeded(self, request_id: object) -> None:
+        """The client has cancelled a request whose answer may have been written to it: nobody heeds that."""
+        # The SDK does not tell the ids 1 and "1" apart either.
+        for name in [name for name, id in self._written.items() if str(id) == str(request_id)]:
+            del self._written[name]
+            self.lost(name)
 
     def lost(self, name: str) -> None:
         """This call's result was written to nobody: what it carries rides again."""
@@ -162,8 +171,7 @@ class Door:
     async def read_all(self) -> None:
         """The agent has read what was written to it; on record when this returns, where that is possible now."""
         written, self._written = self._written, {}
-        receipts = [receipt for name in written if (receipt := self.receipt(name)) is not None]
-        await self._confirm(receipts)
+        await self._confirm(written)
 
     async def _heard_again(self, given: Any) -> None:
         if isinstance(given, inputs.Reboot):
@@ -230,14 +238,23 @@ class Door:
     async def reached(self, name: str) -> None:
         """This call's result has reached its client for certain. That is put on record; where it can not be now, the
         client has its answer all the same."""
-        if (receipt := self.receipt(name)) is not None:
-            await self._confirm([receipt])
+        await self._confirm({name: None})
 
-    async def _confirm(self, receipts: list[str]) -> None:
+    async def _confirm(self, written: dict[str, object]) -> None:
+        """Put on record that these calls' results were read: whole, although the caller goes, or at the next call."""
+        sent = {name: self._sent[name] for name in written if name in self._sent}
+        if not sent:
+            return
+        is_recorded = False
         try:
-            await self.delivered(receipts)
+            with trio.move_on_after(_CONFIRM_SECONDS, shield=True):
+                await self.delivered(receipt(*each) for each in sent.values())
+                is_recorded = True
         except (Busy, Down, IntercomError, NotRunning, trio.TooSlowError) as failed:
             log.warning("a delivery could not be recorded: %r", failed)
+        if not is_recorded:
+            self._sent |= sent
+            self._written |= {name: written[name] for name in sent}
 
     def opened(self, agents: Iterable[str] = ()) -> None:
         """The connection is up: an agent that was here before is here again, and so are `agents`, which a door of the

@@ -31,12 +31,15 @@ class Exchange:
     _answered: bool = field(default=False, init=False)
     _written: bool = field(default=False, init=False)
     _left: bool = field(default=False, init=False)
+    _unheeded: bool = field(default=False, init=False)
+    _id: object = field(default=None, init=False)
     _readers: int = field(default=0, init=False)
     _news: trio.Event | None = field(default=None, init=False)
 
     def begun(self, call: Call, request_id: object) -> None:
         """The request is this tool call."""
         self.call = call
+        self._id = request_id
         if self.streams is not None:
             self._stream = str(request_id)
             self.streams[self._stream] = self
@@ -46,7 +49,7 @@ class Exchange:
     def answered(self) -> None:
         """The call has its result, and nobody may be there to read it."""
         self._answered = True
-        if self._left and not self._written:
+        if (self._left or self._unheeded) and not self._written:
             self._lose()
 
     def written(self) -> None:
@@ -55,12 +58,18 @@ class Exchange:
             self._written = True
             self._forget()
             self._changed()
-            if self.call is not None:
-                self.door.written(self.call.name)
+            if self.call is not None and not self._unheeded:
+                self.door.written(self.call.name, self._id)
 
     @property
     def is_written(self) -> bool:
         return self._written
+
+    def cancelled(self) -> None:
+        """Its client has cancelled the request, and heeds no answer that leaves all the same."""
+        self._unheeded = True
+        if self._answered and not self._written and self.call is not None:
+            self.door.lost(self.call.name)
 
     def leave(self) -> None:
         """Nobody will read the answer: what it carries rides again, and a call that waits need not."""

@@ -208,11 +208,9 @@ class Link(Actor):
                     continue
                 if isinstance(message, types.JSONRPCRequest) and (name := call_name(message)) is not None:
                     names.came(message.id, name)
-                elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+                elif (cancelled := names.cancelled(reading.cancelled(message))) is not None:
                     # A call that is cancelled is not answered; or its client no longer heeds the answer.
-                    cancelled = names.cancelled(_id((message.params or {}).get("requestId")))
-                    if cancelled is not None:
-                        door.abandon(cancelled)
+                    door.abandon(cancelled)
                 return SessionMessage(message, ServerMessageMetadata(request_context=door))
             return None
 
@@ -310,11 +308,6 @@ def _control(line: bytes, kind: str) -> Any:
 
 def _texts(told: object) -> list[str]:
     return [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
-
-
-def _id(given: object) -> str | int | None:
-    """A request's id; None for what can be none (true and 1.0 would name the request 1)."""
-    return given if isinstance(given, str | int) and not isinstance(given, bool) else None
 
 
 def _text(hello: dict[str, Any], key: str) -> str | None:

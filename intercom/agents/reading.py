@@ -25,6 +25,15 @@ def read(line: bytes) -> types.JSONRPCMessage:
         raise NotAMessage(_answer(line)) from None
 
 
+def cancelled(message: types.JSONRPCMessage) -> str | int | None:
+    """The id of the request that this message cancels; None for any other message."""
+    if not isinstance(message, types.JSONRPCNotification) or message.method != "notifications/cancelled":
+        return None
+    given = (message.params or {}).get("requestId")
+    # What can be no id: true and 1.0 would name the request 1.
+    return given if isinstance(given, str | int) and not isinstance(given, bool) else None
+
+
 def refusal(request_id: str | int | None, code: int, message: str) -> types.JSONRPCError:
     return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message))
 

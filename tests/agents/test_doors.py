@@ -139,6 +139,52 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
         assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
 
 
+async def written(at: House, door: Door) -> str:
+    """A verdict that was written to a client without a shim; the card's id."""
+    caller = Caller("client", None, None, no_roots, None)
+
+    async def call() -> str:
+        opened = await door.open_call(BY_NAME["transmit"], None, caller)
+        await BY_NAME["transmit"].run(opened, BY_NAME["transmit"].takes(prompt_text="well?"))
+        door.close_call(opened)
+        return opened.name
+
+    asked = at.begin(call)
+    card = await at.people.card(away=False)
+    await at.decide(card.id, Decision.STOP)
+    door.written(await asked())
+    return card.id
+
+
+@in_house
+async def test_that_an_answer_was_read_is_recorded_although_the_call_that_says_so_is_cut_off(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        door = Door(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
+        id = await written(at, door)
+        await cut_off(at, door.read_all)
+        await at.later(0)
+        assert (await at.app.desk.card(id)).state.value == "delivered"
+
+
+@in_house
+async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_given: Any, **_named: Any) -> None:
+        raise DatabaseError("the disk is full")
+
+    async with house(root.parent, clock) as at:
+        door = Door(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
+        id = await written(at, door)
+        with monkeypatch.context() as patched:
+            patched.setattr(actor, "_mark_delivered", full)
+            await door.read_all()
+        await door.read_all()
+        assert (await at.app.desk.card(id)).state.value == "delivered"
+
+
 @in_house
 async def test_who_comes_back_after_another_took_over_its_session_is_not_let_into_that(
     clock: Clock, root: Path

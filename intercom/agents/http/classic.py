@@ -7,23 +7,23 @@ puts into the URL of /message is its own: it names the stream, and nothing of ou
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl
 
-import anyio
 import mcp_types as types
-from attrs import define, field
+from attrs import asdict, define, field
 from mcp.server import Server
 from mcp.server.sse import SseServerTransport
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from starlette.types import Message, Receive, Scope, Send
 
 from intercom.agents import reading
-from intercom.agents.exchange import Exchange
 from intercom.agents.http import identity
 from intercom.agents.http.body import read
+from intercom.agents.http.classic_stream import ClassicStream
 from intercom.agents.http.refusal import Refusal, answer, too_many, unclear, wrong_method
-from intercom.agents.http.visits import SESSIONS_EACH, SESSIONS_NAMELESS, Guests, Visit, Visits
+from intercom.agents.http.visits import REQUESTS_EACH, SESSIONS_EACH, SESSIONS_NAMELESS, Guests, Visit, Visits
 from intercom.agents.message_streams import MessageReader, MessageWriter
 
 
@@ -35,7 +35,7 @@ class Classic:
     guests: Guests
     visits: Visits
     transport: SseServerTransport = field(init=False)
-    _open: list[Visit] = field(factory=list, init=False)
+    _open: list[ClassicStream] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         limit = self.guests.config.http_max_request_bytes
@@ -51,13 +51,14 @@ class Classic:
             raise unclear(str(fault)) from None
         visit = self.visits.visit(said, scope["client"][0] if scope["client"] else "")
         self._limit(visit)
-        self._open.append(visit)
+        stream = ClassicStream(visit, self.visits, scope["state"]["connection"])
+        self._open.append(stream)
         visit.come()
         try:
-            async with self.transport.connect_sse(scope, receive, send) as (reads, writes):
-                await self._converse(visit, reads, writes)
+            async with self.transport.connect_sse(scope, receive, stream.watched(send)) as (reads, writes):
+                await self._converse(stream, reads, writes)
         finally:
-            self._open.remove(visit)
+            self._open.remove(stream)
             visit.go()
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,43 +69,30 @@ class Classic:
         if body.data is None:
             return
         try:
-            reading.read(body.data)
+            message = reading.read(body.data)
         except reading.NotAMessage as unread:
             told = unread.answer or reading.refusal(None, types.INVALID_REQUEST, "not a JSON-RPC 2.0 message")
             data = told.model_dump_json(by_alias=True, exclude_unset=True).encode()
             await answer(send, HTTPStatus.BAD_REQUEST, b"application/json", data)
             return
+        stream = self._stream(scope["query_string"])
+        if stream is not None:
+            _require_alike(stream.visit.identity, scope["headers"])
+            if isinstance(message, types.JSONRPCRequest) and stream.requests >= REQUESTS_EACH:
+                raise too_many(f"this stream has {REQUESTS_EACH} requests under way: wait for some of them")
         await self.transport.handle_post_message(scope, body, _as_refusals(send))
 
-    async def _converse(self, visit: Visit, reads: Any, writes: Any) -> None:
-        waiting: dict[types.RequestId, Exchange] = {}
+    def _stream(self, query: bytes) -> ClassicStream | None:
+        """The stream that a message is for; None where the SDK will say that there is none."""
+        name = dict(parse_qsl(query.decode("latin-1"))).get("session_id")
+        return next((stream for stream in self._open if name is not None and stream.name == name), None)
 
-        async def read() -> SessionMessage | None:
-            try:
-                item = await reads.receive()
-            except (anyio.EndOfStream, anyio.ClosedResourceError):
-                return None
-            assert isinstance(item, SessionMessage), "what can not be read is answered before it comes here"
-            came: Exchange | None = None
-            if isinstance(item.message, types.JSONRPCRequest):
-                came = waiting[item.message.id] = self.visits.exchange(visit.door)
-            return SessionMessage(item.message, ServerMessageMetadata(request_context=came or visit.door))
-
-        async def write(sent: SessionMessage) -> None:
-            await writes.send(sent)
-            if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError) and sent.message.id is not None:
-                came = waiting.pop(sent.message.id, None)
-                if came is not None:
-                    came.written()
-                    self.visits.done(came)
-
+    async def _converse(self, stream: ClassicStream, reads: Any, writes: Any) -> None:
         try:
             options = self.server.create_initialization_options()
-            await self.server.run(MessageReader(read), MessageWriter(write), options)
+            await self.server.run(MessageReader(partial(stream.read, reads)), MessageWriter(writes.send), options)
         finally:
-            for came in waiting.values():
-                came.leave()
-                self.visits.done(came)
+            stream.close()
             await writes.aclose()
             await reads.aclose()
 
@@ -112,13 +100,23 @@ class Classic:
         named = visit.identity.is_named
         same: Iterable[Visit] = (
             other
-            for other in self._open
+            for other in (stream.visit for stream in self._open)
             if (other.identity == visit.identity if named else not other.identity.is_named)
             and (named or other.remote == visit.remote)
         )
         most = SESSIONS_EACH if named else SESSIONS_NAMELESS
         if sum(1 for _ in same) >= most:
             raise too_many(f"this client has {most} streams open: close some of them")
+
+
+def _require_alike(opened: identity.Identity, headers: identity.Headers) -> None:
+    """Raises Refusal for a message whose headers say something else than those who opened its stream did."""
+    try:
+        said = identity.read(b"", headers)
+    except identity.Unclear as fault:
+        raise unclear(str(fault)) from None
+    if any(value is not None and value != getattr(opened, name) for name, value in asdict(said).items()):
+        raise unclear("the X-Intercom headers say something else than when this stream was opened: open another")
 
 
 def _as_refusals(send: Send) -> Send:

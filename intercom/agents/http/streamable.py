@@ -17,6 +17,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from intercom.agents import reading
 from intercom.agents.exchange import Exchange
 from intercom.agents.http import events, identity
 from intercom.agents.http.body import Body, read
@@ -166,7 +167,13 @@ class Streamable:
             )
         events.current.set(visit.log)
         if scope["method"] == "POST":
+            cancelled = _cancelled(body.data)
+            if cancelled is not None:
+                _unheeded(visit, cancelled)
             await self._post(visit, scope, body, send)
+            if cancelled is not None:
+                # Its call may have begun, and been answered, before the SDK came to this.
+                _unheeded(visit, cancelled)
         elif scope["method"] == "GET":
             await self._listen(visit, last, scope, body, send)
         else:
@@ -250,6 +257,24 @@ class Streamable:
             await trio.lowlevel.checkpoint()
 
         await self.application(scope, receive, send)
+
+
+def _cancelled(data: bytes | None) -> str | int | None:
+    """Which request this message cancels, if it does."""
+    if data is None or b"cancelled" not in data:
+        return None
+    try:
+        return reading.cancelled(reading.read(data))
+    except reading.NotAMessage:
+        return None
+
+
+def _unheeded(visit: Visit, request_id: str | int) -> None:
+    exchange = visit.streams.get(str(request_id))
+    if exchange is not None:
+        exchange.cancelled()
+    else:
+        visit.door.unheeded(request_id)
 
 
 def _told(scope: Scope, wanted: tuple[bytes, ...]) -> list[str | None]:

@@ -23,7 +23,7 @@ from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, InvalidArguments, NotFound, Paused
 from intercom.sessions import agent_keys
-from intercom.sessions.messages import Deliver, Delivery, Undeliver
+from intercom.sessions.messages import Deliver, Delivery, Undeliver, Written
 from intercom.sessions.presence import Presence
 from intercom.sessions.reception_messages import (
     Admit,
@@ -148,6 +148,10 @@ class Door:
         agent's next call says that it was read."""
         if name in self._sent:
             self._written[name] = request_id
+            session_id, delivery = self._sent[name]
+            if delivery.instructions:
+                # At once: the server may fall, and the agent work on it for long.
+                self.system.named(f"session/{session_id}").tell(Written(delivery.instructions))
 
     def unheeded(self, request_id: object) -> None:
         """The client has cancelled a request whose answer may have been written to it: nobody heeds that."""

@@ -215,7 +215,7 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
         prompts.interrupt(db, session.id, now)
         waits.interrupt(db, session.id, now)
         # A task that was left for the workspace is another agent's to take.
-        instructions.give_back(db, session.id)
+        instructions.give_back(db, session.id, written=True)
         closed = instructions.close_session(db, session.id, now)
         session.record(db, asked.by, "session_terminated", asked.why, channel=asked.channel)
     unheard = (instructions.get(db, id) for id in {*session.words, *closed})

@@ -138,6 +138,7 @@ HANDLERS: Handlers = {
     messages.Withdraw: _withdraw,
     messages.Deliver: _deliver,
     messages.Undeliver: _undeliver,
+    messages.Written: steering.written,
     messages.AgentCame: _agent_came,
     messages.AgentLeft: _agent_left,
     messages.Decide: decisions.decide,

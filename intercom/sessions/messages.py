@@ -239,6 +239,13 @@ class Deliver(Request[None]):
 
 
 @frozen
+class Written:
+    """These words were written to the client, over a transport that can not say whether they were read."""
+
+    instructions: tuple[str, ...]
+
+
+@frozen
 class Undeliver:
     """These calls' results never reached the client: what rode on them rides again."""
 

@@ -17,7 +17,7 @@ from intercom.model.steering import Instruction
 from intercom.model.verdict import Decided, Decision
 from intercom.sessions import outcomes
 from intercom.sessions.actor import SessionActor
-from intercom.sessions.messages import Answered, TakeWords
+from intercom.sessions.messages import Answered, TakeWords, Written
 from intercom.sessions.steering_messages import Steer, TakeBack, TasksLeft, Told
 from intercom.store import instructions, waits
 from intercom.store.instructions import Load
@@ -101,6 +101,11 @@ async def give_back(session: SessionActor) -> None:
     session.words = {word.id: word for word in queued}
     for word in freed:
         session.show_words(word)
+
+
+async def written(session: SessionActor, told: Written) -> None:
+    """The agent may have read this. Is it never seen again, then a task among it is still not another's to take."""
+    await session.transact(partial(instructions.mark_written, ids=told.instructions, at=session.now()))
 
 
 def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:

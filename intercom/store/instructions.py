@@ -47,6 +47,7 @@ def insert(db: Database, word: Instruction) -> bool:
         "taken_at": rows.time_text(word.taken_at),
         "delivered_at": rows.time_text(word.delivered_at),
         "closed_at": rows.time_text(word.closed_at),
+        "written_at": rows.time_text(word.written_at),
     }
     return rows.insert(db, "instruction", row)
 
@@ -111,12 +112,23 @@ def take(db: Database, session_id: str, workspace_root: str, at: datetime, limit
     return tuple(id for id in found if rows.changed(db, sql, (session_id, clock.to_text(at), id)))
 
 
-def give_back(db: Database, session_id: str) -> tuple[str, ...]:
-    """Free the tasks of a workspace that this session took and was not given; their ids."""
+def give_back(db: Database, session_id: str, *, written: bool = False) -> tuple[str, ...]:
+    """Free the tasks of a workspace that this session took and was not given; their ids. Those that were written to its
+    agent, which may work on them, only if `written`."""
     where = f"session_id = ? and workspace_root is not null and taken_at is not null and {_OPEN}"
+    if not written:
+        where += " and written_at is null"
     found = tuple(rows.column(db, f"select id from instruction where {where}", (session_id,)))
-    rows.changed(db, f"update instruction set session_id = null, taken_at = null where {where}", (session_id,))
+    free = "session_id = null, taken_at = null, written_at = null"
+    rows.changed(db, f"update instruction set {free} where {where}", (session_id,))
     return found
+
+
+def mark_written(db: Database, ids: Sequence[str], at: datetime) -> None:
+    """Record that these were written to the agent that is to be told, which has not said that it has them."""
+    sql = f"update instruction set written_at = ? where id = ? and {_OPEN}"
+    for id in ids:
+        rows.changed(db, sql, (clock.to_text(at), id))
 
 
 def move(db: Database, session_id: str, to: str) -> bool:
@@ -161,4 +173,5 @@ def _from_row(row: rows.Row) -> Instruction:
         taken_at=rows.time_value(row["taken_at"]),
         delivered_at=rows.time_value(row["delivered_at"]),
         closed_at=rows.time_value(row["closed_at"]),
+        written_at=rows.time_value(row["written_at"]),
     )

@@ -9,6 +9,7 @@ import pytest
 import trio.testing
 
 from actors.testing import inject
+from intercom.agents.door import Door
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, SteeringSettings
 from intercom.model.errors import (
@@ -398,6 +399,33 @@ async def test_a_task_that_did_not_reach_its_agent_rides_again_or_is_anothers(cl
         # Its first agent had it after all, it turns out; that changes nothing.
         await guest.ask(Deliver((Delivery(call, (), (word.id,)),)))
         assert (await kinds(at)).count("task_delivered") == 1
+
+
+@in_house
+async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_session_is_ended(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest, other = [await at.arrive(root, key) for key in ("a", "b")]
+        await task(at, "one", workspace=str(root))
+        door = Door(at.app.system, at.app.config, at.app.presence, "a", str(root), None)
+        door.opened()
+        call = guest.call()
+        (word,) = (await guest.ask(Recall(call, adopted=False))).instructions
+        # It has its result, works for long without a call, and counts as gone.
+        door._sent[call] = (guest.session_id, Delivery(call, (), (word.id,)))
+        door.written(call)
+        door.closed()
+        at.gone("a", for_good=True)
+        await at.later(0)
+        assert (await guest.ask(Describe())).status is SessionStatus.INTERRUPTED
+        assert await desk(at).tasks() == (await desk(at).tasks(guest.session_id)) != ()
+        assert (await other.ask(Recall("b1", adopted=False))).instructions == ()
+        # Should it not have read it, it is told again.
+        await at.arrive(root, "a")
+        assert await beat(guest) == ["one"]
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        assert [each.text for each in (await other.ask(Recall("b2", adopted=False))).instructions] == ["one"]
 
 
 @in_house

@@ -21,6 +21,7 @@ from intercom.store.migrations import (
     m0007_permissions,
     m0008_steering,
     m0009_checkpoints,
+    m0010_written,
 )
 
 
@@ -43,6 +44,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(7, "permissions", m0007_permissions.apply),
     Migration(8, "steering", m0008_steering.apply),
     Migration(9, "checkpoints", m0009_checkpoints.apply),
+    Migration(10, "written", m0010_written.apply),
 )
 
 LATEST = MIGRATIONS[-1].number

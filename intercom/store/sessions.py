@@ -118,12 +118,12 @@ def adoptable(db: Database, workspace_root: str, client_name: str | None) -> tup
     """Sessions that an agent of this client in this workspace might take over, the most recently active first.
 
     Interrupted, active or paused ones: which of the latter have a live agent only the caller knows. Not one whose
-    process, which people started, runs: its agent may not have come yet.
+    process, which people started, runs or is being ended: its agent may not have come yet.
     """
     return _select(
         db,
         "workspace_root = ? and client_name is ? and status in ('interrupted', 'active', 'paused')"
-        " and id not in (select session_id from child where state in ('starting', 'running', 'waiting'))"
+        " and id not in (select session_id from child where state <> 'over')"
         " order by updated_at desc, rowid desc",
         workspace_root,
         client_name,

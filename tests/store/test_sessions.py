@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from intercom.model.child import Child, ChildState
 from intercom.model.errors import InvalidState
 from intercom.model.session import (
     SESSION_TRANSITIONS,
@@ -17,7 +18,7 @@ from intercom.model.session import (
     SessionMode,
     SessionStatus,
 )
-from intercom.store import sessions
+from intercom.store import children, sessions
 from intercom.store.database import Database, connect, open_database, transaction
 
 from . import cases
@@ -136,6 +137,13 @@ def test_adoptable_are_those_of_the_same_workspace_and_client() -> None:
         found = sessions.adoptable(db, "/project", "codex")
         assert ids(found) == ["interrupted", "paused", "active", "s1"]
         assert ids(sessions.adoptable(db, "/project", None)) == ["unnamed"]
+
+
+@pytest.mark.parametrize("state", ChildState)
+def test_no_other_agent_adopts_a_session_while_anything_runs_of_what_people_started_in_it(state: ChildState) -> None:
+    with cases.database() as db:
+        children.insert(db, Child("s1", state, NOW, "kim"))
+        assert ids(sessions.adoptable(db, "/project", "codex")) == (["s1"] if state is ChildState.OVER else [])
 
 
 def test_live_and_by_status_are_oldest_first() -> None:

@@ -21,9 +21,9 @@ class Instruction:
     """A row of `instruction`. `by` names the person, `channel` how they said it.
 
     `session_id` is whose agent is told; a task with `workspace_root` is for the next agent there, and has none until
-    one takes it (`taken_at`). `written_at` is when they were written to an agent whose transport can not say whether it has
-    read them. `closed_at` is when it came to be never told: the session ended, somebody took it back, or newer words
-    replaced it.
+    one takes it (`taken_at`). `written_at` is when they were written to an agent whose transport can not say whether it
+    has read them. `closed_at` is when it came to be never told: the session ended, somebody took it back, or newer
+    words replaced it.
     """
 
     id: str

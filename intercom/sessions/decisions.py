@@ -81,6 +81,7 @@ async def end(session: SessionActor, asked: End) -> Session:
     await alerts.dismiss(session, asked.by)
     session.notify(f"session ended by {asked.by}: {asked.why}", "warning")
     session.end_process()
+    await steering.tell_of_tasks(session, unheard)
     return session.row
 
 
@@ -215,8 +216,8 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
         prompts.interrupt(db, session.id, now)
         waits.interrupt(db, session.id, now)
         # A task that was left for the workspace is another agent's to take.
-        instructions.give_back(db, session.id, written=True)
-        closed = instructions.close_session(db, session.id, now)
+        freed = instructions.give_back(db, session.id, written=True)
+        closed = (*freed, *instructions.close_session(db, session.id, now))
         session.record(db, asked.by, "session_terminated", asked.why, channel=asked.channel)
     unheard = (instructions.get(db, id) for id in {*session.words, *closed})
     return row, requests.interrupted(db, session.id), tuple(word for word in unheard if word is not None)

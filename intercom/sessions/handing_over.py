@@ -7,7 +7,7 @@ from functools import partial
 from intercom.model import crash_points
 from intercom.model.errors import InvalidState
 from intercom.model.session import Session
-from intercom.sessions import alerts, pausing, successor
+from intercom.sessions import alerts, pausing, steering, successor
 from intercom.sessions.actor import Expire, SessionActor, Show
 from intercom.sessions.messages import HandOver
 
@@ -46,6 +46,7 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
     await alerts.dismiss(session, asked.by)
     session.end_process()
     session.notify(f"session ended by {asked.by}: a checkpoint of it was restored as session {done.successor.id}")
+    await steering.tell_of_tasks(session, done.unheard)
     return done.successor
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from intercom.model import crash_points
 from intercom.model.child import Why
 from intercom.model.session import Session, SessionStatus, may_become
-from intercom.sessions import decisions
+from intercom.sessions import decisions, steering
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import End, ProcessEnded, ProcessStarted
 from intercom.sessions.outcomes import Asked, headline
@@ -52,7 +52,10 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
         await decisions.become(session, SessionStatus.INTERRUPTED, _WHO, "its agent ended with the server")
         if await session.transact(partial(_note, session=session, what=f"{news.run}/ended")):
             session.notify("the agent's process was ended, as the server stops; what waits stays pending", "warning")
+        await steering.give_back(session)
     elif news.exit is not None and news.exit.is_success:
+        # It did what it was told: what was written to it is not another's to do.
+        await steering.all_read(session)
         await decisions.end(session, End(_WHO, "spawn", f"its agent is done{last}"))
     else:
         await _fail(session, f"the agent's process ended ({news.exit}){last}", news.run)
@@ -68,6 +71,7 @@ async def _fail(session: SessionActor, text: str, run: int) -> None:
     session.brief_detector()
     if first:
         session.notify(text, "error")
+    await steering.give_back(session)
 
 
 def _interrupt(db: Database, session: SessionActor, text: str, run: int) -> tuple[Session, tuple[Asked, ...], bool]:

@@ -5,6 +5,7 @@ An agent that stands by gets no next result before somebody gives it word. So wo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from attrs import evolve
@@ -17,9 +18,9 @@ from intercom.model.steering import Instruction
 from intercom.model.verdict import Decided, Decision
 from intercom.sessions import outcomes
 from intercom.sessions.actor import SessionActor
-from intercom.sessions.messages import Answered, TakeWords, Written
+from intercom.sessions.messages import Answered, Delivery, TakeWords, Written
 from intercom.sessions.steering_messages import Steer, TakeBack, TasksLeft, Told
-from intercom.store import instructions, waits
+from intercom.store import instructions, sessions, waits
 from intercom.store.instructions import Load
 from intercom.store.messages import Database
 
@@ -101,11 +102,29 @@ async def give_back(session: SessionActor) -> None:
     session.words = {word.id: word for word in queued}
     for word in freed:
         session.show_words(word)
+    await tell_of_tasks(session, freed)
+
+
+async def tell_of_tasks(session: SessionActor, words: Iterable[Instruction]) -> None:
+    """Agents that stand by take what is free among these now, if they work in the same workspace."""
+    free = next((word for word in words if word.is_open and word.session_id is None), None)
+    if free is None:
+        return
+    for other in await session.transact(sessions.live):
+        name = session.system.named(f"session/{other.id}")
+        if other.id != session.id and other.workspace_root == free.workspace_root and name.ref is not None:
+            name.tell(TasksLeft(free.by, free.channel))
 
 
 async def written(session: SessionActor, told: Written) -> None:
     """The agent may have read this. Is it never seen again, then a task among it is still not another's to take."""
     await session.transact(partial(instructions.mark_written, ids=told.instructions, at=session.now()))
+
+
+async def all_read(session: SessionActor) -> None:
+    """The agent has read all that was written to it."""
+    queued = await session.transact(partial(instructions.queued, session_id=session.id))
+    await session.deliver((Delivery("", (), tuple(word.id for word in queued if word.written_at is not None)),))
 
 
 def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:

@@ -119,8 +119,8 @@ def _end(db: Database, restore: Restore, at: datetime) -> tuple[Session | None, 
     for interrupt in (approvals.interrupt, prompts.interrupt, waits.interrupt):
         interrupt(db, before.id, at)
     # A task that was left for the workspace is another agent's to take.
-    instructions.give_back(db, before.id)
-    unheard = (instructions.get(db, id) for id in instructions.close_session(db, before.id, at))
+    freed = instructions.give_back(db, before.id, written=True)
+    unheard = (instructions.get(db, id) for id in (*freed, *instructions.close_session(db, before.id, at)))
     who = restore.decided.by if restore.decided is not None else "intercom"
     summary = f"a checkpoint was restored: {restore.label or restore.checkpoint_id}"
     audit.record(db, at, "session_terminated", before.id, who, summary, {"successor": restore.successor_id})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import trio.testing
 from actors.testing import inject
 from intercom.agents.door import Door
 from intercom.model.card import Card, CardKind, CardState
+from intercom.model.child import Exit, Why
 from intercom.model.config import Config, SteeringSettings
 from intercom.model.errors import (
     AlreadyDecided,
@@ -29,11 +31,13 @@ from intercom.sessions.messages import (
     Deliver,
     Delivery,
     Describe,
+    ProcessEnded,
     Recall,
     StandBy,
     TakeWords,
     Undeliver,
     Withdraw,
+    Written,
 )
 from intercom.sessions.reception import GRACE_SECONDS, SWEEP_SECONDS
 from intercom.sessions.reception_messages import Adopt
@@ -426,6 +430,43 @@ async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_sessio
         assert await beat(guest) == ["one"]
         await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
         assert [each.text for each in (await other.ask(Recall("b2", adopted=False))).instructions] == ["one"]
+
+
+GONE: dict[str, Callable[[House, Guest], Awaitable[object]]] = {
+    "its connection is gone": lambda at, guest: leave(at, guest),
+    "its process failed": lambda _, guest: guest.ask(ProcessEnded(1, Why.ENDED, Exit(code=1), "", None, None)),
+    "it was ended with the server": lambda _, guest: guest.ask(ProcessEnded(1, Why.SHUTDOWN, None, "", None, None)),
+    "its work is done": lambda _, guest: guest.ask(ProcessEnded(1, Why.ENDED, Exit(code=0), "", None, None)),
+    "a person ended it": lambda at, guest: at.app.desk.end(guest.session_id, "kim", "ctl", "enough"),
+}
+
+
+async def leave(at: House, guest: Guest) -> None:
+    at.gone(guest.agent.key, for_good=True)
+
+
+@pytest.mark.parametrize("why", GONE)
+@pytest.mark.parametrize("is_written", [False, True])
+@in_house
+async def test_the_task_of_an_agent_that_is_gone_wakes_another(
+    clock: Clock, root: Path, why: str, is_written: bool
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest, other = [await at.arrive(root, key) for key in ("a", "b")]
+        await task(at, "one", workspace=str(root))
+        (word,) = (await guest.ask(Recall(guest.call(), adopted=False))).instructions
+        if is_written:
+            guest.tell(Written((word.id,)))
+        _, waiting = await stand_by(at, other)
+        await GONE[why](at, guest)
+        await at.later(0)
+        if is_written and why != "a person ended it":
+            # It may have read it.
+            assert waiting.outcome is None
+            (held,) = await desk(at).tasks(everything=True)
+            assert (held.session_id, held.is_open) == (guest.session_id, why != "its work is done")
+        else:
+            assert [each.text for each in (await waiting()).instructions] == ["one"]
 
 
 @in_house

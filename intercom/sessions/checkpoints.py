@@ -7,6 +7,7 @@ store before anything is done, and is carried on with after a crash.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -16,10 +17,9 @@ import trio
 from actors import Actor, Busy, Down, NotRunning, Refused, Reply
 from intercom.model import crash_points
 from intercom.model.card import Card, Notice
-from intercom.model.errors import AlreadyDecided, IntercomError, InvalidArguments, NotFound
-from intercom.model.restore import Restore, RestoreState
-from intercom.model.verdict import Decided, Decision, Verdict
-from intercom.sessions import checkpoint_taking, restoring
+from intercom.model.errors import IntercomError
+from intercom.model.restore import UNDER_WAY, Restore, RestoreState
+from intercom.sessions import checkpoint_taking, restore_records, restoring
 from intercom.sessions.archive import Archive
 from intercom.sessions.checkpoint_messages import (
     AnswerRestore,
@@ -31,15 +31,18 @@ from intercom.sessions.checkpoint_messages import (
 )
 from intercom.sessions.restore_cards import of_restore
 from intercom.sessions.successors import Successors
-from intercom.store import audit, checkpoints, restores
-from intercom.store.messages import Database
+from intercom.store import checkpoints
 
 log = logging.getLogger("intercom.sessions")
 
 #: Seconds until what could not be carried out for now is tried again.
 AGAIN_SECONDS = 10.0
+#: How often a restore that fails for a reason nobody foresaw is tried.
+TRIES = 5
 
 _PASSING = (IntercomError, Refused, Down, NotRunning, Busy, trio.TooSlowError)
+#: Of our own errors, those that a while may mend; others are met again each time.
+_PASSING_CODES = frozenset({"unavailable", "busy", "db"})
 
 
 class Checkpoints(Actor):
@@ -54,6 +57,8 @@ class Checkpoints(Actor):
         self._has_looked = False
         self._begun: dict[str, list[Reply[Any]]] = {}
         self._carrying: set[str] = set()
+        self._wanted_again: set[str] = set()
+        self._failures: Counter[str] = Counter()
 
     def on_start(self) -> None:
         # Not here: the store may be down, and is not restarted while its supervisor waits for this start.
@@ -115,19 +120,17 @@ class Checkpoints(Actor):
 
     async def _answer(self, asked: AnswerRestore) -> Card:
         won, restore = await self._archive.transact(
-            partial(_decide, id=asked.restore_id, verdict=asked.verdict, at=self._archive.context.now())
+            partial(restore_records.decide, id=asked.restore_id, verdict=asked.verdict, at=self._archive.context.now())
         )
         if not won:
-            raise _too_late(restore)
+            raise restore_records.too_late(restore)
         crash_points.reach("restore.accepted")
         self._tell(restore)
         self._watch(restore)
-        if restore.state is RestoreState.GIVEN_UP:
-            self.spawn(restoring.give_up, self._archive, restore)
         return of_restore(restore)
 
     async def _expire(self, id: str) -> None:
-        restore = await self._archive.transact(partial(_expire, id=id, at=self._archive.context.now()))
+        restore = await self._archive.transact(partial(restore_records.expire, id=id, at=self._archive.context.now()))
         if restore is not None:
             self._tell(restore)
             self._watch(restore)
@@ -137,33 +140,62 @@ class Checkpoints(Actor):
         if restore.state is RestoreState.ASKED and restore.expires_at is not None:
             left = (restore.expires_at - self._archive.context.now()).total_seconds()
             self.set_timer(restore.id, max(0.0, left), RestoreExpired(restore.id))
-        elif restore.state in (RestoreState.ACCEPTED, RestoreState.COMMITTED, RestoreState.HANDED_OVER):
-            self.cancel_timer(restore.id)
-            if restore.id not in self._carrying:
-                self._carrying.add(restore.id)
-                self.spawn(self._carry_out, restore.id)
+            return
+        self.cancel_timer(restore.id)
+        if restore.state not in (*UNDER_WAY, RestoreState.GIVEN_UP):
+            return
+        if restore.id in self._carrying:
+            # It may have come to its end without seeing what was said just now.
+            self._wanted_again.add(restore.id)
         else:
-            self.cancel_timer(restore.id)
+            self._carrying.add(restore.id)
+            self.spawn(self._carry_out, restore.id)
 
     async def _carry_out(self, id: str) -> None:
         try:
-            restore = await restoring.carry_out(self._archive, self._successors, id)
-        except _PASSING as passing:
-            log.warning("a restore has to wait: %s", passing)
-            self.set_timer("again", AGAIN_SECONDS, LookBack())
-            return
-        except Exception:
-            log.exception("a restore stopped, and is tried again")
-            self.set_timer("again", AGAIN_SECONDS, LookBack())
-            return
+            while True:
+                self._wanted_again.discard(id)
+                restore = await self._carried(id)
+                if restore is None or id not in self._wanted_again:
+                    break
         finally:
             self._carrying.discard(id)
-        self._watch(restore)
+        if restore is None:
+            self.set_timer("again", AGAIN_SECONDS, LookBack())
+        elif restore.state is RestoreState.ASKED:
+            self._watch(restore)
+
+    async def _carried(self, id: str) -> Restore | None:
+        """The restore as far as it was carried; None where it has to be tried again later."""
+        try:
+            return await restoring.carry_out(self._archive, self._successors, id)
+        except _PASSING as passing:
+            if isinstance(passing, IntercomError) and passing.error_code not in _PASSING_CODES:
+                return await self._failed(id, passing)
+            log.warning("a restore has to wait: %s", passing)
+            return None
+        except Exception as failed:
+            log.exception("a restore stopped")
+            return await self._failed(id, failed)
+
+    async def _failed(self, id: str, why: Exception) -> Restore | None:
+        self._failures[id] += 1
+        if self._failures[id] < TRIES:
+            log.warning("a restore is tried again: %s", why)
+            return None
+        told = str(why) if isinstance(why, IntercomError) else "for a reason that the server's log tells"
+        try:
+            stopped = await restoring.stop(self._archive, id, f"it was tried {TRIES} times ({told})")
+        except _PASSING as passing:
+            log.warning("a restore has to wait: %s", passing)
+            return None
+        del self._failures[id]
+        return stopped
 
     async def _look_back(self) -> None:
         """Carry on with what was begun, by an earlier life or by one that had to wait."""
         try:
-            found = await self._archive.read(lambda db: (*restores.waiting(db), *restores.under_way(db)))
+            found = await self._archive.read(restore_records.unfinished)
         except _PASSING as passing:
             log.warning("checkpoints can not be looked at yet: %s", passing)
             self.set_timer("again", AGAIN_SECONDS, LookBack())
@@ -196,50 +228,3 @@ def _swept(archive: Archive) -> int:
         return 0
     with archive.contents.open() as held:
         return archive.reader.read_sync(lambda db: held.sweep(checkpoints.hashes_named(db)))
-
-
-def _decide(db: Database, id: str, verdict: Verdict, at: Any) -> tuple[bool, Restore]:
-    """Whether this verdict won, now or before, and the restore as it stands after."""
-    restore = restores.get(db, id)
-    if restore is None:
-        raise NotFound(f"no restore has the id {id!r}", code="request_not_found")
-    if verdict.decision not in (Decision.PROCEED, Decision.CANCEL):
-        raise InvalidArguments(f"{verdict.decision.value} is no answer to a restore; use proceed or cancel")
-    if restore.decided is not None and restore.decided.verdict_id == verdict.id:
-        return True, restore
-    to = {
-        (RestoreState.ASKED, Decision.PROCEED): RestoreState.ACCEPTED,
-        (RestoreState.ASKED, Decision.CANCEL): RestoreState.CANCELLED,
-        (RestoreState.STUCK, Decision.PROCEED): RestoreState.HANDED_OVER,
-        (RestoreState.STUCK, Decision.CANCEL): RestoreState.GIVEN_UP,
-    }.get((restore.state, verdict.decision))
-    late = restore.state is RestoreState.ASKED and restore.expires_at is not None and restore.expires_at <= at
-    if to is None or late:
-        return False, restore
-    decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, at, verdict.text)
-    won = restores.advance(db, id, restore.state, to, at, decided=decided)
-    after = restores.get(db, id)
-    assert after is not None
-    if won:
-        data = {"restore_id": id, "channel": verdict.channel}
-        audit.record(db, at, "decided", restore.session_id, verdict.by, verdict.decision.value, data)
-    return won, after
-
-
-def _expire(db: Database, id: str, at: Any) -> Restore | None:
-    restore = restores.get(db, id)
-    if restore is None or restore.state is not RestoreState.ASKED:
-        return restore
-    restores.advance(db, id, RestoreState.ASKED, RestoreState.EXPIRED, at, note="nobody said whether to proceed")
-    return restores.get(db, id)
-
-
-def _too_late(restore: Restore) -> AlreadyDecided:
-    decided = restore.decided
-    who = "" if decided is None else f": {decided.decision} by {decided.by} ({decided.channel})"
-    return AlreadyDecided(
-        f"restore {restore.id} is no longer open, it is {restore.state.value.replace('_', ' ')}{who};"
-        " nothing was changed",
-        request_id=restore.id,
-        status=restore.state.value,
-    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -23,14 +23,13 @@ from intercom.model.card import Notice
 from intercom.model.checkpoint import Checkpoint
 from intercom.model.errors import ApplyStuck, DatabaseError, FileError, IntercomError, NotFound
 from intercom.model.restore import Restore, RestoreState
-from intercom.sessions import checkpoint_taking, comparing
+from intercom.sessions import checkpoint_taking, comparing, restore_records
 from intercom.sessions.archive import Archive
 from intercom.sessions.checkpoint_messages import AskRestore, TakeCheckpoint
 from intercom.sessions.comparing import Compared
 from intercom.sessions.restore_cards import of_restore
 from intercom.sessions.successors import Successors
-from intercom.store import audit, checkpoints, restores
-from intercom.store.messages import Database
+from intercom.store import checkpoints, restores
 from intercom.workspace import apply, putting_back
 from intercom.workspace.put_back_plan import PutBack
 
@@ -66,7 +65,7 @@ async def ask(archive: Archive, asked: AskRestore) -> Restore:
         digest=compared.digest,
         expires_at=now + timedelta(seconds=archive.context.config.timeouts.approval_seconds),
     )
-    kept, closed = await archive.transact(partial(_put, restore=restore, at=now))
+    kept, closed = await archive.transact(partial(restore_records.put, restore=restore, at=now))
     crash_points.reach("restore.asked")
     for old in closed:
         archive.context.operators.tell(of_restore(old))
@@ -90,6 +89,9 @@ async def carry_out(archive: Archive, successors: Successors, id: str) -> Restor
                 await successors.hand_over(restore)
             case RestoreState.HANDED_OVER:
                 await _put_files_back(archive, successors, restore)
+            case RestoreState.GIVEN_UP:
+                await _give_up(archive, successors, restore)
+                return restore
             case _:
                 return restore
 
@@ -102,8 +104,11 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
         compared = await trio.to_thread.run_sync(
             partial(comparing.compare, archive, checkpoint, restore.files, keep=True)
         )
+        newest = await archive.read(partial(restores.newest_of_line, session_id=restore.session_id))
+        if newest != restore.session_id:
+            return await _ask_anew(archive, restore, compared, newest, "the session was restored")
         if compared.digest != restore.digest:
-            return await _ask_anew(archive, restore, compared)
+            return await _ask_anew(archive, restore, compared, newest, "files have changed")
         await _make_safe(archive, restore, compared)
         async with archive.context.lock(restore.workspace_root):
             await trio.to_thread.run_sync(_stage, archive, root, restore.id, compared.steps)
@@ -112,15 +117,21 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
         await _advance(archive, restore, RestoreState.FAILED, f"failed, and nothing was changed: {failed}")
         return None
     steps = await trio.to_thread.run_sync(restores.steps_text, [step.to_json() for step in compared.steps])
-    await _advance(archive, restore, RestoreState.COMMITTED, steps=steps)
+    committed = await archive.transact(
+        partial(restore_records.commit, restore=restore, steps=steps, at=archive.context.now())
+    )
+    archive.context.operators.tell(of_restore(committed))
     crash_points.reach("restore.committed")
     return None
 
 
-async def _ask_anew(archive: Archive, restore: Restore, compared: Compared) -> Restore:
+async def _ask_anew(archive: Archive, restore: Restore, compared: Compared, session_id: str, why: str) -> Restore:
+    # An earlier life may have fallen between staging and committing: nobody would come for what it left.
+    await _discard(Path(restore.workspace_root), restore.id)
     now = archive.context.now()
     anew = evolve(
         restore,
+        session_id=session_id,
         id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"again/{restore.id}")),
         successor_id=archive.context.new_id(),
         safety_id=archive.context.new_id(),
@@ -130,10 +141,10 @@ async def _ask_anew(archive: Archive, restore: Restore, compared: Compared) -> R
         divergence=compared.summary,
         digest=compared.digest,
         decided=None,
-        note="files have changed since you were asked before",
+        note=f"{why} since you were asked before",
         expires_at=now + timedelta(seconds=archive.context.config.timeouts.approval_seconds),
     )
-    old = await archive.transact(partial(_outdate, restore=restore, anew=anew, at=now))
+    old = await archive.transact(partial(restore_records.outdate, restore=restore, anew=anew, why=why, at=now))
     archive.context.operators.tell(of_restore(old))
     archive.context.operators.tell(of_restore(anew))
     return anew
@@ -189,9 +200,27 @@ def _place(root: Path, id: str, text: str) -> int:
     return len(steps)
 
 
-async def give_up(archive: Archive, restore: Restore) -> None:
-    """Throw away what is staged of a restore that a person gave up."""
+async def _give_up(archive: Archive, successors: Successors, restore: Restore) -> None:
+    """After a person gave a stuck restore up: the files stay as they were found, and the new session begins. Until that
+    is done its steps stay on record, and it is called again."""
     await _discard(Path(restore.workspace_root), restore.id)
+    await successors.welcome(restore)
+    await archive.transact(partial(restores.forget_steps, id=restore.id))
+
+
+async def stop(archive: Archive, id: str, why: str) -> Restore:
+    """Stop a restore that fails again and again: it has failed where nothing was changed yet, and waits for a person
+    where files are being put back."""
+    restore = await archive.read(partial(restores.get, id=id))
+    assert restore is not None, "restores outlive those who carry them out"
+    match restore.state:
+        case RestoreState.ACCEPTED | RestoreState.COMMITTED:
+            await _discard(Path(restore.workspace_root), id)
+            return await _advance(archive, restore, RestoreState.FAILED, f"failed, and nothing was changed: {why}")
+        case RestoreState.HANDED_OVER:
+            return await _advance(archive, restore, RestoreState.STUCK, why)
+        case _:
+            return restore
 
 
 async def _discard(root: Path, id: str) -> None:
@@ -206,7 +235,7 @@ async def _advance(
     archive: Archive, restore: Restore, to: RestoreState, note: str | None = None, *, steps: str | None = None
 ) -> Restore:
     moved = await archive.transact(
-        partial(_move, restore=restore, to=to, note=note, steps=steps, at=archive.context.now())
+        partial(restore_records.move, restore=restore, to=to, note=note, steps=steps, at=archive.context.now())
     )
     archive.context.operators.tell(of_restore(moved))
     return moved
@@ -217,43 +246,3 @@ async def _checkpoint(archive: Archive, id: str) -> Checkpoint:
     if found is None:
         raise NotFound(f"no checkpoint has the id {id!r}; see checkpoints")
     return found
-
-
-def _put(db: Database, restore: Restore, at: datetime) -> tuple[Restore, list[Restore]]:
-    """Put a question on record, and close those about the same session that it replaces."""
-    closed = []
-    if restores.insert(db, restore):
-        for other in restores.waiting(db):
-            if other.id == restore.id or other.session_id != restore.session_id:
-                continue
-            note = f"asked again as {restore.id}"
-            if other.state is RestoreState.ASKED and restores.advance(
-                db, other.id, RestoreState.ASKED, RestoreState.OUTDATED, at, note=note
-            ):
-                closed.append(evolve(other, state=RestoreState.OUTDATED, note=note))
-        data = {"restore_id": restore.id, "checkpoint_id": restore.checkpoint_id, "channel": restore.asked_via}
-        audit.record(db, at, "restore_asked", restore.session_id, restore.asked_by, restore.label or "(no label)", data)
-    kept = restores.get(db, restore.id)
-    assert kept is not None, "just inserted"
-    return kept, closed
-
-
-def _outdate(db: Database, restore: Restore, anew: Restore, at: datetime) -> Restore:
-    note = f"files have changed since; asked again as {anew.id}"
-    restores.advance(db, restore.id, RestoreState.ACCEPTED, RestoreState.OUTDATED, at, note=note)
-    restores.insert(db, anew)
-    old = restores.get(db, restore.id)
-    assert old is not None
-    return old
-
-
-def _move(
-    db: Database, restore: Restore, to: RestoreState, note: str | None, steps: str | None, at: datetime
-) -> Restore:
-    if restores.advance(db, restore.id, restore.state, to, at, note=note, steps=steps):
-        who = restore.decided.by if restore.decided is not None else "intercom"
-        data = {"restore_id": restore.id, "state": to.value}
-        audit.record(db, at, "restore", restore.session_id, who, note or to.value, data)
-    moved = restores.get(db, restore.id)
-    assert moved is not None
-    return moved

@@ -14,7 +14,7 @@ from intercom.model import crash_points
 from intercom.model.card import Notice
 from intercom.model.child import ChildState
 from intercom.model.errors import IntercomError
-from intercom.model.restore import Files, Restore
+from intercom.model.restore import Files, Restore, RestoreState
 from intercom.model.session import Session, SessionStatus
 from intercom.sessions import successor
 from intercom.sessions.archive import Archive
@@ -91,7 +91,7 @@ class Successors:
 
     def _words(self, restore: Restore, made: Session) -> str:
         when = f"{restore.created_at:%Y-%m-%d %H:%M} UTC"
-        kept = restore.files is Files.LEAVE
+        kept = restore.files is Files.LEAVE or restore.state is RestoreState.GIVEN_UP
         files = f"Files {'may differ from' if kept else 'are put back to'} what they were then."
         return (
             f"You take over a session that was restored at {when} from the checkpoint"

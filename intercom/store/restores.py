@@ -137,6 +137,16 @@ def under_way(db: Database) -> tuple[Restore, ...]:
     return _in(db, UNDER_WAY)
 
 
+def given_up(db: Database) -> tuple[Restore, ...]:
+    """Those that a person gave up and whose end is not seen to yet, oldest first."""
+    return _in(db, {RestoreState.GIVEN_UP}, "and steps is not null")
+
+
+def forget_steps(db: Database, id: str) -> None:
+    """Drop the steps of a restore that was given up, once there is nothing left to do for it."""
+    db.execute("update restore set steps = null where id = ? and state = 'given_up'", (id,))
+
+
 def advance(
     db: Database,
     id: str,
@@ -197,7 +207,7 @@ def newest_of_line(db: Database, session_id: str) -> str:
 _MADE = "and state in ('handed_over', 'done', 'stuck', 'given_up')"
 
 
-def _in(db: Database, states: Collection[RestoreState]) -> tuple[Restore, ...]:
-    where = f"state in ({rows.holders(list(states))}) order by created_at, rowid"
+def _in(db: Database, states: Collection[RestoreState], also: str = "") -> tuple[Restore, ...]:
+    where = f"state in ({rows.holders(list(states))}) {also} order by created_at, rowid"
     found = rows.every(db, f"select {_COLUMNS} from restore where {where}", [state.value for state in states])
     return tuple(_from_row(row) for row in found)

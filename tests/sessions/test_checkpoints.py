@@ -337,6 +337,8 @@ async def test_a_file_that_stands_in_the_way_stops_it_and_a_person_tries_again_o
             else:
                 assert done.state is RestoreState.GIVEN_UP
                 assert files(root)["a.txt"] == "spoiled\n"
+            # Either way the session that follows begins.
+            await at.people.notice(f"it waits for an agent that calls reboot with its id, {done.successor_id}")
 
 
 @in_house

@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 from intercom.model.checkpoint import Divergence, DivergenceKind
-from intercom.model.errors import InvalidState
+from intercom.model.errors import IntercomError, InvalidState
 from intercom.model.restore import (
     RESTORE_TRANSITIONS,
     UNDER_WAY,
@@ -22,6 +22,7 @@ from intercom.model.restore import (
 )
 from intercom.model.session import SessionStatus
 from intercom.model.verdict import Decided
+from intercom.sessions import restore_records
 from intercom.store import checkpoints, restores, retention, sessions
 from intercom.store.database import Database
 
@@ -134,3 +135,38 @@ def test_a_large_manifest_is_read_as_it_was_written(db: Database) -> None:
     assert found is not None
     assert found.file_hashes == hashes
     assert sorted(checkpoints.hashes_named(db)) == sorted(hashes.values())
+
+
+@pytest.mark.parametrize(
+    ("other", "refused"),
+    [
+        (None, False),
+        (restore(id="r0", state=RestoreState.ACCEPTED), False),
+        (restore(id="r0", state=RestoreState.CANCELLED), False),
+        (restore(id="r0", state=RestoreState.COMMITTED, session_id="another"), False),
+        (restore(id="r0", state=RestoreState.COMMITTED, successor_id="s3"), True),
+        (restore(id="r0", state=RestoreState.HANDED_OVER, successor_id="s3"), True),
+        (restore(id="r0", state=RestoreState.DONE, successor_id="s3"), True),
+    ],
+)
+def test_one_restore_at_a_time_is_committed_to_for_a_session(
+    db: Database, other: Restore | None, refused: bool
+) -> None:
+    restores.insert(db, restore(state=RestoreState.ACCEPTED))
+    if other is not None:
+        restores.insert(db, other)
+    accepted = restore(state=RestoreState.ACCEPTED)
+    if refused:
+        with pytest.raises(IntercomError, match="another restore of this session"):
+            restore_records.commit(db, accepted, "[]", after(1))
+    else:
+        assert restore_records.commit(db, accepted, "[]", after(1)).state is RestoreState.COMMITTED
+
+
+def test_one_that_was_given_up_is_found_until_its_end_is_seen_to(db: Database) -> None:
+    restores.insert(db, restore(state=RestoreState.STUCK, steps=({"path": "a"},)))
+    assert restores.advance(db, "r1", RestoreState.STUCK, RestoreState.GIVEN_UP, after(1))
+    assert [each.id for each in restores.given_up(db)] == ["r1"]
+    restores.forget_steps(db, "r1")
+    assert restores.given_up(db) == ()
+    assert restores.steps(db, "r1") == "[]"

@@ -201,7 +201,7 @@ class App:
 
         at = listener.Surroundings(
             server=self.surroundings.server,
-            guests=visits.Guests(self.system, self.config, self.presence),
+            guests=visits.Guests(self.system, self.config, self.presence, self.surroundings.doors),
             standing=standing,
             pages=self.pages(),
             operators=self.system.named("operators"),

@@ -69,7 +69,7 @@ class Door:
     client was started for: all its conversations are in that one.
 
     Over HTTP a door is one agent's: `nameless` when it did not say which, so that each call stands alone, and finds
-    what an earlier one asked for by its `request_id` only.
+    what an earlier one asked for by its `request_id` only. `client_name` is what its client has called itself so far.
     """
 
     system: System
@@ -82,6 +82,7 @@ class Door:
     session_id: str | None = None
     nameless: bool = False
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
+    client_name: str | None = field(default=None, init=False)
     _agents: set[str] = field(factory=set, init=False)
     _known: int = field(default=0, init=False)
     _sessions: dict[str, str] = field(factory=dict, init=False)
@@ -99,6 +100,7 @@ class Door:
         Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption and claiming refuse:
         Paused when the agent is held up and its client's patience is over.
         """
+        self.client_name = caller.client_name or self.client_name
         if self._written:
             await self._heard_again(given)
         session_id = await (self._found(given, caller) if self.nameless else self.session(caller))

@@ -108,7 +108,7 @@ class ToldParams:
 
 @frozen
 class Gate:
-    """What one hook's connection needs: `doors` are the connections of shims, `name` this one's own, `pid` the hook's
+    """What one hook's connection needs: `doors` are the connections of agents, `name` this one's own, `pid` the hook's
     process."""
 
     system: System
@@ -139,13 +139,13 @@ async def attend(gate: Gate, next_line: NextLine, send: Send) -> None:
 
 @define
 class _Visit:
-    """One hook's connection. `unsure` are the calls whose answers may not have reached the hook, by session; `guest` is
-    the agent it was let in as, where it has a session of its own."""
+    """One hook's connection. `unsure` are the calls whose answers may not have reached the hook, by session; `guests`
+    are the agents it was let in as, or is about to be, where it has sessions of its own."""
 
     gate: Gate
     send: Send
     unsure: dict[str, str] = field(factory=dict, init=False)
-    guest: Agent | None = field(default=None, init=False)
+    guests: set[str] = field(factory=set, init=False)
 
     async def answer(self, line: bytes) -> None:
         said = _read(line)
@@ -179,7 +179,7 @@ class _Visit:
 
     async def _permission(self, given: PermissionParams) -> dict[str, Any]:
         where = Where(given.client, given.conversation, given.cwd, given.roots, given.session)
-        session_id, self.guest = await find(self.gate, where)
+        session_id = await find(self.gate, where, self.guests)
         self.gate.system.named(f"stall/{session_id}").tell(Activity())
         asked = AskPermission(given.call, given.client, given.operation, given.slot, given.turn)
 
@@ -187,29 +187,36 @@ class _Visit:
             about = {"request_id": request_id, "session_id": session_id}
             await self.send({"jsonrpc": "2.0", "method": ASKED, "params": about})
 
+        # Before it is asked: the session may come to answer when nobody listens any more.
+        self.unsure[given.call] = session_id
         answer = await decided(self.gate.system, session_id, asked, shown)
         said = verdict(answer)
         if answer.request_id and answer.status != "allowed":
-            said["receipt"] = self._receipt(session_id, Delivery(given.call, (answer.request_id,)))
+            said["receipt"] = receipt(session_id, Delivery(given.call, (answer.request_id,)))
+        else:
+            self.unsure.pop(given.call, None)
         crash_points.reach("answer.leaving")
         return said
 
     async def _stopping(self, given: StoppingParams) -> dict[str, Any]:
         where = Where(given.client, given.conversation, given.cwd, given.roots, given.session)
         try:
-            session_id = await known(self.gate, where)
+            # Words are for one agent: no other is to have them because it seems to be the one.
+            session_id = await known(self.gate, where, guess=False)
             if session_id is None:
                 return {"words": None}
+            self.unsure[given.call] = session_id
             session = self.gate.system.named(f"session/{session_id}")
             answered = await ask(session, TakeWords(given.call), timeout=_SECONDS, retry=True)
         except (InvalidState, Paused):
             # Ended, or held up: there is nothing to go on with.
             return {"words": None}
         if not answered.late_verdicts and not answered.instructions:
+            self.unsure.pop(given.call, None)
             return {"words": None}
         requests = tuple(late.request_id for late in answered.late_verdicts)
         told = Delivery(given.call, requests, tuple(word.id for word in answered.instructions))
-        return {"words": words(answered), "receipt": self._receipt(session_id, told)}
+        return {"words": words(answered), "receipt": receipt(session_id, told)}
 
     async def _told(self, given: ToldParams) -> dict[str, Any]:
         """What a receipt tells of was printed: that goes on record, whichever life of the server gave the receipt."""
@@ -223,10 +230,6 @@ class _Visit:
         self.unsure.pop(delivery.call, None)
         return {}
 
-    def _receipt(self, session_id: str, delivery: Delivery) -> str:
-        self.unsure[delivery.call] = session_id
-        return receipt(session_id, delivery)
-
     async def _refuse(self, id: object, code: str, message: str) -> None:
         error = {"code": -32000, "message": message, "data": {"error_code": code}}
         await self.send({"jsonrpc": "2.0", "id": id, "error": error})
@@ -234,9 +237,10 @@ class _Visit:
     def close(self) -> None:
         for call, session_id in self.unsure.items():
             self.gate.system.named(f"session/{session_id}").tell(Undeliver((call,)))
-        if self.guest is not None:
-            self.gate.presence.left(self.guest.key, self.gate.name)
-            self.gate.system.named("reception").tell(AgentsGone((self.guest.key,)))
+        for key in self.guests:
+            self.gate.presence.left(key, self.gate.name)
+        if self.guests:
+            self.gate.system.named("reception").tell(AgentsGone((*self.guests,)))
 
 
 async def decided(
@@ -278,27 +282,29 @@ async def decided(
         # A person has said yes. To use that is to ask again; another use of the same may have been faster.
 
 
-async def find(gate: Gate, where: Where) -> tuple[str, Agent | None]:
-    """The session that a hook belongs to, running; and the agent it was let in as, where it has a session of its own.
+async def find(gate: Gate, where: Where, guests: set[str]) -> str:
+    """The session that a hook belongs to, running. Where that is one of its own, the key of the agent it is let in as
+    is among the `guests` before it is let in: they are the caller's to take leave for, also when this fails.
 
     Raises WorkspaceRefused where no session is known and there is no workspace for a new one.
     """
     found = await known(gate, where)
     if found is not None:
-        return found, None
+        return found
     root = await trio.to_thread.run_sync(_workspace, gate, where)
     client = CLIENTS[where.client].agent
     agent = Agent(f"{client}:{where.conversation or 'hook'}@{root}", client, root)
+    guests.add(agent.key)
     gate.presence.came(agent.key, gate.name)
-    return await ask(gate.system.named("reception"), Admit(agent), timeout=_SECONDS, retry=True), agent
+    return await ask(gate.system.named("reception"), Admit(agent), timeout=_SECONDS, retry=True)
 
 
-async def known(gate: Gate, where: Where) -> str | None:
+async def known(gate: Gate, where: Where, *, guess: bool = True) -> str | None:
     """The session that a hook belongs to, running; None when none is known.
 
     In this order: the one it names; that of the agent whose client started it, by the processes; of the agent with
-    this conversation; of the only agent of this client in the workspace. Raises WorkspaceRefused for a shim that has
-    none.
+    this conversation; and, to `guess`, of the only agent of this client in the workspace, if nothing says which
+    conversation that is in. Raises WorkspaceRefused for a connection that has no workspace.
     """
     if where.client not in CLIENTS:
         raise InvalidArguments(f"no client is called {where.client[:80]!r}; there are: {', '.join(CLIENTS)}")
@@ -309,19 +315,29 @@ async def known(gate: Gate, where: Where) -> str | None:
         except NotFound:
             log.info("a hook names a session that is not known")
     for door in await _doors(gate, where):
-        return await door.session(_caller(where))
-    agent = _by_name(gate, where) or await trio.to_thread.run_sync(_by_workspace, gate, where)
+        return await door.session(_caller(gate, where, door))
+    agent = _by_name(gate, where)
+    if agent is None and guess:
+        agent = await trio.to_thread.run_sync(_by_workspace, gate, where)
     if agent is None:
         return None
     return await ask(reception, Admit(agent), timeout=_SECONDS, retry=True)
 
 
 async def _doors(gate: Gate, where: Where) -> list[Door]:
-    """The shims' connections that this hook's client has; of several, those in whose workspace it stands first."""
+    """The agents' connections that this hook's client has; of several, those in whose workspace it stands first, and
+    of those the newest."""
     processes = {name: pids for name, (_, pids) in gate.doors.items()}
     names = await trio.to_thread.run_sync(kin.nearest, gate.pid, processes)
-    found = [gate.doors[name][0] for name in names if name in gate.doors]
-    return sorted(found, key=lambda door: not _stands_in(where, door))
+    found = [gate.doors[name][0] for name in reversed(names) if name in gate.doors]
+    # A client that another one started has no part in the other's sessions.
+    mine = [door for door in found if door.client_name is None or _is_its(where, door.client_name)]
+    return sorted(mine, key=lambda door: not _stands_in(where, door))
+
+
+def _is_its(where: Where, client_name: str | None) -> bool:
+    """Whether this is what the hook's client calls itself over MCP; none does without its name in it."""
+    return where.client.partition("-")[0] in (client_name or "").lower()
 
 
 def _stands_in(where: Where, door: Door) -> bool:
@@ -330,10 +346,13 @@ def _stands_in(where: Where, door: Door) -> bool:
     return root is not None and any(each is not None and Path(each).is_relative_to(root) for each in here)
 
 
-def _caller(where: Where) -> Caller:
+def _caller(gate: Gate, where: Where, door: Door) -> Caller:
     """As the agent's own calls say who they are: Codex names its conversation over MCP as to its hooks."""
 
     async def roots() -> list[str]:
+        if door.cwd is None and not where.roots:
+            # Over HTTP nobody knows where the client stands, but its hook does.
+            return [Path(await trio.to_thread.run_sync(_workspace, gate, where)).as_uri()]
         return [Path(root).as_uri() for root in where.roots if Path(root).is_absolute()]
 
     thread = where.conversation if where.client == "codex" else None
@@ -351,12 +370,13 @@ def _by_workspace(gate: Gate, where: Where) -> Agent | None:
         root = _workspace(gate, where)
     except WorkspaceRefused:
         return None
-    prefix = where.client.partition("-")[0]
     found = [
         agent
         for agent in list(gate.presence.here.values())
-        if agent.workspace == root and prefix in (agent.client_name or "").lower()
+        if agent.workspace == root and _is_its(where, agent.client_name)
     ]
+    # Whose conversation is named has another than this one.
+    found = [agent for agent in found if not agent.key.endswith(f"@{agent.workspace}")]
     return found[0] if len(found) == 1 else None
 
 

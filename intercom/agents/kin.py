@@ -29,7 +29,9 @@ def nearest(pid: int, doors: Mapping[str, frozenset[int]]) -> tuple[str, ...]:
     """The doors (by name, each with the processes of its shim and client) whose client is the nearest above process
     `pid`; several where one client has several. None where no client of theirs started it."""
     above = [process.pid for process in _line(pid)[1:]]
-    hosts = {name: _with_hosts(pids) for name, pids in doors.items()}
+    # Over HTTP one client may have many doors.
+    known = {pids: _with_hosts(pids) for pids in set(doors.values())}
+    hosts = {name: known[pids] for name, pids in doors.items()}
     for ancestor in above:
         found = tuple(name for name, pids in hosts.items() if ancestor in pids)
         if found:

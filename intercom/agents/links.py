@@ -60,7 +60,8 @@ class Surroundings:
     """What links need to know of their server. `life` names this life of it; `token` is what shims must know;
     `judge` refuses a shim (raises IntercomError) by its hello; `outdated` is called when a newer shim asks this server
     to step down; in `presence` doors note who is connected; `came` and `left` note whose processes are agents'. `doors`
-    are the connections of shims by name, each with the processes behind it: a hook finds its agent's there."""
+    are the connections of agents by name, those over HTTP among them, each with the processes behind it: a hook finds
+    its agent's there."""
 
     config: Config
     presence: Presence
@@ -208,6 +209,9 @@ class Link(Actor):
                     continue
                 if isinstance(message, types.JSONRPCRequest) and (name := call_name(message)) is not None:
                     names.came(message.id, name)
+                elif isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
+                    # A hook may come before the client's first call.
+                    door.client_name = _client_name(message)
                 elif (cancelled := names.cancelled(reading.cancelled(message))) is not None:
                     # A call that is cancelled is not answered; or its client no longer heeds the answer.
                     door.abandon(cancelled)
@@ -294,6 +298,12 @@ def call_name(request: types.JSONRPCRequest) -> str | None:
     meta = (request.params or {}).get("_meta") if request.method in NAMED else None
     name = meta.get(CALL_KEY) if isinstance(meta, dict) else None
     return name if isinstance(name, str) else None
+
+
+def _client_name(initialize: types.JSONRPCRequest) -> str | None:
+    """What a client calls itself; None where it does not say."""
+    info = (initialize.params or {}).get("clientInfo")
+    return _text(info, "name") if isinstance(info, dict) else None
 
 
 def _control(line: bytes, kind: str) -> Any:

@@ -53,7 +53,7 @@ class Classic:
         self._limit(visit)
         stream = ClassicStream(visit, self.visits, scope["state"]["connection"])
         self._open.append(stream)
-        visit.come()
+        visit.come(stream.connection.processes)
         try:
             async with self.transport.connect_sse(scope, receive, stream.watched(send)) as (reads, writes):
                 await self._converse(stream, reads, writes)

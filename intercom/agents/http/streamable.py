@@ -94,7 +94,7 @@ class Streamable:
             await self.application(scope, body, send)
         elif said.is_named:
             visit = self.visits.of(said)
-            visit.begun()
+            visit.begun(_processes(scope))
             try:
                 await self._exchange(self.visits.exchange(visit.door), scope, body, send)
             finally:
@@ -143,7 +143,7 @@ class Streamable:
             await send(message)
 
         events.current.set(visit.log)
-        visit.begun()
+        visit.begun(_processes(scope))
         try:
             await self.application(scope, body, sent)
         finally:
@@ -180,7 +180,7 @@ class Streamable:
             await self._delete(visit, scope, body, send)
 
     async def _post(self, visit: Visit, scope: Scope, body: Body, send: Send) -> None:
-        visit.begun()
+        visit.begun(_processes(scope))
         exchange = self.visits.exchange(visit.door, visit)
         scope["state"]["exchange"] = exchange
         try:
@@ -201,7 +201,7 @@ class Streamable:
     async def _listen(self, visit: Visit, last: str | None, scope: Scope, body: Body, send: Send) -> None:
         found = visit.log.after(last) if last is not None and visit.log is not None else None
         exchange = None if found is None else visit.streams.get(found[0])
-        visit.begun()
+        visit.begun(_processes(scope))
         try:
             watched = self._watched(visit, exchange, scope, body, send)
             if exchange is None:
@@ -275,6 +275,12 @@ def _unheeded(visit: Visit, request_id: str | int) -> None:
         exchange.cancelled()
     else:
         visit.door.unheeded(request_id)
+
+
+def _processes(scope: Scope) -> frozenset[int] | None:
+    """The processes of the client; None where they are not known."""
+    connection: Connection = scope["state"]["connection"]
+    return connection.processes
 
 
 def _told(scope: Scope, wanted: tuple[bytes, ...]) -> list[str | None]:

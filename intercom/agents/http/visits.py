@@ -33,16 +33,22 @@ SESSIONS_NAMELESS = 256
 REQUESTS_EACH = 256
 
 
+#: Connections of agents by their doors' names, each with the processes behind it.
+Doors = dict[str, tuple[Door, frozenset[int]]]
+
+
 @define(eq=False)
 class Visit:
     """`id` is that of the HTTP session, None in the era that has none. There, `streams` are the exchanges whose answers
-    have not been written, and `log` is what the session's streams have carried."""
+    have not been written, and `log` is what the session's streams have carried. While it is here it stands among the
+    `doors` with the processes of its client, for that client's hooks."""
 
     identity: Identity
     remote: str
     door: Door
     log: EventLog | None = None
     id: str | None = None
+    doors: Doors = field(factory=dict)
     streams: dict[str, Exchange] = field(factory=dict, init=False)
     requests: int = field(default=0, init=False)
     present: bool = field(default=False, init=False)
@@ -50,13 +56,14 @@ class Visit:
     away_at: float = field(default=math.inf, init=False)
     over_at: float = field(default=math.inf, init=False)
 
-    def begun(self) -> None:
-        """A request of this agent is going to be served. Raises Refusal when it has too many under way."""
+    def begun(self, processes: frozenset[int] | None) -> None:
+        """A request of this agent is going to be served, and comes from a client of these processes, where they are
+        known. Raises Refusal when it has too many under way."""
         if self.requests >= REQUESTS_EACH:
             raise too_many(f"this agent has {REQUESTS_EACH} requests under way: wait for some of them")
         self.requests += 1
         self.away_at = self.over_at = math.inf
-        self.come()
+        self.come(processes)
 
     def ended(self, *, listened: bool = False) -> None:
         """It has been served; or, `listened`, it was a stream for what the server has to say, and is let go of."""
@@ -66,12 +73,15 @@ class Visit:
             self.over_at = now + AWAY_SECONDS
             self.away_at = now + (LET_GO_SECONDS if listened else AWAY_SECONDS)
 
-    def come(self) -> None:
+    def come(self, processes: frozenset[int] | None) -> None:
         if not self.present and not self.over:
             self.present = True
             self.door.opened()
+        if self.present and processes:
+            self.doors[self.door.name] = (self.door, processes)
 
     def go(self, *, for_good: bool = False) -> None:
+        self.doors.pop(self.door.name, None)
         if self.present:
             self.present = False
             self.door.closed(for_good=for_good)
@@ -79,11 +89,12 @@ class Visit:
 
 @frozen
 class Guests:
-    """What a door needs of the server."""
+    """What a door needs of the server, and where those are that hooks may belong to."""
 
     system: System
     config: Config
     presence: Presence
+    doors: Doors = field(factory=dict)
 
     def door(self, identity: Identity, key: str, *, nameless: bool = False) -> Door:
         """A door for whom a request says it is."""
@@ -122,7 +133,7 @@ class Visits:
 
     def visit(self, identity: Identity, remote: str) -> Visit:
         """A visit for one connection, which is noted nowhere else."""
-        return Visit(identity, remote, self.guests.door(identity, _key(identity)))
+        return Visit(identity, remote, self.guests.door(identity, _key(identity)), doors=self.guests.doors)
 
     def nameless(self, identity: Identity) -> Door:
         """A door for one call of a caller without a name."""

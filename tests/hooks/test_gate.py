@@ -1,0 +1,130 @@
+"""Whose session a hook is answered in, and what is left of one that goes at any moment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from intercom.agents import gate
+from intercom.agents.door import Door
+from intercom.agents.gate import Gate, StoppingParams, Where
+from intercom.agents.http.identity import Identity
+from intercom.agents.http.visits import Guests, Visits
+from intercom.sessions.messages import TakeWords, Undeliver
+from tests.sessions.house import House, house, in_house
+from tests.sessions.test_steering import steer
+
+Clock = trio.testing.MockClock
+#: Nobody's.
+FOREIGN = 1 << 22
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    (made / ".git").mkdir(parents=True)
+    return made
+
+
+def gate_of(at: House, pid: int = FOREIGN, **doors: Door) -> Gate:
+    """The gate of a hook that our parent's child of this number was; each door is our parent's."""
+    known = {name: (door, frozenset({os.getppid()})) for name, door in doors.items()}
+    return Gate(at.app.system, at.app.config, at.app.presence, known, "hook/1", pid)
+
+
+async def unheard(_message: dict[str, Any]) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+async def cut_short(what: Any, steps: int) -> None:
+    """Run this for so many steps of the loop, and no further."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(what)
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+
+
+@in_house
+async def test_words_are_free_again_whenever_the_hook_that_asked_goes(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await steer(at, guest, "one")
+        for steps in range(40):
+            visit = gate._Visit(gate_of(at), unheard)
+            given = StoppingParams(f"stop/{steps}", "claude-code", session=guest.session_id)
+            await cut_short(lambda visit=visit, given=given: visit._stopping(given), steps)
+            visit.close()
+            await trio.testing.wait_all_tasks_blocked()
+            taken = await guest.ask(TakeWords("probe"))
+            assert [word.text for word in taken.instructions] == ["one"], f"after {steps} steps"
+            guest.tell(Undeliver(("probe",)))
+
+
+@in_house
+async def test_a_guest_is_gone_whenever_its_hook_goes(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        for steps in range(0, 60, 3):
+            visit = gate._Visit(gate_of(at), unheard)
+            where = Where("claude-code", f"c{steps}", str(root))
+            await cut_short(lambda visit=visit, where=where: gate.find(visit.gate, where, visit.guests), steps)
+            visit.close()
+            assert at.app.presence.doors == {}, f"after {steps} steps"
+
+
+@in_house
+async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        visit = gate._Visit(gate_of(at), unheard)
+        for conversation in ("a", "b"):
+            await gate.find(visit.gate, Where("claude-code", conversation, str(root)), visit.guests)
+        assert len(at.app.presence.doors) == 2
+        visit.close()
+        assert at.app.presence.doors == {}
+
+
+@in_house
+async def test_a_client_that_another_started_has_no_part_in_its_session(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        door = Door(at.app.system, at.app.config, at.app.presence, "k", str(root), None)
+        outer = gate_of(at, os.getpid(), door=door)
+        where = Where("claude-code", "c", str(root))
+        door.client_name = "codex-mcp-client"
+        assert await gate.known(outer, where, guess=False) is None
+        door.client_name = "claude-code"
+        session = await gate.known(outer, where, guess=False)
+        assert session is not None
+        # As long as it has not said what it is, it is what started the hook.
+        door.client_name = None
+        assert await gate.known(outer, where, guess=False) == session
+
+
+@in_house
+async def test_a_guess_leads_to_no_other_conversation_and_no_words(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        where = Where("codex", "c2", str(root))
+        await at.arrive(root, f"codex-mcp-client:c1@{root}", "codex-mcp-client")
+        assert await gate.known(gate_of(at), where) is None
+        plain = await at.arrive(root, "shim", "codex-mcp-client")
+        assert await gate.known(gate_of(at), where) == plain.session_id
+        assert await gate.known(gate_of(at), where, guess=False) is None
+
+
+@in_house
+async def test_a_hook_finds_the_agent_of_its_client_over_http(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        outer = gate_of(at, os.getpid())
+        visits = Visits(Guests(at.app.system, at.app.config, at.app.presence, outer.doors), unheard)  # type: ignore[arg-type]
+        visit = visits.of(Identity(agent="a"))
+        visit.begun(frozenset({os.getppid()}))
+        # Where neither the agent nor its client says where it works, its hook does.
+        found = await gate.known(outer, Where("claude-code", "c", str(root)), guess=False)
+        assert found is not None
+        assert at.app.presence.here["http:a"].workspace == str(root)
+        visit.go()
+        assert await gate.known(outer, Where("claude-code", "c", str(root)), guess=False) is None

@@ -24,16 +24,18 @@ _NAMED = 5
 
 @frozen
 class Compared:
-    """`digest` names what was found; `steps` put the files back, as was asked; `now` is how the workspace was found."""
+    """`digest` names what was found; `steps` put the files back, as was asked; `now` is how the workspace was found.
+    `lost` are the files that the steps overwrite or remove and whose content of now is not kept."""
 
     summary: DivergenceSummary
     digest: str
     steps: tuple[PutBack, ...]
     now: Manifest
+    lost: tuple[str, ...]
 
 
 class _Weighed:
-    """Keeps nothing, and says what would be kept."""
+    """Keeps nothing, and says what would be kept while there is room."""
 
     def keep(self, hash: str, data: bytes) -> bool:
         return True
@@ -53,8 +55,9 @@ def compare(archive: Archive, checkpoint: Checkpoint, files: Files, *, keep: boo
         if files is not Files.LEAVE:
             wanted = {then.files[each.path].hash for each in found if each.path in then.files}
             plan = put_back_plan.plan(then, now, found, held.missing(wanted), exact=files is Files.EXACT)
-    summary = _summary(found, _remarks(then, now, found, plan, files, archive, certain=certain))
-    return Compared(summary, diverging.digest(found, now), plan.steps, now)
+    lost = tuple(step.path for step in plan.steps if step.path in now.files and not _is_safe(now, step.path))
+    summary = _summary(found, _remarks(then, now, found, plan, files, archive, lost, certain=certain))
+    return Compared(summary, diverging.digest(found, now, lost), plan.steps, now, lost)
 
 
 def _found(then: Manifest, now: Manifest, held: Held) -> tuple[list[Divergence], bool]:
@@ -87,6 +90,7 @@ def _remarks(
     plan: PutBackPlan,
     files: Files,
     archive: Archive,
+    lost: Sequence[str],
     *,
     certain: bool,
 ) -> tuple[str, ...]:
@@ -102,11 +106,11 @@ def _remarks(
     if plan.blocked:
         whys = [f"{each.path} ({each.why})" for each in plan.blocked]
         told.append(f"can not be put back: {_named(whys)}")
-    lost = [step.path for step in plan.steps if step.path in now.files and not _is_safe(now, step.path)]
     if lost and not archive.settings.keep_contents:
         told.append("contents are not kept here: what is overwritten or removed can not be brought back")
     elif lost:
-        told.append(f"too large to be kept, so what they hold now can not be brought back: {_named(lost)}")
+        why = "too large to be kept, or there is no room to keep them"
+        told.append(f"{why}, so what they hold now can not be brought back: {_named(lost)}")
     return tuple(told)
 
 

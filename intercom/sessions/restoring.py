@@ -108,7 +108,7 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
         if newest != restore.session_id:
             return await _ask_anew(archive, restore, compared, newest, "the session was restored")
         if compared.digest != restore.digest:
-            return await _ask_anew(archive, restore, compared, newest, "files have changed")
+            return await _ask_anew(archive, restore, compared, newest, _changed(compared))
         await _make_safe(archive, restore, compared)
         async with archive.context.lock(restore.workspace_root):
             await trio.to_thread.run_sync(_stage, archive, root, restore.id, compared.steps)
@@ -123,6 +123,10 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
     archive.context.operators.tell(of_restore(committed))
     crash_points.reach("restore.committed")
     return None
+
+
+def _changed(compared: Compared) -> str:
+    return "files have changed, or some can not be kept any more," if compared.lost else "files have changed"
 
 
 async def _ask_anew(archive: Archive, restore: Restore, compared: Compared, session_id: str, why: str) -> Restore:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from intercom.model.checkpoint import Divergence, DivergenceKind
 from intercom.model.manifest import FileState, Manifest
@@ -39,12 +39,15 @@ def divergences(
     return sorted(found, key=lambda each: each.path)
 
 
-def digest(found: list[Divergence], now: Manifest) -> str:
-    """What names these divergences and what the files hold now: the same again only while nothing changed."""
+def digest(found: list[Divergence], now: Manifest, lost: Iterable[str] = ()) -> str:
+    """What names these divergences and what the files hold now, and which of them (`lost`) can not be brought back: the
+    same again only while nothing changed."""
     sum = hashlib.sha256()
     for each in found:
         state = now.files.get(each.path, _ABSENT)
         sum.update(f"{each.kind.value}\0{each.path}\0{state.sign}\0{state.mode}\n".encode("utf-8", "surrogatepass"))
+    for path in lost:
+        sum.update(f"lost\0{path}\n".encode("utf-8", "surrogatepass"))
     return sum.hexdigest()
 
 

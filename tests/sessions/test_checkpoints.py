@@ -26,6 +26,7 @@ from intercom.sessions.messages import Apply, AskPrompt, Beat, Recall
 from intercom.sessions.permission_messages import AskPermission
 from intercom.sessions.reception_messages import Adopt, Agent
 from intercom.store import checkpoints, requests, rows
+from intercom.store.contents import Held
 from tests.sessions.house import Guest, House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -375,6 +376,27 @@ async def test_what_can_not_be_put_back_or_brought_back_is_said_before_anybody_d
         assert done.state is RestoreState.DONE, done.note
         assert (root / "a.txt").read_text() == "one\n"
         assert (root / "large.bin").read_bytes() == b"y" * 200
+
+
+@in_house
+async def test_where_there_is_no_room_to_keep_what_is_overwritten_it_is_said_before_it_is(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        spoil(root)
+        first = await ask(at, taken, Files.EXACT)
+        assert not any("can not be brought back" in remark for remark in first.divergence.remarks)
+        monkeypatch.setattr(Held, "_used", lambda _: 2**60)
+        outdated = await proceed(at, first)
+        assert outdated.state is RestoreState.OUTDATED
+        assert files(root)["a.txt"] == "spoiled\n"
+        card = await at.people.card(lambda card: card.id != first.id, kind=CardKind.RESTORE, state=CardState.PENDING)
+        assert "no room to keep them, so what they hold now can not be brought back: new.txt, a.txt" in (card.body or "")
+        done = await proceed(at, await at.app.desk.checkpoints.restore(card.id))
+        assert done.state is RestoreState.DONE, done.note
+        assert files(root) == BEFORE
 
 
 @in_house

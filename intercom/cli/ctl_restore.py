@@ -29,8 +29,10 @@ _WORDS = {
 
 def restore(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) -> int:
     """Ask the server for the question, put it to the person (not with `yes`), and wait for the end. Returns 0 when it
-    was restored, or left open as nobody is there to be asked; 1 when it was not. Raises what `request` raises."""
+    was restored, or left open as nobody is there to be asked; 1 when it was not, also as somebody else's question took
+    the place of this one. Raises what `request` raises."""
     entry = request(where, "restore", fields)
+    wanted = _wanted(entry)
     for _ in range(_TRIES):
         if not yes:
             if as_json:
@@ -52,6 +54,10 @@ def restore(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) 
         if again is None:
             break
         entry = request(where, "restoring", {"id": again})
+        if _wanted(entry) != wanted:
+            # Nobody here has been asked that, and `yes` was not said to it.
+            _tell_of_other(entry, as_json=as_json)
+            return 1
         if not as_json:
             print("files have changed in between; this is how it is now:")
     if as_json:
@@ -74,6 +80,21 @@ def _asked_again(entry: dict[str, Any]) -> str | None:
     if entry["state"] != "outdated" or not entry["note"]:
         return None
     return str(entry["note"]).rpartition("asked again as ")[2] or None
+
+
+def _wanted(entry: dict[str, Any]) -> tuple[Any, Any]:
+    """What a restore would do."""
+    return entry["checkpoint_id"], entry["files"]
+
+
+def _tell_of_other(entry: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(entry))
+        return
+    who = f"{entry['asked_by']} ({entry['asked_via']})"
+    name = entry["label"] or entry["checkpoint_id"]
+    print(one_line(f"nothing was changed: {who} has asked to restore {name} instead, files: {entry['files']}"))
+    print(one_line(f"to answer that: agent-intercom-ctl answer {entry['restore_id']} proceed | cancel"))
 
 
 def _show(entry: dict[str, Any]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from intercom.model.restore import RestoreState
+from intercom.model.restore import Files, RestoreState
 from tests.cli.test_ctl import run
 from tests.operators.desk import StandInDesk, session
 from tests.operators.house import open_house
@@ -65,5 +66,35 @@ def test_a_restore_that_does_not_come_out_is_a_failure(tmp_path: Path, end: Rest
             done = await run(house.environ, "restore", "c-1", "--yes")
             assert done.returncode == 1
             assert end.value in done.stdout.decode()
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("instead", "code", "words"),
+    [
+        ({"note": "files have changed"}, 0, "it is done"),
+        (
+            {"files": Files.EXACT, "asked_by": "ada", "asked_via": "slack"},
+            1,
+            "nothing was changed: ada (slack) has asked to restore c-1 instead, files: exact\n"
+            "to answer that: agent-intercom-ctl answer restore-2 proceed | cancel",
+        ),
+        ({"checkpoint_id": "c-2", "asked_by": "ada"}, 1, "ada (ctl) has asked to restore c-2 instead"),
+    ],
+)
+def test_without_asking_it_proceeds_with_its_own_question_only(
+    tmp_path: Path, instead: dict[str, Any], code: int, words: str
+) -> None:
+    @trio_test(real_time=True)
+    async def check() -> None:
+        async with open_house(tmp_path, desk()) as house:
+            await run(house.environ, "checkpoint", "--session", "abcd-1")
+            house.desk.checkpoints.instead = instead
+            done = await run(house.environ, "restore", "c-1", "--files", "--yes")
+            assert words in done.stdout.decode()
+            assert done.returncode == code
+            decided = [act[1] for act in house.desk.acts if act[0] == "decide"]
+            assert decided == (["restore-1", "restore-2"] if code == 0 else ["restore-1"])
 
     check()

@@ -22,6 +22,7 @@ class StandInCheckpoints:
         self.lines: dict[str, CheckpointLine] = {}
         self.restores: dict[str, Restore] = {}
         self.end = RestoreState.DONE
+        self.instead: dict[str, Any] | None = None
 
     async def take(
         self, session: str | None, label: str | None, by: str, channel: str, act_id: str | None = None
@@ -76,7 +77,14 @@ class StandInCheckpoints:
         return found
 
     def decided(self, id: str, proceed: bool) -> None:
-        """A verdict came for the card of this restore."""
+        """A verdict came for the card of this restore; with `instead`, only after another took its place."""
+        if self.instead is not None:
+            other = evolve(self.restores[id], id=f"restore-{len(self.restores) + 1}", **self.instead)
+            self.restores[other.id], self.instead = other, None
+            self._desk.show_restore(other)
+            note = f"asked again as {other.id}"
+            self.restores[id] = evolve(self.restores[id], state=RestoreState.OUTDATED, note=note)
+            return
         state = self.end if proceed else RestoreState.CANCELLED
         if id in self.restores:
             # A test may show a restore's card that nobody has asked for here.

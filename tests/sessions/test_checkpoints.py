@@ -393,7 +393,8 @@ async def test_where_there_is_no_room_to_keep_what_is_overwritten_it_is_said_bef
         assert outdated.state is RestoreState.OUTDATED
         assert files(root)["a.txt"] == "spoiled\n"
         card = await at.people.card(lambda card: card.id != first.id, kind=CardKind.RESTORE, state=CardState.PENDING)
-        assert "no room to keep them, so what they hold now can not be brought back: new.txt, a.txt" in (card.body or "")
+        words = "no room to keep them, so what they hold now can not be brought back: new.txt, a.txt"
+        assert words in (card.body or "")
         done = await proceed(at, await at.app.desk.checkpoints.restore(card.id))
         assert done.state is RestoreState.DONE, done.note
         assert files(root) == BEFORE

@@ -77,6 +77,8 @@ def restore_entry(restore: Restore) -> dict[str, Any]:
         "safety_checkpoint_id": restore.safety_id,
         "workspace_root": restore.workspace_root,
         "files": restore.files.value,
+        "asked_by": restore.asked_by,
+        "asked_via": restore.asked_via,
         "modified": found.modified,
         "deleted": found.deleted,
         "added": found.added,

@@ -21,7 +21,7 @@ from actors import Busy, Down, NotRunning, System, ask
 from intercom.agents import arguments, kin, workspaces
 from intercom.agents.door import Caller, Door, read_receipt, receipt
 from intercom.agents.hook.clients import CLIENTS
-from intercom.agents.hook.errand import ASKED
+from intercom.agents.hook.errand import ASKED, PAUSED
 from intercom.agents.leave import verdict, words
 from intercom.model import crash_points
 from intercom.model.config import Config
@@ -187,9 +187,12 @@ class _Visit:
             about = {"request_id": request_id, "session_id": session_id}
             await self.send({"jsonrpc": "2.0", "method": ASKED, "params": about})
 
+        async def held_up() -> None:
+            await self.send({"jsonrpc": "2.0", "method": PAUSED, "params": {"session_id": session_id}})
+
         # Before it is asked: the session may come to answer when nobody listens any more.
         self.unsure[given.call] = session_id
-        answer = await decided(self.gate.system, session_id, asked, shown)
+        answer = await decided(self.gate.system, session_id, asked, shown, held_up=held_up)
         said = verdict(answer)
         if answer.request_id and answer.status != "allowed":
             said["receipt"] = receipt(session_id, Delivery(given.call, (answer.request_id,)))
@@ -249,9 +252,11 @@ async def decided(
     asked: AskPermission,
     shown: Callable[[str], Awaitable[None]],
     patience: float = math.inf,
+    held_up: Callable[[], Awaitable[None]] | None = None,
 ) -> PermissionAnswer:
-    """Ask leave, and wait for a person where that is needed. `shown` hears which request a person was asked; after
-    `patience` seconds of waiting the answer is "pending". When this is cancelled the request stays open."""
+    """Ask leave, and wait for a person where that is needed. `shown` hears which request a person was asked, and
+    `held_up` that the agent is paused, so that nobody is asked before it goes on; after `patience` seconds of waiting
+    the answer is "pending". When this is cancelled the request stays open."""
     session = system.named(f"session/{session_id}")
     until = trio.current_time() + patience
     while True:
@@ -259,6 +264,8 @@ async def decided(
             opened = await ask(session, asked, timeout=_SECONDS, retry=True)
         except Paused:
             # Nothing was asked yet. Should the hook be out of patience first, it is told of the pause.
+            if held_up is not None:
+                await held_up()
             with trio.move_on_at(until):
                 await ask(session, AwaitUnpaused(), retry=True)
                 continue

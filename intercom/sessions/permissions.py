@@ -105,6 +105,8 @@ def _look(root: Path, operation: Operation) -> _Seen:
 def _request(session: SessionActor, asked: AskPermission, foreseen: Foreseen, level: RiskLevel) -> ApprovalRequest:
     operation, now = asked.operation, session.now()
     notes = [f"outside of the workspace: {', '.join(foreseen.outside)}"] if foreseen.outside else []
+    if foreseen.outside and operation.cwd is not None:
+        notes.append(f"as seen from {operation.cwd}")
     if operation.why:
         notes.append(f"the agent says: {operation.why}")
     text = "\n".join([*((operation.text,) if operation.text else ()), *notes]) or None
@@ -131,7 +133,8 @@ def _request(session: SessionActor, asked: AskPermission, foreseen: Foreseen, le
 def _key(session: SessionActor, operation: Operation, foreseen: Foreseen) -> str:
     """What makes two operations one: the session, what is done, where, and the files it starts from."""
     based = [[change.path, change.old_path, change.before_hash] for change in foreseen.changes]
-    where = operation.cwd if operation.kind is OperationKind.COMMAND else None
+    # What lies elsewhere is known by the name it was given, which leads from there.
+    where = operation.cwd if operation.kind is OperationKind.COMMAND or foreseen.outside else None
     parts = ["operation", session.id, operation.identity, where, based, list(foreseen.outside)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

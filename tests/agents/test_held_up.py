@@ -52,9 +52,14 @@ async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(cloc
         await at.later(5)
         with pytest.raises(Paused):
             await waiting()
-        waiting = at.begin(partial(decided, at.app.system, guest.session_id, asked, shown))
+        told: list[str] = []
+
+        async def held_up() -> None:
+            told.append("paused")
+
+        waiting = at.begin(partial(decided, at.app.system, guest.session_id, asked, shown, held_up=held_up))
         await at.later(3600)
-        assert (await at.app.desk.pending(), waiting.outcome) == ((), None)
+        assert (await at.app.desk.pending(), waiting.outcome, told) == ((), None, ["paused"])
         await unpause(at, guest)
         card = await at.people.card(kind=CardKind.APPROVAL)
         # A pause that comes while it waits holds the answer back.

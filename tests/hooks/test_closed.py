@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.agents.hook import clients, run, tools
-from intercom.agents.hook.errand import Answer
+from intercom.agents.hook.errand import Answer, Errand
 from intercom.agents.hook.question import Said
 from intercom.agents.shim.options import Options
 from intercom.agents.shim.replies import Failure
@@ -170,6 +170,15 @@ def test_what_is_not_asked_for_is_left_to_the_client(tmp_path: Any) -> None:
         hook = run._Hook(order, clients.CLIENTS["claude-code"], time.monotonic() + 60, [], 0, 1)
         assert hook._ask_for() == wanted
     assert answer("claude-code", read) == Said("{}")
+
+
+def test_a_hook_that_runs_out_of_time_says_what_it_waited_for() -> None:
+    errand = Errand("intercom/permission", {})
+    assert "nobody could be asked in time" in run._undecided(errand.answer)
+    errand.server_line(b'{"method": "intercom/paused", "params": {"session_id": "s"}}\n')
+    assert "has paused this agent" in run._undecided(errand.answer)
+    errand.server_line(b'{"method": "intercom/asked", "params": {"session_id": "s", "request_id": "r1"}}\n')
+    assert "request r1 still waits" in run._undecided(errand.answer)
 
 
 @pytest.mark.parametrize("event", ["Stop", "PreToolUse"])

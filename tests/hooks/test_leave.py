@@ -144,6 +144,19 @@ async def test_no_place_an_agent_names_holds_up_or_fells_its_session(
 
 
 @in_house
+async def test_a_yes_for_a_file_elsewhere_is_for_no_other_of_that_name(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        away = evolve(EDIT, touches=(FileTouch("../x", ""),))
+        hooks = [asking(at, guest, evolve(away, cwd=cwd), call=f"h{cwd}") for cwd in ("/a/b", "/c/d")]
+        first = await waiting(at)
+        await waiting(at, first)
+        assert "as seen from /" in (first.body or "")
+        for hook in hooks:
+            hook.scope.cancel()
+
+
+@in_house
 async def test_of_two_uses_at_once_each_needs_a_yes_of_its_own(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)

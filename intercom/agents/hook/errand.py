@@ -16,17 +16,21 @@ from intercom.local.lines import decode, encode
 
 #: What the server says as soon as a person has been asked.
 ASKED = "intercom/asked"
+#: What it says when the agent is paused, so that nobody is asked until it goes on.
+PAUSED = "intercom/paused"
 _LAST_WORDS_SECONDS = 1.0
 #: How long a hook stays to hear that what it printed is on record: its client waits for it to end.
 _TOLD_SECONDS = 3.0
 
 
 class Answer(NamedTuple):
-    """What came of it: the server's `result`; or why there is none. `request_id` names what a person was asked."""
+    """What came of it: the server's `result`; or why there is none. `request_id` names what a person was asked;
+    `paused` says that nobody is, as long as the agent is held up."""
 
     result: dict[str, Any] | None = None
     failure: Failure | None = None
     request_id: str | None = None
+    paused: bool = False
 
 
 class Errand:
@@ -82,9 +86,11 @@ class Errand:
         if said.get("method") == ASKED and isinstance(params, dict):
             request_id, session_id = params.get("request_id"), params.get("session_id")
             if isinstance(request_id, str) and isinstance(session_id, str):
-                self.answer = self.answer._replace(request_id=request_id)
+                self.answer = self.answer._replace(request_id=request_id, paused=False)
                 # A server that comes after this one is asked in the same place, wherever else it would look.
                 self._params = {**self._params, "session": session_id}
+        elif said.get("method") == PAUSED:
+            self.answer = self.answer._replace(paused=True)
         elif said.get("id") == self._id:
             self._answered(said)
         return []

@@ -126,7 +126,7 @@ class _Hook:
         if answer.failure is not None:
             why = f"{answer.failure.message}; nobody could be asked, so this is denied"
         elif answer.result is None:
-            why = _undecided(answer.request_id)
+            why = _undecided(answer)
         else:
             why = str(answer.result.get("message") or "denied")
         if self._client.name != self._order.client:
@@ -173,7 +173,10 @@ def _refused(client: Client, event: str | None, why: str) -> Said:
     return client.deny(event or "PreToolUse", why)._replace(stderr=why, code=REFUSED)
 
 
-def _undecided(request_id: str | None) -> str:
+def _undecided(answer: Answer) -> str:
+    if answer.paused:
+        return "an operator has paused this agent, so this is denied; wait, and try the same again later"
+    request_id = answer.request_id
     if request_id is None:
         return "nobody could be asked in time, so this is denied; try the same again later"
     return (

@@ -24,6 +24,12 @@ DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
 #: Options that may stand anywhere on the line, and whether they take a value.
 ANYWHERE = {"--json": False, "--ipc-name": True, "--session": True, "--config": True}
 
+#: Verbs that end with a text, and how many words stand before it: the verb, and what it is about.
+TEXT_AT = {"start": 1, "task": 1, "resume": 1, "checkpoint": 1, "steer": 2, "nudge": 2, "answer": 3}
+#: Those of them that --session is for, and the options of their own that take a value.
+OF_A_SESSION = frozenset({"task", "resume", "checkpoint"})
+VALUED = frozenset({"--workspace", "--label"})
+
 #: Verbs whose answer is a picture; the others' is one line, for which loading what draws would take too long.
 DRAWN = frozenset({"list", "pending", "show", "steering", "tasks", "checkpoints", "tree", "slack", "log"})
 
@@ -34,6 +40,8 @@ class Parser(argparse.ArgumentParser):
     json = False
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments"):
+            message += " (put -- before a text that begins with or holds an option)"
         if Parser.json:
             print(json.dumps({"ok": False, "error": message, "error_code": "invalid_arguments"}))
         else:
@@ -63,22 +71,35 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def hoist(words: Sequence[str]) -> list[str]:
-    """The words with the options that may stand anywhere moved to the front; nothing behind `--` is touched."""
+    """The words with the options that may stand anywhere moved to the front; nothing behind `--` is touched, and
+    nothing that stands amid words of a text: it may be one of them, and is refused by the parser where it stands."""
     front: list[str] = []
     rest: list[str] = []
-    line = iter(words)
+    line = list(words)
+    end = line.index("--") if "--" in line else len(line)
+    free = [at for at, is_free in enumerate(_free(line[:end])) if is_free]
+    # Where the text begins, and where its last word is.
+    begins = TEXT_AT.get(line[free[0]]) if free else None
+    first = free[begins] if begins is not None and begins < len(free) else end
+    last = free[-1] if free else -1
+    at = 0
+    while at < end:
+        name, equals, _ = line[at].partition("=")
+        size = 2 if ANYWHERE.get(name) and not equals else 1
+        amid = first < at < last or (first < at and name == "--session" and line[free[0]] not in OF_A_SESSION)
+        (front if name in ANYWHERE and not amid else rest).extend(line[at : min(at + size, end)])
+        at += size
+    return front + rest + line[end:]
+
+
+def _free(line: Sequence[str]) -> list[bool]:
+    """Of each word whether it is neither an option nor the value of one."""
+    found: list[bool] = []
+    is_value = False
     for word in line:
-        if word == "--":
-            rest += [word, *line]
-            break
-        name, equals, _ = word.partition("=")
-        if name not in ANYWHERE:
-            rest.append(word)
-            continue
-        front.append(word)
-        if ANYWHERE[name] and not equals:
-            front += [value for value in [next(line, None)] if value is not None]
-    return front + rest
+        found.append(not is_value and not word.startswith("-"))
+        is_value = not is_value and (ANYWHERE.get(word, False) or word in VALUED)
+    return found
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,7 +107,8 @@ def parser() -> argparse.ArgumentParser:
     top = Parser(
         prog=PROGRAM,
         description="See what your coding agents ask, and answer them.",
-        epilog="The options above may also follow the command. The shortest unique start of an id will do. "
+        epilog="The options above may also follow the command; put -- before a text that holds one. "
+        "The shortest unique start of an id will do. "
         "Exit codes: 0 done, 1 refused by the server, 2 wrong usage, 3 no server.",
         allow_abbrev=False,
     )

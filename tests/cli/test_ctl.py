@@ -216,10 +216,29 @@ def test_any_line_is_a_request_or_a_matter_of_usage(words: list[str]) -> None:
         ("answer x refine -- --json", "answer x refine -- --json"),
         ("list --session", "--session list"),
         ("approve x --ipc-name n --json --config f", "--ipc-name n --json --config f approve x"),
+        ("start prompt --json", "--json start prompt"),
+        ("start --json fix it", "--json start fix it"),
+        ("start fix it --json --label l --ipc-name n", "--json --ipc-name n start fix it --label l"),
+        ("start --label l --json fix it --workspace w", "--json start --label l fix it --workspace w"),
+        ("answer --json x refine do it", "--json answer x refine do it"),
+        ("answer x --json refine do it", "--json answer x refine do it"),
+        ("start fix -- the --json flag", "start fix -- the --json flag"),
+        # What stands amid a text is no option for certain.
+        ("start fix the --json flag", "start fix the --json flag"),
+        ("start use the --config file now", "start use the --config file now"),
+        ("steer s use the --session flag", "steer s use the --session flag"),
+        ("answer x refine use --json here", "answer x refine use --json here"),
     ],
 )
 def test_some_options_may_stand_anywhere(words: str, hoisted: str) -> None:
     assert hoist(words.split()) == hoisted.split()
+
+
+@pytest.mark.parametrize("line", ["start fix the --json flag", "steer s use the --session flag", "start --jso fix"])
+def test_an_option_amid_a_text_is_refused_with_the_way_out(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(hoist(line.split()))
+    assert "put -- before a text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,9 @@ class ChildActor(Actor):
             case Suspend():
                 return await processes.reach(self._family().members, signal.SIGSTOP)
             case Continue():
+                if self.row.state is ChildState.WAITING and not self._winding_up:
+                    # It may have been due while the session was paused.
+                    self._wait_for_restart()
                 return await processes.reach(self._family().members, signal.SIGCONT)
             case KeeperUp():
                 await self._keeper_up(message)
@@ -80,18 +83,7 @@ class ChildActor(Actor):
             case WoundUp(run):
                 await self._wound_up(run)
             case RunAgain() if self._row is not None and self._row.state is ChildState.WAITING:
-                await self._record(
-                    evolve(
-                        self._row,
-                        state=ChildState.STARTING,
-                        run=self._row.run + 1,
-                        keeper=None,
-                        process=None,
-                        restart_at=None,
-                        exit=None,
-                    )
-                )
-                self._launch()
+                await self._run_again()
         return None
 
     async def on_stop(self) -> None:
@@ -284,13 +276,27 @@ class ChildActor(Actor):
         self._winding_up = False
         row = self.row
         if row.state is ChildState.WAITING and row.run == run:
-            assert row.restart_at is not None, "it waits for that"
-            self.set_timer(RunAgain(), max(0.0, (row.restart_at - self._now()).total_seconds()), RunAgain())
+            self._wait_for_restart()
         elif row.state is ChildState.ENDING:
             await self._record(evolve(row, state=ChildState.OVER))
             crash_points.reach("child.over")
             self._at.forget(self._id)
             self.stop()
+
+    def _wait_for_restart(self) -> None:
+        at = self.row.restart_at
+        assert at is not None, "it waits for that"
+        self.set_timer(RunAgain(), max(0.0, (at - self._now()).total_seconds()), RunAgain())
+
+    async def _run_again(self) -> None:
+        session = await self._transact(partial(sessions.get, id=self._id))
+        if session is not None and session.is_paused:
+            # It is told when the session goes on.
+            return
+        run = self.row.run + 1
+        again = evolve(self.row, run=run, keeper=None, process=None, restart_at=None, exit=None)
+        await self._record(evolve(again, state=ChildState.STARTING))
+        self._launch()
 
     def _begin(self, step: Callable[..., Awaitable[object]], *given: Any) -> None:
         """Do something beside the handlers; what comes of it is told to this actor."""

@@ -12,7 +12,7 @@ import trio
 from attrs import evolve
 
 from intercom.embedded_operator import EmbeddedOperator
-from intercom.model.child import Exit, Why
+from intercom.model.child import ChildState, Exit, Why
 from intercom.model.config import SpawnRestart
 from intercom.model.errors import IntercomError, SpawnFailed
 from intercom.model.session import SessionStatus
@@ -196,6 +196,25 @@ async def test_one_that_fails_is_started_again_until_it_has_failed_too_often(at:
         # Their output is one.
         assert (await house.app.desk.children.output(session.id)).text == "try\n" * 3
         assert (await house.session(session.id)).status is SessionStatus.INTERRUPTED
+
+
+@real
+async def test_one_that_is_due_to_be_started_again_while_its_session_is_paused_is_once_that_goes_on(at: Yard) -> None:
+    at.agent("open('starts', 'a').write('1'); import sys; sys.exit(1)")
+    at.settings(restart=SpawnRestart.ALWAYS, max_restarts=1, restart_backoff_seconds=0.4)
+    async with at.serving() as house:
+        session = await house.start()
+        await house.people.notice("it starts again in")
+        steering = house.app.desk.steering
+        await steering.pause(session.id, "kim", "ctl")
+        due = (await house.child(session.id)).restart_at
+        assert due is not None
+        await trio.sleep((due - house.app.now()).total_seconds() + 0.3)
+        assert (await house.child(session.id)).state is ChildState.WAITING
+        assert at.written("starts") == "1"
+        await steering.unpause(session.id, "kim", "ctl")
+        await house.until_over(session.id)
+        assert at.written("starts") == "11"
 
 
 @real

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from attrs import frozen
@@ -16,6 +19,7 @@ from intercom.store.contents import Held
 from intercom.workspace import diverging, ignoring, put_back_plan
 from intercom.workspace.put_back_plan import PutBack, PutBackPlan
 from intercom.workspace.snapshot import Keeper, snapshot
+from intercom.workspace.walking import Enough
 
 #: How many diverged files are kept and shown by name, and how many of anything else.
 SHOWN = 100
@@ -50,7 +54,7 @@ def compare(archive: Archive, checkpoint: Checkpoint, files: Files, *, keep: boo
         if archive.settings.keep_contents:
             keeper = held if keep else _Weighed()
         now = snapshot(Path(checkpoint.workspace_root), archive.limits, keeper, also=then.files)
-        found, certain = _found(then, now, held)
+        found, certain = _found(then, now, held, _hurry(archive.limits.max_seconds))
         plan = PutBackPlan((), ())
         if files is not Files.LEAVE:
             wanted = {then.files[each.path].hash for each in found if each.path in then.files}
@@ -60,16 +64,29 @@ def compare(archive: Archive, checkpoint: Checkpoint, files: Files, *, keep: boo
     return Compared(summary, diverging.digest(found, now, lost), plan.steps, now, lost)
 
 
-def _found(then: Manifest, now: Manifest, held: Held) -> tuple[list[Divergence], bool]:
-    """The divergences, and whether it is certain what was added."""
+def _found(then: Manifest, now: Manifest, held: Held, hurry: Callable[[], None]) -> tuple[list[Divergence], bool]:
+    """The divergences, and whether it is certain what was added. It is not once `hurry` raises Enough."""
     found = diverging.divergences(then, now)
     if not any(each.path.rpartition("/")[2] == ".gitignore" for each in found):
         return found, then.whole
     # What counts has changed: a file that was ignored then was perhaps there.
-    rules = diverging.rules_of(then, held.read)
-    if rules is None:
-        return [each for each in found if each.kind is not DivergenceKind.ADDED], False
-    return diverging.divergences(then, now, lambda path: ignoring.ignored_by(rules, path)), then.whole
+    with suppress(Enough):
+        rules = diverging.rules_of(then, held.read, hurry)
+        if rules is not None:
+            ignored = partial(ignoring.ignored_by, rules, hurry=hurry)
+            return diverging.divergences(then, now, ignored), then.whole
+    return [each for each in found if each.kind is not DivergenceKind.ADDED], False
+
+
+def _hurry(seconds: float) -> Callable[[], None]:
+    """What raises Enough from so many seconds on: an agent writes the rules, and they can be many."""
+    until = time.monotonic() + seconds
+
+    def hurry() -> None:
+        if time.monotonic() > until:
+            raise Enough(f"the limit of {seconds:g} seconds was reached")
+
+    return hurry
 
 
 def _summary(found: Sequence[Divergence], remarks: tuple[str, ...]) -> DivergenceSummary:

@@ -51,13 +51,16 @@ def digest(found: list[Divergence], now: Manifest, lost: Iterable[str] = ()) -> 
     return sum.hexdigest()
 
 
-def rules_of(then: Manifest, read: Callable[[str], bytes | None]) -> Mapping[str, Rules] | None:
+def rules_of(
+    then: Manifest, read: Callable[[str], bytes | None], hurry: Callable[[], None] = lambda: None
+) -> Mapping[str, Rules] | None:
     """The .gitignore rules that held when the manifest was made, by directory; `read` gives contents by hash. None
-    where one of them can not be had any more."""
+    where one of them can not be had any more. `hurry` is called before each, and raises what is to end this."""
     rules: dict[str, Rules] = {}
     for path, state in then.files.items():
         directory, _, name = path.rpartition("/")
         if name == ignoring.NAME and state.link is None:
+            hurry()
             data = read(state.hash) if state.kept else None
             if data is None:
                 return None

@@ -8,7 +8,8 @@ the last one only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 
 from attrs import field, frozen
 from wcmatch import fnmatch
@@ -94,12 +95,13 @@ def ignored(chain: Chain, names: Sequence[str], is_directory: bool) -> bool:
     return False
 
 
-def ignored_by(rules: Mapping[str, Rules], path: str) -> bool:
+def ignored_by(rules: Mapping[str, Rules], path: str, hurry: Callable[[], None] = lambda: None) -> bool:
     """Whether the file `path` or a directory above it is left out by `rules`, which are given by directory ("" is the
-    workspace)."""
+    workspace). `hurry` is called now and then, and raises what is to end this."""
     names = path.split("/")
     chain: Chain = ()
     for depth in range(len(names)):
+        hurry()
         found = rules.get("/".join(names[:depth]))
         if found is not None:
             chain = (*chain, (depth, found))
@@ -112,8 +114,8 @@ def read_rules(data: bytes) -> Rules:
     """The rules in the bytes of a .gitignore file; what git passes over is passed over, and what is beyond the limits
     above."""
     text = data[:MAX_BYTES].decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    rules = [rule for line in text.split("\n") if (rule := _rule(line.removesuffix("\r"))) is not None]
-    return Rules(tuple(reversed(rules[:MAX_RULES])))
+    rules = (rule for line in text.split("\n") if (rule := _rule(line.removesuffix("\r"))) is not None)
+    return Rules(tuple(reversed(tuple(islice(rules, MAX_RULES)))))
 
 
 def _rule(line: str) -> Rule | None:

@@ -109,6 +109,7 @@ class Walk:
         Enough at a limit."""
         ahead: list[tuple[tuple[str, ...], Chain]] = [((), ())]
         while ahead:
+            self.hurry()
             names, chain = ahead.pop()
             path = "/".join(names)
             try:
@@ -141,6 +142,8 @@ class Walk:
         here: list[tuple[str, bool]] = []
         with os.scandir(parent) as entries:
             for entry in entries:
+                # Here too: a directory may hold any number of what is left out, with as many rules for each.
+                self.hurry()
                 name = entry.name
                 if name in KEPT_OUT or (name.startswith(".intercom-") and STAGED.fullmatch(name)):
                     continue

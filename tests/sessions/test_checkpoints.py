@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from intercom.model.prompt import PromptType
 from intercom.model.restore import Files, Restore, RestoreState
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
 from intercom.model.verdict import Decision
+from intercom.sessions import comparing
 from intercom.sessions.checkpoint_messages import CheckpointTaken, SweepContents
 from intercom.sessions.children import Children
 from intercom.sessions.messages import Apply, AskPrompt, Beat, Recall
@@ -418,6 +421,22 @@ async def test_files_that_were_ignored_then_are_never_taken_for_added(clock: Clo
         ]
         assert (await proceed(at, restore)).state is RestoreState.DONE
         assert files(root) == BEFORE | {".gitignore": ".env\nout/\n", ".env": "SECRET=1\n", "out/made": "made\n"}
+
+
+@in_house
+async def test_where_rules_take_too_long_nothing_is_taken_for_added(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / ".gitignore").write_text("*.o\n")
+    async with house(root.parent, clock) as at:
+        taken = await take(at, await at.arrive(root))
+        (root / ".gitignore").write_text("")
+        (root / "new.txt").write_text("new\n")
+        ticks = itertools.count(step=20.0)
+        monkeypatch.setattr(comparing, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+        found = (await ask(at, taken, Files.EXACT)).divergence
+        assert [(each.path, each.kind) for each in found.first] == [(".gitignore", MODIFIED)]
+        assert any("can not be told for certain" in remark for remark in found.remarks)
 
 
 @in_house

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from intercom.model.errors import FileError
 from intercom.model.manifest import FileState, Manifest, manifest_of
+from intercom.workspace import ignoring
 from intercom.workspace import snapshot as module
 from intercom.workspace.snapshot import snapshot
 from intercom.workspace.walking import DEEPEST, Limits
@@ -72,7 +73,7 @@ def test_what_is_no_file_is_told_and_opens_nothing(tmp_path: Path) -> None:
     [
         (Limits(max_files=3), "limit of 3 files", 3),
         (Limits(max_bytes=45), "limit of 45 bytes", 4),
-        (Limits(max_seconds=5), "limit of 5 seconds", 2),
+        (Limits(max_seconds=15), "limit of 15 seconds", 2),
     ],
 )
 def test_a_limit_ends_the_look_and_is_told(tmp_path: Path, limits: Limits, words: str, count: int) -> None:
@@ -88,6 +89,25 @@ def test_a_limit_ends_the_look_and_is_told(tmp_path: Path, limits: Limits, words
     ticks = iter(range(100))
     again = snapshot(tmp_path, limits, also={"8", "0"}, now=lambda: float(next(ticks)))
     assert again.unclear == {"8"}
+
+
+@pytest.mark.parametrize("names", [[f"{n}.o" for n in range(20)], [f"{n}/" for n in range(20)]])
+def test_the_time_is_up_also_where_there_is_no_file_that_counts(tmp_path: Path, names: list[str]) -> None:
+    (tmp_path / ".gitignore").write_text("*.o\n.gitignore\n")
+    for name in names:
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).write_text("x")
+    ticks = iter(range(1000))
+    made = snapshot(tmp_path, Limits(max_seconds=15), now=lambda: float(next(ticks)))
+    assert next(ticks) == 17
+    assert not made.whole
+    assert told(made) == {"the limit of 15 seconds was reached": 1}
+
+
+def test_no_more_rules_are_read_than_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, original = [], ignoring._rule
+    monkeypatch.setattr(ignoring, "_rule", lambda line: made.append(line) or original(line))
+    found = ignoring.read_rules(b"".join(b"%d*\n" % n for n in range(ignoring.MAX_RULES + 500)))
+    assert len(found.rules) == len(made) == ignoring.MAX_RULES
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again_or_left_out(

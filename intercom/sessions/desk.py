@@ -18,7 +18,7 @@ from intercom.model.errors import IntercomError, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.steering import Kind
 from intercom.model.verdict import Decision, Verdict
-from intercom.sessions import cards, finding, measures
+from intercom.sessions import cards, finding, meant, measures
 from intercom.sessions.checkpoint_calls import CheckpointCalls
 from intercom.sessions.children import Children
 from intercom.sessions.context import Context
@@ -107,7 +107,7 @@ class Desk:
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         """Give a waiting agent word to go on; without `session`, to the only one that waits, else raises Ambiguous."""
-        id = await self.session_id(session) if session is not None else await self._only_waiting()
+        id = await self.session_id(session) if session is not None else await self._meant(verdict.id, _only_waiting)
         given = Verdict(verdict.id, Decision.RESUME, verdict.by, verdict.channel, verdict.at, instruction)
         return await self.ask_session(id, Resume(given))
 
@@ -234,19 +234,28 @@ class Desk:
         """The whole id of a session. Raises NotFound and Ambiguous."""
         return await finding.session_id(self.reader, prefix)
 
-    async def named_session(self, prefix: str | None, fits: Callable[[Session], bool], what: str) -> str:
-        """The whole id of a session; without a name, of the only live one that fits. Raises NotFound and Ambiguous."""
+    async def named_session(
+        self, prefix: str | None, fits: Callable[[Session], bool], what: str, act_id: str | None = None
+    ) -> str:
+        """The whole id of a session; without a name, of the only live one that fits (or fitted, when this act was first
+        heard of). Raises NotFound and Ambiguous."""
         if prefix is not None:
             return await self.session_id(prefix)
-        return single([session.id for session in await self.reader.read(sessions.live) if fits(session)], what)
+        return await self._meant(act_id, lambda db: single([one.id for one in sessions.live(db) if fits(one)], what))
+
+    async def _meant(self, act_id: str | None, find: Callable[[Database], str]) -> str:
+        if act_id is None:
+            return await self.reader.read(find)
+        work = partial(meant.by_act, act_id=act_id, find=find, at=self.context.now())
+        return await ask(self.context.store, Transact(work), timeout=ACT_SECONDS, retry=True)
 
     async def _named_or_only(self, prefix: str | None) -> str:
         return await self.named_session(prefix, lambda each: each.status is not SessionStatus.INTERRUPTED, "session")
 
-    async def _only_waiting(self) -> str:
-        waiting, live = await self.reader.read(lambda db: (waits.pending(db), sessions.live(db)))
-        paused = [session.id for session in live if session.is_paused]
-        return single(sorted({wait.session_id for wait in waiting} | set(paused)), "waiting session")
+
+def _only_waiting(db: Database) -> str:
+    paused = {session.id for session in sessions.live(db) if session.is_paused}
+    return single(sorted({wait.session_id for wait in waits.pending(db)} | paused), "waiting session")
 
 
 def open_cards(db: Database, session_id: str | None = None, away: Container[str] = ()) -> tuple[Card, ...]:

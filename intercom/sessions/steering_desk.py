@@ -46,14 +46,14 @@ class Steering:
 
     desk: Desk
 
-    async def pause(self, session: str | None, by: str, channel: str) -> Session:
+    async def pause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
         """Let no call of the agent do anything until `unpause`. Raises InvalidState for a session that has ended."""
-        id = await self.desk.named_session(session, _can_be_paused, "session that could be paused")
+        id = await self.desk.named_session(session, _can_be_paused, "session that could be paused", act_id)
         return await self.desk.ask_session(id, Pause(by, channel))
 
     async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
         """Let a paused session go on. Raises InvalidState for one that is not paused."""
-        id = await self.desk.named_session(session, _is_paused, "paused session")
+        id = await self.desk.named_session(session, _is_paused, "paused session", act_id)
         return await self.desk.ask_session(id, Unpause(act_id or self._context.new_id(), by, channel))
 
     async def steer(self, session: str | None, text: str, by: str, channel: str, act_id: str | None = None) -> Card:

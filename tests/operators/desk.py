@@ -132,7 +132,7 @@ class StandInSteering:
         self.desk = desk
         self.kept: dict[str, Instruction] = {}
 
-    async def pause(self, session: str | None, by: str, channel: str) -> Session:
+    async def pause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
         found = self.desk._session(session)
         self.desk.acts.append(("pause", found.id, by, channel))
         paused = attrs.evolve(found, status=SessionStatus.PAUSED, paused_by=by, paused_at=START)

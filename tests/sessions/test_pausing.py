@@ -249,6 +249,26 @@ async def test_pausing_and_letting_go_on_are_done_once(clock: Clock, root: Path)
 
 
 @in_house
+async def test_an_act_without_a_name_that_is_sent_again_means_the_same_session(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        steering, resumed = at.app.desk.steering, at.verdict(Decision.RESUME, None, "act-3")
+        guest = await at.arrive(root)
+        await guest.settled()
+        for _ in range(2):
+            assert (await steering.pause(None, "kim", "ctl", "act-1")).id == guest.session_id
+        for _ in range(2):
+            assert (await steering.unpause(None, "kim", "ctl", "act-2")).id == guest.session_id
+        await pause(at, guest)
+        assert (await at.app.desk.resume(None, None, resumed)).id == guest.session_id
+        assert not (await guest.ask(Describe())).is_paused
+        # Another that could be meant by now is not.
+        other = await at.arrive(root, "other")
+        await pause(at, other)
+        assert (await at.app.desk.resume(None, None, resumed)).id == guest.session_id
+        assert (await other.ask(Describe())).is_paused
+
+
+@in_house
 async def test_without_a_name_the_only_session_that_can_be_meant(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         steering = at.app.desk.steering

@@ -15,7 +15,7 @@ from intercom.sessions.steering_desk import LISTED
 
 async def pause(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """Hold an agent up; without a session, the only active one."""
-    session = await desk.steering.pause(_session(request), caller.name, CHANNEL)
+    session = await desk.steering.pause(_session(request), caller.name, CHANNEL, _act(request))
     return {"session_id": session.id, "status": "paused"}
 
 

@@ -16,7 +16,7 @@ from intercom.model.restore import DivergenceSummary, Files
 from intercom.sessions.archive import Archive
 from intercom.sessions.checkpoint_taking import told_of
 from intercom.store.contents import Held
-from intercom.workspace import diverging, ignoring, put_back_plan
+from intercom.workspace import diverging, ignoring, put_back_plan, putting_back
 from intercom.workspace.put_back_plan import PutBack, PutBackPlan
 from intercom.workspace.snapshot import Keeper, snapshot
 from intercom.workspace.walking import Enough
@@ -59,9 +59,11 @@ def compare(archive: Archive, checkpoint: Checkpoint, files: Files, *, keep: boo
         if files is not Files.LEAVE:
             wanted = {then.files[each.path].hash for each in found if each.path in then.files}
             plan = put_back_plan.plan(then, now, found, held.missing(wanted), exact=files is Files.EXACT)
+            plan = putting_back.possible(Path(checkpoint.workspace_root), plan)
     lost = tuple(step.path for step in plan.steps if step.path in now.files and not _is_safe(now, step.path))
     summary = _summary(found, _remarks(then, now, found, plan, files, archive, lost, certain=certain))
-    return Compared(summary, diverging.digest(found, now, lost), plan.steps, now, lost)
+    remarked = [*(f"lost {path}" for path in lost), *(f"stays {each.path}" for each in plan.blocked)]
+    return Compared(summary, diverging.digest(found, now, remarked), plan.steps, now, lost)
 
 
 def _found(then: Manifest, now: Manifest, held: Held, hurry: Callable[[], None]) -> tuple[list[Divergence], bool]:

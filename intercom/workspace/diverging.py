@@ -39,15 +39,15 @@ def divergences(
     return sorted(found, key=lambda each: each.path)
 
 
-def digest(found: list[Divergence], now: Manifest, lost: Iterable[str] = ()) -> str:
-    """What names these divergences and what the files hold now, and which of them (`lost`) can not be brought back: the
-    same again only while nothing changed."""
+def digest(found: list[Divergence], now: Manifest, remarked: Iterable[str] = ()) -> str:
+    """What names these divergences, what the files hold now and what else is `remarked` of them: the same again only
+    while nothing changed."""
     sum = hashlib.sha256()
     for each in found:
         state = now.files.get(each.path, _ABSENT)
         sum.update(f"{each.kind.value}\0{each.path}\0{state.sign}\0{state.mode}\n".encode("utf-8", "surrogatepass"))
-    for path in lost:
-        sum.update(f"lost\0{path}\n".encode("utf-8", "surrogatepass"))
+    for each_remark in remarked:
+        sum.update(f"remark\0{each_remark}\n".encode("utf-8", "surrogatepass"))
     return sum.hexdigest()
 
 

@@ -12,6 +12,8 @@ from intercom.model.manifest import FileState, Manifest
 
 #: The sign of a file that is not there.
 NOTHING = "nothing"
+#: Why a file is blocked by what lies where it was.
+IN_THE_WAY = "a directory that is not empty stands there now"
 
 
 @frozen
@@ -90,7 +92,7 @@ def _obstacle(
     if state.link is None and (not state.kept or state.hash in missing):
         return "its content was not kept"
     if path in directories:
-        return "a directory that is not empty stands there now"
+        return IN_THE_WAY
     names = path.split("/")
     for i in range(1, len(names)):
         above = "/".join(names[:i])

@@ -21,7 +21,7 @@ from intercom.model import crash_points
 from intercom.model.errors import ApplyStuck, FileError
 from intercom.workspace.descending import descend
 from intercom.workspace.paths import open_root
-from intercom.workspace.put_back_plan import NOTHING, PutBack
+from intercom.workspace.put_back_plan import IN_THE_WAY, NOTHING, Blocked, PutBack, PutBackPlan
 
 #: The sign of a directory, and of what is neither file, link nor directory.
 DIRECTORY, OTHER = "directory", "other"
@@ -29,6 +29,30 @@ DIRECTORY, OTHER = "directory", "other"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1024 * 1024
+
+
+def possible(root: Path, plan: PutBackPlan) -> PutBackPlan:
+    """The plan without the files in whose place a directory stands that will not be empty: it may hold what no manifest
+    tells of, as .gitignore leaves it out. Those are blocked. Raises FileError when the workspace can not be opened."""
+    going = {step.path for step in plan.steps if step.after == NOTHING}
+    with _open(root) as top:
+        blocked = {step.path for step in plan.steps if step.staged is not None and _is_taken(top, step.path, going)}
+    steps = tuple(step for step in plan.steps if step.path not in blocked)
+    return PutBackPlan(steps, (*plan.blocked, *(Blocked(path, IN_THE_WAY) for path in sorted(blocked))))
+
+
+def _is_taken(top: int, path: str, going: set[str]) -> bool:
+    *above, name = _names(path)
+    try:
+        with descend(top, above) as parent:
+            if not stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+                return False
+        return not _will_be_empty(top, path, going)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        # What can not be looked into can not be cleared away either.
+        return True
 
 
 def stage(root: Path, tag: str, steps: Sequence[PutBack], read: Callable[[str], bytes | None]) -> None:

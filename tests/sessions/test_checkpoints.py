@@ -424,6 +424,30 @@ async def test_files_that_were_ignored_then_are_never_taken_for_added(clock: Clo
 
 
 @in_house
+async def test_a_directory_with_nothing_but_ignored_files_keeps_one_file_from_its_place_and_no_other(
+    clock: Clock, root: Path
+) -> None:
+    (root / ".gitignore").write_text("*.o\n")
+    async with house(root.parent, clock) as at:
+        taken = await take(at, await at.arrive(root))
+        spoil(root)
+        (root / "a.txt").unlink()
+        (root / "a.txt").mkdir()
+        (root / "a.txt/made.o").write_text("made\n")
+        asked = await ask(at, taken, Files.BACK)
+        words = "can not be put back: a.txt (a directory that is not empty stands there now)"
+        assert words in asked.divergence.remarks
+        done = await proceed(at, asked)
+        assert done.state is RestoreState.DONE, done.note
+        assert files(root) == {
+            ".gitignore": "*.o\n",
+            "a.txt/made.o": "made\n",
+            "new.txt": "new\n",
+            "sub/b.txt": "two\n",
+        }
+
+
+@in_house
 async def test_where_rules_take_too_long_nothing_is_taken_for_added(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

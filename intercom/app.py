@@ -143,8 +143,7 @@ class App:
         if self.config.http_port is not None:
             # Loaded here: in the loop it would hold up everybody.
             importlib.import_module("intercom.agents.http.listener")
-            asked = self.config.http_token_required
-            self.http = Standing(self.config.http_host, http_token.token(self.places) if asked else None)
+            self.http = Standing(self.config.http_host)
 
     def _top(self) -> Actor:
         return Supervisor(self.tree(), **_PATIENCE)
@@ -208,6 +207,7 @@ class App:
             now=self.now,
             came=self.processes.came,
             left=lambda connection, said: self.processes.left(connection, said=said),
+            token=partial(http_token.token, self.places) if self.config.http_token_required else None,
             address_file=self.places.http_address_file,
         )
         return lambda: listener.HttpListener(at)

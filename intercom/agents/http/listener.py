@@ -54,7 +54,8 @@ _BACKLOG = 512
 @frozen
 class Surroundings:
     """What serving needs of the server: the MCP server, what doors need, the standing to keep, the pages besides, whom
-    to tell of trouble, the clock, and where an agent's processes are noted."""
+    to tell of trouble, the clock, where an agent's processes are noted, and what gives the token to ask for (it raises
+    IpcError; None where nothing is asked)."""
 
     server: Server[Any]
     guests: Guests
@@ -64,11 +65,12 @@ class Surroundings:
     now: Callable[[], datetime]
     came: Callable[[str, frozenset[int]], None]
     left: Callable[[str, bool], None]
+    token: Callable[[], str] | None
     address_file: str
 
 
 class HttpListener(Actor):
-    """Registered as `http`. Its port may be taken: it says so to operators, and tries again until it is free."""
+    """Registered as `http`. Its port may be taken, or its token unusable: it says so to operators, and tries again."""
 
     def __init__(self, at: Surroundings) -> None:
         super().__init__()
@@ -98,9 +100,13 @@ class HttpListener(Actor):
         pause, longest = _RETRY_SECONDS
         while True:
             try:
+                # Before the port: nobody is served without it.
+                self._at.standing.token = None if self._at.token is None else self._at.token()
                 opened = _listen(host, port)
+            except IpcError as error:
+                self._tell_of(error.message)
             except OSError as error:
-                self._tell_of(host, port, error)
+                self._tell_of(f"port {port} on {host} can not be opened ({_why(error)})")
             else:
                 if self._at.standing.fault is not None:
                     self._notice(f"agents can connect over HTTP now: port {port} on {host} is open", "info")
@@ -108,8 +114,10 @@ class HttpListener(Actor):
             await trio.sleep(pause)
             pause = min(longest, pause * 2)
 
-    def _tell_of(self, host: str, port: int, error: OSError) -> None:
-        fault = _why(host, port, error)
+    def _tell_of(self, why: str) -> None:
+        fault = (
+            f"agents can not connect over HTTP: {why}; it is tried again, and agents over stdio are served meanwhile"
+        )
         if fault != self._at.standing.fault:
             self._at.standing.fault = fault
             log.error("%s", fault)
@@ -289,19 +297,14 @@ def _listen(host: str, port: int) -> trio.SocketListener:
         raise
 
 
-def _why(host: str, port: int, error: OSError) -> str:
+def _why(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        why = "another program listens there: stop it, or set another http_port"
-    elif error.errno == errno.EACCES:
-        why = "only root may listen there: set an http_port above 1023"
-    elif error.errno == errno.EADDRNOTAVAIL:
-        why = "this machine has no such address: correct http_host"
-    else:
-        why = (error.strerror or str(error)).lower()
-    return (
-        f"agents can not connect over HTTP: port {port} on {host} can not be opened ({why}); it is tried again, and"
-        " agents over stdio are served meanwhile"
-    )
+        return "another program listens there: stop it, or set another http_port"
+    if error.errno == errno.EACCES:
+        return "only root may listen there: set an http_port above 1023"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address: correct http_host"
+    return (error.strerror or str(error)).lower()
 
 
 def _write(path: str, text: str) -> None:

@@ -21,10 +21,10 @@ class Guestbook:
 @define
 class Standing:
     """`port` is the one listened at now, None while there is none; `fault` then says why in a sentence. `token` is what
-    callers have to show, None where nothing is asked. `guests` counts who is in."""
+    callers have to show while it is open, None where nothing is asked. `guests` counts who is in."""
 
     host: str
-    token: str | None = field(repr=False)
+    token: str | None = field(default=None, repr=False)
     port: int | None = None
     fault: str | None = None
     guests: Callable[[], Guestbook] = Guestbook

@@ -272,6 +272,26 @@ async def test_a_port_that_is_taken_is_told_of_and_opened_when_it_is_free(
 
 
 @served
+async def test_without_its_token_nobody_is_served_over_http_and_all_others_are(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_RETRY_SECONDS", (0.05, 0.05))
+    async with place(root) as at:
+        file = trio.Path(at.app.places.http_token_file)
+    await file.chmod(0o644)
+    async with place(root) as at:
+        http = at.app.http
+        assert http is not None
+        assert "run chmod 600" in str(http.fault)
+        assert (http.port, http.token) == (None, None)
+        assert (await at.board.agent("inside").ping()).answer.acknowledged
+        await file.chmod(0o600)
+        await until(lambda: http.port is not None)
+        assert http.token == (await file.read_text()).strip()
+        assert (await at.post(b"{}", headers={"Authorization": None})).status == 401
+
+
+@served
 async def test_who_opens_sessions_without_end_gets_those_it_uses(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visits, "SESSIONS_EACH", 2)
     async with place(root) as at:

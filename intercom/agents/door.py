@@ -371,9 +371,7 @@ class Door:
         if caller.thread is None or self.nameless:
             return self.key
         # A conversation that goes on elsewhere is another session: the first one's paths mean other files.
-        conversation = f"{_conversation(caller)}@{workspace}"
-        # Conversations divide what an agent over HTTP is named, and lead to no other agent's.
-        return f"{self.key}/{conversation}" if self.key.startswith(agent_keys.NAMED) else conversation
+        return agent_keys.of_conversation(self.key, f"{_conversation(caller)}@{workspace}")
 
 
 def _conversation(caller: Caller) -> str:

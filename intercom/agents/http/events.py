@@ -30,10 +30,26 @@ class Event:
 
 @define
 class Room:
-    """The room that all logs share."""
+    """The room that all logs share; `logs` are those that hold something, the one that was added to last at the end."""
 
     most: int = ALL_BYTES
     taken: int = 0
+    logs: dict[int, EventLog] = field(factory=dict, init=False)
+
+    def added(self, log: EventLog) -> None:
+        """Something was added to this log. Where that is too much, the log that has had no news for longest loses its
+        oldest events; of this one the newest stays."""
+        self.logs.pop(id(log), None)
+        self.logs[id(log)] = log
+        while self.taken > self.most:
+            quietest = next(iter(self.logs.values()))
+            if quietest is log and len(log) == 1:
+                return
+            quietest.drop_oldest()
+
+    def emptied(self, log: EventLog) -> None:
+        """This log holds nothing any more."""
+        self.logs.pop(id(log), None)
 
 
 @define(eq=False)
@@ -46,15 +62,18 @@ class EventLog:
     _events: deque[Event] = field(factory=deque, init=False)
     _count: int = field(default=0, init=False)
     _size: int = field(default=0, init=False)
+    _closed: bool = field(default=False, init=False)
 
     def add(self, stream: str, message: types.JSONRPCMessage | None) -> str:
-        """Put an event down; its id."""
+        """Put an event down; its id. Once the session is over nothing is kept of it."""
         self._count += 1
         event = Event(self._count, stream, message, _size(message))
-        self._events.append(event)
-        self._take(event.size)
-        while len(self._events) > 1 and self._is_full():
-            self._take(-self._events.popleft().size)
+        if not self._closed:
+            self._events.append(event)
+            self._take(event.size)
+            while len(self) > 1 and self._is_full():
+                self.drop_oldest()
+            self.room.added(self)
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             self.on_answer(str(event.number), stream)
         return str(event.number)
@@ -67,13 +86,24 @@ class EventLog:
         later = (event for event in self._events if event.number > known.number and event.stream == known.stream)
         return known.stream, tuple(later)
 
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def drop_oldest(self) -> None:
+        """Forget the oldest event, of which there must be one."""
+        self._take(-self._events.popleft().size)
+        if not self._events:
+            self.room.emptied(self)
+
     def clear(self) -> None:
-        """Forget all: the session is over."""
+        """Forget all, for good: the session is over."""
+        self._closed = True
         self._take(-self._size)
         self._events.clear()
+        self.room.emptied(self)
 
     def _is_full(self) -> bool:
-        return len(self._events) > MOST_EVENTS or self._size > MOST_BYTES or self.room.taken > self.room.most
+        return len(self._events) > MOST_EVENTS or self._size > MOST_BYTES
 
     def _take(self, size: int) -> None:
         self._size += size

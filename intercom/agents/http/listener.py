@@ -162,7 +162,8 @@ class Serving:
             # Without a word of ours a browser does not let its page read what we answer.
             application = CORSMiddleware(
                 application,
-                allow_origins=origins,
+                # As browsers write them, and as the guard reads them.
+                allow_origins=[origin.lower() for origin in origins],
                 allow_methods=("GET", "POST", "DELETE"),
                 allow_headers=("*",),
                 expose_headers=("mcp-session-id", "www-authenticate"),

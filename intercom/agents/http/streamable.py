@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from http import HTTPStatus
 from typing import Any
 
+import mcp_types as types
 import trio
 from attrs import define, field
 from mcp.server import Server
@@ -133,6 +134,7 @@ class Streamable:
 
     async def _open(self, said: Identity, scope: Scope, body: Body, send: Send) -> None:
         """A request outside any session: only `initialize` can be answered, and opens one."""
+        _require_initialize(scope["method"], body.data)
         visit = await self.visits.begin(said, scope["client"][0] if scope["client"] else "")
 
         async def sent(message: Message) -> None:
@@ -259,6 +261,19 @@ class Streamable:
         await self.application(scope, receive, send)
 
 
+def _require_initialize(method: str, data: bytes | None) -> None:
+    """Raises Refusal for what opens no session: it may not cost another one its place."""
+    if method == "POST" and data is not None:
+        try:
+            message = reading.read(data)
+        except reading.NotAMessage as unread:
+            fault = (unread.answer or reading.refusal(None, types.INVALID_REQUEST, "not a JSON-RPC 2.0 message")).error
+            raise Refusal(HTTPStatus.BAD_REQUEST, "invalid_arguments", fault.message, rpc=fault.code) from None
+        if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
+            return
+    raise unclear("a request outside a session opens one with initialize: send its Mcp-Session-Id with all others")
+
+
 def _cancelled(data: bytes | None) -> str | int | None:
     """Which request this message cancels, if it does."""
     if data is None or b"cancelled" not in data:
@@ -284,11 +299,15 @@ def _processes(scope: Scope) -> frozenset[int] | None:
 
 
 def _told(scope: Scope, wanted: tuple[bytes, ...]) -> list[str | None]:
-    """What the headers of these names say."""
+    """What the headers of these names say. Raises Refusal for one that is given twice: who reads it next might take the
+    other."""
     found: list[str | None] = [None] * len(wanted)
     for name, value in scope["headers"]:
         if name in wanted:
-            found[wanted.index(name)] = value.decode("latin-1")
+            at = wanted.index(name)
+            if found[at] is not None:
+                raise unclear(f"the header {name.decode()} is given twice: give it once")
+            found[at] = value.decode("latin-1")
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import trio
 from attrs import define, field, frozen
@@ -29,6 +29,8 @@ LET_GO_SECONDS = 60.0
 #: How many HTTP sessions one agent may have, and how many a machine's agents without a name.
 SESSIONS_EACH = 32
 SESSIONS_NAMELESS = 256
+#: How many agents may be in by their keys alone.
+MOST_NAMED = 10_000
 #: How many requests one agent may have under way at once.
 REQUESTS_EACH = 256
 
@@ -121,12 +123,20 @@ class Visits:
     sessions: dict[str, Visit] = field(factory=dict, init=False)
     named: dict[Identity, Visit] = field(factory=dict, init=False)
     live: set[Exchange] = field(factory=set, init=False)
+    _opening: set[Visit] = field(factory=set, init=False)
     _quiet: trio.Event | None = field(default=None, init=False)
 
     def of(self, identity: Identity) -> Visit:
-        """The visit of a named agent in the era without HTTP sessions: one, however many connections it uses."""
+        """The visit of a named agent in the era without HTTP sessions: one, however many connections it uses. Raises
+        Refusal when there are too many agents, all of them with requests under way; else the one that has made none for
+        longest makes room."""
         visit = self.named.get(identity)
         if visit is None or visit.over:
+            if len(self.named) >= MOST_NAMED:
+                idle = _idlest(self.named.values())
+                if idle is None:
+                    raise too_many(f"{MOST_NAMED} agents have requests under way: wait for some of them")
+                self.forget(idle)
             visit = self.visit(identity, "")
             self.named[identity] = visit
         return visit
@@ -143,25 +153,36 @@ class Visits:
         """A visit for an HTTP session that is about to be opened. Raises Refusal when this client has too many, all of
         them in use; of those in no use the one used longest ago makes room."""
         mine = [visit for visit in self.sessions.values() if _same(visit, identity, remote)]
+        coming = sum(1 for visit in self._opening if _same(visit, identity, remote))
         most = SESSIONS_EACH if identity.is_named else SESSIONS_NAMELESS
-        if len(mine) >= most:
-            idle = min((visit for visit in mine if not visit.requests), key=lambda each: each.over_at, default=None)
+        idle = None
+        if len(mine) + coming >= most:
+            idle = _idlest(mine)
             if idle is None:
                 raise too_many(f"this client has {most} sessions open: end some of them (DELETE), or wait")
-            await self.end(idle)
         visit = self.visit(identity, remote)
         visit.log = EventLog(self.room, lambda number, stream: _note_answer(visit, number, stream))
+        # Before anything is waited for: who comes meanwhile counts this one.
+        self._opening.add(visit)
+        try:
+            if idle is not None:
+                await self.end(idle)
+        except BaseException:
+            self.forget(visit)
+            raise
         return visit
 
     def opened(self, visit: Visit, id: str) -> None:
         """The HTTP session has its id."""
         visit.id = id
+        self._opening.discard(visit)
         self.sessions[id] = visit
         self._supersede(visit)
 
     def forget(self, visit: Visit, *, for_good: bool = False) -> None:
         """The visit is over."""
         visit.over = True
+        self._opening.discard(visit)
         if visit.id is not None:
             self.sessions.pop(visit.id, None)
         if self.named.get(visit.identity) is visit:
@@ -229,6 +250,11 @@ def _key(identity: Identity) -> str:
     if identity.agent is not None:
         return agent_keys.NAMED + identity.agent
     return agent_keys.PASSING + uuid.uuid4().hex
+
+
+def _idlest(visits: Iterable[Visit]) -> Visit | None:
+    """Of these the one that has had no request for longest; None where all have some under way."""
+    return min((visit for visit in visits if not visit.requests), key=lambda each: each.over_at, default=None)
 
 
 def _same(visit: Visit, identity: Identity, remote: str) -> bool:

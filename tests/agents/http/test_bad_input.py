@@ -51,6 +51,15 @@ async def test_the_guard_refuses_before_anything_is_read(root: Path, caplog: pyt
 
 
 @served
+async def test_a_header_that_says_two_things_is_refused(root: Path) -> None:
+    async with place(root) as at:
+        for one in ("Mcp-Protocol-Version", "Mcp-Method", "Content-Type"):
+            told = {one: "application/json", one.lower(): "2025-11-25"}
+            reply = await at.post(rpc("initialize", INITIALIZE), headers=told)
+            assert (reply.status, reply.error["data"]["error_code"]) == (400, "invalid_arguments"), one
+
+
+@served
 async def test_what_is_no_request_of_ours_gets_an_error_in_json(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     tool, told = modern("ping", {})
     cases: list[tuple[Any, dict[str, Any], int]] = [

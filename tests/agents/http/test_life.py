@@ -13,8 +13,9 @@ import trio
 from mcp.server import _streamable_http_modern as modern_transport
 from sse_starlette import EventSourceResponse
 
+from intercom.agents.http import identity, streamable, visits
 from intercom.agents.http import listener as serving
-from intercom.agents.http import streamable, visits
+from intercom.agents.http.refusal import Refusal
 from intercom.local import tcp_peers
 from intercom.model.session import SessionStatus
 from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, served, until
@@ -310,6 +311,40 @@ async def test_who_opens_sessions_without_end_gets_those_it_uses(root: Path, mon
         assert (refused.status, refused.error["data"]["error_code"]) == (429, "busy")
         for each in (stream, busy):
             await trio.aclose_forcefully(each)
+
+
+@served
+async def test_what_opens_no_session_costs_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visits, "SESSIONS_EACH", 1)
+    async with place(root) as at:
+        session = Session(at)
+        await session.open()
+        for message in (b"{", b"[]", rpc("tools/list"), {"jsonrpc": "2.0", "method": "notifications/initialized"}):
+            assert (await at.post(message, path="/mcp?agent=one")).status == 400
+        for method in ("GET", "DELETE"):
+            assert (await at.post(b"", path="/mcp?agent=one", method=method)).status == 400
+        assert (await session.post(rpc("tools/list", {}, 3))).status == 200
+
+
+@served
+async def test_sessions_that_are_opened_at_once_are_counted_and_so_are_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visits, "SESSIONS_EACH", 1)
+    monkeypatch.setattr(visits, "MOST_NAMED", 1)
+    nothing: Any = None
+    at = visits.Visits(visits.Guests(nothing, nothing, nothing), nothing)
+    one, two = identity.Identity(agent="one"), identity.Identity(agent="two")
+    coming = await at.begin(one, "")
+    with pytest.raises(Refusal):
+        await at.begin(one, "")
+    at.forget(coming)
+    await at.begin(one, "")
+    first = at.of(one)
+    assert at.of(one) is first
+    assert at.of(two) is not first
+    assert list(at.named) == [two]
+    at.named[two].requests = 1
+    with pytest.raises(Refusal):
+        at.of(one)
 
 
 @served

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from http import HTTPStatus
 from typing import Any
 
-import mcp_types as types
 import trio
 from attrs import define, field
 from mcp.server import Server
@@ -18,9 +17,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from intercom.agents import reading
 from intercom.agents.exchange import Exchange
-from intercom.agents.http import events, identity
+from intercom.agents.http import events, identity, posted
 from intercom.agents.http.body import Body, read
 from intercom.agents.http.connection import Connection
 from intercom.agents.http.identity import Identity
@@ -134,7 +132,7 @@ class Streamable:
 
     async def _open(self, said: Identity, scope: Scope, body: Body, send: Send) -> None:
         """A request outside any session: only `initialize` can be answered, and opens one."""
-        _require_initialize(scope["method"], body.data)
+        posted.require_initialize(scope["method"], body.data)
         visit = await self.visits.begin(said, scope["client"][0] if scope["client"] else "")
 
         async def sent(message: Message) -> None:
@@ -169,7 +167,7 @@ class Streamable:
             )
         events.current.set(visit.log)
         if scope["method"] == "POST":
-            cancelled = _cancelled(body.data)
+            cancelled = posted.cancelled(body.data)
             if cancelled is not None:
                 _unheeded(visit, cancelled)
             await self._post(visit, scope, body, send)
@@ -259,29 +257,6 @@ class Streamable:
             await trio.lowlevel.checkpoint()
 
         await self.application(scope, receive, send)
-
-
-def _require_initialize(method: str, data: bytes | None) -> None:
-    """Raises Refusal for what opens no session: it may not cost another one its place."""
-    if method == "POST" and data is not None:
-        try:
-            message = reading.read(data)
-        except reading.NotAMessage as unread:
-            fault = (unread.answer or reading.refusal(None, types.INVALID_REQUEST, "not a JSON-RPC 2.0 message")).error
-            raise Refusal(HTTPStatus.BAD_REQUEST, "invalid_arguments", fault.message, rpc=fault.code) from None
-        if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
-            return
-    raise unclear("a request outside a session opens one with initialize: send its Mcp-Session-Id with all others")
-
-
-def _cancelled(data: bytes | None) -> str | int | None:
-    """Which request this message cancels, if it does."""
-    if data is None or b"cancelled" not in data:
-        return None
-    try:
-        return reading.cancelled(reading.read(data))
-    except reading.NotAMessage:
-        return None
 
 
 def _unheeded(visit: Visit, request_id: str | int) -> None:

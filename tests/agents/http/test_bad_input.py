@@ -252,7 +252,7 @@ async def test_the_token_can_be_lifted_on_loopback(root: Path) -> None:
 @served
 async def test_a_page_that_was_allowed_may_read_what_it_is_answered(root: Path) -> None:
     page = "https://page.example"
-    async with place(root, http_allowed_origins=(page,)) as at:
+    async with place(root, http_allowed_origins=("https://Page.Example",)) as at:
         asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
         preflight = await at.post(b"", method="OPTIONS", headers={"Origin": page, "Authorization": None, **asked})
         assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (200, page)

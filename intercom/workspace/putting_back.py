@@ -10,9 +10,7 @@ What is staged lies in one directory at the top of the workspace, on the same fi
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,13 +20,9 @@ from intercom.model.errors import ApplyStuck, FileError
 from intercom.workspace.descending import descend
 from intercom.workspace.paths import open_root
 from intercom.workspace.put_back_plan import IN_THE_WAY, NOTHING, Blocked, PutBack, PutBackPlan
+from intercom.workspace.standing import DIRECTORY, is_taken, names, sign, sign_at, will_be_empty
 
-#: The sign of a directory, and of what is neither file, link nor directory.
-DIRECTORY, OTHER = "directory", "other"
-
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_CHUNK = 1024 * 1024
 
 
 def possible(root: Path, plan: PutBackPlan) -> PutBackPlan:
@@ -36,23 +30,9 @@ def possible(root: Path, plan: PutBackPlan) -> PutBackPlan:
     tells of, as .gitignore leaves it out. Those are blocked. Raises FileError when the workspace can not be opened."""
     going = {step.path for step in plan.steps if step.after == NOTHING}
     with _open(root) as top:
-        blocked = {step.path for step in plan.steps if step.staged is not None and _is_taken(top, step.path, going)}
+        blocked = {step.path for step in plan.steps if step.staged is not None and is_taken(top, step.path, going)}
     steps = tuple(step for step in plan.steps if step.path not in blocked)
     return PutBackPlan(steps, (*plan.blocked, *(Blocked(path, IN_THE_WAY) for path in sorted(blocked))))
-
-
-def _is_taken(top: int, path: str, going: set[str]) -> bool:
-    *above, name = _names(path)
-    try:
-        with descend(top, above) as parent:
-            if not stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
-                return False
-        return not _will_be_empty(top, path, going)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        # What can not be looked into can not be cleared away either.
-        return True
 
 
 def stage(root: Path, tag: str, steps: Sequence[PutBack], read: Callable[[str], bytes | None]) -> None:
@@ -118,14 +98,14 @@ def roll_forward(root: Path, tag: str, steps: Sequence[PutBack]) -> None:
             for step in removals:
                 _remove(top, step, touched)
             # Where nothing is staged any more, all is in its place: an earlier life came to its end after that.
-            if _sign(top, _staging(tag)) == DIRECTORY:
+            if sign(top, _staging(tag)) == DIRECTORY:
                 with descend(top, [_staging(tag)]) as there:
                     for step in steps:
-                        if step.staged is not None and _sign_at(there, step.staged) != NOTHING:
+                        if step.staged is not None and sign_at(there, step.staged) != NOTHING:
                             _place(top, there, step, step.staged)
                             touched.add(step.path.rpartition("/")[0])
             for directory in touched:
-                with suppress(FileNotFoundError, NotADirectoryError), descend(top, _names(directory)) as fd:
+                with suppress(FileNotFoundError, NotADirectoryError), descend(top, names(directory)) as fd:
                     os.fsync(fd)
             crash_points.reach("restore.placed_all")
     except OSError as error:
@@ -152,16 +132,16 @@ def discard(root: Path, tag: str) -> None:
 def _obstacle(top: int, tag: str, step: PutBack, going: set[str]) -> str | None:
     """Why a step is neither done nor can be done, in words; None where it is or can."""
     try:
-        current = _sign(top, step.path)
+        current = sign(top, step.path)
         if step.staged is None:
             # A directory in its place: removed before, and what belongs there is put back.
             known = current in (step.before, NOTHING, DIRECTORY)
             return None if known and _may_change(top, step.path) else _changed(step, current)
         with suppress(FileNotFoundError), descend(top, [_staging(tag)]) as there:
-            if _sign_at(there, step.staged) != step.after:
+            if sign_at(there, step.staged) != step.after:
                 return None if current == step.after else f"what is staged for {step.path} is missing or damaged"
             if current == DIRECTORY:
-                return None if _will_be_empty(top, step.path, going) else f"{step.path} is a directory with files in it"
+                return None if will_be_empty(top, step.path, going) else f"{step.path} is a directory with files in it"
             known = current in (step.before, step.after, NOTHING)
             return None if known and _may_change(top, step.path) else _changed(step, current)
         return None if current == step.after else f"what is staged for {step.path} is missing or damaged"
@@ -177,68 +157,21 @@ def _changed(step: PutBack, current: str) -> str:
 
 def _may_change(top: int, path: str) -> bool:
     """Whether names can be made and removed in the nearest directory above `path` that exists."""
-    names = _names(path)[:-1]
+    above = names(path)[:-1]
     while True:
         try:
-            with descend(top, names) as fd:
+            with descend(top, above) as fd:
                 return os.access(".", os.W_OK | os.X_OK, dir_fd=fd)
         except (FileNotFoundError, NotADirectoryError):
-            names = names[:-1]
-
-
-def _will_be_empty(top: int, path: str, going: set[str]) -> bool:
-    """Whether nothing stays in a directory once the files `going` are gone."""
-    ahead = [path]
-    while ahead:
-        directory = ahead.pop()
-        with descend(top, _names(directory)) as fd, os.scandir(fd) as entries:
-            for entry in entries:
-                below = f"{directory}/{entry.name}"
-                if entry.is_dir(follow_symlinks=False):
-                    ahead.append(below)
-                elif below not in going:
-                    return False
-    return True
-
-
-def _sign(top: int, path: str) -> str:
-    """What stands at a path, through no link: the sign of a file or link, DIRECTORY, OTHER or NOTHING."""
-    *above, name = _names(path)
-    try:
-        with descend(top, above) as parent:
-            return _sign_at(parent, name)
-    except (FileNotFoundError, NotADirectoryError):
-        return NOTHING
-
-
-def _sign_at(parent: int, name: str) -> str:
-    try:
-        kind = os.lstat(name, dir_fd=parent).st_mode
-        if stat.S_ISLNK(kind):
-            target = os.readlink(name, dir_fd=parent)
-            return f"link:{hashlib.sha256(target.encode('utf-8', 'surrogateescape')).hexdigest()}"
-        if stat.S_ISDIR(kind):
-            return DIRECTORY
-        if not stat.S_ISREG(kind):
-            return OTHER
-        fd = os.open(name, _READ, dir_fd=parent)
-    except FileNotFoundError:
-        return NOTHING
-    sum = hashlib.sha256()
-    try:
-        while chunk := os.read(fd, _CHUNK):
-            sum.update(chunk)
-    finally:
-        os.close(fd)
-    return f"file:{sum.hexdigest()}"
+            above = above[:-1]
 
 
 def _remove(top: int, step: PutBack, touched: set[str]) -> None:
     """Remove a file, and the directories above it that are empty then."""
-    *above, name = _names(step.path)
+    *above, name = names(step.path)
     try:
         with descend(top, above) as parent:
-            current = _sign_at(parent, name)
+            current = sign_at(parent, name)
             if current == step.before:
                 os.unlink(name, dir_fd=parent)
                 crash_points.reach("restore.placed_one")
@@ -260,9 +193,9 @@ def _remove(top: int, step: PutBack, touched: set[str]) -> None:
 def _place(top: int, there: int, step: PutBack, staged: str) -> None:
     """Give what is staged its name. A file that was changed or came up there since it was looked at is not overwritten:
     no checkpoint holds it. Where there was none, linking, unlike renaming, refuses."""
-    *above, name = _names(step.path)
+    *above, name = names(step.path)
     with descend(top, above, create=True) as parent:
-        current = _sign_at(parent, name)
+        current = sign_at(parent, name)
         if current not in (step.before, step.after, NOTHING, DIRECTORY):
             raise _changed_late(step)
         if current == DIRECTORY:
@@ -303,10 +236,6 @@ def _open(root: Path) -> Iterator[int]:
         yield top
     finally:
         os.close(top)
-
-
-def _names(path: str) -> list[str]:
-    return path.split("/") if path else []
 
 
 def _staging(tag: str) -> str:

@@ -1,0 +1,85 @@
+"""What stands at a path of a workspace now, looked at through no link."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Collection
+
+from intercom.workspace.descending import descend
+from intercom.workspace.put_back_plan import NOTHING
+
+#: The sign of a directory, and of what is neither file, link nor directory.
+DIRECTORY, OTHER = "directory", "other"
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK = 1024 * 1024
+
+
+def names(path: str) -> list[str]:
+    """The names of a path, none for the workspace itself."""
+    return path.split("/") if path else []
+
+
+def sign(top: int, path: str) -> str:
+    """What stands at a path, through no link: the sign of a file or link, DIRECTORY, OTHER or NOTHING."""
+    *above, name = names(path)
+    try:
+        with descend(top, above) as parent:
+            return sign_at(parent, name)
+    except (FileNotFoundError, NotADirectoryError):
+        return NOTHING
+
+
+def sign_at(parent: int, name: str) -> str:
+    """As `sign`, of a name in the open directory `parent`."""
+    try:
+        kind = os.lstat(name, dir_fd=parent).st_mode
+        if stat.S_ISLNK(kind):
+            target = os.readlink(name, dir_fd=parent)
+            return f"link:{hashlib.sha256(target.encode('utf-8', 'surrogateescape')).hexdigest()}"
+        if stat.S_ISDIR(kind):
+            return DIRECTORY
+        if not stat.S_ISREG(kind):
+            return OTHER
+        fd = os.open(name, _READ, dir_fd=parent)
+    except FileNotFoundError:
+        return NOTHING
+    sum = hashlib.sha256()
+    try:
+        while chunk := os.read(fd, _CHUNK):
+            sum.update(chunk)
+    finally:
+        os.close(fd)
+    return f"file:{sum.hexdigest()}"
+
+
+def will_be_empty(top: int, path: str, going: Collection[str]) -> bool:
+    """Whether nothing stays in a directory once the files `going` are gone."""
+    ahead = [path]
+    while ahead:
+        directory = ahead.pop()
+        with descend(top, names(directory)) as fd, os.scandir(fd) as entries:
+            for entry in entries:
+                below = f"{directory}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    ahead.append(below)
+                elif below not in going:
+                    return False
+    return True
+
+
+def is_taken(top: int, path: str, going: Collection[str]) -> bool:
+    """Whether a directory stands at a path in which something stays once the files `going` are gone."""
+    *above, name = names(path)
+    try:
+        with descend(top, above) as parent:
+            if not stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+                return False
+        return not will_be_empty(top, path, going)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        # What can not be looked into can not be cleared away either.
+        return True

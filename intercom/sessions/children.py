@@ -10,7 +10,7 @@ import trio
 from attrs import frozen
 
 from actors import System, ask
-from intercom.model.child import Child, Exit
+from intercom.model.child import Child, ChildState, Exit
 from intercom.model.errors import NotFound, WorkspaceRefused
 from intercom.model.session import Session, SessionMode
 from intercom.sessions.context import Context
@@ -120,13 +120,14 @@ class Children:
             if start is None
             else partial(output_files.read_from, directory, stream, start, limit)
         )
-        data, end = piece.data, piece.end
-        if start is not None and len(data) == limit:
-            # Not through the middle of a character.
+        data = piece.data
+        # What it wrote last may be read after its end is on record, and before its keeper has written it down.
+        is_going = child.state is not ChildState.OVER
+        if is_going or (start is not None and len(data) == limit):
+            # Not through the middle of a character: the rest of it is to come.
             data = data[: len(data) - _loose_end(data)]
-            end = piece.start + len(data)
         text = data.decode(errors="replace")
-        return Output(id, stream, text, piece.start, end, child.is_going, child.exit)
+        return Output(id, stream, text, piece.start, piece.start + len(data), is_going, child.exit)
 
 
 def _loose_end(data: bytes) -> int:

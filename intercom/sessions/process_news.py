@@ -22,7 +22,9 @@ _WHO = "intercom"
 
 
 async def started(session: SessionActor, news: ProcessStarted) -> Session:
-    """The process runs: the session is active, and people are told so."""
+    """The process runs: the session is active, and people are told so; unless it has been ended meanwhile."""
+    if session.row.status is SessionStatus.TERMINATED:
+        return session.row
     first = await session.transact(partial(_note, session=session, what=f"{news.run}/started"))
     if session.row.status is SessionStatus.CREATED:
         await decisions.become(session, SessionStatus.ACTIVE, _WHO, "its agent runs")

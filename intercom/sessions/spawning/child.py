@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import trio
 from attrs import evolve
 
 from actors import Actor, Refused, Reply, ask
@@ -163,6 +164,8 @@ class ChildActor(Actor):
         except BaseException:
             # It is not to wait for a word that nobody will give.
             await keeper.close()
+            with trio.CancelScope(shield=True):
+                await winding_up.dismiss(keeper.process)
             raise
         self._at.note(self.row)
         self._begin(runs.tell_keeper, self._at, self.row, self._session, keeper, self._words_at)

@@ -83,6 +83,7 @@ async def start(directory: Path, run: int, limit: int) -> Keeper:
     if found is None:
         await trio.aclose_forcefully(hears)
         await trio.aclose_forcefully(says)
+        _let_go(pid)
         raise ChildProcessError(errno.ECHILD, "its keeper fell")
     return Keeper(found, says, hears)
 

@@ -109,6 +109,14 @@ async def test_a_server_that_falls_while_it_starts_one_has_started_one(at: Yard,
         assert keepers(at) == []
 
 
+@pytest.mark.parametrize("point", ["child.kept", "child.keeper_recorded"])
+@real
+async def test_a_keeper_that_is_told_nothing_is_let_go_of(at: Yard, point: str) -> None:
+    before = set(psutil.Process().children())
+    await falling(at, point, start)
+    assert set(psutil.Process().children()) == before
+
+
 @pytest.mark.parametrize("point", ENDED)
 @real
 async def test_one_that_ends_is_settled_once_wherever_the_server_falls(at: Yard, point: str) -> None:

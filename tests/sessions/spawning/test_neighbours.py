@@ -14,9 +14,10 @@ from attrs import evolve
 from intercom.model.child import Child, ChildState, Process, Why
 from intercom.model.session import SessionStatus
 from intercom.sessions.housekeeping import PURGE_SECONDS
-from intercom.sessions.messages import AgentLeft, Describe, ProcessEnded
+from intercom.sessions.messages import AgentLeft, Describe, ProcessEnded, ProcessStarted
 from intercom.sessions.reception_messages import Admit, Adopt, Agent, key_of
 from intercom.sessions.spawning import spawner
+from intercom.sessions.spawning.keeper import segment_name
 from intercom.store import children, sessions
 from intercom.store.messages import Database, Transact
 from tests.sessions.house import house, in_house
@@ -131,6 +132,38 @@ async def test_the_end_of_a_process_whose_session_is_interrupted_already_changes
         guest.tell(AgentLeft())
         news = ProcessEnded(1, Why.SHUTDOWN, None, "", None, None)
         assert [(await guest.ask(news)).status for _ in range(2)] == [SessionStatus.INTERRUPTED] * 2
+
+
+@in_house
+async def test_a_start_that_is_told_after_the_end_is_no_news(clock: trio.testing.MockClock, tmp_path: Path) -> None:
+    async with house(tmp_path, clock) as at:
+        (tmp_path / "ws").mkdir()
+        guest = await at.arrive(tmp_path / "ws")
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        assert (await guest.ask(ProcessStarted(1, 7, "kim"))).status is SessionStatus.TERMINATED
+        await at.later(0)
+        assert not [notice for notice in at.people.notices if "agent started" in notice.text]
+
+
+@pytest.mark.parametrize("state", ChildState)
+@in_house
+async def test_what_it_writes_is_read_in_whole_characters_until_its_end(
+    clock: trio.testing.MockClock, tmp_path: Path, state: ChildState
+) -> None:
+    async with house(tmp_path, clock) as at:
+        (tmp_path / "ws").mkdir()
+        id = (await at.arrive(tmp_path / "ws")).session_id
+        outputs = at.app.desk.children
+        await at.ask("store", Transact(lambda db: children.insert(db, Child(id, state, at.now(), "kim"))))
+        (outputs.root / id).mkdir(parents=True)
+        log = outputs.root / id / segment_name("stdout", 0)
+        log.write_bytes("abé".encode()[:-1])
+        for start in (None, 0):
+            said = await outputs.output(id, start=start)
+            over = ("ab\N{REPLACEMENT CHARACTER}", 3, False)
+            assert (said.text, said.end, said.is_going) == (over if state is ChildState.OVER else ("ab", 2, True))
+        log.write_text("abé", "utf-8")
+        assert (await outputs.output(id, start=2)).text == "é"
 
 
 @in_house

@@ -124,9 +124,15 @@ class Reception(Actor):
         self._running = {id for id in known if self.system.ref(f"unit/{id}") is not None}
         # Sessions that were alive when the server fell: a policy file changed meanwhile was changed under an agent.
         self._board.kept.update(kept)
+        going = {each.id for each in live if each.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED)} | wanted
+        # Before anybody who could hold this up: a session may wait for its policy, and its supervisor for the session.
+        await self.system.next_incarnation(self._watchers, None)
+        for root in {each.workspace_root for each in live if each.id in going}:
+            await _ensure(self._watchers, self._board.watcher(root))
+        await self.system.next_incarnation(self._units, None)
         # First those that somebody may be answering at this moment.
         for session in sorted(live, key=lambda each: each.id not in wanted):
-            if session.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED) or session.id in wanted:
+            if session.id in going:
                 await self._run(session)
             agent = session.agent_key
             if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._presence.has(agent):
@@ -159,8 +165,6 @@ class Reception(Actor):
             case DownEvent():
                 # All units, or all watchers, went with their supervisor, which comes back with none.
                 self._brought_back = False
-                for supervisor in (self._units, self._watchers):
-                    await self.system.next_incarnation(supervisor, None)
                 await self._bring_back()
             case Admit(agent):
                 return await self._admit(agent)

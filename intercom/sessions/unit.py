@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from actors import Actor, Backoff, ChildSpec, Name, Restart, Strategy, Supervisor
+from intercom.sessions.actor import POLICY_SECONDS
 from intercom.sessions.context import Context
 from intercom.sessions.detector import StallDetector
 from intercom.sessions.handlers import session_actor
@@ -10,6 +11,8 @@ from intercom.sessions.stall import Rules
 
 #: A session that keeps falling is restarted ever more slowly, and for long: its agent waits for an answer meanwhile.
 _BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
+#: A session that is to stop may wait for its policy first.
+_SHUTDOWN_SECONDS = POLICY_SECONDS + 5.0
 
 
 def spec(session_id: str, context: Context, detector_of: Name) -> ChildSpec:
@@ -22,7 +25,9 @@ def spec(session_id: str, context: Context, detector_of: Name) -> ChildSpec:
         )
         return Supervisor(
             [
-                ChildSpec(f"session/{session_id}", lambda: session_actor(session_id, context)),
+                ChildSpec(
+                    f"session/{session_id}", lambda: session_actor(session_id, context), shutdown=_SHUTDOWN_SECONDS
+                ),
                 ChildSpec(f"stall/{session_id}", lambda: StallDetector(detector_of, rules)),
             ],
             strategy=Strategy.REST_FOR_ONE,
@@ -31,4 +36,4 @@ def spec(session_id: str, context: Context, detector_of: Name) -> ChildSpec:
             backoff=_BACKOFF,
         )
 
-    return ChildSpec(f"unit/{session_id}", start, restart=Restart.PERMANENT)
+    return ChildSpec(f"unit/{session_id}", start, restart=Restart.PERMANENT, shutdown=None)

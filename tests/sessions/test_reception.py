@@ -8,13 +8,18 @@ from unittest.mock import patch
 import pytest
 import trio.testing
 
+from actors import Event, StopOverran
 from intercom.model.errors import InvalidState
+from intercom.model.policy import PolicyAnswer
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionStatus
 from intercom.model.verdict import Decision
-from intercom.sessions.messages import Beat, Describe, Recall
+from intercom.sessions.actor import SessionActor
+from intercom.sessions.messages import Beat, CheckPolicy, Describe, Recall
 from intercom.sessions.reception import GRACE_SECONDS, START_GRACE_SECONDS, Reception
 from intercom.sessions.reception_messages import Admit, Adopt, Agent, Wanted
-from tests.sessions.house import Guest, house, in_house
+from intercom.workspace.messages import Evaluate
+from intercom.workspace.watcher import watcher_name
+from tests.sessions.house import Guest, House, house, in_house, partial_ask
 
 Clock = trio.testing.MockClock
 
@@ -24,6 +29,15 @@ def root(tmp_path: Path) -> Path:
     made = tmp_path / "ws"
     made.mkdir()
     return made
+
+
+async def fall(at: House, who: str, *until_gone: str) -> None:
+    """Let an actor crash; these are gone when this returns."""
+    ref = at.app.system.ref(who)
+    assert ref is not None
+    ref._crash(RuntimeError("as a test wants it"))
+    while any(at.app.system.ref(name) for name in until_gone):
+        await trio.testing.wait_all_tasks_blocked()
 
 
 async def status(guest: Guest) -> SessionStatus:
@@ -170,3 +184,30 @@ async def test_after_a_restart_a_verdict_waits_for_its_own_session_and_not_for_a
             held.set()
             await at.ask("reception", Wanted(guest.session_id))
             assert len(set(started)) == 6
+
+
+@in_house
+async def test_a_session_that_waits_for_its_policy_holds_up_nobody_who_would_bring_that_back(
+    clock: Clock, root: Path
+) -> None:
+    happened: list[Event] = []
+    waits, judge = trio.Event(), SessionActor.judge
+
+    async def noted(session: SessionActor, question: Evaluate) -> PolicyAnswer:
+        waits.set()
+        return await judge(session, question)
+
+    (elsewhere := root.parent / "elsewhere").mkdir()
+    async with house(root.parent, clock) as at:
+        await at.arrive(root, "another")
+        guest = await at.arrive(elsewhere)
+        at.app.on_event = happened.append
+        await fall(at, "policies", watcher_name(elsewhere), watcher_name(root))
+        with patch.object(SessionActor, "judge", noted):
+            asked = at.begin(partial_ask(guest, CheckPolicy(guest.call(), "write", "a")))
+            await waits.wait()
+        await fall(at, "sessions", "sessions")
+        async with at.restarting():
+            assert not (await asked()).answer.auto_approved
+        assert clock.current_time() < 2
+    assert not [event for event in happened if isinstance(event, StopOverran)]

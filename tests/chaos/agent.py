@@ -67,7 +67,8 @@ class Agent:
 
     def note(self, what: str, **more: Any) -> None:
         """One line for the judge."""
-        line = {"at": time.time(), "agent": self.name, "life": self._life, "what": what, **more}
+        line = {"at": time.time(), "agent": self.name, "life": self._life, "http": self._http is not None, "what": what}
+        line |= more
         self._log.write(json.dumps(line) + "\n")
         self._log.flush()
 

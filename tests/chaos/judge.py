@@ -6,8 +6,10 @@ import hashlib
 import json
 import re
 import sqlite3
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,12 +30,16 @@ class Report:
     counts: Counter[str] = field(factory=Counter)
 
 
+#: What carried something to an agent: its how-manieth shim; over HTTP connection and life of the server.
+Road = tuple[int, int]
+
+
 @define
 class Told:
-    """One verdict as an agent was told it: `shim` is the agent's how-manieth shim, `late` when it rode on a result."""
+    """One verdict as an agent was told it, `late` when it rode on a result."""
 
     agent: str
-    shim: int
+    road: Road
     late: bool
     answer: dict[str, Any]
 
@@ -55,6 +61,25 @@ class Started:
         )
 
 
+@define
+class Roads:
+    """Which of its roads brought an agent what. Whoever stands at its end says what has arrived: a shim outlives the
+    server, and over HTTP it is the agent's next call, which a server's death may forestall."""
+
+    starts: list[float]
+
+    @staticmethod
+    def read(rig: Rig) -> Roads:
+        """When the server was started, as its log has it."""
+        words = "".join(file.read_text() for file in Path(rig.places.state_dir, "log").glob("*"))
+        times = re.findall(r"^(\S+ \S+),(\d+) INFO +intercom: MCP server ready", words, re.MULTILINE)
+        return Roads(sorted(datetime.fromisoformat(f"{second}.{rest}").timestamp() for second, rest in times))
+
+    def of(self, line: dict[str, Any]) -> Road:
+        """The road by which what an agent notes in this line has come."""
+        return line["life"], bisect(self.starts, line["at"]) if line["http"] else 0
+
+
 def judge(rig: Rig) -> Report:
     """Look at everything the rig left behind. The server must have stopped."""
     report = Report()
@@ -63,13 +88,14 @@ def judge(rig: Rig) -> Report:
     db.row_factory = sqlite3.Row
     rows = {row["id"]: {**row, "kind": kind} for kind, row in _requests(db)}
     started = Started.read(rig, db)
+    roads = Roads.read(rig)
     _children(report, rig, db, started)
     _agents(report, rig, logs, started)
     _operators(report, rig, rows, started)
     _slack(report, rig, rows)
-    _verdicts(report, logs, rows, started)
+    _verdicts(report, logs, rows, started, roads)
     _records(report, db, rows, logs)
-    _nudges(report, rig, logs, db, started)
+    _nudges(report, rig, logs, db, started, roads)
     _files(report, rig, db)
     _log(report, rig)
     report.counts["server kills, at random instants"] = rig.killed_servers
@@ -165,7 +191,11 @@ def _slack(report: Report, rig: Rig, rows: dict[str, dict[str, Any]]) -> None:
 
 
 def _verdicts(
-    report: Report, logs: dict[str, list[dict[str, Any]]], rows: dict[str, dict[str, Any]], started: Started
+    report: Report,
+    logs: dict[str, list[dict[str, Any]]],
+    rows: dict[str, dict[str, Any]],
+    started: Started,
+    roads: Roads,
 ) -> None:
     told: dict[str, list[Told]] = defaultdict(list)
     by_title = defaultdict(list)
@@ -187,7 +217,7 @@ def _verdicts(
             elif line["what"] == "answered" and not line["error"]:
                 answer = line["answer"]
                 for late in answer.get("late_verdicts", ()):
-                    told[late["request_id"]].append(Told(agent, line["life"], True, late["answer"]))
+                    told[late["request_id"]].append(Told(agent, roads.of(line), True, late["answer"]))
                 if line["tool"] not in ("check_clearance", "transmit", "standby"):
                     continue
                 id = answer.get("request_id") or asked.get("request_id")
@@ -196,7 +226,7 @@ def _verdicts(
                     titles[id] = title
                 if answer.get("status") in ("pending", "paused"):
                     continue
-                verdict = Told(agent, line["life"], False, answer)
+                verdict = Told(agent, roads.of(line), False, answer)
                 if id:
                     told[id].append(verdict)
                 else:
@@ -230,10 +260,11 @@ def _told_once(report: Report, id: str, each: list[Told], row: dict[str, Any] | 
             report.faults.append(f"{one.agent} was told {one.answer}, and the record says {row}")
     for before, after in pairwise(each):
         if after.late:
-            if after.shim == before.shim:
-                report.faults.append(f"{after.agent} was told twice of {id} by one shim: {before}, {after}")
+            if after.road == before.road:
+                report.faults.append(f"{after.agent} was told twice of {id} on one road: {before}, {after}")
             else:
-                report.counts["verdicts told again after a shim died"] += 1
+                who = "server" if after.road[0] == before.road[0] else "shim"
+                report.counts[f"verdicts told again after a {who} died"] += 1
 
 
 def _agrees(answer: dict[str, Any], row: dict[str, Any]) -> bool:
@@ -254,8 +285,6 @@ def _agrees(answer: dict[str, Any], row: dict[str, Any]) -> bool:
 
 
 def _after(row: dict[str, Any], at: float) -> bool:
-    from datetime import datetime
-
     ended = row["decided_at"] or row["closed_at"] or row["created_at"]
     return datetime.fromisoformat(ended).timestamp() > at - 0.5
 
@@ -300,21 +329,26 @@ def _records(
 
 
 def _nudges(
-    report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]], db: sqlite3.Connection, started: Started
+    report: Report,
+    rig: Rig,
+    logs: dict[str, list[dict[str, Any]]],
+    db: sqlite3.Connection,
+    started: Started,
+    roads: Roads,
 ) -> None:
     written = dict(db.execute("select text, delivered_at from instruction"))
     cancelled = any(line["what"] == "cancelled" for lines in logs.values() for line in lines)
-    heard: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    heard: dict[str, list[tuple[str, Road]]] = defaultdict(list)
     for agent, lines in logs.items():
         for line in lines:
             if line["what"] == "answered":
                 for word in line["answer"].get("instructions", ()):
-                    heard[word["text"]].append((agent, line["life"]))
+                    heard[word["text"]].append((agent, roads.of(line)))
     for words, outcome in rig.operators.nudges.items():
         times = heard.get(words, [])
         report.counts["nudges delivered"] += bool(times)
         if len(set(times)) != len(times):
-            report.faults.append(f"{words!r} was told twice by one shim: {times}")
+            report.faults.append(f"{words!r} was told twice on one road: {times}")
         if rig.operators.nudged[words] in started.sessions:
             continue  # whose agent may have left
         if outcome == "recorded" and not times and not (written[words] and cancelled):

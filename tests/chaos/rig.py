@@ -65,7 +65,7 @@ BACK_SECONDS = 60.0
 
 #: Faults that only come about when an agent comes by another shim, or another server starts: one is killed for them.
 ONLY_NEW_SHIMS = ("session.opened", "session.adopted", "Reception")
-ONLY_NEW_SERVERS = ("sessions.brought_back",)
+ONLY_NEW_SERVERS = ("sessions.brought_back", "child.brought_back")
 #: Seconds between two such kills.
 AGAIN_SECONDS = 5.0
 

@@ -32,6 +32,22 @@ STATE_STYLE = {"pending": "yellow", "approved": "green", "applied": "green", "re
 DIFF_STYLE = {"+++": "bold", "---": "bold", "diff ": "bold", "@@": "cyan", "+": "green", "-": "red"}
 #: How a proposal begins that is a patch; any other is a file's whole content.
 PATCH = ("--- ", "diff ")
+#: What is said of who gave the verdict, by its decision; the server may know words that this table does not.
+DECIDED = {
+    "approve": "approved",
+    "reject": "rejected",
+    "continue": "continued",
+    "refine": "refined",
+    "stop": "stopped",
+    "resume": "resumed",
+    "nudge": "nudged",
+    "dismiss": "dismissed",
+    "accept": "accepted",
+    "proceed": "told to proceed",
+    "cancel": "cancelled",
+}
+#: The states that are the verdict itself. What comes after it is nobody's act who decided.
+VERDICT = ("approved", "rejected", "answered")
 LEVEL_STYLE = {"success": "green", "warning": "yellow", "error": "red"}
 
 
@@ -255,13 +271,21 @@ def _instant(text: str) -> datetime:
 
 
 def _state(entry: Any) -> Text:
-    decided = entry.get("decided")
-    text = entry["status"]
-    if decided:
-        text += f" by {decided['by']} ({decided['channel']}) at {str(decided['at'])[:19].replace('T', ' ')}"
-        if decided.get("text"):
-            text += f": {decided['text']}"
-    return _text(one_line(text), STATE_STYLE.get(entry["status"], ""))
+    return _text(one_line(_state_words(entry)), STATE_STYLE.get(entry["status"], ""))
+
+
+def _state_words(entry: Any) -> str:
+    """Who decided what, and what became of it since: root approves a change, and the agent applies it."""
+    state, decided = str(entry["status"]), entry.get("decided")
+    if not decided:
+        return state
+    verdict = DECIDED.get(decided["decision"], decided["decision"])
+    at = f"at {str(decided['at'])[:19].replace('T', ' ')}"
+    if decided["channel"] == "timeout":
+        return f"{state} {at}: nobody answered in time, so it was {verdict}"
+    who = "the workspace's policy" if decided["channel"] == "policy" else f"{decided['by']} ({decided['channel']})"
+    since = "" if state in VERDICT else f", {state}"
+    return f"{verdict} by {who} {at}{since}" + (f": {decided['text']}" if decided.get("text") else "")
 
 
 def _change(change: Any) -> Text:

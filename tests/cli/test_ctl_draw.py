@@ -14,7 +14,7 @@ from intercom.cli import ctl_draw
 from intercom.model.approval import ChangeKind, FileChange
 from intercom.model.card import ANSWERED, CardKind, CardState
 from intercom.model.clock import to_text
-from intercom.model.verdict import Decided
+from intercom.model.verdict import Decided, Decision
 from intercom.operators.ctl.entries import card_entry, plain, session_entry
 from tests.operators.desk import START, StandInDesk, card, session
 
@@ -71,6 +71,47 @@ def test_a_decided_card_says_who_and_when_and_offers_no_answer() -> None:
     assert "rejected by ana (slack) at 2026-11-21 12:00:00: not today" in text
     assert "expires" not in text
     assert "agent-intercom-ctl" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "decision", "state", "words"),
+    [
+        (CardKind.APPROVAL, "approve", CardState.APPROVED, "approved by root (ctl) at 2026-11-21 12:00:00"),
+        (CardKind.APPROVAL, "approve", CardState.DELIVERED, "approved by root (ctl) at 2026-11-21 12:00:00, delivered"),
+        (CardKind.APPROVAL, "approve", CardState.APPLIED, "approved by root (ctl) at 2026-11-21 12:00:00, applied"),
+        (CardKind.APPROVAL, "approve", CardState.EXPIRED, "approved by root (ctl) at 2026-11-21 12:00:00, expired"),
+        (
+            CardKind.APPROVAL,
+            "approve",
+            CardState.INTERRUPTED,
+            "approved by root (ctl) at 2026-11-21 12:00:00, interrupted",
+        ),
+        (CardKind.PROMPT, "continue", CardState.ANSWERED, "continued by root (ctl) at 2026-11-21 12:00:00"),
+        (CardKind.PROMPT, "stop", CardState.DELIVERED, "stopped by root (ctl) at 2026-11-21 12:00:00, delivered"),
+        (CardKind.STANDBY, "resume", CardState.DELIVERED, "resumed by root (ctl) at 2026-11-21 12:00:00, delivered"),
+        (CardKind.POLICY, "accept", CardState.APPLIED, "accepted by root (ctl) at 2026-11-21 12:00:00, applied"),
+        (CardKind.RESTORE, "proceed", CardState.APPROVED, "told to proceed by root (ctl) at 2026-11-21 12:00:00"),
+        (CardKind.RESTORE, "cancel", CardState.REJECTED, "cancelled by root (ctl) at 2026-11-21 12:00:00"),
+        (CardKind.RESTORE, "proceed", CardState.CLOSED, "told to proceed by root (ctl) at 2026-11-21 12:00:00, closed"),
+    ],
+)
+def test_who_decided_did_not_do_what_came_of_it(kind: CardKind, decision: str, state: CardState, words: str) -> None:
+    decided = Decided("v", decision, "root", "ctl", START)
+    assert words in drawn("show", card_entry(card("a", kind, state=state, decided=decided))).splitlines()
+
+
+def test_what_nobody_decided_is_nobodys_act() -> None:
+    by_policy = Decided("v", "approve", "policy", "policy", START, "tool:write")
+    by_time = Decided("v", "continue", "timeout", "timeout", START)
+    shown = drawn("show", card_entry(card("a", state=CardState.APPLIED, decided=by_policy)))
+    assert "approved by the workspace's policy at 2026-11-21 12:00:00, applied: tool:write" in shown
+    shown = drawn("show", card_entry(card("a", CardKind.PROMPT, state=CardState.EXPIRED, decided=by_time)))
+    assert "expired at 2026-11-21 12:00:00: nobody answered in time, so it was continued" in shown
+    assert "delivered\n" in drawn("show", card_entry(card("a", CardKind.STEER, state=CardState.DELIVERED))) + "\n"
+
+
+def test_there_is_a_word_for_every_decision() -> None:
+    assert set(ctl_draw.DECIDED) == set(Decision)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ANSWERED if kind is not CardKind.APPLY])

@@ -68,7 +68,12 @@ def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
     decided = card.decided
     if decided is None:
         return [section(plain(words))]
-    blocks = [section(plain(f"{words}{_who(decided, masking)}"))]
+    if card.state in _OVER and decided.channel != "timeout":
+        # Who said yes did not end it: that came after.
+        said = DECISIONS.get(decided.decision, "✅ Answered")
+        blocks = [section(plain(words)), section(plain(f"{said}{_who(decided, masking)}"))]
+    else:
+        blocks = [section(plain(f"{words}{_who(decided, masking)}"))]
     if decided.text:
         room = int(_REASON * scale)
         blocks.append(section(plain(f"“{masking(decided.text, room).strip()}”", room)))

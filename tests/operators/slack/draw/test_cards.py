@@ -105,6 +105,15 @@ def test_a_card_says_who_decided_it_and_how(state: CardState, decided: Any, word
     assert words in shown(content(given.card(state=state, decided=decided)))
 
 
+@pytest.mark.parametrize("state", [CardState.EXPIRED, CardState.INTERRUPTED])
+def test_who_approved_did_not_end_what_ended_by_itself(state: CardState) -> None:
+    text = shown(content(given.card(state=state, decided=given.by_ann())))
+    assert "✅ Approved by Ann in Slack" in text
+    assert text.count(" by Ann") == 1
+    by_itself = shown(content(given.card(state=state, decided=given.by_ann("continue", channel="timeout"))))
+    assert "by itself: nobody answered in time" in by_itself
+
+
 @pytest.mark.parametrize(
     ("kind", "state", "life"),
     [

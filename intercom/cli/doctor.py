@@ -21,7 +21,7 @@ from intercom.cli.finding import Finding, State
 from intercom.cli.init_clients import CLIENTS
 
 _STYLE = {State.OK: "green", State.WARN: "yellow", State.FAULT: "bold red"}
-_INDENT = 22
+_INDENT = 23
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _draw(console: Console, finding: Finding) -> None:
-    head = Text(f"{finding.state:<6}", _STYLE[finding.state]).append(f" {finding.subject:<15}", "bold")
+    head = Text(f"{finding.state:<6}", _STYLE[finding.state]).append(f" {finding.subject:<16}", "bold")
     lines = _wrapped(console, finding.text)
     console.print(head.append(lines[0]), soft_wrap=True)
     for line in lines[1:]:

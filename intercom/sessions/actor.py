@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
 from intercom.model import crash_points
@@ -186,6 +186,8 @@ class SessionActor(Actor):
         if self._touched is None:
             self.set_timer(WriteTouch(), TOUCH_SECONDS, WriteTouch())
         self._touched = Touch(self.id, self.now(), tool)
+        if tool != self.row.last_tool:
+            self.row = evolve(self.row, last_tool=tool)
 
     def write_touch(self) -> None:
         """Hand the last activity to the store."""

@@ -41,6 +41,7 @@ from intercom.workspace.step import Step
 async def apply(session: SessionActor, asked: Apply) -> Answered[ApplyAnswer]:
     """Write an approved change. Raises the errors of check_diff; then nothing was written."""
     session.require_open()
+    session.touch("check_diff")
     async with session.context.lock(session.row.workspace_root):
         request, entry = await session.transact(partial(_look, session=session, id=asked.request_id))
         _check_state(request)

@@ -29,6 +29,7 @@ from intercom.workspace.preview import preview
 async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnswer]:
     """Put a change on record, once: the same proposal asked again re-attaches to the request it has."""
     session.require_open()
+    session.touch("check_clearance")
     if asked.request_id is not None:
         return _opened(session, await _approval(session, asked.request_id), asked.call)
     if asked.title is None or asked.diff is None or asked.file_path is None:

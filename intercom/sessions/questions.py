@@ -28,6 +28,7 @@ LONGEST_STANDBY = 7 * 86400
 async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAnswer]:
     """Put a question on record, once a call; the policy may answer it at once (never an error recovery)."""
     session.require_open()
+    session.touch("transmit")
     if asked.request_id is not None:
         return _opened_prompt(session, await _prompt(session, asked.request_id), asked.call)
     if asked.prompt_text is None or not asked.prompt_text.strip():
@@ -71,6 +72,7 @@ async def await_prompt(session: SessionActor, asked: AwaitPrompt) -> Answered[Pr
 async def stand_by(session: SessionActor, asked: StandBy) -> Opened[StandbyAnswer]:
     """Put a standby on record, once a call. It ends at once where there are words for the agent, or a task."""
     session.require_open()
+    session.touch("standby")
     if asked.request_id is not None:
         return await _wait_again(session, asked.request_id, asked.call)
     now = session.now()

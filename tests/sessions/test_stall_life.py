@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio.testing
 
+from actors import Request
 from actors.testing import inject
+from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, StallSettings
 from intercom.model.errors import AlreadyDecided
+from intercom.model.prompt import PromptType
 from intercom.model.session import SessionStatus
 from intercom.model.verdict import Decision
-from intercom.sessions.messages import Beat
+from intercom.sessions.messages import AskPrompt, Beat, Propose, StandBy
 from intercom.sessions.reception import GRACE_SECONDS
 from intercom.sessions.stall_messages import Activity
+from intercom.store import sessions
 from tests.sessions.house import Guest, House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -90,8 +96,8 @@ async def test_an_agent_that_goes_quiet_again_is_noticed_in_time(clock: Clock, r
         await at.later(60)
         for _ in range(minutes):
             await at.later(60)
-        (alert,) = {card.id for card in stalls(at)}
-        assert stalls(at)[-1].escalated is (minutes > 0)
+        alert = (await at.people.card(lambda card: card.escalated is (minutes > 0), kind=CardKind.STALL)).id
+        assert {card.id for card in stalls(at)} == {alert}
         act(at, guest)
         await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert)
         await at.later(60)
@@ -207,3 +213,25 @@ async def test_the_end_of_a_session_leaves_no_alert_open(clock: Clock, root: Pat
         await at.people.card(id=alert.id, state=CardState.CLOSED)
         with pytest.raises(AlreadyDecided):
             await at.decide(alert.id, Decision.NUDGE)
+
+
+@pytest.mark.parametrize(
+    ("asked", "tool"),
+    [
+        (lambda call: Propose(call, "change a", "a\n", "a.txt", None, RiskLevel.LOW), "check_clearance"),
+        (lambda call: AskPrompt(call, "go on?", PromptType.CLARIFICATION), "transmit"),
+        (lambda call: StandBy(call, "idle"), "standby"),
+        (lambda call: Beat(call), "ping"),
+    ],
+)
+@in_house
+async def test_an_alert_and_the_list_name_the_tool_that_was_called_last(
+    clock: Clock, root: Path, asked: Callable[[str], Request[Any]], tool: str
+) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        guest = await at.arrive(root)
+        await guest.ask(asked(guest.call()))
+        await at.later(300)
+        assert (await at.people.card(kind=CardKind.STALL)).detail == f"last tool: {tool}"
+        [session] = await at.app.reader.read(sessions.live)
+        assert session.last_tool == tool

@@ -15,8 +15,8 @@ def make() -> str:
     """An id for this process. Where the system does not say what it needs (no `/proc`), it is only random."""
     chance = os.urandom(16).hex()
     try:
-        _, ticks = _stat(os.getpid())
-        return f"{chance}-{_namespace()}-{os.getpid()}-{ticks}"
+        namespace, (_, ticks) = _namespace(), _stat(os.getpid())
+        return f"{chance}-{namespace}-{os.getpid()}-{ticks}"
     except OSError:
         return chance
 
@@ -30,6 +30,10 @@ def is_dead(id: str | None) -> bool:
     try:
         if _namespace() != read["namespace"]:
             return False
+    except OSError:
+        # Without a `/proc` of our own nobody is found there, and nobody is dead for that.
+        return False
+    try:
         state, ticks = _stat(int(read["pid"]))
     except (FileNotFoundError, ProcessLookupError):
         return True
@@ -40,6 +44,9 @@ def is_dead(id: str | None) -> bool:
 
 
 def _namespace() -> str:
+    """This process's PID namespace. Raises OSError also where `/proc` is of another one, as it may be in a sandbox."""
+    if os.readlink("/proc/self") != str(os.getpid()):
+        raise OSError("/proc is of another PID namespace")
     return str(os.stat("/proc/self/ns/pid").st_ino)
 
 

@@ -44,3 +44,22 @@ def test_what_can_not_be_told_is_not_taken_for_dead() -> None:
     assert not shim_id.is_dead(f"{chance}-{int(namespace) + 1}-{gone}-{ticks}"), "another PID namespace's"
     for other in (None, "", chance, f"codex:{chance}@/home", f"{chance}-{namespace}-{gone}-x"):
         assert not shim_id.is_dead(other)
+
+
+def test_without_a_proc_of_its_own_nobody_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, namespace, _, ticks = shim_id.make().split("-")
+    gone = f"{chance}-{namespace}-{2**22 + 1}-{ticks}"
+    assert shim_id.is_dead(gone)
+    # In a sandbox with PIDs of its own and the host's /proc, a number there is somebody else's.
+    monkeypatch.setattr(os, "getpid", lambda: 2)
+    assert not shim_id.is_dead(gone)
+    assert "-" not in shim_id.make()
+    monkeypatch.undo()
+
+    def no_proc(path: object, *args: object, **options: object) -> object:
+        raise FileNotFoundError(path)
+
+    for name in ("readlink", "stat"):
+        monkeypatch.setattr(os, name, no_proc)
+    assert not shim_id.is_dead(gone)
+    assert "-" not in shim_id.make()

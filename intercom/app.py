@@ -209,6 +209,7 @@ class App:
             left=lambda connection, said: self.processes.left(connection, said=said),
             token=partial(http_token.token, self.places) if self.config.http_token_required else None,
             address_file=self.places.http_address_file,
+            measured=self.measured,
         )
         return lambda: listener.HttpListener(at)
 

@@ -52,7 +52,14 @@ class Committed:
     seconds: float
 
 
-Measure = ToolCalled | Settled | Delivered | Committed
+@frozen
+class HttpFailed:
+    """A request over HTTP was answered with an error: with this status, 400 or above."""
+
+    status: int
+
+
+Measure = ToolCalled | Settled | Delivered | Committed | HttpFailed
 #: Told of each measure; must return at once and not raise. Any thread may call it.
 Measured = Callable[[Measure], object]
 

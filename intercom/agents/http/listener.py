@@ -31,6 +31,7 @@ from intercom.agents.http.visits import Guests
 from intercom.local.places import private_directory
 from intercom.model.card import Notice
 from intercom.model.errors import IpcError
+from intercom.model.measure import Measured
 from intercom.model.page import Page
 
 log = logging.getLogger("intercom.http")
@@ -54,8 +55,8 @@ _BACKLOG = 512
 @frozen
 class Surroundings:
     """What serving needs of the server: the MCP server, what doors need, the standing to keep, the pages besides, whom
-    to tell of trouble, the clock, where an agent's processes are noted, and what gives the token to ask for (it raises
-    IpcError; None where nothing is asked)."""
+    to tell of trouble, the clock, where an agent's processes are noted, what gives the token to ask for (it raises
+    IpcError; None where nothing is asked), and what is told of errors."""
 
     server: Server[Any]
     guests: Guests
@@ -67,6 +68,7 @@ class Surroundings:
     left: Callable[[str, bool], None]
     token: Callable[[], str] | None
     address_file: str
+    measured: Measured
 
 
 class HttpListener(Actor):
@@ -157,6 +159,7 @@ class Serving:
             site.by_path(at.pages),
             self._connections,
             self._kin.look,
+            at.measured,
         )
         if origins := at.guests.config.http_allowed_origins:
             # Without a word of ours a browser does not let its page read what we answer.

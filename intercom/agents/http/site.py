@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from intercom.agents.http.connection import Connection
 from intercom.agents.http.guard import Rules
 from intercom.agents.http.refusal import Refusal, answer, unknown_path, wrong_method
+from intercom.model.measure import HttpFailed, Measured
 from intercom.model.page import Page
 
 log = logging.getLogger("intercom.http")
@@ -31,13 +32,14 @@ _OLD = Refusal(
 @define(eq=False)
 class Site:
     """The ASGI application of the whole port. `agents` are those of the paths that agents use, `pages` what else there
-    is, `connections` maps a client's address to its connection."""
+    is, `connections` maps a client's address to its connection. `measured` is told of every error answered."""
 
     rules: Rules
     agents: Mapping[str, ASGIApp]
     pages: Mapping[str, Page]
     connections: Mapping[tuple[str, int], Connection]
     look: Look
+    measured: Measured
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -49,17 +51,19 @@ class Site:
         async def sent(message: Message) -> None:
             nonlocal begun
             begun = True
+            if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
+                self.measured(HttpFailed(message["status"]))
             await send(message)
 
         try:
             await self._serve(scope, receive, sent)
         except* Refusal as refused:
             if not begun:
-                await _first(refused).send(send)
+                await _first(refused).send(sent)
         except* Exception:
             log.exception("a request to %s failed", scope["path"][:200])
             if not begun:
-                await _FAILED.send(send)
+                await _FAILED.send(sent)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["http_version"] not in ("1.1", "1.0"):

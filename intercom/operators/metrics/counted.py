@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from actors import events
 from intercom.model.errors import ERROR_CODES
-from intercom.model.measure import Committed, Delivered, Measure, Settled, ToolCalled
+from intercom.model.measure import Committed, Delivered, HttpFailed, Measure, Settled, ToolCalled
 from intercom.model.verdict import Decision
 from intercom.operators.metrics.family import OTHER, family
 
@@ -23,6 +24,7 @@ _WORKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 _OUTCOMES = frozenset({"ok", "pending", "paused", "task", "cancelled", *ERROR_CODES})
 _DECISIONS = frozenset({*(each.value for each in Decision), "expired", "interrupted"})
+_STATUSES = frozenset(str(each.value) for each in HTTPStatus if each.value >= HTTPStatus.BAD_REQUEST)
 _CHANNELS = frozenset({"ctl", "slack", "web", "embed", "policy", "timeout", "steer", "none"})
 
 
@@ -53,6 +55,9 @@ class Counted:
         self._delivered = histogram("delivery_seconds", "How long decisions took to reach their agent.", _WAY, "kind")
         self._commit_seconds = histogram("store_commit_seconds", "How long commits of the database took.", _COMMIT)
         self._commit_works = histogram("store_commit_changes", "How many changes went into one commit.", _WORKS)
+        self._http_errors = counter(
+            "http_errors", "Requests over HTTP that were answered with an error, by its status.", "status"
+        )
         self._crashes = counter("actor_crashes", "Actors that ended with an exception.", "actor")
         self._restarts = counter("actor_restarts", "Actors that were started again after a crash.", "actor")
         self._gave_up = counter("supervisor_gave_up", "Supervisors that went over their restart limit.", "actor")
@@ -80,6 +85,8 @@ class Counted:
             case Committed(works, seconds):
                 self._commit_works.observe(works)
                 self._commit_seconds.observe(seconds)
+            case HttpFailed(status):
+                self._http_errors.labels(_known(str(status), _STATUSES)).inc()
 
     def happened(self, event: events.Event) -> None:
         """Count what became of actors: the hook for a system's events."""

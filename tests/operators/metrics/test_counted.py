@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from actors import events
 from intercom.model.card import CardKind
-from intercom.model.measure import Committed, Delivered, Measure, Settled, ToolCalled
+from intercom.model.measure import Committed, Delivered, HttpFailed, Measure, Settled, ToolCalled
 from intercom.operators.metrics.counted import REMEMBERED, Counted
 
 
@@ -54,6 +54,14 @@ def test_a_decision_counts_by_what_it_was_and_where_it_came_from() -> None:
     assert at.value("verdicts_total", kind="approval", decision="expired", channel="none") == 1
     assert at.value("decision_seconds_count", kind="approval") == 3
     assert at.value("decision_seconds_bucket", kind="approval", le="15.0") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "label"), [(401, "401"), (413, "413"), (500, "500"), (499, "other"), (200, "other")]
+)
+def test_an_error_over_http_counts_by_its_status(status: int, label: str) -> None:
+    at = Counting().measured(HttpFailed(status), HttpFailed(status))
+    assert at.value("http_errors_total", status=label) == 2
 
 
 def test_what_the_policy_decided_is_a_verdict_that_nobody_waited_for() -> None:

@@ -60,6 +60,34 @@ async def test_the_figures_want_the_token(root: Path) -> None:
         assert (await get(at, "/metrics")).status == 200
 
 
+@served
+async def test_what_is_refused_over_http_is_counted_by_its_status(root: Path) -> None:
+    async with place(root, http_max_request_bytes=65536) as at:
+        known = {**at.headers, "Content-Type": "application/json"}
+        asked = {
+            401: [get(at, "/mcp"), get(at, "/metrics", Authorization="Bearer wrong")],
+            403: [get(at, "/mcp", **known, Origin="http://evil.example")],
+            404: [get(at, "/elsewhere", **known), get(at, "/mcp", **known, **{"Mcp-Session-Id": "gone"})],
+            405: [get(at, "/metrics", "DELETE", **known)],
+            413: [get(at, "/mcp", "POST", **known, **{"Content-Length": "70000"})],
+            415: [get(at, "/mcp", "POST", **{**known, "Content-Type": "text/plain"}, **{"Content-Length": "0"})],
+            421: [get(at, "/healthz", Host="evil.example")],
+        }
+        for status, requests in asked.items():
+            for request in requests:
+                assert (await request).status == status
+        assert (await get(at, "/healthz")).status == 200
+        page = await get(at, "/metrics", **at.headers)
+        families = text_string_to_metric_families(page.body.decode())
+        counted = {
+            sample.labels["status"]: sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == "intercom_http_errors_total"
+        }
+        assert counted == {str(status): len(requests) for status, requests in asked.items()}
+
+
 @pytest.mark.parametrize("mode", ERAS)
 @served
 async def test_who_is_in_over_http_is_counted(root: Path, mode: str) -> None:

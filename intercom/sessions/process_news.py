@@ -48,6 +48,10 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
             session.notify(
                 f"the agent's process ended ({news.exit}); it starts again in {pause:.0f} s{last}", "warning"
             )
+    elif news.why is Why.NOT_STARTED and session.row.status is SessionStatus.INTERRUPTED:
+        # It was there before, as one is that was restored: what waits in it is for an agent that comes by itself.
+        if await session.transact(partial(_note, session=session, what=f"{news.run}/ended")):
+            session.notify(f"its agent could not be started, so the session waits for another: {news.said}", "error")
     elif news.why is Why.NOT_STARTED:
         await decisions.end(session, End(_WHO, "spawn", f"its agent could not be started: {news.said}"))
     elif news.why is Why.SHUTDOWN:

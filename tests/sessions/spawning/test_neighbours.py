@@ -135,6 +135,21 @@ async def test_the_end_of_a_process_whose_session_is_interrupted_already_changes
 
 
 @in_house
+async def test_a_session_that_was_there_before_waits_for_another_where_its_agent_can_not_be_started(
+    clock: trio.testing.MockClock, tmp_path: Path
+) -> None:
+    async with house(tmp_path, clock) as at:
+        (tmp_path / "ws").mkdir()
+        guest = await at.arrive(tmp_path / "ws")
+        opened = await guest.propose()
+        guest.tell(AgentLeft())
+        news = ProcessEnded(1, Why.NOT_STARTED, None, "", "agent: exec format error", None)
+        assert [(await guest.ask(news)).status for _ in range(2)] == [SessionStatus.INTERRUPTED] * 2
+        assert [card.id for card in await at.app.desk.pending()] == [opened.request_id]
+        await at.people.notice("waits for another: agent: exec format error")
+
+
+@in_house
 async def test_a_start_that_is_told_after_the_end_is_no_news(clock: trio.testing.MockClock, tmp_path: Path) -> None:
     async with house(tmp_path, clock) as at:
         (tmp_path / "ws").mkdir()

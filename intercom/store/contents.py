@@ -16,6 +16,7 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from intercom.model import crash_points
+from intercom.model.errors import DatabaseError
 from intercom.store import faults, rows
 from intercom.store.database import Database, connect, make_private, move_aside, transaction
 
@@ -50,7 +51,8 @@ class Contents:
         an exception, and may be there or not after one.
 
         Raises DatabaseError when it can not be opened or written. A damaged one is moved aside, and an empty one begun:
-        what it held is gone, and checkpoints say so when they are restored.
+        what it held is gone, and checkpoints say so when they are restored. Where the damage is met only in the block,
+        that is refused, and the next one has the empty store.
         """
         try:
             held = Held(self._database(), self.max_bytes)
@@ -60,7 +62,7 @@ class Contents:
             finally:
                 held.db.close()
         except sqlite3.Error as error:
-            refused = faults.refusal(error, self.path)
+            refused = self._aside() if faults.damaged(error) else faults.refusal(error, self.path)
             if refused is None:
                 raise
             raise refused from error
@@ -71,6 +73,13 @@ class Contents:
             return self.path.stat().st_size
         except FileNotFoundError:
             return 0
+
+    def _aside(self) -> DatabaseError:
+        moved = move_aside(self.path)
+        return DatabaseError(
+            f"the contents that checkpoints keep were damaged and have been moved to {moved}; try again",
+            path=str(self.path),
+        )
 
     def _database(self) -> Database:
         make_private(self.path)

@@ -76,6 +76,22 @@ def test_a_damaged_store_is_moved_aside_and_begun_anew(contents: Contents) -> No
     assert [file.name for file in contents.path.parent.glob("*damaged*")]
 
 
+def test_damage_that_is_met_later_is_refused_once(contents: Contents) -> None:
+    with contents.open() as held:
+        for number in range(3000):
+            data = b"%d" % number
+            held.keep(name(data), data)
+    with contents.path.open("r+b") as file:
+        # All but the first page, which tells of the tables.
+        file.seek(4096)
+        file.write(b"\xff" * (contents.size() - 4096))
+    with pytest.raises(DatabaseError, match="damaged and have been moved"), contents.open() as held:
+        held.read(name(b"7"))
+    with contents.open() as held:
+        assert held.keep(name(SOURCE), SOURCE)
+    assert [file.name for file in contents.path.parent.glob("*damaged*")]
+
+
 def test_a_place_that_can_not_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DatabaseError, match="can not be opened"), Contents(tmp_path / "file" / "x.db", 10).open():

@@ -13,9 +13,6 @@ from intercom.sessions.reception_messages import Agent
 from intercom.store import audit, children, instructions, requests, sessions
 from intercom.store.messages import Database
 
-#: A process that people started in a session, and that is going or goes again by itself.
-_GOING = (ChildState.STARTING, ChildState.RUNNING, ChildState.WAITING)
-
 
 def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Callable[[str | None], bool]) -> Session:
     """Which session the agent gets: the one it names, else the newest that its like left behind, else its own.
@@ -60,9 +57,10 @@ def _require_going_on(db: Database, own: str) -> None:
 
 
 def _has_process(db: Database, session_id: str) -> bool:
-    """Whether people started an agent for this session that may not have come yet."""
+    """Whether people started an agent for this session that may not have come yet, or whose end is not settled: what
+    waits in the session may end with it."""
     child = children.get(db, session_id)
-    return child is not None and child.state in _GOING
+    return child is not None and child.state is not ChildState.OVER
 
 
 def _has_work(db: Database, session_id: str) -> bool:

@@ -109,9 +109,13 @@ async def test_a_session_that_is_kept_for_its_own_agent_is_not_to_be_had_by_its_
         for guest in (named, started):
             with pytest.raises(Unauthorized, match="its own agent"):
                 await at.ask("reception", Adopt(other.agent, guest.session_id))
+        ending = evolve(child, state=ChildState.ENDING, why=Why.ENDED)
+        await at.ask("store", Transact(partial(children.change, child=ending, expect={ChildState.RUNNING})))
+        with pytest.raises(Unauthorized, match="its own agent"):
+            await at.ask("reception", Adopt(other.agent, started.session_id))
         # Once its process is over for good, nobody else comes for it.
         over = evolve(child, state=ChildState.OVER, why=Why.CLEARED)
-        await at.ask("store", Transact(partial(children.change, child=over, expect={ChildState.RUNNING})))
+        await at.ask("store", Transact(partial(children.change, child=over, expect={ChildState.ENDING})))
         assert await at.ask("reception", Adopt(other.agent, started.session_id)) == started.session_id
 
 

@@ -21,7 +21,6 @@ _WAITING = {
     CardKind.STALL: ("stall_alert", "status in ('pending', 'nudged', 'escalated')"),
     CardKind.APPLY: ("apply_journal", "state = 'stuck'"),
     CardKind.RESTORE: ("restore", "state in ('asked', 'stuck')"),
-    CardKind.RESTORE: ("restore", "state in ('asked', 'stuck')"),
 }
 #: The same of what people said, which waits for an agent.
 _UNTOLD = "delivered_at is null and closed_at is null"

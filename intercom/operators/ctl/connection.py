@@ -129,7 +129,11 @@ async def _answer(request: CtlRequest, peer: Peer, door: Door) -> bytes:
         return failure(IntercomError(str(refusal), code="invalid_state"))
     except Busy:
         return failure(IpcError("too much is queued in the server; try again shortly", code="busy"))
-    except (Down, NotRunning, trio.TooSlowError):
+    except trio.TooSlowError:
+        # Nobody has taken it back: a look at a large workspace goes on, say.
+        words = "this takes longer than is waited for, and may yet be done: look before you ask for it again"
+        return failure(IpcError(words, code="unavailable"))
+    except (Down, NotRunning):
         return failure(IpcError("the part of the server that does this is restarting; try again", code="unavailable"))
     except Exception:
         # A fault of ours must not take the other connections down with it, nor show its insides to the peer.

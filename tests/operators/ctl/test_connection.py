@@ -189,7 +189,9 @@ async def test_a_desk_that_does_not_answer_is_not_waited_for_for_ever() -> None:
             await trio.sleep_forever()
 
         line.desk.sessions = never  # type: ignore[method-assign]
-        assert (await line.peer.ask("list"))["error_code"] == "unavailable"
+        reply = await line.peer.ask("list")
+        assert reply["error_code"] == "unavailable"
+        assert "look before you ask for it again" in reply["error"]
 
 
 @trio_test

@@ -67,6 +67,9 @@ class ChildActor(Actor):
             case Stop():
                 await self._clear()
             case Suspend():
+                if self._launching:
+                    # One that stood still before it is the agent's program would never be one. It is held once it runs.
+                    return 0
                 return await processes.reach(self._family().members, signal.SIGSTOP)
             case Continue():
                 if self.row.state is ChildState.WAITING and not self._winding_up:
@@ -313,7 +316,9 @@ class ChildActor(Actor):
 
     def _family(self) -> processes.Family:
         row = self.row
-        spared = {pid for id, pid in self._at.keepers.items() if id != self._id}
+        # Those that live: the pid of one that has gone may be one of ours by now, which would outlive its session.
+        others = (keeper for id, keeper in self._at.keepers.items() if id != self._id)
+        spared = {keeper.pid for keeper in others if processes.is_alive(keeper)}
         leader = None if row.process is None else row.process.pid
         if not processes.is_alive(row.process):
             # Nobody holds the pid for it any more, and it may be another's by now.

@@ -8,7 +8,7 @@ from pathlib import Path
 from attrs import field, frozen
 
 from actors import Name
-from intercom.model.child import Child
+from intercom.model.child import Child, Process
 from intercom.model.session import SessionMode
 from intercom.sessions.context import Context
 from intercom.sessions.spawning import processes
@@ -30,14 +30,14 @@ class Surroundings:
     came: Callable[[str, frozenset[int]], None] = lambda _door, _pids: None
     left: Callable[[str], None] = lambda _door: None
     stays: Callable[[], bool] = lambda: False
-    #: The pids of all keepers that this server knows: none of them is another's descendant.
-    keepers: dict[str, int] = field(factory=dict, init=False)
+    #: All keepers that this server knows: none of them is another's descendant.
+    keepers: dict[str, Process] = field(factory=dict, init=False)
     _noted: set[str] = field(factory=set, init=False)
 
     def note(self, child: Child) -> None:
         """What its row names, and is alive, are an agent's processes from now on."""
         if child.keeper is not None:
-            self.keepers[child.session_id] = child.keeper.pid
+            self.keepers[child.session_id] = child.keeper
         living = (each.pid for each in (child.keeper, child.process) if each is not None and processes.is_alive(each))
         self._noted.add(child.session_id)
         self.came(_door(child.session_id), frozenset(living))

@@ -6,18 +6,25 @@ import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 import trio.testing
 from attrs import evolve
 
+from actors import ask
 from intercom.model.child import Child, ChildState, Process, Why
+from intercom.model.config import SpawnRestart
 from intercom.model.session import SessionStatus
 from intercom.sessions.housekeeping import PURGE_SECONDS
 from intercom.sessions.messages import AgentLeft, Describe, ProcessEnded, ProcessStarted
 from intercom.sessions.reception_messages import Admit, Adopt, Agent, key_of
-from intercom.sessions.spawning import spawner
+from intercom.sessions.spawning import processes, runs, spawner
+from intercom.sessions.spawning.child import ChildActor
 from intercom.sessions.spawning.keeper import segment_name
+from intercom.sessions.spawning.messages import Suspend
+from intercom.sessions.spawning.news import Told
 from intercom.store import children, sessions
 from intercom.store.messages import Database, Transact
 from tests.sessions.house import house, in_house
@@ -25,6 +32,10 @@ from tests.sessions.spawning.yard import Yard, real, yard
 
 #: Runs until it is told to go.
 WAITS = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+
+
+def stands_still(pid: int) -> bool:
+    return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
 
 
 @pytest.fixture
@@ -96,6 +107,56 @@ async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_wh
         later.note(evolve(child, process=Process(os.getpid(), 1.0)))
         assert child.keeper is not None
         assert came == [known, {child.keeper.pid}]
+
+
+@real
+async def test_only_keepers_that_live_are_kept_apart_from_its_processes(at: Yard) -> None:
+    async with at.serving() as house:
+        session = await house.start()
+        actor = house.app.system.named(f"child/{session.id}").ref
+        assert actor is not None
+        own = await house.child(session.id)
+        gone, living = Process(os.getpid(), 1.0), processes.identify(os.getpid())
+        for keeper, spared in ((gone, set()), (living, {os.getpid()})):
+            spawning = house.app._spawning()
+            spawning.note(Child("another", ChildState.WAITING, own.created_at, "kim", keeper=keeper))
+            looked = ChildActor(session.id, spawning)
+            looked._row = own
+            assert set(looked._family().spared) == spared
+
+
+@real
+async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at: Yard) -> None:
+    at.settings(restart=SpawnRestart.ALWAYS, restart_backoff_seconds=0.01)
+    at.agent("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.remove('go')\n")
+    async with at.serving() as house:
+        session = await house.start()
+        name = house.app.system.named(f"child/{session.id}")
+        told: list[object] = []
+
+        async def tell_keeper(*given: Any) -> Told:
+            # The session is paused just now.
+            await house.app.desk.steering.pause(session.id, "kim", "ctl")
+            told.append(await ask(name, Suspend()))
+            return await original(*given)
+
+        original = runs.tell_keeper
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "tell_keeper", tell_keeper)
+            patch.setattr(processes, "reach", None)
+            (at.workspace / "go").touch()
+
+            async def is_told() -> bool:
+                return bool(told)
+
+            await house.until(is_told)
+        assert told == [0]
+
+        async def stands() -> bool:
+            child = await house.child(session.id)
+            return child.run == 2 and child.process is not None and stands_still(child.process.pid)
+
+        await house.until(stands)
 
 
 @real

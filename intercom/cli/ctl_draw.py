@@ -252,8 +252,11 @@ DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {
 
 
 def short(name: str) -> str:
-    """The start of an id: enough for ctl to know it by. What is no plain id is shown whole."""
-    return one_line(name[:SHORT] if len(name) > 2 * SHORT else name)
+    """The start of an id: enough for ctl to know it by. What is no plain id is shown whole, and so is the word that
+    some begin with (`policy-`)."""
+    word, dash, rest = name.partition("-")
+    kept = len(word + dash) if dash and word.isalpha() and len(word) < SHORT and len(rest) > SHORT else 0
+    return one_line(name[: kept + SHORT] if len(name) > 2 * SHORT else name)
 
 
 def age(since: str, until: datetime) -> str:

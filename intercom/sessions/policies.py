@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import trio
@@ -50,6 +51,7 @@ class PolicyBoard:
     kept: dict[str, tuple[str, str]] = field(factory=dict)
     states: dict[str, PolicyState] = field(factory=dict)
     _cards: dict[str, Card] = field(factory=dict)
+    _accepting: str | None = None
     _deciding: trio.Lock = field(factory=trio.Lock)
 
     def in_force(self, workspace_root: str) -> WorkspacePolicy:
@@ -121,9 +123,7 @@ class PolicyBoard:
         if card.state is not CardState.PENDING:
             raise AlreadyDecided(f"the policy change {card.id} is no longer open; nothing was changed")
         if verdict.decision is Decision.ACCEPT or verdict.decision is Decision.APPROVE:
-            watcher = self.system.named(watcher_name(Path(card.workspace_root)))
-            sha = card.detail or ""
-            await ask(watcher, Accept(sha, verdict.by), timeout=_ACCEPT_SECONDS, retry=True)
+            await self._accept(card, verdict)
         elif verdict.decision is not Decision.REJECT:
             raise InvalidArguments("answer a policy change with accept or reject")
         decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, self.now(), verdict.text)
@@ -134,6 +134,18 @@ class PolicyBoard:
         self.store.tell(Transact(partial(_decided, card=done, verdict=verdict, at=self.now())))
         return done
 
+    async def _accept(self, card: Card, verdict: Verdict) -> None:
+        watcher = self.system.named(watcher_name(Path(card.workspace_root)))
+        # The watcher's news of it comes before its answer, and does not mean that the file has changed again.
+        self._accepting = card.id
+        try:
+            await ask(watcher, Accept(card.detail or "", verdict.by), timeout=_ACCEPT_SECONDS, retry=True)
+        except BaseException:
+            self._accepting = None
+            self._show(card.workspace_root, self.states[card.workspace_root])
+            raise
+        self._accepting = None
+
     def _last(self, workspace_root: str) -> tuple[str, str] | None:
         state = self.states.get(workspace_root)
         if state is not None:
@@ -141,9 +153,11 @@ class PolicyBoard:
         return self.kept.get(workspace_root)
 
     def _show(self, workspace_root: str, state: PolicyState) -> None:
-        wanted = None if state.proposed is None else f"policy-{state.proposed.sha256[:16]}"
+        wanted = None if state.proposed is None else self._asked(workspace_root, state.proposed.sha256)
         for id, card in list(self._cards.items()):
-            if card.workspace_root == workspace_root and card.state is CardState.PENDING and id != wanted:
+            if id in (wanted, self._accepting):
+                continue
+            if card.workspace_root == workspace_root and card.state is CardState.PENDING:
                 self._cards[id] = evolve(card, state=CardState.CLOSED, note="the policy file has changed again")
                 self.operators.tell(self._cards[id])
         if state.proposed is None or wanted is None or wanted in self._cards:
@@ -160,6 +174,16 @@ class PolicyBoard:
             diff=state.proposed.text,
         )
         self.operators.tell(self._cards[wanted])
+
+    def _asked(self, workspace_root: str, sha: str) -> str:
+        """The id of the card that asks for this content: the one there is, while it waits or has been refused; else
+        another than before, since content that was accepted, or taken back, may come anew."""
+        same = [card for card in self._cards.values() if (card.workspace_root, card.detail) == (workspace_root, sha)]
+        if same and same[-1].state in (CardState.PENDING, CardState.REJECTED):
+            return same[-1].id
+        # Others may have the same file, and none may decide for them.
+        name = sha256(f"{workspace_root}\0{sha}\0{len(same)}".encode()).hexdigest()
+        return f"policy-{name[:16]}"
 
     def _tell(self, text: str) -> None:
         self.operators.tell(Notice(text, "warning", self.now()))

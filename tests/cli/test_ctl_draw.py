@@ -110,6 +110,21 @@ def test_what_nobody_decided_is_nobodys_act() -> None:
     assert "delivered\n" in drawn("show", card_entry(card("a", CardKind.STEER, state=CardState.DELIVERED))) + "\n"
 
 
+@pytest.mark.parametrize(
+    ("id", "shown"),
+    [
+        ("3f2a9c1e-7b1d-4c55-9d7a-1a2b3c4d5e6f", "3f2a9c1e"),
+        ("deadbeef-7b1d-4c55-9d7a-1a2b3c4d5e6f", "deadbeef"),
+        ("policy-0b82a62096ca9c54", "policy-0b82a620"),
+        ("apply-3f2a9c1e-7b1d-4c55-9d7a-1a2b3c4d5e6f", "apply-3f2a9c1e"),
+        ("pol-1", "pol-1"),
+    ],
+)
+def test_what_is_shown_of_an_id_is_enough_to_tell_it_from_others(id: str, shown: str) -> None:
+    assert ctl_draw.short(id) == shown
+    assert f"agent-intercom-ctl policy accept {shown}" in drawn("show", card_entry(card(id, CardKind.POLICY)))
+
+
 def test_there_is_a_word_for_every_decision() -> None:
     assert set(ctl_draw.DECIDED) == set(Decision)
 

@@ -17,7 +17,7 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound
 from intercom.model.verdict import Decision
 from intercom.sessions.messages import CheckPolicy
 from intercom.sessions.reception import GRACE_SECONDS
-from intercom.workspace.messages import Current
+from intercom.workspace.messages import Current, FileTouched
 from intercom.workspace.watcher import watcher_name
 from tests.sessions.house import Guest, House, house, in_house
 
@@ -156,6 +156,74 @@ async def test_a_change_that_is_changed_again_closes_its_card(clock: Clock, root
         second = await at.people.card(lambda card: card.id != first.id, kind=CardKind.POLICY, state=CardState.PENDING)
         await at.people.card(id=first.id, state=CardState.CLOSED)
         assert [card.id for card in at.app.board.cards()] == [second.id]
+
+
+@in_house
+async def test_what_was_taken_back_or_accepted_is_asked_again_when_it_comes_again(clock: Clock, root: Path) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        ids = []
+        for decision in (None, Decision.ACCEPT, Decision.ACCEPT):
+            write(root, WIDE)
+            assert not await passes(guest, "src/a")
+            card = await at.people.card(lambda each: each.id not in ids, kind=CardKind.POLICY, state=CardState.PENDING)
+            ids.append(card.id)
+            if decision is not None:
+                await at.decide(card.id, decision)
+                assert await passes(guest, "src/a")
+            write(root, NARROW)
+            assert not await passes(guest, "src/a")
+            assert at.app.board.cards() == ()
+
+
+@in_house
+async def test_workspaces_with_the_same_file_are_asked_for_each_on_its_own(clock: Clock, root: Path) -> None:
+    other = root.parent / "other"
+    (other / ".intercom").mkdir(parents=True)
+    for each in (root, other):
+        write(each, NARROW)
+    async with house(root.parent, clock) as at:
+        guests = [await at.arrive(root, "one"), await at.arrive(other, "two")]
+        for each, guest in zip((root, other), guests, strict=True):
+            write(each, WIDE)
+            assert not await passes(guest, "src/a")
+        waiting = {card.workspace_root: card.id for card in at.app.board.cards()}
+        assert set(waiting) == {str(root), str(other)}
+        await at.decide(waiting[str(other)], Decision.ACCEPT)
+        assert [await passes(guest, "src/a") for guest in guests] == [False, True]
+
+
+@in_house
+async def test_of_an_accepted_change_nobody_hears_that_the_file_changed_again(clock: Clock, root: Path) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        write(root, WIDE)
+        assert not await passes(guest, "src/a")
+        card = await proposed(at)
+        await at.decide(card.id, Decision.ACCEPT)
+        await at.people.card(id=card.id, state=CardState.APPLIED)
+        assert [each.state for each in at.people.cards if each.id == card.id] == [CardState.PENDING, CardState.APPLIED]
+
+
+@in_house
+async def test_who_accepts_what_has_changed_meanwhile_finds_its_card_closed(clock: Clock, root: Path) -> None:
+    write(root, NARROW)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        write(root, WIDE)
+        assert not await passes(guest, "src/a")
+        card = await proposed(at)
+        watcher = at.app.system.named(watcher_name(root))
+        # The watcher hears of the change before it hears of the verdict, and the board after.
+        write(root, NARROW)
+        watcher.tell(FileTouched())
+        with pytest.raises((AlreadyDecided, NotFound)):
+            await at.decide(card.id, Decision.ACCEPT)
+        await at.people.card(id=card.id, state=CardState.CLOSED)
+        assert at.app.board.cards() == ()
+        assert not await passes(guest, "src/a")
 
 
 @in_house

@@ -108,8 +108,8 @@ def _call(card: Card) -> str:
 
 
 def _has_detail(card: Card) -> bool:
-    """Whether the detail says more: an approval's is a path, which stands among the files; a policy's is the whole
-    hash of its file, which the card's id begins with."""
+    """Whether the detail says more: an approval's is a path, which stands among the files; a policy's is the hash of
+    its file, which tells a person nothing."""
     detail = (card.detail or "").strip()
     return bool(detail) and detail not in paths(card) and card.kind is not CardKind.POLICY
 

@@ -121,7 +121,7 @@ async def _answer(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 async def _resume(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     # The older protocol names the session in `id`.
-    named = request.session or request.id
+    named = request.whose
     text = (request.instruction or "").strip() or None
     session = await desk.resume(named, text, _verdict(request, caller, Decision.RESUME, text))
     return {"session_id": session.id, "status": "resumed"}
@@ -132,7 +132,7 @@ async def _mode(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
         mode = SessionMode(request.mode or "")
     except ValueError:
         raise InvalidArguments(f"mode takes one of {', '.join(SessionMode)}") from None
-    before, after = await desk.switch_mode(request.session or request.id, mode, caller.name, CHANNEL)
+    before, after = await desk.switch_mode(request.whose, mode, caller.name, CHANNEL)
     return {"previous_mode": before.value, "current_mode": after.value}
 
 

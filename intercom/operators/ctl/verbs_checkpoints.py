@@ -19,7 +19,7 @@ SHORTEST_ID = 4
 
 async def take(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """Take a checkpoint. Without --session, a first word that a session's id begins with names it."""
-    session, label = request.session or request.id, (request.label or "").strip()
+    session, label = request.whose, (request.label or "").strip()
     first, _, rest = label.partition(" ")
     if session is None and len(first) >= SHORTEST_ID and await _is_session(desk, first):
         session, label = first, rest.strip()
@@ -29,7 +29,7 @@ async def take(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def listed(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    found = await desk.checkpoints.listed(request.session or request.id)
+    found = await desk.checkpoints.listed(request.whose)
     return {"checkpoints": [checkpoint_entry(each) for each in found]}
 
 

@@ -31,7 +31,7 @@ async def start(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 async def clear(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """End a session, and the processes of its agent if people started it."""
-    named = request.session or request.id
+    named = request.whose
     if named is None:
         raise InvalidArguments("clear needs a session's id; see list")
     session = await desk.end(named, caller.name, CHANNEL, "cleared with agent-intercom-ctl clear")
@@ -40,7 +40,7 @@ async def clear(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 async def logs(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """A piece of what an agent wrote: its end, or what follows byte `start`."""
-    named = request.session or request.id
+    named = request.whose
     if named is None:
         raise InvalidArguments("logs needs a session's id; see list")
     try:

@@ -15,25 +15,25 @@ from intercom.sessions.steering_desk import LISTED
 
 async def pause(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """Hold an agent up; without a session, the only active one."""
-    session = await desk.steering.pause(_session(request), caller.name, CHANNEL, _act(request))
+    session = await desk.steering.pause(request.whose, caller.name, CHANNEL, _act(request))
     return {"session_id": session.id, "status": "paused"}
 
 
 async def unpause(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """Let an agent go on; without a session, the only paused one."""
-    session = await desk.steering.unpause(_session(request), caller.name, CHANNEL, _act(request))
+    session = await desk.steering.unpause(request.whose, caller.name, CHANNEL, _act(request))
     return {"session_id": session.id, "status": session.status.value}
 
 
 async def steer(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """Queue words for an agent; without a session, for the only live one."""
-    card = await desk.steering.steer(_session(request), request.text or "", caller.name, CHANNEL, _act(request))
+    card = await desk.steering.steer(request.whose, request.text or "", caller.name, CHANNEL, _act(request))
     return _reply(card)
 
 
 async def steering(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """What agents were told or are to be told, the newest last."""
-    found = await desk.steering.words(_session(request), request.limit or LISTED)
+    found = await desk.steering.words(request.whose, request.limit or LISTED)
     return {"words": [words_entry(word) for word in found]}
 
 
@@ -53,7 +53,7 @@ async def task(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 async def tasks(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """The tasks that no agent has yet; all with `everything`."""
     limit = request.limit or LISTED
-    found = await desk.steering.tasks(_session(request), everything=request.everything, limit=limit)
+    found = await desk.steering.tasks(request.whose, everything=request.everything, limit=limit)
     return {"words": [words_entry(word) for word in found]}
 
 
@@ -73,10 +73,6 @@ def _reply(card: Card) -> dict[str, Any]:
         "status": card.state.value,
         "note": card.note,
     }
-
-
-def _session(request: CtlRequest) -> str | None:
-    return request.session or request.id
 
 
 def _act(request: CtlRequest) -> str | None:

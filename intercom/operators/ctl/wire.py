@@ -52,6 +52,14 @@ class CtlRequest:
     start: int | None = None
     files: str | None = None
 
+    @property
+    def whose(self) -> str | None:
+        """The session that is meant, by either of two names. Raises InvalidArguments where they name two: one of them
+        was meant for something else, and the wrong session would be ended, or told half of a sentence."""
+        if None not in (self.session, self.id) and self.session != self.id:
+            raise InvalidArguments(f"two sessions are named, {self.session} and {self.id}: name one")
+        return self.session or self.id
+
     def __repr__(self) -> str:
         """Without the token, which must not reach a log."""
         return f"CtlRequest({self.command!r}, id={self.id!r})"

@@ -168,6 +168,10 @@ REFUSALS = [
     ("mode", {"mode": "sideways"}, "invalid_arguments", "remote, local, hybrid"),
     ("resume", {"session": "nobody"}, "not_found", "nobody"),
     ("policy-accept", {"id": "a", "limit": 0}, "invalid_arguments", "from 1 to 10000"),
+    *(
+        (verb, {"session": "s1", "id": "fix", "text": "it", "mode": "local"}, "invalid_arguments", "two sessions")
+        for verb in ("clear", "pause", "unpause", "steer", "resume", "mode", "logs", "checkpoint", "checkpoints")
+    ),
     ("frobnicate", {}, "invalid_arguments", "unknown command"),
 ]
 

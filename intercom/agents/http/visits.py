@@ -26,6 +26,8 @@ from intercom.sessions.reception_messages import key_of
 AWAY_SECONDS = 1800.0
 #: The same for one that kept a stream open for what the server has to say, and has let go of it.
 LET_GO_SECONDS = 60.0
+#: The same for the agent of a session that has ended, and whose actors have been stopped.
+ENDED_SECONDS = 60.0
 #: How many HTTP sessions one agent may have, and how many a machine's agents without a name.
 SESSIONS_EACH = 32
 SESSIONS_NAMELESS = 256
@@ -225,10 +227,16 @@ class Visits:
             await trio.sleep(5.0)
             now = trio.current_time()
             for visit in (*self.sessions.values(), *self.named.values()):
-                if now >= visit.over_at:
+                if now >= visit.over_at or self._has_ended(visit, now):
                     await self.end(visit)
                 elif now >= visit.away_at:
                     visit.go()
+
+    def _has_ended(self, visit: Visit, now: float) -> bool:
+        """Whether the session that this visit was for is over, so that nobody comes to it any more."""
+        id = visit.identity.session_id
+        is_idle = now >= visit.over_at - AWAY_SECONDS + ENDED_SECONDS
+        return id is not None and is_idle and self.guests.system.ref(f"session/{id}") is None
 
     def close(self) -> None:
         """All connections are gone; agents may come back to another life of this."""

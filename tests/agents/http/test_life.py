@@ -13,12 +13,15 @@ import trio
 from mcp.server import _streamable_http_modern as modern_transport
 from sse_starlette import EventSourceResponse
 
+from actors import Actor, System
 from intercom.agents.http import identity, streamable, visits
 from intercom.agents.http import listener as serving
 from intercom.agents.http.refusal import Refusal
 from intercom.local import tcp_peers
 from intercom.model.session import SessionStatus
+from intercom.sessions.presence import Presence
 from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, served, until
+from tests.support.trio_case import trio_test
 
 PROPOSAL = {"title": "new", "diff": "a\n", "file_path": "a.txt"}
 
@@ -345,6 +348,29 @@ async def test_sessions_that_are_opened_at_once_are_counted_and_so_are_keys(monk
     at.named[two].requests = 1
     with pytest.raises(Refusal):
         at.of(one)
+
+
+@trio_test
+async def test_nobody_is_waited_for_who_came_for_a_session_that_has_ended() -> None:
+    nothing: Any = None
+    ended: list[str] = []
+
+    async def end_session(id: str) -> None:
+        ended.append(id)
+
+    async with System([]) as system:
+        at = visits.Visits(visits.Guests(system, nothing, Presence()), end_session)
+        system.adopt(Actor(), "session/lives")
+        for number, who in enumerate(("over", "lives", "over", "over")):
+            visit = await at.begin(identity.Identity(session_id=who), "")
+            at.opened(visit, f"{who} {number}")
+            visit.requests = 1
+            if number < 3:
+                visit.ended()
+        with trio.move_on_after(visits.ENDED_SECONDS + 10):
+            await at.keep()
+    assert ended == ["over 0", "over 2"]
+    assert list(at.sessions) == ["lives 1", "over 3"]
 
 
 @served

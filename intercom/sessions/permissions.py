@@ -38,6 +38,8 @@ from intercom.workspace.policy import Query
 COVERED = timedelta(minutes=5)
 #: With an operator among its words nothing is a command to the policy: a rule for a program is none for a tool.
 _NO_COMMAND = (";",)
+#: What is another operation in another directory: names in its arguments lead from there.
+_BY_PLACE = (OperationKind.COMMAND, OperationKind.READ, OperationKind.OTHER)
 #: A command longer than this is shown beside the card too, where nothing of it is cut off, in characters.
 _LONG = 1500
 
@@ -133,9 +135,10 @@ def _request(session: SessionActor, asked: AskPermission, foreseen: Foreseen, le
 def _key(session: SessionActor, operation: Operation, foreseen: Foreseen) -> str:
     """What makes two operations one: the session, what is done, where, and the files it starts from."""
     based = [[change.path, change.old_path, change.before_hash] for change in foreseen.changes]
-    # What lies elsewhere is known by the name it was given, which leads from there.
-    where = operation.cwd if operation.kind is OperationKind.COMMAND or foreseen.outside else None
-    parts = ["operation", session.id, operation.identity, where, based, list(foreseen.outside)]
+    # What lies elsewhere is known by the names it was given, in their order, which lead from there.
+    named = [[touch.path, touch.move_to] for touch in operation.touches] if foreseen.outside else []
+    where = operation.cwd if operation.kind in _BY_PLACE or foreseen.outside else None
+    parts = ["operation", session.id, operation.identity, where, based, named]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -127,6 +127,7 @@ def test_what_a_tool_does(client: str, name: str, given: dict[str, Any], kind: s
         ("Write", {"command": "view", "uri": "a"}),
         ("apply_patch", {"command": "view"}),
         ("write_stdin", {"session_id": 1, "sessionId": 2, "chars": "y"}),
+        ("Edit", {"file_path": "a", "old_string": "x", "new_string": "y", "replace_all": "true"}),
     ],
 )
 def test_of_arguments_that_contradict_each_other_a_person_sees_all(name: str, given: dict[str, Any]) -> None:
@@ -154,6 +155,11 @@ def test_a_yes_for_one_is_none_for_what_looks_alike() -> None:
         identity("claude-code", "Bash", command="y"),
         identity("codex", "write_stdin", session_id=1, chars="y"),
         identity("codex", "write_stdin", session_id=2, chars="y"),
+        identity("claude-code", "NotebookEdit", notebook_path="n", new_source="y", cell_id="1"),
+        identity("claude-code", "NotebookEdit", notebook_path="n", new_source="y", cell_id="2"),
+        identity("claude-code", "NotebookEdit", notebook_path="n", new_source="y", cell_id="2", edit_mode="delete"),
+        identity("copilot-cli", "str_replace_editor", command="insert", path="a", new_str="y", insert_line=1),
+        identity("copilot-cli", "str_replace_editor", command="insert", path="a", new_str="y", insert_line=2),
         identity("copilot-cli", "write_bash", sessionId="1", input="y"),
     ]
     assert len(set(different)) == len(different)
@@ -198,6 +204,12 @@ def test_a_command_is_titled_by_itself_and_happens_where_its_client_stands() -> 
             "NotebookEdit",
             {"notebook_path": "n.ipynb", "new_source": "a\nb"},
             [FileTouch("n.ipynb", diff="+a\n+b\n")],
+        ),
+        (
+            "claude-code",
+            "NotebookEdit",
+            {"notebook_path": "n.ipynb", "new_source": "", "cell_id": "c", "edit_mode": "delete"},
+            [FileTouch("n.ipynb", diff='@@ {"cell_id":"c","edit_mode":"delete"} @@\n')],
         ),
         (
             "codex",

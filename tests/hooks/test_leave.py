@@ -243,6 +243,38 @@ async def test_leave_is_for_the_file_as_it_was(clock: Clock, root: Path) -> None
         again.scope.cancel()
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (
+            evolve(EDIT, touches=(FileTouch("a.txt", "x"), FileTouch("/elsewhere/b", "y"))),
+            evolve(EDIT, touches=(FileTouch("/elsewhere/b", "x"), FileTouch("a.txt", "y"))),
+        ),
+        (
+            evolve(RUN, kind=OperationKind.READ, path="shadow", cwd="/srv"),
+            evolve(RUN, kind=OperationKind.READ, path="shadow", cwd="/etc"),
+        ),
+    ],
+)
+def test_leave_is_for_what_was_named_where_it_was(tmp_path: Path, first: Operation, second: Operation) -> None:
+    (tmp_path / "ws").mkdir()
+
+    @in_house
+    async def run(clock: Clock) -> None:
+        async with house(tmp_path, clock) as at:
+            guest = await at.arrive(tmp_path / "ws")
+            hook = asking(at, guest, first)
+            card = await waiting(at)
+            hook.scope.cancel()
+            await at.people.card(id=card.id, away=True)
+            await at.decide(card.id, Decision.APPROVE)
+            again = asking(at, guest, second, call="h2")
+            assert (await waiting(at)).id != card.id
+            again.scope.cancel()
+
+    run()
+
+
 @in_house
 async def test_nobody_answers_in_time(clock: Clock, root: Path) -> None:
     config = Config(timeouts=TimeoutSettings(approval_seconds=60))

@@ -136,6 +136,12 @@ _INNER = frozenset(
 #: What clients call the line of a command.
 _LINE = ("command", "cmd", "script", "input", "chars")
 
+#: What clients call a file, a notebook, lines to be put in and the content of a cell.
+_PATH = ("file_path", "path", "target_file", "filePath", "filename")
+_NOTEBOOK = ("notebook_path", "target_notebook", "path")
+_ADDED = ("new_str", "insert_text", "text")
+_SOURCE = ("new_source", "new_string")
+
 Reader = Callable[[dict[str, Any]], tuple[dict[str, Any], ...]]
 
 
@@ -284,7 +290,10 @@ def _replacement(part: dict[str, Any]) -> dict[str, Any] | None:
     new = one(part, "new_string", "new_str", "new_text")
     if old is None:
         return None
-    every = part.get("replace_all") is True
+    every = part.get("replace_all")
+    if not (every is None or isinstance(every, bool)):
+        # Some clients take a text for yes or no.
+        raise Contradiction
     return {"old": old, "new": new or "", **({"every": True} if every else {})}
 
 
@@ -297,19 +306,26 @@ def _editor(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         case "str_replace":
             return _edit(given)
         case "insert" if path is not None:
-            added = one(given, "new_str", "insert_text", "text") or ""
-            return ({"path": path, "diff": "".join(f"+{line}\n" for line in added.splitlines())},)
+            added = one(given, *_ADDED) or ""
+            lines = "".join(f"+{line}\n" for line in added.splitlines())
+            return ({"path": path, "diff": _rest(given, "command", *_PATH, *_ADDED) + lines},)
         case _:
             return ()
 
 
 def _notebook(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    path = one_text(given, "notebook_path", "target_notebook", "path")
+    path = one_text(given, *_NOTEBOOK)
     if path is None:
         return ()
-    old, new = one(given, "old_string") or "", one(given, "new_source", "new_string") or ""
-    gone = "".join(f"-{line}\n" for line in old.splitlines())
-    return ({"path": path, "diff": gone + "".join(f"+{line}\n" for line in new.splitlines())},)
+    old, new = one(given, "old_string") or "", one(given, *_SOURCE) or ""
+    lines = [f"-{line}\n" for line in old.splitlines()] + [f"+{line}\n" for line in new.splitlines()]
+    return ({"path": path, "diff": _rest(given, "old_string", *_NOTEBOOK, *_SOURCE) + "".join(lines)},)
+
+
+def _rest(given: dict[str, Any], *known: str) -> str:
+    """What else is said of lines that change: which they are, and what becomes of them."""
+    rest = {name: value for name, value in given.items() if name not in known and value is not None}
+    return f"@@ {canonical(rest)} @@\n" if rest else ""
 
 
 def _patched(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -323,7 +339,7 @@ def _deleted(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
 
 
 def _path(given: dict[str, Any]) -> str | None:
-    return one_text(given, "file_path", "path", "target_file", "filePath", "filename")
+    return one_text(given, *_PATH)
 
 
 def _first(line: str, width: int = 100) -> str:

@@ -92,6 +92,7 @@ class Door:
     _unheeded: dict[str, None] = field(factory=dict, init=False)
     _written: dict[str, object] = field(factory=dict, init=False)
     _told: dict[str, float] = field(factory=dict, init=False)
+    _closed: bool = field(default=False, init=False)
     _admission: trio.Lock | None = field(default=None, init=False)
 
     async def open_call(self, tool: Tool, given: Any, caller: Caller) -> Call:
@@ -265,6 +266,7 @@ class Door:
     def opened(self, agents: Iterable[str] = ()) -> None:
         """The connection is up: an agent that was here before is here again, and so are `agents`, which a door of the
         same shim had news of."""
+        self._closed = False
         self._agents.update(agents)
         self._known = len(self._agents)
         for key in (self.key, *self._agents):
@@ -282,6 +284,7 @@ class Door:
     def closed(self, *, for_good: bool = False) -> None:
         """The connection is gone: what was not confirmed rides again, and the agents may be gone. `for_good` says that
         their client closed it, so that nobody will come back."""
+        self._closed = True
         by_session: dict[str, list[str]] = {}
         for name, (session_id, _) in self._sent.items():
             by_session.setdefault(session_id, []).append(name)
@@ -354,10 +357,12 @@ class Door:
             return self._sessions[key]
 
     def _note(self, agent: Agent) -> None:
-        """Before it is let in: a connection that ends meanwhile takes along who is on the way."""
+        """Before it is let in: a connection that ends meanwhile takes along who is on the way. Who is on the way still
+        when it has ended is not connected by it: nobody would hear it leave."""
         if agent.key != self.key:
             self._agents.add(agent.key)
-        self.presence.came(agent.key, self.name)
+        if not self._closed:
+            self.presence.came(agent.key, self.name)
 
     async def _agent(self, caller: Caller) -> Agent:
         if self.session_id is not None:

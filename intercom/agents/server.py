@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import mcp_types as types
+import trio
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
@@ -151,6 +152,8 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offer
         if form is not None and tool.waiting is not None:
             return await tasks.begin(form, door, call, tool.waiting, given)
         content = await tool.run(call, given)
+        # Cancelled in the same moment as it was answered: the SDK lets no result leave then.
+        await trio.lowlevel.checkpoint_if_cancelled()
         door.close_call(call)
         return results.answer(content)
     except BaseException:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import mcp_types as types
+import trio
 from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
@@ -98,6 +99,7 @@ async def begin(form: Form, door: Door, call: Call, waiting: Waiting, given: Any
     tracing.note(request_id=opened.request_id)
     if form is Form.EXTENSION and opened.answered is not None:
         content = call.finish(opened.answered, own=opened.request_id)
+        await trio.lowlevel.checkpoint_if_cancelled()
         door.close_call(call)
         return results.answer(content)
     state = await call.ask(OpenTask(call.name, call.tool, opened.request_id))
@@ -175,6 +177,8 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
             # Nobody is there to wait for it, or the server is leaving.
             raise IntercomError("the server is restarting; nothing was lost, ask again", code="unavailable")
         content = call.finish(answered, own=state.request_id)
+        # As with a tool's own call: cancelled in this very moment, it is not answered.
+        await trio.lowlevel.checkpoint_if_cancelled()
         door.close_call(call)
         return results.answer(content)
     except BaseException as failed:

@@ -43,6 +43,6 @@ def end(db: Database, id: str, at: datetime) -> bool:
     return True
 
 
-def spent(db: Database) -> tuple[str, ...]:
-    """The ids of all that are spent."""
-    return tuple(session.id for session in sessions.live(db) if is_spent(db, session))
+def spent(db: Database) -> tuple[Session, ...]:
+    """All that are spent; in some of them a call may only just have begun."""
+    return tuple(session for session in sessions.live(db) if is_spent(db, session))

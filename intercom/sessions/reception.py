@@ -285,6 +285,9 @@ class Reception(Actor):
         if root is not None:
             self._board.connected(root, self._presence.count(root))
 
+    def _is_in(self, key: str | None) -> bool:
+        return self._presence.has(key) or self._presence.connected(key)
+
     def _lives(self, key: str | None) -> bool:
         return self._presence.has(key) and not shim_id.is_dead(key)
 
@@ -309,11 +312,12 @@ class Reception(Actor):
         """Stop the actors of sessions that have ended or been left and hold nothing; who wants one has it run again."""
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
         spared, self._spared = self._spared, set()
-        for id in await self._transact(nameless.spent):
-            await self._end_if_spent(id)
+        for session in await self._transact(nameless.spent):
+            if not self._is_in(session.agent_key):
+                await self._end_if_spent(session.id)
         over = await self._transact(partial(_over, running=tuple(self._running - spared)))
         for id, agent_key in over:
-            if agent_key is None or not (self._presence.has(agent_key) or self._presence.connected(agent_key)):
+            if not self._is_in(agent_key):
                 await _stop(self._units, f"unit/{id}")
                 self._running.discard(id)
 

@@ -6,13 +6,17 @@ import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import mcp_types as types
 import pytest
 import trio
 import trio.testing
+from attrs import evolve
 
 from actors import StopChild
+from intercom.agents import server, workspaces
 from intercom.agents.door import Caller, Door
 from intercom.agents.tools import BY_NAME
 from intercom.embedding import Switchboard
@@ -66,6 +70,31 @@ async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_i
         await at.later(GRACE_SECONDS)
         assert at.app.presence.here.keys() == {"agent"}
         assert at.app.presence.doors.keys() == {"agent"}
+
+
+@in_house
+async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, release = threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> str:
+        looking.set()
+        release.wait(STUCK)
+        return str(root)
+
+    monkeypatch.setattr(workspaces, "choose", slow)
+    async with house(root.parent, clock) as at:
+        door = Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        door.opened()
+        # A hook is answered by way of the door, and outlives it.
+        asked = at.begin(partial(door.session, THREAD))
+        await trio.to_thread.run_sync(looking.wait, STUCK)
+        door.closed()
+        release.set()
+        await asked()
+        await at.later(GRACE_SECONDS)
+        assert (at.app.presence.here, at.app.presence.doors) == ({}, {})
 
 
 @in_house
@@ -212,3 +241,31 @@ async def test_a_session_that_rests_is_let_in_anew(clock: Clock, root: Path) -> 
         assert second.session_id == first.session_id
         with trio.fail_after(1):
             assert (await second.ask(Beat("again"))).answer.acknowledged
+
+
+@in_house
+async def test_what_rode_on_an_answer_rides_again_where_its_call_was_cancelled_that_moment(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        door = Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        session_id = (await door.open_call(BY_NAME["ping"], None, THREAD)).session_id
+        await at.app.desk.nudge(session_id, "go on", "kim", "ctl")
+        said = SimpleNamespace(client_params=None, client_capabilities=None)
+        ctx: Any = SimpleNamespace(request=door, meta={"threadId": "thread"}, session=said, protocol_version=None)
+        said.client_params = SimpleNamespace(client_info=SimpleNamespace(name=THREAD.client_name))
+        cancelled = trio.CancelScope()
+
+        async def run(call: Any, given: Any) -> dict[str, Any]:
+            content = await BY_NAME["ping"].run(call, given)
+            # Of a call that is cancelled the SDK lets no result leave, however far it got.
+            cancelled.cancel()
+            return content
+
+        params = types.CallToolRequestParams(name="ping", arguments={})
+        with cancelled:
+            await server._call_tool(
+                ctx, params, offered={"ping": evolve(BY_NAME["ping"], run=run)}, measured=lambda _: None
+            )
+        result = await server._call_tool(ctx, params, offered=dict(BY_NAME), measured=lambda _: None)
+        assert [word["text"] for word in (result.structured_content or {})["instructions"]] == ["go on"]

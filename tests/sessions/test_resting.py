@@ -16,6 +16,7 @@ from intercom.model.child import Child, ChildState
 from intercom.model.errors import InvalidState
 from intercom.model.session import SessionStatus
 from intercom.model.verdict import Decision
+from intercom.sessions.agent_keys import NAMELESS
 from intercom.sessions.messages import Beat, Describe
 from intercom.sessions.reception import GRACE_SECONDS, SWEEP_SECONDS
 from intercom.sessions.reception_messages import Wanted
@@ -96,6 +97,16 @@ async def test_a_session_that_was_left_and_holds_nothing_rests_until_its_agent_i
         back = await at.arrive(root)
         assert back.session_id == guest.session_id
         assert await status(back) is SessionStatus.ACTIVE
+
+
+@in_house
+async def test_a_session_of_one_call_is_not_ended_while_that_is_in(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root, f"{NAMELESS}1")
+        await at.later(SWEEP_SECONDS)
+        assert await status(guest) is SessionStatus.ACTIVE
+        await leave(at, guest)
+        assert not runs(at, guest)
 
 
 @in_house

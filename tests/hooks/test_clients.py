@@ -153,6 +153,7 @@ def test_a_yes_for_one_is_none_for_what_looks_alike() -> None:
         identity("claude-code", "mcp__safe__run", x=1),
         identity("claude-code", "mcp__evil__run", x=1),
         identity("claude-code", "Bash", command="y"),
+        identity("claude-code", "Bash", command="y", dangerouslyDisableSandbox=True),
         identity("codex", "write_stdin", session_id=1, chars="y"),
         identity("codex", "write_stdin", session_id=2, chars="y"),
         identity("claude-code", "NotebookEdit", notebook_path="n", new_source="y", cell_id="1"),
@@ -169,6 +170,8 @@ def test_a_yes_for_one_is_none_for_what_looks_alike() -> None:
 
 def test_a_command_is_titled_by_itself_and_happens_where_its_client_stands() -> None:
     given = {"command": "make", "description": "List files", "workdir": "sub"}
+    free = tool("claude-code", "Bash", {**given, "dangerouslyDisableSandbox": True}).operation
+    assert free.title == "Run outside of the sandbox: make"
     operation = operation_of(tool("codex", "exec_command", given).operation)
     assert (operation.title, operation.why, operation.cwd) == ("Run: make", "List files", "/w/sub")
     assert operation_of(tool("codex", "exec_command", {**given, "workdir": "/x"}).operation).cwd == "/x"

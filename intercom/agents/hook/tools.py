@@ -133,6 +133,8 @@ _INNER = frozenset(
     ]
 )
 
+#: What takes a command out of the sandbox that its client would run it in.
+_FREE = ("dangerouslyDisableSandbox", "with_escalated_permissions", "sandbox_permissions")
 #: What clients call the line of a command.
 _LINE = ("command", "cmd", "script", "input", "chars")
 
@@ -198,7 +200,10 @@ def command(tool: str, given: dict[str, Any], cwd: str | None = None) -> Operati
     if line is None:
         return other(OTHER, tool, given)
     why = text(given, "description", "justification", "explanation")
-    found = Operation(COMMAND, tool, f"Run: {_first(line)}", line, (), canonical([COMMAND, line]), where or cwd)
+    free = {name: given[name] for name in _FREE if given.get(name) not in (None, False, "", "use_default")}
+    title = f"Run outside of the sandbox: {_first(line)}" if free else f"Run: {_first(line)}"
+    identity = canonical([COMMAND, line, free] if free else [COMMAND, line])
+    found = Operation(COMMAND, tool, title, line, (), identity, where or cwd)
     return found if why is None else found._replace(why=_first(why))
 
 

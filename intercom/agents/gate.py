@@ -46,7 +46,7 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.permission_messages import AskPermission, AwaitPermission
 from intercom.sessions.presence import Presence
-from intercom.sessions.reception_messages import Admit, Agent, AgentsGone, Wanted
+from intercom.sessions.reception_messages import Admit, Agent, AgentsGone, Wanted, key_of
 from intercom.sessions.stall_messages import Activity
 
 log = logging.getLogger("intercom.agents")
@@ -309,14 +309,19 @@ async def find(gate: Gate, where: Where, guests: set[str]) -> str:
 async def known(gate: Gate, where: Where, *, guess: bool = True) -> str | None:
     """The session that a hook belongs to, running; None when none is known.
 
-    In this order: the one it names; that of the agent whose client started it, by the processes; of the agent with
-    this conversation; and, to `guess`, of the only agent of this client in the workspace, if nothing says which
-    conversation that is in. Raises WorkspaceRefused for a connection that has no workspace.
+    In this order: the one it names (unless, without a guess, another client's agent is in that); that of the agent
+    whose client started it, by the processes; of the agent with this conversation; and, to `guess`, of the only agent
+    of this client in the workspace, if nothing says which conversation that is in. Raises WorkspaceRefused for a
+    connection that has no workspace.
     """
     if where.client not in CLIENTS:
         raise InvalidArguments(f"no client is called {where.client[:80]!r}; there are: {', '.join(CLIENTS)}")
     reception = gate.system.named("reception")
     if where.session is not None:
+        agent = gate.presence.here.get(key_of(where.session))
+        if not guess and agent is not None and agent.client_name and not _is_its(where, agent.client_name):
+            # A client that the session's agent started has its environment, and is another agent.
+            return None
         try:
             return await ask(reception, Wanted(where.session), timeout=_SECONDS, retry=True)
         except NotFound:

@@ -16,6 +16,7 @@ from intercom.agents.gate import Gate, StoppingParams, Where
 from intercom.agents.http.identity import Identity
 from intercom.agents.http.visits import Guests, Visits
 from intercom.sessions.messages import TakeWords, Undeliver
+from intercom.sessions.reception_messages import Agent, key_of
 from tests.sessions.house import House, house, in_house
 from tests.sessions.test_steering import steer
 
@@ -102,6 +103,19 @@ async def test_a_client_that_another_started_has_no_part_in_its_session(clock: C
         # As long as it has not said what it is, it is what started the hook.
         door.client_name = None
         assert await gate.known(outer, where, guess=False) == session
+
+
+@in_house
+async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = guest.session_id
+        at.app.presence.here[key_of(id)] = Agent(key_of(id), "codex-mcp-client", str(root), None, id)
+        inner, own = (Where(client, "c", str(root), session=id) for client in ("claude-code", "codex"))
+        assert await gate.known(gate_of(at), inner, guess=False) is None
+        assert await gate.known(gate_of(at), own, guess=False) == id
+        # What it asks leave for is shown where people look for it.
+        assert await gate.known(gate_of(at), inner) == id
 
 
 @in_house

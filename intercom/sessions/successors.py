@@ -70,15 +70,24 @@ class Successors:
         context = self.archive.context
         for card in await self._ask(made.id, OpenCards()):
             context.unattended.add(card.id)
-        how = f"it waits for an agent that calls reboot with its id, {made.id}"
+        how = await self._begin(restore, made)
+        told = f"session restored from checkpoint {restore.label or restore.checkpoint_id}: {how}"
+        context.operators.tell(Notice(told, "success", context.now(), made.id))
+
+    async def _begin(self, restore: Restore, made: Session) -> str:
+        """Start an agent, if that can be done and none has been quicker; what became of it."""
+        why = ""
         if self.start_agent is not None:
             try:
                 await self.start_agent(made, self._words(restore, made))
-                how = "its agent was started"
             except IntercomError as refused:
-                how += f" (none could be started: {refused})"
-        told = f"session restored from checkpoint {restore.label or restore.checkpoint_id}: {how}"
-        context.operators.tell(Notice(told, "success", context.now(), made.id))
+                why = f" (none could be started: {refused})"
+            else:
+                return "its agent was started"
+        now = await self.archive.read(partial(sessions.get, id=made.id))
+        if now is not None and now.agent_key is not None and self.archive.context.present(now.agent_key):
+            return "an agent has taken it up"
+        return f"it waits for an agent that calls reboot with its id, {made.id}{why}"
 
     async def until_quiet(self, restore: Restore) -> None:
         """Wait a while for the processes of the session that was ended to be gone: they could write once more."""

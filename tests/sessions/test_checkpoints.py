@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from intercom.sessions.children import Children
 from intercom.sessions.messages import Apply, AskPrompt, Beat, Recall
 from intercom.sessions.permission_messages import AskPermission
 from intercom.sessions.reception_messages import Adopt, Agent
+from intercom.sessions.successors import Successors
 from intercom.store import checkpoints, requests, rows
 from intercom.store.contents import Held
 from tests.sessions.house import Guest, House, house, in_house
@@ -537,6 +539,30 @@ async def test_contents_go_with_the_last_checkpoint_that_names_them(clock: Clock
         done = await proceed(at, await at.app.desk.checkpoints.ask_restore(second.id, Files.EXACT, "kim", "ctl"))
         assert done.state is RestoreState.DONE, done.note
         assert files(root) == BEFORE | {"a.txt": "changed\n"}
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_no_agent_is_started_for_a_session_that_another_has_taken_up(root: Path, starts: bool) -> None:
+    @in_house
+    async def check(clock: Clock) -> None:
+        config = Config(host_cli=sys.executable, host_cli_args=("-c", "")) if starts else Config()
+
+        async def until_quiet(self: Successors, restore: Restore) -> None:
+            # Its agent was told of the end, and asks for the one that follows while files are still put back.
+            assert await at.ask("reception", Adopt(guest.agent, restore.successor_id)) == restore.successor_id
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Successors, "until_quiet", until_quiet)
+            async with house(root.parent, clock, config) as at:
+                guest = await at.arrive(root)
+                done = await proceed(at, await ask(at, await take(at, guest)))
+                assert done.state is RestoreState.DONE, done.note
+                assert "an agent has taken it up" in (await at.people.notice("session restored from checkpoint")).text
+                assert await at.app.desk.children.everyone() == {}
+                (session,) = await at.app.desk.sessions()
+                assert (session.id, session.status) == (done.successor_id, SessionStatus.ACTIVE)
+
+    check()
 
 
 def _count(path: Path) -> int:

@@ -175,6 +175,9 @@ def _record(db: Database, asked: Start, at: Surroundings) -> tuple[Session, Chil
         return session, child
     if session is not None and session.status is SessionStatus.TERMINATED:
         raise InvalidState(f"session {session.id} is over; start another")
+    if session is not None and session.agent_key is not None and at.context.present(session.agent_key):
+        # One that was restored is there for any agent to take up, and two would not do.
+        raise InvalidState(f"session {session.id} has an agent already, which is connected")
     running = children.unfinished(db)
     most = at.context.config.max_concurrent_sessions
     if len(running) >= most:

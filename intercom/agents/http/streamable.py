@@ -118,22 +118,19 @@ class Streamable:
             self.visits.done(exchange)
 
     async def _nameless(self, said: Identity, scope: Scope, body: Body, send: Send) -> None:
-        door = self.visits.nameless(said)
-        exchange = self.visits.exchange(door)
-        try:
+        with self.visits.nameless(said, _remote(scope)) as door:
+            exchange = self.visits.exchange(door)
             await self._exchange(exchange, scope, body, send)
             if exchange.is_written:
                 # There is no next call that could say so.
                 await door.read_all()
-        finally:
-            door.closed(for_good=True)
 
     # --- the era of sessions -----------------------------------------------------------------------------------------
 
     async def _open(self, said: Identity, scope: Scope, body: Body, send: Send) -> None:
         """A request outside any session: only `initialize` can be answered, and opens one."""
         posted.require_initialize(scope["method"], body.data)
-        visit = await self.visits.begin(said, scope["client"][0] if scope["client"] else "")
+        visit = await self.visits.begin(said, _remote(scope))
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
@@ -265,6 +262,10 @@ def _unheeded(visit: Visit, request_id: str | int) -> None:
         exchange.cancelled()
     else:
         visit.door.unheeded(request_id)
+
+
+def _remote(scope: Scope) -> str:
+    return scope["client"][0] if scope["client"] else ""
 
 
 def _processes(scope: Scope) -> frozenset[int] | None:

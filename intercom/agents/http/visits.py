@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import trio
 from attrs import define, field, frozen
@@ -28,7 +30,8 @@ AWAY_SECONDS = 1800.0
 LET_GO_SECONDS = 60.0
 #: The same for the agent of a session that has ended, and whose actors have been stopped.
 ENDED_SECONDS = 60.0
-#: How many HTTP sessions one agent may have, and how many a machine's agents without a name.
+#: How many HTTP sessions one agent may have, and how many a machine's agents without a name; or, in the era that has
+#: none, calls under way.
 SESSIONS_EACH = 32
 SESSIONS_NAMELESS = 256
 #: How many agents may be in by their keys alone.
@@ -126,6 +129,7 @@ class Visits:
     named: dict[Identity, Visit] = field(factory=dict, init=False)
     live: set[Exchange] = field(factory=set, init=False)
     _opening: set[Visit] = field(factory=set, init=False)
+    _passing: Counter[str] = field(factory=Counter, init=False)
     _quiet: trio.Event | None = field(default=None, init=False)
 
     def of(self, identity: Identity) -> Visit:
@@ -147,9 +151,21 @@ class Visits:
         """A visit for one connection, which is noted nowhere else."""
         return Visit(identity, remote, self.guests.door(identity, _key(identity)), doors=self.guests.doors)
 
-    def nameless(self, identity: Identity) -> Door:
-        """A door for one call of a caller without a name."""
-        return self.guests.door(identity, agent_keys.NAMELESS + uuid.uuid4().hex, nameless=True)
+    @contextmanager
+    def nameless(self, identity: Identity, remote: str) -> Iterator[Door]:
+        """A door for one call of a caller without a name. Raises Refusal when there are too many of its machine's, as
+        each has a session of its own."""
+        if self._passing[remote] >= SESSIONS_NAMELESS:
+            raise too_many(f"{SESSIONS_NAMELESS} calls without a name are under way: wait, or name agents in the URL")
+        self._passing[remote] += 1
+        door = self.guests.door(identity, agent_keys.NAMELESS + uuid.uuid4().hex, nameless=True)
+        try:
+            yield door
+        finally:
+            door.closed(for_good=True)
+            self._passing[remote] -= 1
+            if not self._passing[remote]:
+                del self._passing[remote]
 
     async def begin(self, identity: Identity, remote: str) -> Visit:
         """A visit for an HTTP session that is about to be opened. Raises Refusal when this client has too many, all of

@@ -98,7 +98,7 @@ def ask(id: int = 7, **meta: Any) -> dict[str, Any]:
     return rpc("tools/call", {"name": "check_clearance", "arguments": PROPOSAL, "_meta": meta}, id)
 
 
-async def begun(at: Place) -> tuple[trio.SocketStream, str]:
+async def begun(at: Place, path: str = "/mcp?agent=one") -> tuple[trio.SocketStream, str]:
     """A call of the era without sessions that waits, and its request's id."""
     tool, told = modern("check_clearance", PROPOSAL)
     data = json.dumps(tool).encode()
@@ -111,7 +111,7 @@ async def begun(at: Place) -> tuple[trio.SocketStream, str]:
         **at.headers,
         **told,
     }
-    await stream.send_all(head("POST", "/mcp?agent=one", headers) + data)
+    await stream.send_all(head("POST", path, headers) + data)
     return stream, (await at.card()).id
 
 
@@ -293,6 +293,26 @@ async def test_without_its_token_nobody_is_served_over_http_and_all_others_are(
         await until(lambda: http.port is not None)
         assert http.token == (await file.read_text()).strip()
         assert (await at.post(b"{}", headers={"Authorization": None})).status == 401
+
+
+@served
+async def test_a_machine_has_so_many_calls_without_a_name_under_way(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visits, "SESSIONS_NAMELESS", 1)
+    ping, told = modern("ping", {})
+    async with place(root) as at:
+        stream, _ = await begun(at, "/mcp")
+        refused = await at.post(ping, headers=told)
+        assert (refused.status, refused.error["data"]["error_code"]) == (429, "busy")
+        assert (await at.post(ping, path="/mcp?agent=one", headers=told)).status == 200
+        await trio.aclose_forcefully(stream)
+        await until(lambda: is_away(at))
+
+        async def is_let_in() -> bool:
+            return (await at.post(ping, headers=told)).status == 200
+
+        await until(is_let_in)
 
 
 @served

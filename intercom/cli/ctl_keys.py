@@ -80,15 +80,7 @@ class Keys:
             known = self._board.current
             moved = self._board.take(data)
             if data["status"] != "pending":
-                headline = {
-                    **data,
-                    "diff": None,
-                    "diff_omitted": False,
-                    "description": None,
-                    "detail": None,
-                    "files": (),
-                }
-                ctl_draw.draw_card(self._console, headline, ctl_draw.now(), ctl_draw.PENDING_LINES)
+                ctl_draw.draw_card(self._console, {**data, **_ENDED}, ctl_draw.now(), ctl_draw.PENDING_LINES)
             elif not moved and known is not None and known["request_id"] != data["request_id"]:
                 self._console.print(clean(f"+ {data['kind']}: {data['title']}".replace("\n", " ")), soft_wrap=True)
             if moved:

@@ -35,7 +35,6 @@ from intercom.store.messages import Database, Transact
 from intercom.store.reader import Reader
 
 R = TypeVar("R")
-T = TypeVar("T")
 
 #: How long an operator's act may take, in seconds; a part that restarts is back well within it.
 ACT_SECONDS = 30.0

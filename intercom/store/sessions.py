@@ -191,13 +191,6 @@ def set_prompt(db: Database, id: str, prompt: str) -> bool:
     return rows.changed(db, "update session set prompt = ? where id = ? and status <> 'terminated'", (prompt, id))
 
 
-def set_channel(db: Database, id: str, channel_id: str | None) -> bool:
-    """Set the Slack channel that what the session shows from now on goes to. False when it is unknown or terminated."""
-    return rows.changed(
-        db, "update session set channel_id = ? where id = ? and status <> 'terminated'", (channel_id, id)
-    )
-
-
 def set_progress(db: Database, id: str, progress: tuple[ProgressItem, ...] | None, at: datetime) -> bool:
     """Keep what the agent last said of its progress. False when the session is unknown or terminated."""
     return rows.changed(

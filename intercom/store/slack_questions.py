@@ -43,14 +43,6 @@ def peek(db: Database, channel: str, thread: str) -> Question | None:
     return None if row is None else Question(**{**row, "at": clock.from_text(row["at"])})
 
 
-def take(db: Database, channel: str, thread: str) -> Question | None:
-    """The question that is open in a thread, which is answered with this; or None."""
-    question = peek(db, channel, thread)
-    if question is not None:
-        forget(db, channel, thread)
-    return question
-
-
 def forget(db: Database, channel: str, thread: str) -> bool:
     """Drop the question of a thread; False when there is none."""
     return rows.changed(db, "delete from slack_question where channel = ? and thread = ?", (channel, thread))

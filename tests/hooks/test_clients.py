@@ -10,7 +10,7 @@ import pytest
 from intercom.agents.hook import clients, tools
 from intercom.agents.hook.question import Other, Question, Stopping, Unreadable
 from intercom.agents.leave import operation_of
-from intercom.agents.tools import BY_LEGACY_NAME, BY_NAME
+from intercom.agents.tools import BY_NAME, TOOLS
 from intercom.cli.main import HOOKED
 from intercom.model.operation import FileTouch, Replacement
 
@@ -61,7 +61,7 @@ def test_the_command_line_and_the_tables_know_the_same_clients() -> None:
 
 
 def test_own_tools_are_all_the_tools_there_are() -> None:
-    assert set(BY_NAME) | set(BY_LEGACY_NAME) | {"permission_prompt"} == tools.OUR_TOOLS
+    assert set(BY_NAME) | {tool.legacy_name for tool in TOOLS} | {"permission_prompt"} == tools.OUR_TOOLS
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from intercom.model.outbox import Row, RowKind, RowState, Urgency, measure
-from intercom.store import outbox, postings, retention, rows, sessions
+from intercom.store import outbox, postings, retention, rows
 from intercom.store.database import Database
 
 from . import cases
@@ -412,14 +412,6 @@ def test_rows_go_with_their_session_and_others_by_age() -> None:
         db.execute("update session set status = 'terminated', terminated_at = '2026-03-01'")
         assert retention.purge(db, after(1), after(1))["outbox"] == 1
         assert outbox.by_key(db, "thread/s1") is None
-
-
-def test_the_channel_of_a_session_is_kept() -> None:
-    with cases.database() as db:
-        sessions.insert(db, cases.session("s2", channel_id="C7"))
-        assert sessions.set_channel(db, "s1", "C9")
-        assert [found.channel_id for found in sessions.live(db)] == ["C9", "C7"]
-        assert not sessions.set_channel(db, "none", "C9")
 
 
 def test_what_waits_is_found_by_its_index_however_much_is_done() -> None:

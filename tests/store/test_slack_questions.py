@@ -16,8 +16,8 @@ def test_a_question_is_answered_once() -> None:
         slack_questions.ask(db, FIRST)
         assert slack_questions.peek(db, "C1", "1.5") == FIRST
         assert slack_questions.peek(db, "C1", "1.6") is None
-        assert slack_questions.take(db, "C1", "1.5") == FIRST
-        assert slack_questions.take(db, "C1", "1.5") is None
+        assert slack_questions.forget(db, "C1", "1.5")
+        assert slack_questions.peek(db, "C1", "1.5") is None
 
 
 def test_of_two_questions_in_a_thread_the_later_is_open() -> None:

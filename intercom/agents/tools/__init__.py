@@ -103,4 +103,3 @@ TOOLS: tuple[Tool, ...] = (
 )
 
 BY_NAME: dict[str, Tool] = {tool.name: tool for tool in TOOLS}
-BY_LEGACY_NAME: dict[str, Tool] = {tool.legacy_name: tool for tool in TOOLS}

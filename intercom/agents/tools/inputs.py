@@ -11,8 +11,6 @@ from intercom.model.approval import RiskLevel
 from intercom.model.prompt import PromptType
 from intercom.model.session import ProgressStatus, SessionMode
 
-#: A week, in seconds: a standby asked to wait longer is held to it, and the configuration may mean "for ever".
-_WEEK = 7 * 86400
 #: Time-outs beyond this are clamped rather than refused; only nonsense is refused.
 _ANY = 10**12
 

@@ -17,9 +17,6 @@ from intercom.model.verdict import Decision
 #: How long the words that go with a decision may be, in characters: what a form's input takes.
 LONGEST = 3000
 
-#: The shortest beginning of an id that names a card.
-SHORTEST_ID = 4
-
 _YES = ("approve", "approved", "accept", "accepted", "yes", "yep", "y", "ok", "okay", "lgtm", "ship it")
 _NO = ("reject", "rejected", "deny", "denied", "decline", "declined", "no", "nope", "n")
 _GO_ON = ("continue", "go on", "go ahead", "carry on", "proceed")

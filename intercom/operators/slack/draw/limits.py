@@ -16,28 +16,22 @@ ALL_BLOCKS: Final = 10_000
 HEADER: Final = 150
 SECTION: Final = 3_000
 FIELDS: Final = 10
-FIELD: Final = 2_000
 CONTEXT_ELEMENTS: Final = 10
-CONTEXT_TEXT: Final = 3_000
 ACTIONS: Final = 25
-ID: Final = 255
 
 # Buttons
 BUTTON_TEXT: Final = 75
 BUTTON_VALUE: Final = 2_000
 
 # Modals
-MODAL_BLOCKS: Final = 100
 MODAL_TITLE: Final = 24
 MODAL_BUTTON: Final = 24
 LABEL: Final = 2_000
 PLACEHOLDER: Final = 150
 INPUT: Final = 3_000
-METADATA: Final = 3_000
 
 # Files. A snippet past one megabyte is no longer shown as text.
 SNIPPET: Final = 1_000_000
-FILE_NAME: Final = 255
 
 # Our own: what is read in the channel and what becomes a file.
 DIFF_LINES: Final = 20

@@ -1,4 +1,4 @@
-"""Lines: what is told and not asked. Broadcasts, recovery, the word to one person, the last word before a shutdown."""
+"""Lines: what is told and not asked. Broadcasts, warnings, the last word before a shutdown."""
 
 from __future__ import annotations
 
@@ -25,29 +25,6 @@ def notices(notices: Sequence[Notice], masker: Mask) -> Drawn:
     Meant for as many as a person reads at once: past 40 of them, or 6,000 characters, it says how many more there were.
     """
     return drawn_to_fit(lambda scale: _notices(notices, masker, scale))
-
-
-def note(text: str, masker: Mask, *, level: str = "info") -> Drawn:
-    """One line of our own, as for one person's eyes (an ephemeral answer)."""
-    masking = Masking(masker)
-    words = f"{LEVELS.get(level, LEVELS['info'])} {masking(text, _LINE)}"
-    return Drawn(fitted(words, 300, flat=True), (section(plain(words, _LINE)), *masking.line()))
-
-
-def recovery(pending: int, sessions: int, masker: Mask, *, details: Sequence[str] = ()) -> Drawn:
-    """What a restart found: how many requests still wait and of how many sessions; `details` a line each."""
-    head = (
-        f"🔄 Intercom is back: {amount(pending, 'request')} of {amount(sessions, 'session')} still wait for an answer"
-    )
-    if not pending:
-        head = "🔄 Intercom is back; nothing waits for an answer"
-    masking = Masking(masker)
-    blocks = [section(plain(head))]
-    if details:
-        words = "\n".join(f"• {masking(detail, 300)[:300]}" for detail in details[:20])
-        more = f"\nand {len(details) - 20} more" if len(details) > 20 else ""
-        blocks.append(section(plain(f"{words[: _LINE - 50]}{more}")))
-    return Drawn(fitted(head, 300), (*blocks, *masking.line()))
 
 
 def shutdown(pending: int) -> Drawn:

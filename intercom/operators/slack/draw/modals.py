@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from intercom.model.card import Card
 from intercom.operators.slack.draw import limits
@@ -38,13 +38,6 @@ def resume(card: Card, metadata: str, masker: Mask) -> Block:
     """Resume, with instructions."""
     ask = _input("Instructions", "What should the agent do next?")
     return _modal("resume", "Resume", "Send", card, metadata, ask, masker)
-
-
-def words(view: dict[str, Any]) -> str | None:
-    """What the person wrote in a submitted form; None when they left it empty."""
-    values: Any = (view.get("state") or {}).get("values") or {}
-    value = ((values.get(BLOCK) or {}).get(FIELD) or {}).get("value")
-    return value if isinstance(value, str) and value.strip() else None
 
 
 def _modal(what: str, title: str, submit: str, card: Card, metadata: str, ask: Block, masker: Mask) -> Block:

@@ -45,13 +45,9 @@ def test_a_masked_notice_says_so() -> None:
 @for_any(st.lists(given.texts, min_size=1, max_size=50), st.sampled_from(["info", "error", "?"]))
 def test_slack_takes_any_notices(texts: list[str], level: str) -> None:
     check_message(lines.notices([Notice(text, level, given.NOW) for text in texts], PLAIN).content())
-    check_message(lines.note(texts[0], PLAIN).content())
-    check_message(lines.recovery(3, 2, PLAIN, details=texts).content())
 
 
-def test_recovery_and_shutdown_say_that_nothing_is_lost() -> None:
-    assert "2 requests of 1 session still wait" in shown(lines.recovery(2, 1, PLAIN).content())
-    assert "nothing waits" in shown(lines.recovery(0, 0, PLAIN).content())
+def test_the_last_word_says_that_nothing_is_lost() -> None:
     assert "2 requests stay open" in shown(lines.shutdown(2).content())
     check_message(lines.shutdown(0).content())
 
@@ -123,17 +119,6 @@ def test_forms_ask_for_words_and_remember_what_for() -> None:
         check_view(view)
         assert view["callback_id"] == f"intercom_{name}"
         assert view["blocks"][-1]["optional"] is (name == "reject")
-
-
-def test_the_words_of_a_form_are_found_again() -> None:
-    view = modals.reject(given.card(), "m", PLAIN)
-    ask = view["blocks"][-1]
-    state = {"values": {ask["block_id"]: {ask["element"]["action_id"]: {"type": "x", "value": "too slow"}}}}
-    assert modals.words({"state": state}) == "too slow"
-    assert (
-        modals.words({"state": {"values": {ask["block_id"]: {ask["element"]["action_id"]: {"value": None}}}}}) is None
-    )
-    assert modals.words({}) is None
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from intercom.cli.ctl_draw import age
 from intercom.cli.finding import Finding, State
 from intercom.local.places import Places, peek
 from intercom.model.config import Config
@@ -40,6 +42,8 @@ def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding
         yield Finding("slack tokens", State.FAULT if looked.missing else State.WARN, fault)
     parts = _running(where)
     in_slack = parts is not None and _CONNECTION in parts
+    if in_slack:
+        yield from _fares(where)
     if looked.missing and in_slack:
         text = "the server that runs has its own, which are not seen from here; so nothing was asked of Slack"
         yield Finding("slack tokens", State.OK, f"{text} (agent-intercom-ctl slack says how it fares)")
@@ -65,6 +69,33 @@ def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding
     if not in_slack:
         yield from _members(config_file)
     yield from _asked(settled, in_slack)
+
+
+def _fares(where: Places) -> Iterator[Finding]:
+    """How the server that runs fares in Slack, as it says itself."""
+    standing = _answer(where, "slack")
+    standing = None if standing is None else standing["slack"]
+    if standing is None:
+        # It went in between, or is of a version that does not know this question.
+        return
+    connection, outbox = standing["connection"], standing["outbox"]
+    subject, again = "slack server", "it is tried again; agent-intercom-ctl slack says how it goes on"
+    if connection is None or outbox is None:
+        yield Finding(subject, State.WARN, "a part of the server that runs is restarting", again)
+        return
+    waiting = sum(outbox["waiting"].values()) + outbox["updates"]
+    rest = f"{waiting or 'no'} {'message' if waiting == 1 else 'messages'} to be posted or updated"
+    since = age(connection["since"], datetime.now(UTC))
+    if connection["state"] == "up":
+        told = f"the server that runs is connected for {since}, in channel {standing['channel']}; {rest}"
+        yield Finding(subject, State.OK, told)
+    else:
+        why = f": {connection['last_error']}" if connection["last_error"] else ""
+        text = f"the server that runs is not connected ({connection['state']}) for {since}{why}; {rest}"
+        # Slack says no until a person has changed something.
+        yield Finding(subject, State.FAULT if connection["state"] == "refused" else State.WARN, text, again)
+    for channel, trouble in outbox["troubles"].items():
+        yield Finding(subject, State.WARN, f"{channel}: {trouble}")
 
 
 def _without_channel(where: Places, config_file: str) -> Finding:
@@ -118,8 +149,14 @@ def _asked(settled: Any, in_slack: bool) -> Iterator[Finding]:
 
 def _running(where: Places) -> frozenset[str] | None:
     """The parts of the server that runs; None where there is none that answers."""
+    answer = _answer(where, "tree")
+    return None if answer is None else frozenset(_parts(answer["tree"]))
+
+
+def _answer(where: Places, verb: str) -> Any:
+    """What the server that runs answers; None where there is none, or it does not."""
     try:
-        return frozenset(_parts(request(where, "tree", {}, patience=_PATIENCE)["tree"]))
+        return request(where, verb, {}, patience=_PATIENCE)
     except (IntercomError, Refusal, NoServer, OSError, EOFError):
         return None
 

@@ -365,6 +365,40 @@ def test_a_server_that_is_in_slack_keeps_its_socket_to_itself(
     assert slack.socket_mode.opened == 0
 
 
+@pytest.mark.parametrize(
+    ("connection", "trouble", "state", "words"),
+    [
+        ({"state": "up", "last_error": "gone"}, {}, [State.OK], ["is connected for", "channel C1", "3 messages to be"]),
+        ({"state": "waiting", "last_error": "no network"}, {}, [State.WARN], ["not connected (waiting)", "no network"]),
+        ({"state": "refused", "last_error": "token revoked"}, {}, [State.FAULT], ["token revoked"]),
+        ({"state": "up", "last_error": None}, {"C1": "invite the bot"}, [State.OK, State.WARN], ["C1: invite the bot"]),
+        (None, {}, [State.WARN], ["restarting"]),
+    ],
+)
+def test_the_server_that_runs_says_how_it_fares_in_slack(
+    where: Places,
+    monkeypatch: pytest.MonkeyPatch,
+    connection: dict[str, Any] | None,
+    trouble: dict[str, str],
+    state: list[State],
+    words: list[str],
+) -> None:
+    configured(where)
+    standing = {
+        "channel": "C1",
+        "connection": connection and {**connection, "since": "2026-01-01T00:00:00+00:00"},
+        "outbox": {"waiting": {"card": 2, "log": 0}, "updates": 1, "oldest": None, "troubles": trouble},
+    }
+    answers = {"tree": {"tree": {"name": "slack/connection"}}, "slack": {"slack": standing}}
+    monkeypatch.setattr(doctor_slack, "request", lambda _where, verb, _fields, patience: answers[verb])
+    with keychain_is(NoKeychain()):
+        config, _, _ = doctor_checks.configuration(None, None)
+        found = [each for each in doctor_slack.examine(config, where, "") if each.subject == "slack server"]
+    assert [each.state for each in found] == state
+    text = " ".join(each.text for each in found)
+    assert [each for each in words if each not in text] == []
+
+
 def test_a_server_whose_tokens_are_not_seen_from_here_is_not_said_to_have_none(
     where: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,12 +1,14 @@
 """The channel's own actor: it writes down what Slack is to show, and leaves the sending to the outbox.
 
-It keeps nothing. What it was not told while it was down (or too busy) it finds by looking: every card that may still
+It keeps nothing but what is yet to be drawn, one state of each card: where many come, all but the last go unseen. What
+it was not told while it was down (or too busy) it finds by looking: every card that may still
 change is compared with the store whenever the router or the socket comes back, and every few minutes besides.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -46,6 +48,10 @@ STORE_SECONDS = 30.0
 _PASSING = (IntercomError, Refused, Down, NotRunning, Busy, trio.TooSlowError)
 
 
+#: How much may wait to be drawn. What is dropped is found by the next look; a line that is dropped is one of thousands.
+MOST_DUE = 10_000
+
+
 @frozen
 class Look:
     """Told by the actor itself: compare what Slack shows with what is so."""
@@ -56,7 +62,6 @@ class SlackChannel(Actor):
     handles people's acts, `SocketUp` and `SocketDown` by the connection; asked `ReadRecent` by agents."""
 
     mailbox_size = 10_000
-    # What is dropped is found by the next look; a line that is dropped is one of ten thousand.
     overflow = "drop_oldest"
     refusals = (Refused, IntercomError)
 
@@ -85,8 +90,13 @@ class SlackChannel(Actor):
         self._operators = operators
         self._looking: trio.CancelScope | None = None
         self._is_up = False
+        # Cards by their id, and whether they are to be drawn although nothing has changed; lines by a number.
+        self._due: OrderedDict[str, tuple[Card | Notice | None, bool]] = OrderedDict()
+        self._lines = 0
+        self._news = trio.Event()
 
     def on_start(self) -> None:
+        self.spawn(self._draw)
         self._look()
         self.spawn(self._look_now_and_then)
 
@@ -102,11 +112,12 @@ class SlackChannel(Actor):
     async def on_receive(self, message: Any) -> None:
         match message:
             case Card():
-                await self._try(self._card, message)
+                self._await_turn(message.id, message)
             case Notice():
-                await self._try(self._notice, message)
+                self._lines += 1
+                self._await_turn(f"line/{self._lines}", message)
             case Redraw():
-                await self._try(self._redraw, message.card_id)
+                self._await_turn(message.card_id, None, anew=True)
             case Subscribed():
                 self.monitor(message.router)
                 await self._try(self._compare, message.cards)
@@ -123,6 +134,27 @@ class SlackChannel(Actor):
             case ReadRecent():
                 self.spawn(self._read_recent, message, self.defer())
 
+    def _await_turn(self, key: str, what: Card | Notice | None, *, anew: bool = False) -> None:
+        """Have it drawn after what came before; a card that waits already, as it is by then (None: to be looked up)."""
+        self._due[key] = what, anew or self._due.get(key, (None, False))[1]
+        if len(self._due) > MOST_DUE:
+            self._due.popitem(last=False)
+        self._news.set()
+
+    async def _draw(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            while self._due:
+                key, (what, anew) = self._due.popitem(last=False)
+                match what:
+                    case Card():
+                        await self._try(partial(self._card, anew=anew), what)
+                    case Notice():
+                        await self._try(self._notice, what)
+                    case None:
+                        await self._try(partial(self._redraw, anew=anew), key)
+
     async def _try(self, work: Callable[[Any], Any], what: Any) -> None:
         """Do it; where a neighbour is down, look at everything again soon instead."""
         try:
@@ -133,7 +165,7 @@ class SlackChannel(Actor):
 
     # --- cards -------------------------------------------------------------------------------------------------------
 
-    async def _card(self, card: Card, *, anew: bool = False) -> None:
+    async def _card(self, card: Card, *, anew: bool) -> None:
         self._desk.seen(card)
         place = await self._place(card.session_id)
         if place is None:
@@ -143,7 +175,7 @@ class SlackChannel(Actor):
         await self._transact(partial(placing.put_card, card=card, place=place, drawn=drawn, at=self._now(), anew=anew))
         self._outbox.tell(Wake())
 
-    async def _redraw(self, card_id: str, *, anew: bool = True) -> None:
+    async def _redraw(self, card_id: str, *, anew: bool) -> None:
         try:
             card = await self._desk.card(card_id)
         except NotFound:
@@ -155,7 +187,7 @@ class SlackChannel(Actor):
         """Make right what has come about unheard: cards that are open, and cards that were when they were drawn."""
         for card in open_cards:
             # As it is by now: that it was decided may have been told before this was.
-            await self._redraw(card.id, anew=False)
+            self._await_turn(card.id, None)
         told = {card_key(card.id) for card in open_cards}
         for row in await self._reader.read(outbox.open_rows):
             if row.key not in told:
@@ -164,7 +196,7 @@ class SlackChannel(Actor):
     async def _look_at(self, row: Row) -> None:
         kind, _, id = row.key.partition("/")
         if kind == "card":
-            await self._redraw(id, anew=False)
+            self._await_turn(id, None)
         elif kind == "thread":
             place = await self._place(id)
             if place is not None and place.session is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from intercom.model.session import SessionMode
 from intercom.model.verdict import Decided
 from intercom.operators.slack import channel
 from intercom.operators.slack.channel import Look
+from intercom.operators.slack.drawing import CardDrawn, Drawing
+from intercom.operators.slack.messages import Redraw
 from intercom.operators.slack.placing import card_key
 from intercom.store import outbox
 from tests.operators.desk import START, card, session
@@ -87,5 +90,31 @@ async def test_an_alert_that_called_everybody_when_it_was_posted_calls_nobody_ag
         assert await house.store(partial(outbox.by_key, key="call/a-1")) is None
         quiet = card("a-2", CardKind.STALL)
         house.tell(quiet)
+        await house.row(card_key("a-2"))
         house.tell(attrs.evolve(quiet, escalated=True))
         await house.row("call/a-2")
+
+
+@trio_test(real_time=True)
+async def test_of_the_states_that_a_card_goes_through_while_others_are_drawn_the_last_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, drawn, draw = threading.Event(), list[str](), Drawing.card
+
+    def slowly(drawing: Drawing, each: Card) -> CardDrawn:
+        drawn.append(each.title)
+        goes_on.wait(20)
+        return draw(drawing, each)
+
+    monkeypatch.setattr(Drawing, "card", slowly)
+    async with open_house(tmp_path, S1, cards=(card("r-3", title="as the desk has it"),)) as house:
+        house.tell(card("r-1", title="first"))
+        await house.until(lambda: drawn == ["first"])
+        for number in range(100):
+            house.tell(card("r-1", title=f"again {number}"))
+            house.tell(card("r-2", title=f"another {number}"))
+            house.tell(Redraw("r-3"))
+        house.tell(Notice("a line", "info", START, S1.id))
+        goes_on.set()
+        await house.told_line()
+    assert drawn == ["first", "again 99", "another 99", "as the desk has it"]

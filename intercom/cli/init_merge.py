@@ -104,7 +104,7 @@ def _missing(document: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -
     there = document.get("inputs", [])
     if not isinstance(there, list):
         raise Unmergeable("has something other than a list at inputs")
-    known = {each.get("id") for each in there if isinstance(each, dict)}
+    known = [each.get("id") for each in there if isinstance(each, dict)]
     return [each for each in inputs if each["id"] not in known]
 
 

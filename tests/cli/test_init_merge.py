@@ -134,6 +134,8 @@ def test_what_stands_beside_the_servers_is_added_once() -> None:
     mine = '{"inputs": [{"id": "mine"}], "servers": {"i": {"url": "u"}}}'
     after = json.loads(merge("json", mine, wish))
     assert [each["id"] for each in after["inputs"]] == ["mine", "token"]
+    odd = '{"inputs": [{"id": []}, {"id": {}}, 7], "servers": {}}'
+    assert len(json.loads(merge("json", odd, wish))["inputs"]) == 4
     with pytest.raises(Unmergeable, match="other than a list at inputs"):
         merge("json", '{"inputs": {}}', wish)
 

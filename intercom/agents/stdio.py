@@ -44,6 +44,9 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
                     if unread.answer is not None:
                         await refusals.send(SessionMessage(unread.answer))
                     continue
+                if (name := names.pop(reading.cancelled(message), None)) is not None:
+                    # It is not answered; or its client does not heed the answer, which has not left yet.
+                    door.abandon(name)
                 await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
         nursery.cancel_scope.cancel()
 

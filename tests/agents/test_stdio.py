@@ -1,0 +1,66 @@
+"""The server's own stdin and stdout, without a shim between: what becomes of calls that are cancelled."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from intercom.agents import stdio
+from intercom.agents.door import Door
+from intercom.agents.lines import Lines
+from intercom.model.verdict import Decision
+from tests.agents.in_process import ABOUT
+from tests.sessions.house import house, in_house
+
+#: So many lists are more than a pipe holds.
+MANY = 20
+
+
+def line(id: int | None, method: str, **params: Any) -> bytes:
+    about = {} if id is None else {"id": id}
+    return (
+        json.dumps({"jsonrpc": "2.0", **about, "method": method, "params": {"_meta": ABOUT, **params}}).encode() + b"\n"
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+@in_house
+async def test_a_verdict_that_could_not_leave_before_its_call_was_cancelled_is_told_by_the_next(
+    clock: trio.testing.MockClock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        door = Door(at.app.system, at.app.config, at.app.presence, "agent", str(root), None)
+        (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()
+        at.nursery.start_soon(stdio.serve, at.app.surroundings.server, door, stdin, stdout)
+        async with trio.lowlevel.FdStream(to_server) as says, trio.lowlevel.FdStream(from_server) as hears:
+            await says.send_all(line(1, "tools/call", name="transmit", arguments={"prompt_text": "well?"}))
+            card = await at.people.card(away=False)
+            for id in range(2, 2 + MANY):
+                await says.send_all(line(id, "tools/list"))
+            await trio.testing.wait_all_tasks_blocked()
+            await at.decide(card.id, Decision.STOP)
+            await says.send_all(line(None, "notifications/cancelled", requestId=1))
+            await trio.testing.wait_all_tasks_blocked()
+            lines = Lines(hears)
+            for _ in range(MANY):
+                await lines.next()
+            await says.send_all(line(0, "tools/call", name="ping", arguments={}))
+            # The cancelled call's answer may leave all the same, and is not heeded.
+            told: dict[str, Any] = {"id": 1}
+            while told["id"] == 1:
+                told = json.loads(await lines.next() or b"")
+            assert len(told["result"]["structuredContent"]["late_verdicts"]) == 1
+        os.close(stdin)
+        os.close(stdout)

@@ -86,7 +86,7 @@ async def test_an_actor_that_falls_anywhere_is_carried_on_for(
         assert labels == ["before restoring before", "before"]
 
 
-@trio_test(real_time=True)
+@trio_test(real_time=True, seconds=240)
 async def test_a_server_that_is_killed_on_the_way_has_its_work_carried_on_by_the_next() -> None:
     with home(TRUSTING) as made:
         queue = made.root / "faults"

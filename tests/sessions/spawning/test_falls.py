@@ -163,7 +163,7 @@ async def test_a_later_server_finds_its_agent_and_hears_of_its_end_although_it_i
         id = await only(house)
         await house.until(lambda: is_running(house, id))
         at.end("0")
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             assert (await house.until_over(id)).exit == Exit(code=0)
         assert "here I am" in (await house.app.desk.children.output(id)).text
 

@@ -20,11 +20,13 @@ from intercom.app import App, is_newer
 from intercom.cli import faults, logs
 from intercom.cli.readiness import Readiness, is_denied, told
 from intercom.cli.settings import Settings, judge, settle
-from intercom.local import lock
+from intercom.local import heap, lock
 from intercom.model.errors import ConfigError, IntercomError
 
 #: A background server with nobody connected and nothing pending leaves after so many seconds.
 IDLE_SECONDS = 300.0
+#: Seconds between two times that free memory is given back.
+MEMORY_SECONDS = 60.0
 FAILED = 1
 USAGE = 2
 
@@ -66,6 +68,7 @@ async def _serve(settings: Settings, ready: Readiness, background: bool) -> int:
         ready.done()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_signal, app)
+            nursery.start_soon(_give_memory_back)
             if background:
                 nursery.start_soon(_until_idle, app)
     return 0
@@ -122,6 +125,13 @@ async def _until_signal(app: App) -> None:
         async for received in signals:
             logs.log.info("%s: stopping; what waits stays pending", signal.Signals(received).name)
             app.system.request_stop()
+            return
+
+
+async def _give_memory_back() -> None:
+    while True:
+        await trio.sleep(MEMORY_SECONDS)
+        if not await trio.to_thread.run_sync(heap.give_back):
             return
 
 

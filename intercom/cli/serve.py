@@ -33,6 +33,7 @@ USAGE = 2
 
 def serve(options: argparse.Namespace) -> int:
     """`agent-intercom serve`: run until SIGTERM or SIGINT. What waits stays pending."""
+    heap.share()
     ready = Readiness(options.ready_fd)
     try:
         settings = settle(options)

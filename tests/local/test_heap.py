@@ -1,4 +1,4 @@
-"""Memory that is free goes back to the system."""
+"""The C library's heap is one for all threads, and what is free goes back to the system."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import platform
 import subprocess
 import sys
 
-SCRIPT = """
+import pytest
+
+GLIBC = platform.libc_ver()[0] == "glibc"
+GIVES_BACK = """
 import psutil
 from intercom.local import heap
 blocks = [bytes(10_000) for _ in range(6_000)]
@@ -15,10 +18,42 @@ blocks.clear()
 before = psutil.Process().memory_info().rss
 print(heap.give_back(), before - psutil.Process().memory_info().rss)
 """
+SHARES = """
+import threading, psutil
+from intercom.local import heap
+print(heap.share())
+threading.stack_size(256 * 1024)
+before, together = psutil.Process().memory_info().vms, threading.Barrier(9)
+
+def work():
+    kept = bytes(10_000)
+    together.wait()
+    together.wait()
+
+for _ in range(8):
+    threading.Thread(target=work).start()
+together.wait()
+print(psutil.Process().memory_info().vms - before)
+together.wait()
+"""
+
+
+def run(script: str, **environment: str) -> tuple[bool, int]:
+    command = [sys.executable, "-c", script]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, env=environment or None).stdout.split()
+    return told[0] == "True", int(told[1])
 
 
 def test_what_nobody_uses_goes_back_to_the_system() -> None:
-    told = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True).stdout.split()
-    is_glibc = platform.libc_ver()[0] == "glibc"
-    assert told[0] == str(is_glibc)
-    assert int(told[1]) > 30 * 2**20 or not is_glibc
+    asked, freed = run(GIVES_BACK)
+    assert asked is GLIBC
+    assert freed > 30 * 2**20 or not GLIBC
+
+
+@pytest.mark.parametrize("heaps", [None, "4"])
+def test_threads_share_one_heap_unless_the_environment_says_otherwise(heaps: str | None) -> None:
+    # glibc sets aside 64 MiB of addresses for each heap that is not the first.
+    environment = {} if heaps is None else {"MALLOC_ARENA_MAX": heaps}
+    asked, addresses = run(SHARES, **environment)
+    assert asked is (GLIBC and heaps is None)
+    assert (addresses < 64 * 2**20) is (heaps is None) or not GLIBC

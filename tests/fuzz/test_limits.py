@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -129,7 +130,9 @@ def test_a_crowd_of_silent_connections_locks_nobody_out(on: Rig, door: str) -> N
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # Waits where the queue is full.
         one.connect(path)
-        one.send(b'{"half": ')
+        with contextlib.suppress(BrokenPipeError):
+            # One that there is no room for may have been told so, and closed, by now.
+            one.send(b'{"half": ')
         crowd.append(one)
     assert calm(on) < 2
     assert ctl.ask("version")["ok"]

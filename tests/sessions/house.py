@@ -179,7 +179,14 @@ class House:
         """Wait for what is under way: a handler asks the store a few times at most, which answers in turn."""
         for _ in range(5):
             await trio.testing.wait_all_tasks_blocked()
+            while self._reading():
+                # To Trio who waits for a thread is blocked.
+                await trio.testing.wait_all_tasks_blocked(0.001)
             await self.ask("store", Transact(lambda db: None))
+
+    def _reading(self) -> bool:
+        limit = self.app.reader._limit
+        return limit is not None and limit.borrowed_tokens > 0
 
 
 def partial_ask(guest: Guest, message: Request[R]) -> Callable[[], Awaitable[R]]:

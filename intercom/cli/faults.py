@@ -25,7 +25,7 @@ VARIABLE = "INTERCOM_FAULT"
 #: for so many seconds, unless only a start meets it.
 SETTLED_SECONDS = 1.2
 _SETTLED = 6
-_AT_START = frozenset({"sessions.brought_back", "Reception"})
+_AT_START = frozenset({"sessions.brought_back", "child.brought_back", "Reception"})
 
 
 class InjectedCrash(Exception):

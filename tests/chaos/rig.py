@@ -250,9 +250,25 @@ class Rig:
         """Kill the server at random instants, each time once it is there again."""
         while self.killed_servers < self.plan.server_kills:
             pid = self.server()
+            if self.plan.service and self.killed_servers % 4 == 0:
+                # With all that this one starts and brings back, it may fall each time before anybody is answered.
+                self._let_answer()
             time.sleep(self.dice.uniform(0.0, 1.6) if self.dice.random() < 0.8 else self.dice.uniform(0.0, 0.3))
             if self._kill(pid):
                 self.killed_servers += 1
+
+    def _let_answer(self) -> None:
+        """Wait until half of the agents have been answered something."""
+        files = [self.logs / f"{agent['name']}.jsonl" for agent in self.agents]
+        before = {file: file.stat().st_size for file in files}
+
+        def answered(file: Path) -> bool:
+            with file.open("rb") as log:
+                log.seek(before[file])
+                return b'"what": "answered"' in log.read()
+
+        enough = len(files) // 2
+        self.until(lambda: sum(map(answered, files)) >= enough, FINISH_SECONDS, "agents are answered")
 
     def kill_shims(self) -> None:
         """Kill shims at random instants."""

@@ -17,7 +17,7 @@ from tests.slack import serve
 from tests.support.figures import Record, tell
 
 LONG = os.environ.get("INTERCOM_CHAOS") == "long"
-CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "1000" if LONG else "50"))
+CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "560" if LONG else "50"))
 SEED = int(os.environ.get("INTERCOM_STORM_SEED", "1"))
 #: How much faster than life it goes; the disk and the threads are real.
 RATE = 10.0

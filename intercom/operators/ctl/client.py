@@ -65,8 +65,9 @@ def request(places: Places, command: str, fields: dict[str, Any], *, patience: f
     asked = there = False
     while True:
         token = None
-        # Looked at before each try: a server that starts takes the old socket away for a moment.
-        there = there or os.path.exists(places.ctl_socket)
+        # Looked at before each try: a server that starts takes the old socket away for a moment, and one whose listener
+        # fell has none until that is back; the socket of its agents is there meanwhile.
+        there = there or os.path.exists(places.ctl_socket) or os.path.exists(places.mcp_socket)
         try:
             with _Line(places) as line:
                 token = line.token

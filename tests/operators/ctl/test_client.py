@@ -6,7 +6,9 @@ import functools
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,11 +40,11 @@ async def test_a_request_brings_its_token_and_returns_the_data(tmp_path: Path) -
         assert caught.value.details
 
 
-def leave_socket(where: Places) -> None:
+def leave_socket(where: Places, which: str = "ctl_socket") -> None:
     """A socket file as a killed server leaves it."""
     private_directory(where.runtime_dir)
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(where.ctl_socket)
+        dead.bind(getattr(where, which))
 
 
 def test_no_server_is_known_at_once(tmp_path: Path) -> None:
@@ -58,15 +60,25 @@ async def test_a_socket_nobody_listens_at_is_no_server(tmp_path: Path) -> None:
         await in_thread(where, "list", {}, patience=0.1)
 
 
+@pytest.mark.parametrize("left", ["ctl_socket", "mcp_socket"])
 @trio_test(real_time=True)
-async def test_a_server_that_was_killed_and_is_being_started_again_is_waited_for(tmp_path: Path) -> None:
+async def test_a_server_that_was_killed_and_is_being_started_again_is_waited_for(
+    tmp_path: Path, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one of which only the agents' socket is there, as its listener for people is being started again."""
     where = places(environ=environ(tmp_path))
-    leave_socket(where)
+    leave_socket(where, left)
     tried = trio.Event()
     answers: list[Any] = []
 
+    def tries_again(seconds: float) -> None:
+        trio.from_thread.run_sync(tried.set)
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=tries_again)
+    monkeypatch.setattr("intercom.operators.ctl.client.time", clock)
+
     async def approve() -> None:
-        tried.set()
         answers.append(await in_thread(where, "approve", {"id": "a"}))
 
     async with trio.open_nursery() as nursery:

@@ -19,6 +19,9 @@ R = TypeVar("R")
 
 #: How many reads run at once; more wait their turn.
 CONNECTIONS = 4
+#: How much of the database a connection keeps to itself, in KiB: whatever is written makes it worthless, and pages that
+#: come and go leave the heap in pieces. The system keeps the file all the same.
+_CACHE = 256
 
 
 class Reader:
@@ -95,6 +98,7 @@ class Reader:
             found[0].close()
         db = connect(self._path, busy_seconds=self._busy_seconds, any_thread=True)
         db.execute("pragma query_only = on")
+        db.execute(f"pragma cache_size = -{_CACHE}")
         return db, inode
 
     def _give_back(self, db: Database, inode: int) -> None:

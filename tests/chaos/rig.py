@@ -59,6 +59,7 @@ environment = ["PYTHONPATH"]
 
 #: Seconds the next fault of a list may take to strike, everybody to finish, the server to be there again.
 STRIKE_SECONDS = 60.0
+CHILD_STRIKE_SECONDS = 240.0
 FINISH_SECONDS = 120.0
 BACK_SECONDS = 60.0
 
@@ -231,7 +232,9 @@ class Rig:
         """Wait until every fault of the list has come true."""
         while (before := len(self.struck())) < len(self.plan.faults):
             fault = self.plan.faults[before]
-            self.until(partial(self._has_struck, before, fault), STRIKE_SECONDS, f"the fault {fault} comes true")
+            # There are few agents that people start, and fewer that come to such an end.
+            seconds = CHILD_STRIKE_SECONDS if fault.split(":")[1].startswith("child.") else STRIKE_SECONDS
+            self.until(partial(self._has_struck, before, fault), seconds, f"the fault {fault} comes true")
 
     def _has_struck(self, before: int, fault: str) -> bool:
         if len(self.struck()) > before:

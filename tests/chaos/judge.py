@@ -274,7 +274,9 @@ def _agrees(answer: dict[str, Any], row: dict[str, Any]) -> bool:
             if answer["status"] == "timeout":
                 return status == "expired"
             if answer["status"] == "approved":
-                return verdict == "approve" and status in ("approved", "consumed")
+                # One that was told, and whose agent ended before it applied the change, is interrupted.
+                ended = status == "interrupted" and row["delivered_at"] is not None
+                return verdict == "approve" and (status in ("approved", "consumed") or ended)
             return verdict == "reject" and answer.get("reason") == text
         case "prompt":
             return answer.get("decision") == verdict and answer.get("instruction") == text

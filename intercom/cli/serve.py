@@ -34,6 +34,7 @@ USAGE = 2
 def serve(options: argparse.Namespace) -> int:
     """`agent-intercom serve`: run until SIGTERM or SIGINT. What waits stays pending."""
     heap.share()
+    heap.keep_large_apart()
     ready = Readiness(options.ready_fd)
     try:
         settings = settle(options)

@@ -1,7 +1,10 @@
-"""The C library's heap: all threads share one, and what nobody uses any more goes back to the system.
+"""The C library's heap: all threads share one, large pieces stay out of it, and what nobody uses any more goes back to
+the system.
 
 As a rule each thread gets a heap of its own (with glibc, up to eight a core), and each heap keeps, in pieces, what it
-needed at its busiest: a server of many threads that come and go grows for hours while what it holds stays the same.
+needed at its busiest: a server of many threads that come and go grows for hours while what it holds stays the same. So
+it does where large pieces, which come and go as well, lie in the heap among small ones that stay: glibc puts them into
+pages of their own at first, and learns not to.
 """
 
 from __future__ import annotations
@@ -10,7 +13,10 @@ import ctypes
 import os
 
 #: Of glibc's malloc.h.
+_M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
+#: From how many bytes on a piece is large: where glibc begins, too.
+LARGE = 128 * 1024
 
 
 def share() -> bool:
@@ -19,10 +25,20 @@ def share() -> bool:
 
     It costs next to nothing: threads that run Python take turns all the same.
     """
-    if "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", ""):
+    return _set(_M_ARENA_MAX, 1, "MALLOC_ARENA_MAX", "arena_max")
+
+
+def keep_large_apart() -> bool:
+    """Have large pieces lie in pages of their own, for good, which go back to the system with them. False as in `share`
+    (`MALLOC_MMAP_THRESHOLD_`)."""
+    return _set(_M_MMAP_THRESHOLD, LARGE, "MALLOC_MMAP_THRESHOLD_", "mmap_threshold")
+
+
+def _set(what: int, value: int, variable: str, tunable: str) -> bool:
+    if variable in os.environ or tunable in os.environ.get("GLIBC_TUNABLES", ""):
         return False
     try:
-        return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1))
+        return bool(ctypes.CDLL(None).mallopt(what, value))
     except (AttributeError, OSError, TypeError):
         return False
 

@@ -1,4 +1,4 @@
-"""The C library's heap is one for all threads, and what is free goes back to the system."""
+"""The C library's heap is one for all threads, has no large pieces in it, and what is free goes back to the system."""
 
 from __future__ import annotations
 
@@ -36,6 +36,20 @@ together.wait()
 print(psutil.Process().memory_info().vms - before)
 together.wait()
 """
+LARGE_APART = """
+import psutil
+from intercom.local import heap
+print(heap.keep_large_apart())
+once = bytes(2 * heap.LARGE)
+del once  # by which the C library learns that such pieces come and go
+large, small = [], []
+for _ in range(200):
+    large.append(bytearray(heap.LARGE + 1))
+    small.append(bytes(1000))
+before = psutil.Process().memory_info().rss
+large.clear()
+print(before - psutil.Process().memory_info().rss)
+"""
 
 
 def run(script: str, **environment: str) -> tuple[bool, int]:
@@ -57,3 +71,11 @@ def test_threads_share_one_heap_unless_the_environment_says_otherwise(heaps: str
     asked, addresses = run(SHARES, **environment)
     assert asked is (GLIBC and heaps is None)
     assert (addresses < 64 * 2**20) is (heaps is None) or not GLIBC
+
+
+@pytest.mark.parametrize("least", [None, "33554432"])
+def test_large_pieces_leave_no_holes_unless_the_environment_says_otherwise(least: str | None) -> None:
+    environment = {} if least is None else {"MALLOC_MMAP_THRESHOLD_": least}
+    asked, freed = run(LARGE_APART, **environment)
+    assert asked is (GLIBC and least is None)
+    assert (freed > 20 * 2**20) is (least is None) or not GLIBC

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from intercom.agents import clients
-from intercom.cli import probe
+from intercom.cli import init_files, probe
 from intercom.cli.finding import Finding, State
 from intercom.cli.init_clients import CLIENTS, SERVER_NAME, Client
 from intercom.cli.init_merge import present
@@ -25,7 +25,7 @@ def examine(name: str, config: Config, project: Path, seconds: float | None) -> 
     """Look at what a client's file says of Intercom, and with `seconds` run the client to see how long it lets a call
     wait (for so long at most)."""
     client = CLIENTS[name]
-    entry = present(client.format, _text(client.file(project)), client.table, SERVER_NAME)
+    entry = present(client.format, init_files.glance(client.file(project)), client.table, SERVER_NAME)
     findings = [_settings(client, config, entry, project)]
     if seconds is not None:
         findings.append(_probe(client, config, entry, seconds))
@@ -73,10 +73,3 @@ def _probe(client: Client, config: Config, entry: Mapping[str, Any], seconds: fl
     state, _, advice = judged(clients.slice_seconds(client.name, config), round(found.seconds, 1))
     said = "ended it by cancelling" if found.how == "cancelled" else "closed the connection"
     return Finding("probe", state, f"after {found.seconds:.1f} s {reports} reports the client {said}", advice)
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(errors="replace")
-    except OSError:
-        return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from intercom.cli import init_files
 from intercom.cli.finding import Finding, State
 from intercom.cli.init_clients import CLIENTS, names_us
 from intercom.cli.init_hooks import HOOKS, installed
@@ -14,7 +15,7 @@ def examine(project: Path) -> Finding:
     whether its hooks are on, or trusted, can not be seen from here."""
     held, partly, free = [], [], []
     for name, hooks in HOOKS.items():
-        found = installed(hooks, _text(hooks.file(project)))
+        found = installed(hooks, init_files.glance(hooks.file(project)))
         if set(found) >= {event for event, asks in hooks.events.items() if asks}:
             held.append(CLIENTS[name].title)
         elif found:
@@ -28,10 +29,3 @@ def examine(project: Path) -> Finding:
         text = f"{', '.join(free)} may write and run without asking: no permission hook is set up"
         return Finding("hooks", State.WARN, text, advice)
     return Finding("hooks", State.OK, f"{', '.join(held)} must ask" if held else "none are set up, nor are clients")
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(errors="replace")
-    except OSError:
-        return ""

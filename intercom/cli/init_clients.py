@@ -15,6 +15,8 @@ from typing import Any
 
 from attrs import frozen
 
+from intercom.cli.init_files import glance
+
 #: The name the entry gets in every client's file.
 SERVER_NAME = "agent-intercom"
 
@@ -135,7 +137,4 @@ def command(config: Path | None, *, shared: bool) -> list[str]:
 
 def names_us(file: Path) -> bool:
     """Whether a client's file has our entry, as far as a look tells."""
-    try:
-        return SERVER_NAME in file.read_text(errors="replace")
-    except OSError:
-        return False
+    return SERVER_NAME in glance(file)

@@ -14,6 +14,14 @@ def read(file: Path) -> str:
     return file.read_bytes().decode("utf-8") if file.exists() else ""
 
 
+def glance(file: Path) -> str:
+    """The file's text as far as it can be read; empty where it can not."""
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 def put(file: Path, before: str, after: str, mode: int, title: str, note: str) -> None:
     """Write a client's file, if it changes: with a backup of the one that is there, whose mode it keeps."""
     if after == before:

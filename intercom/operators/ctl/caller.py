@@ -12,3 +12,8 @@ class Caller:
     """The name of the user at the other end of the socket."""
 
     name: str
+
+
+def act_of(verdict_id: str | None) -> str | None:
+    """What names an act of this channel for good, so that asking again does it once; None where the caller did not."""
+    return None if verdict_id is None else f"{CHANNEL}/{verdict_id}"

@@ -8,7 +8,7 @@ from intercom.model.checkpoint import CheckpointLine
 from intercom.model.clock import to_text
 from intercom.model.errors import InvalidArguments
 from intercom.model.restore import Files, Restore
-from intercom.operators.ctl.caller import CHANNEL, Caller
+from intercom.operators.ctl.caller import CHANNEL, Caller, act_of
 from intercom.operators.ctl.entries import plain
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.operators.desk import Desk
@@ -23,7 +23,7 @@ async def take(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     first, _, rest = label.partition(" ")
     if session is None and len(first) >= SHORTEST_ID and await _is_session(desk, first):
         session, label = first, rest.strip()
-    taken = await desk.checkpoints.take(session, label or None, caller.name, CHANNEL, _act(request))
+    taken = await desk.checkpoints.take(session, label or None, caller.name, CHANNEL, act_of(request.verdict_id))
     left_out = [{"why": each.why, "count": each.count, "examples": list(each.examples)} for each in taken.left_out]
     return {"status": "taken", **checkpoint_entry(taken.checkpoint), "left_out": left_out}
 
@@ -41,7 +41,9 @@ async def restore(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
         files = Files(request.files or Files.LEAVE)
     except ValueError:
         raise InvalidArguments(f"files takes one of {', '.join(Files)}") from None
-    return restore_entry(await desk.checkpoints.ask_restore(request.id, files, caller.name, CHANNEL, _act(request)))
+    return restore_entry(
+        await desk.checkpoints.ask_restore(request.id, files, caller.name, CHANNEL, act_of(request.verdict_id))
+    )
 
 
 async def restoring(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
@@ -92,7 +94,3 @@ def restore_entry(restore: Restore) -> dict[str, Any]:
 
 async def _is_session(desk: Desk, prefix: str) -> bool:
     return any(each.id.startswith(prefix) for each in await desk.sessions(everything=True))
-
-
-def _act(request: CtlRequest) -> str | None:
-    return None if request.verdict_id is None else f"{CHANNEL}/{request.verdict_id}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from intercom.model.child import Child
 from intercom.model.errors import InvalidArguments
-from intercom.operators.ctl.caller import CHANNEL, Caller
+from intercom.operators.ctl.caller import CHANNEL, Caller, act_of
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.operators.desk import Desk
 from intercom.sessions.children import LINES
@@ -24,7 +24,7 @@ async def start(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
         channel=CHANNEL,
         workspace=request.workspace,
         label=(request.label or "").strip() or None,
-        act=None if request.verdict_id is None else f"{CHANNEL}/{request.verdict_id}",
+        act=act_of(request.verdict_id),
     )
     return {"session_id": session.id, "status": "started", "workspace_root": session.workspace_root}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from intercom.model.card import Card
 from intercom.model.errors import InvalidArguments
-from intercom.operators.ctl.caller import CHANNEL, Caller
+from intercom.operators.ctl.caller import CHANNEL, Caller, act_of
 from intercom.operators.ctl.entries import words_entry
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.operators.desk import Desk
@@ -15,19 +15,21 @@ from intercom.sessions.steering_desk import LISTED
 
 async def pause(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """Hold an agent up; without a session, the only active one."""
-    session = await desk.steering.pause(request.whose, caller.name, CHANNEL, _act(request))
+    session = await desk.steering.pause(request.whose, caller.name, CHANNEL, act_of(request.verdict_id))
     return {"session_id": session.id, "status": "paused"}
 
 
 async def unpause(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """Let an agent go on; without a session, the only paused one."""
-    session = await desk.steering.unpause(request.whose, caller.name, CHANNEL, _act(request))
+    session = await desk.steering.unpause(request.whose, caller.name, CHANNEL, act_of(request.verdict_id))
     return {"session_id": session.id, "status": session.status.value}
 
 
 async def steer(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """Queue words for an agent; without a session, for the only live one."""
-    card = await desk.steering.steer(request.whose, request.text or "", caller.name, CHANNEL, _act(request))
+    card = await desk.steering.steer(
+        request.whose, request.text or "", caller.name, CHANNEL, act_of(request.verdict_id)
+    )
     return _reply(card)
 
 
@@ -45,7 +47,7 @@ async def task(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
         CHANNEL,
         session=request.session,
         workspace=request.workspace,
-        act_id=_act(request),
+        act_id=act_of(request.verdict_id),
     )
     return _reply(card)
 
@@ -73,7 +75,3 @@ def _reply(card: Card) -> dict[str, Any]:
         "status": card.state.value,
         "note": card.note,
     }
-
-
-def _act(request: CtlRequest) -> str | None:
-    return None if request.verdict_id is None else f"{CHANNEL}/{request.verdict_id}"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from intercom.model.errors import InvalidArguments, NotFound
 from intercom.model.restore import Files
-from intercom.model.session import Session
 from intercom.operators.messages import Channel
 from intercom.operators.slack.commands import choice
 from intercom.operators.slack.commands.call import Call, session_line
@@ -23,7 +20,7 @@ _CHANNEL = Channel.SLACK.value
 async def take(call: Call) -> str:
     """Take a checkpoint of a session and the files of its workspace."""
     live = await call.house.desk.sessions()
-    chosen, label = _session_and_label(live, call)
+    chosen, label = choice.session_and_text(live, call.arguments)
     found = choice.to_clear(live, call.person, "take a checkpoint of") if chosen is None else chosen
     session = choice.require_control(found, call.person)
 
@@ -72,21 +69,6 @@ async def restore(call: Call) -> str:
         return f"checkpoint {line.label or line.id[:8]}: {changed}; proceed or cancel on the card in the channel"
 
     return await once(call, act, line.session_id)
-
-
-def _session_and_label(live: Sequence[Session], call: Call) -> tuple[Session | None, str | None]:
-    """Which session is named, None for none, and the label: all that is no name of a session."""
-    text = call.arguments.text
-    if "--session" in call.arguments.options:
-        return choice.named(live, call.arguments.options["--session"]), text or None
-    first = text.split(None, 1)[0] if text else ""
-    if len(first) >= choice.SHORTEST_ID:
-        try:
-            return choice.named(live, first), text[len(first) :].strip() or None
-        except NotFound:
-            if choice.looks_like_id(first):
-                raise
-    return None, text or None
 
 
 def _files(given: str | None) -> Files:

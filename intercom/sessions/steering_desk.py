@@ -59,7 +59,7 @@ class Steering:
     async def steer(self, session: str | None, text: str, by: str, channel: str, act_id: str | None = None) -> Card:
         """Queue words for the agent: they ride on its next result, or end its standby. Raises SteerQueueFull,
         InvalidArguments for words that say nothing or are too long, InvalidState for a session that has ended."""
-        id = await self.desk.named_session(session, _is_open, "session")
+        id = await self.desk.named_session(session, _is_open, "session", act_id)
         return await self.desk.ask_session(id, Steer(self._id(act_id), Kind.STEER, text, by, channel))
 
     async def words(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:

@@ -9,9 +9,10 @@ import trio
 
 from tests.agents.live import Home, live
 from tests.clients import run_claude_code, run_codex
+from tests.clients.at_work import project, said
 from tests.clients.ctl import ctl
 from tests.clients.model import Say, Step, Use
-from tests.clients.run_claude_code import house, project
+from tests.clients.run_claude_code import house
 
 __all__ = ["house"]
 
@@ -38,7 +39,7 @@ async def test_claude_code_writes_only_what_was_allowed(house: Home) -> None:
         assert card["diff"].endswith("+hello\n")
         assert not (root / "greeting.txt").exists()
         await ctl(house, "approve", card["request_id"])
-        assert await process.wait() == 0, run_claude_code.said(house)
+        assert await process.wait() == 0, said(house)
     assert (root / "greeting.txt").read_text() == "hello\n", model.answers
     assert not (root / "refused.txt").exists()
 
@@ -62,7 +63,7 @@ async def test_claude_code_does_not_stop_before_it_has_heard_what_people_have_fo
         await person.card(request_id=card["request_id"], away=True)
         await ctl(house, "approve", card["request_id"])
         decided.set()
-        assert await process.wait() == 0, run_claude_code.said(house)
+        assert await process.wait() == 0, said(house)
     assert (root / "a.txt").exists(), model.answers
 
 
@@ -84,6 +85,6 @@ async def test_codex_runs_only_what_was_allowed(house: Home) -> None:
         await ctl(house, "reject", card["request_id"], "--reason", "not like this")
         card = await person.card(title="Run: touch allowed.txt")
         await ctl(house, "approve", card["request_id"])
-        assert await process.wait() == 0, run_codex.said(house)
+        assert await process.wait() == 0, said(house)
     assert (root / "allowed.txt").exists(), model.answers
     assert not (root / "refused.txt").exists()

@@ -1,0 +1,136 @@
+"""A real coding agent at work: the program itself, its model's end a script, a server of ours, and a person."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from tests.agents.live import Home, Person
+from tests.clients.ctl import ctl
+from tests.clients.model import Call, Model, Say, Step
+from tests.clients.over_http import open_door
+from tests.clients.wires import told
+
+CHANGE = {"title": "Greet", "diff": "hello\n", "file_path": "greeting.txt"}
+
+
+def project(house: Home) -> Path:
+    """A workspace as the shim finds it by itself, where the entry names none and the client tells no roots."""
+    root = house.workspace()
+    (root / ".git").mkdir()
+    return root
+
+
+async def connect(house: Home, client: str, *words: str) -> None:
+    """Let `agent-intercom init` write the client's files."""
+    done = await trio.to_thread.run_sync(lambda: house.command("init", "--write", "--client", client, *words))
+    assert done.returncode == 0, done.stderr
+
+
+def set_timeout(file: Path, milliseconds: int | None) -> None:
+    """Let this time-out stand in for what init allows a call, in a client's JSON file."""
+    if milliseconds is not None:
+        entry = json.loads(file.read_text())
+        entry["mcpServers"]["agent-intercom"]["timeout"] = milliseconds
+        file.write_text(json.dumps(entry))
+
+
+@asynccontextmanager
+async def at_work(
+    house: Home, root: Path, model: Model, command: Sequence[str], environ: Mapping[str, str]
+) -> AsyncIterator[tuple[trio.Process, Person]]:
+    """The program running in `root` with this on top of the house's environment, and a person. What it said is in
+    `said(house)`, and printed where the test fails."""
+    with _log(house).open("wb") as log, house.serving():
+        async with house.person(root) as person:
+            process = await trio.lowlevel.open_process(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=house.environ | environ | {"PWD": str(root)},
+                cwd=root,
+            )
+            try:
+                yield process, person
+            finally:
+                process.kill()
+                with trio.CancelScope(shield=True):
+                    await process.wait()
+                sys.stdout.write(f"{said(house)}\n{sorted(model.tools)}\n{model.answers}\n{len(model.requests)}\n")
+
+
+def said(house: Home) -> str:
+    """What the program wrote."""
+    return _log(house).read_text()
+
+
+def _log(house: Home) -> Path:
+    return house.root / "agent.log"
+
+
+def by_way(house: Home, over: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What init and the program's environment need for the way "stdio" or "http"."""
+    if over == "http":
+        return ("--http",), {"INTERCOM_HTTP_TOKEN": open_door(house).token}
+    return (), {}
+
+
+async def greet() -> AsyncGenerator[Step, str]:
+    """Ask for a change, have it written, say so."""
+    verdict = told((yield Call("check_clearance", CHANGE)))
+    assert verdict["status"] == "approved"
+    yield Call("check_diff", {"request_id": verdict["request_id"]})
+    yield Say("the world is greeted")
+
+
+async def told_why() -> AsyncGenerator[Step, str]:
+    """Ask for a change, and say why it was refused."""
+    verdict = told((yield Call("check_clearance", CHANGE)))
+    assert verdict["status"] == "rejected"
+    yield Say(verdict["reason"])
+
+
+async def greet_late(decided: trio.Event) -> AsyncGenerator[Step, str]:
+    """Ask for a change; the client cuts the call; have it written once the verdict rides on another's result."""
+    cut = yield Call("check_clearance", CHANGE)
+    assert "approved" not in cut
+    await decided.wait()
+    (late,) = told((yield Call("ping")))["late_verdicts"]
+    assert late["answer"]["status"] == "approved"
+    yield Call("check_diff", {"request_id": late["request_id"]})
+    yield Say("late, but greeted")
+
+
+async def approve(house: Home, person: Person, called: str) -> None:
+    """Approve what is asked by a client that calls itself so: by this name the ladder knows it."""
+    card = await person.card(kind="approval")
+    assert [each["client_name"] for each in (await ctl(house, "list"))["sessions"]] == [called]
+    await ctl(house, "approve", card["request_id"])
+
+
+async def kill_and_reject(house: Home, person: Person) -> None:
+    """Let the server die while the call waits, and the next one be told no."""
+    card = await person.card(kind="approval")
+    house.kill()
+    await ctl(house, "reject", card["request_id"], "--reason", "not today")
+
+
+async def approve_late(house: Home, person: Person, decided: trio.Event) -> None:
+    """Approve what is asked once the client has given the call up, so that nobody waits for the answer."""
+    card = await person.card(kind="approval")
+    await person.card(request_id=card["request_id"], away=True)
+    await ctl(house, "approve", card["request_id"])
+    decided.set()
+
+
+def is_greeted(root: Path, model: Model, step: int) -> bool:
+    """Whether the answer to this call of the script says so, and the file does."""
+    assert told(model.answers[step])["status"] == "applied", model.answers
+    return (root / "greeting.txt").read_text() == "hello\n"

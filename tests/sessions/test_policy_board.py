@@ -46,6 +46,14 @@ async def proposed(at: House) -> Card:
     return await at.people.card(kind=CardKind.POLICY, state=CardState.PENDING)
 
 
+async def held_back(at: House, root: Path) -> tuple[Guest, Card]:
+    """An agent whose policy comes to grant more, which waits for an operator."""
+    guest = await at.arrive(root)
+    write(root, WIDE)
+    assert not await passes(guest, "src/a")
+    return guest, await proposed(at)
+
+
 @in_house
 async def test_what_is_found_at_the_start_holds(clock: Clock, root: Path) -> None:
     write(root, WIDE)
@@ -81,10 +89,7 @@ async def test_what_comes_to_grant_more_waits_for_an_operator(clock: Clock, root
 async def test_the_same_verdict_again_is_answered_as_the_first_time(clock: Clock, root: Path) -> None:
     write(root, NARROW)
     async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        write(root, WIDE)
-        assert not await passes(guest, "src/a")
-        card = await proposed(at)
+        guest, card = await held_back(at, root)
         first = await at.decide(card.id, Decision.ACCEPT, None, "act-1")
         assert await at.decide(card.id, Decision.ACCEPT, None, "act-1") == first
         with pytest.raises(AlreadyDecided):
@@ -97,10 +102,7 @@ async def test_the_same_verdict_again_is_answered_as_the_first_time(clock: Clock
 async def test_of_two_verdicts_at_once_the_first_wins(clock: Clock, root: Path) -> None:
     write(root, NARROW)
     async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        write(root, WIDE)
-        assert not await passes(guest, "src/a")
-        card = await proposed(at)
+        guest, card = await held_back(at, root)
         won: list[str] = []
 
         async def decide(decision: Decision) -> None:
@@ -131,10 +133,7 @@ async def test_what_comes_to_grant_less_holds_at_once(clock: Clock, root: Path) 
 async def test_what_was_refused_stays_out_and_is_not_asked_again(clock: Clock, root: Path) -> None:
     write(root, NARROW)
     async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        write(root, WIDE)
-        assert not await passes(guest, "src/a")
-        card = await proposed(at)
+        guest, card = await held_back(at, root)
         with pytest.raises(InvalidArguments):
             await at.decide(card.id, Decision.CONTINUE)
         assert (await at.decide(card.id, Decision.REJECT)).state is CardState.REJECTED
@@ -198,10 +197,7 @@ async def test_workspaces_with_the_same_file_are_asked_for_each_on_its_own(clock
 async def test_of_an_accepted_change_nobody_hears_that_the_file_changed_again(clock: Clock, root: Path) -> None:
     write(root, NARROW)
     async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        write(root, WIDE)
-        assert not await passes(guest, "src/a")
-        card = await proposed(at)
+        _, card = await held_back(at, root)
         await at.decide(card.id, Decision.ACCEPT)
         await at.people.card(id=card.id, state=CardState.APPLIED)
         assert [each.state for each in at.people.cards if each.id == card.id] == [CardState.PENDING, CardState.APPLIED]
@@ -211,10 +207,7 @@ async def test_of_an_accepted_change_nobody_hears_that_the_file_changed_again(cl
 async def test_who_accepts_what_has_changed_meanwhile_finds_its_card_closed(clock: Clock, root: Path) -> None:
     write(root, NARROW)
     async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        write(root, WIDE)
-        assert not await passes(guest, "src/a")
-        card = await proposed(at)
+        guest, card = await held_back(at, root)
         watcher = at.app.system.named(watcher_name(root))
         # The watcher hears of the change before it hears of the verdict, and the board after.
         write(root, NARROW)

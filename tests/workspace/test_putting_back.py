@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,18 @@ def checkpoint(root: Path, held: Held) -> Manifest:
     return manifest_of(made.hashes(), made.facts())
 
 
+@contextmanager
+def changed(base: Path, before: Tree, data: st.DataObject) -> Iterator[tuple[Path, Held, Manifest, Tree]]:
+    """A workspace with a checkpoint of how it was `before`, and other files since."""
+    root = base / "work"
+    with Contents(base / "contents.db", 2**30).open() as held:
+        trees.put(root, before)
+        then = checkpoint(root, held)
+        after = data.draw(trees.changed(before))
+        trees.put(root, after)
+        yield root, held, then, after
+
+
 def planned(root: Path, then: Manifest, held: Held, *, exact: bool) -> PutBackPlan:
     now = snapshot(root, also=then.files)
     wanted = {state.hash for state in then.files.values() if state.link is None}
@@ -58,14 +72,7 @@ def expected(before: Tree, after: Tree) -> dict[str, DivergenceKind]:
 def test_what_a_checkpoint_held_is_there_again(
     tmp_path_factory: pytest.TempPathFactory, before: Tree, data: st.DataObject
 ) -> None:
-    base = tmp_path_factory.mktemp("trees")
-    root = base / "work"
-    with Contents(base / "contents.db", 2**30).open() as held:
-        trees.put(root, before)
-        then = checkpoint(root, held)
-        after = data.draw(trees.changed(before))
-        trees.put(root, after)
-
+    with changed(tmp_path_factory.mktemp("trees"), before, data) as (root, held, then, after):
         found = divergences(then, snapshot(root, also=then.files))
         assert {each.path: each.kind for each in found} == expected(before, after)
 
@@ -81,13 +88,7 @@ def test_what_a_checkpoint_held_is_there_again(
 def test_what_was_added_stays_where_it_may_and_what_it_blocks_is_named(
     tmp_path_factory: pytest.TempPathFactory, before: Tree, data: st.DataObject
 ) -> None:
-    base = tmp_path_factory.mktemp("added")
-    root = base / "work"
-    with Contents(base / "contents.db", 2**30).open() as held:
-        trees.put(root, before)
-        then = checkpoint(root, held)
-        after = data.draw(trees.changed(before))
-        trees.put(root, after)
+    with changed(tmp_path_factory.mktemp("added"), before, data) as (root, held, then, after):
         plan = restore(root, then, held, exact=False)
         blocked = {each.path for each in plan.blocked}
         wanted = {path: thing for path, thing in before.items() if path not in blocked}
@@ -104,13 +105,7 @@ def test_what_was_added_stays_where_it_may_and_what_it_blocks_is_named(
 def test_stopped_before_any_call_that_changes_files_it_is_all_or_none(
     tmp_path_factory: pytest.TempPathFactory, before: Tree, data: st.DataObject
 ) -> None:
-    base = tmp_path_factory.mktemp("stopped")
-    root = base / "work"
-    with Contents(base / "contents.db", 2**30).open() as held:
-        trees.put(root, before)
-        then = checkpoint(root, held)
-        after = data.draw(trees.changed(before))
-        trees.put(root, after)
+    with changed(tmp_path_factory.mktemp("stopped"), before, data) as (root, held, then, after):
         plan = planned(root, then, held, exact=True)
         stops = data.draw(st.integers(1, 40))
         try:

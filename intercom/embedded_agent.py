@@ -173,7 +173,7 @@ class EmbeddedAgent:
                 yield call
             except BaseException:
                 # No result reaches the program, so nothing rides on it.
-                door.abandon(call.name, call.session_id)
+                door.deliveries.abandon(call.name, call.session_id)
                 raise
             outcome = "ok"
         except IntercomError as refused:
@@ -197,7 +197,7 @@ class EmbeddedAgent:
         door.close_call(call)
         with trio.CancelScope(shield=True):
             # Once that is begun the program gets its answer, cancelled or not.
-            await door.reached(call.name)
+            await door.deliveries.reached(call.name)
         return answered
 
     def _door(self) -> Door:

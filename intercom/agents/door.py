@@ -1,10 +1,7 @@
-"""A door: one connection of agents, whichever transport carries it. It knows who calls, in which session, and what has
-reached them."""
+"""A door: one connection of agents, whichever transport carries it. It knows who calls, and in which session."""
 
 from __future__ import annotations
 
-import json
-import logging
 import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -15,15 +12,15 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from actors import Busy, Down, Name, NotRunning, System, ask
+from actors import Name, System, ask
 from intercom.agents import clients, workspaces
 from intercom.agents.call import Call
+from intercom.agents.deliveries import Deliveries
 from intercom.agents.tools import inputs
 from intercom.agents.tools.tool import Tool
 from intercom.model.config import Config
-from intercom.model.errors import IntercomError, InvalidArguments, NotFound, Paused
+from intercom.model.errors import InvalidArguments, Paused
 from intercom.sessions import agent_keys
-from intercom.sessions.messages import Deliver, Delivery, Undeliver, Written
 from intercom.sessions.presence import Presence
 from intercom.sessions.reception_messages import (
     Admit,
@@ -32,17 +29,12 @@ from intercom.sessions.reception_messages import (
     AgentsGone,
     AgentsHere,
     FindNameless,
-    Wanted,
     key_of,
 )
 from intercom.sessions.stall_messages import Activity
 
-log = logging.getLogger("intercom.agents")
-
-#: How long a record of what reached the client may take; it is asked again after a restart, so nothing is lost by it.
-_RECORD_SECONDS = 60.0
-#: How long an agent's next call waits for that; then it goes on, and the one after it sees to the record.
-_CONFIRM_SECONDS = 5.0
+#: How long letting an agent in may take, in seconds; it is asked again after a restart, so nothing is lost by it.
+_ADMIT_SECONDS = 60.0
 #: How exactly stall detectors are told of activity, in seconds.
 _HEARD_SECONDS = 0.1
 
@@ -83,17 +75,16 @@ class Door:
     nameless: bool = False
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     client_name: str | None = field(default=None, init=False)
+    deliveries: Deliveries = field(init=False)
     _agents: set[str] = field(factory=set, init=False)
     _known: int = field(default=0, init=False)
     _sessions: dict[str, str] = field(factory=dict, init=False)
-    _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
-    _arrived: dict[str, Delivery] = field(factory=dict, init=False)
-    # By name: an empty dict is a third of an empty set, and there may be thousands of doors.
-    _unheeded: dict[str, None] = field(factory=dict, init=False)
-    _written: dict[str, object] = field(factory=dict, init=False)
     _told: dict[str, float] = field(factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
     _admission: trio.Lock | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.deliveries = Deliveries(self.system)
 
     async def open_call(self, tool: Tool, given: Any, caller: Caller) -> Call:
         """Let a call in: find its session (or open one) and note the activity.
@@ -102,7 +93,7 @@ class Door:
         Paused when the agent is held up and its client's patience is over.
         """
         self.client_name = caller.client_name or self.client_name
-        if self._written:
+        if self.deliveries.are_unconfirmed:
             await self._heard_again(given)
         session_id = await (self._found(given, caller) if self.nameless else self.session(caller))
         call = self._call(tool, caller, session_id)
@@ -128,75 +119,20 @@ class Door:
             slice_seconds=clients.slice_seconds(caller.client_name, self.config),
             progress=caller.progress,
             adopted=adopted,
-            on_its_way=self._on_its_way,
+            on_its_way=self.deliveries.on_its_way,
         )
 
     def close_call(self, call: Call) -> None:
         """The call's result is on its way (or the call is over): note the activity and what the result carries."""
         self._heard(call.session_id)
-        if call.delivery is not None:
-            self._sent[call.name] = (call.session_id, call.delivery)
-
-    def abandon(self, name: str, session_id: str | None = None) -> None:
-        """This call's result does not reach the client: what rode on it rides again."""
-        sent = self._sent.pop(name, None)
-        if sent is not None:
-            self._unheeded[name] = None
-        owner = sent[0] if sent is not None else session_id
-        if owner is not None:
-            self.system.named(f"session/{owner}").tell(Undeliver((name,)))
-
-    def written(self, name: str, request_id: object = None) -> None:
-        """This call's result has been written to a connection without a shim, as the answer to this request; the
-        agent's next call says that it was read."""
-        if name in self._sent:
-            self._written[name] = request_id
-            session_id, delivery = self._sent[name]
-            if delivery.instructions:
-                # At once: the server may fall, and the agent work on it for long.
-                self.system.named(f"session/{session_id}").tell(Written(delivery.instructions))
-
-    def unheeded(self, request_id: object) -> None:
-        """The client has cancelled a request whose answer may have been written to it: nobody heeds that."""
-        # The SDK does not tell the ids 1 and "1" apart either.
-        for name in [name for name, id in self._written.items() if str(id) == str(request_id)]:
-            del self._written[name]
-            self.lost(name)
-
-    def lost(self, name: str) -> None:
-        """This call's result was written to nobody: what it carries rides again."""
-        sent = self._sent.pop(name, None)
-        if sent is not None:
-            self.system.named(f"session/{sent[0]}").tell(Undeliver((name,)))
-
-    def begun_anew(self) -> None:
-        """The agent's client has started again: what was written to the one before may not have been read."""
-        for name in self._written:
-            self.lost(name)
-        self._written.clear()
-
-    async def read_all(self) -> None:
-        """The agent has read what was written to it; on record when this returns, where that is possible now."""
-        written, self._written = self._written, {}
-        await self._confirm(written)
+        self.deliveries.leaves(call)
 
     async def _heard_again(self, given: Any) -> None:
         if isinstance(given, inputs.Reboot):
             # It takes up where it left off, and may have left off before it read.
-            self.begun_anew()
+            self.deliveries.begun_anew()
         else:
-            await self.read_all()
-
-    def receipt(self, name: str) -> str | None:
-        """What the shim gives back once this call's result was written to the client; None when that matters to nobody.
-
-        It says all that has to be put on record, so that a server that knows nothing of the call any more can do it.
-        """
-        sent = self._sent.get(name)
-        if sent is None:
-            return None
-        session_id, delivery = sent
-        return receipt(session_id, delivery)
+            await self.deliveries.read_all()
 
     def _heard(self, session_id: str) -> None:
         """Tell the stall detector, unless it was told a moment ago: it counts in seconds, and calls come in bursts."""
@@ -204,64 +140,6 @@ class Door:
         if now - self._told.get(session_id, -math.inf) >= _HEARD_SECONDS:
             self._told[session_id] = now
             self.system.named(f"stall/{session_id}").tell(Activity())
-
-    async def delivered(self, receipts: Iterable[str]) -> tuple[str, ...]:
-        """The results of these receipts were written to the client; on record when this returns the names of their
-        calls, except for calls that were abandoned before."""
-        by_session: dict[str, list[Delivery]] = {}
-        for receipt in receipts:
-            session_id, delivery = read_receipt(receipt)
-            if delivery.call in self._unheeded:
-                # Written, but to a client that had cancelled the call by then.
-                del self._unheeded[delivery.call]
-                continue
-            self._sent.pop(delivery.call, None)
-            self._arrived[delivery.call] = delivery
-            by_session.setdefault(session_id, []).append(delivery)
-        try:
-            for session_id, deliveries in by_session.items():
-                await self._record(session_id, deliveries)
-        finally:
-            arrived = tuple(each.call for deliveries in by_session.values() for each in deliveries)
-            for name in arrived:
-                self._arrived.pop(name, None)
-        return arrived
-
-    async def _record(self, session_id: str, deliveries: list[Delivery]) -> None:
-        try:
-            await ask(self._reception, Wanted(session_id), timeout=_RECORD_SECONDS, retry=True)
-        except NotFound:
-            # Purged, or made up: there is nothing to put on record.
-            return
-        session = self.system.named(f"session/{session_id}")
-        await ask(session, Deliver(tuple(deliveries)), timeout=_RECORD_SECONDS, retry=True)
-
-    def _on_its_way(self) -> frozenset[str]:
-        if not self._sent and not self._arrived:
-            return frozenset()
-        deliveries = (*self._arrived.values(), *(delivery for _, delivery in self._sent.values()))
-        return frozenset(id for each in deliveries for id in (*each.requests, *each.instructions))
-
-    async def reached(self, name: str) -> None:
-        """This call's result has reached its client for certain. That is put on record; where it can not be now, the
-        client has its answer all the same."""
-        await self._confirm({name: None})
-
-    async def _confirm(self, written: dict[str, object]) -> None:
-        """Put on record that these calls' results were read: whole, although the caller goes, or at the next call."""
-        sent = {name: self._sent[name] for name in written if name in self._sent}
-        if not sent:
-            return
-        is_recorded = False
-        try:
-            with trio.move_on_after(_CONFIRM_SECONDS, shield=True):
-                await self.delivered(receipt(*each) for each in sent.values())
-                is_recorded = True
-        except (Busy, Down, IntercomError, NotRunning, trio.TooSlowError) as failed:
-            log.warning("a delivery could not be recorded: %r", failed)
-        if not is_recorded:
-            self._sent |= sent
-            self._written |= {name: written[name] for name in sent}
 
     def opened(self, agents: Iterable[str] = ()) -> None:
         """The connection is up: an agent that was here before is here again, and so are `agents`, which a door of the
@@ -282,16 +160,10 @@ class Door:
         return sorted(self._agents)
 
     def closed(self, *, for_good: bool = False) -> None:
-        """The connection is gone: what was not confirmed rides again, and the agents may be gone. `for_good` says that
+        """The connection is gone, with all that it was to deliver, and the agents may be gone. `for_good` says that
         their client closed it, so that nobody will come back."""
         self._closed = True
-        by_session: dict[str, list[str]] = {}
-        for name, (session_id, _) in self._sent.items():
-            by_session.setdefault(session_id, []).append(name)
-        for session_id, names in by_session.items():
-            self.system.named(f"session/{session_id}").tell(Undeliver(tuple(names)))
-        self._sent.clear()
-        self._written.clear()
+        self.deliveries.lose_all()
         # Whoever comes by this door again is let in anew: its session may have been taken over by then.
         self._sessions.clear()
         self._told.clear()
@@ -313,12 +185,12 @@ class Door:
             )
         async with self._admitting():
             if request_id is not None:
-                found = await ask(self._reception, FindNameless(request_id), timeout=_RECORD_SECONDS, retry=True)
+                found = await ask(self._reception, FindNameless(request_id), timeout=_ADMIT_SECONDS, retry=True)
                 self._note(found.agent)
                 return found.session_id
             agent = await self._agent(caller)
             self._note(agent)
-            return await ask(self._reception, Admit(agent), timeout=_RECORD_SECONDS, retry=True)
+            return await ask(self._reception, Admit(agent), timeout=_ADMIT_SECONDS, retry=True)
 
     async def session(self, caller: Caller) -> str:
         """The id of the caller's session, which is opened if it has none. Raises WorkspaceRefused."""
@@ -329,7 +201,7 @@ class Door:
             if not self._runs(key):
                 agent = await self._agent(caller)
                 self._note(agent)
-                self._sessions[key] = await ask(self._reception, Admit(agent), timeout=_RECORD_SECONDS, retry=True)
+                self._sessions[key] = await ask(self._reception, Admit(agent), timeout=_ADMIT_SECONDS, retry=True)
             return self._sessions[key]
 
     @asynccontextmanager
@@ -353,7 +225,7 @@ class Door:
         async with self._admitting():
             agent = await self._agent(caller)
             self._note(agent)
-            self._sessions[key] = await ask(self._reception, Adopt(agent, wanted), timeout=_RECORD_SECONDS, retry=True)
+            self._sessions[key] = await ask(self._reception, Adopt(agent, wanted), timeout=_ADMIT_SECONDS, retry=True)
             return self._sessions[key]
 
     def _note(self, agent: Agent) -> None:
@@ -382,17 +254,3 @@ class Door:
 def _conversation(caller: Caller) -> str:
     """What names a conversation among those of one connection; nothing where it has no names."""
     return f"{caller.client_name or 'client'}:{caller.thread}" if caller.thread else ""
-
-
-def receipt(session_id: str, delivery: Delivery) -> str:
-    """What a client's side gives back once it has been told all this."""
-    return json.dumps([session_id, delivery.call, delivery.requests, delivery.instructions])
-
-
-def read_receipt(text: str) -> tuple[str, Delivery]:
-    """What a receipt tells; of no session and no call, where it is none."""
-    try:
-        session_id, call, requests, instructions = json.loads(text)
-        return str(session_id), Delivery(str(call), tuple(map(str, requests)), tuple(map(str, instructions)))
-    except (ValueError, TypeError):
-        return "", Delivery("")

@@ -59,7 +59,7 @@ class Exchange:
             self._forget()
             self._changed()
             if self.call is not None and not self._unheeded:
-                self.door.written(self.call.name, self._id)
+                self.door.deliveries.written(self.call.name, self._id)
 
     @property
     def is_written(self) -> bool:
@@ -69,7 +69,7 @@ class Exchange:
         """Its client has cancelled the request, and heeds no answer that leaves all the same."""
         self._unheeded = True
         if self._answered and not self._written and self.call is not None:
-            self.door.lost(self.call.name)
+            self.door.deliveries.lost(self.call.name)
 
     def leave(self) -> None:
         """Nobody will read the answer: what it carries rides again, and a call that waits need not."""
@@ -135,7 +135,7 @@ class Exchange:
     def _lose(self) -> None:
         self._forget()
         if self.call is not None:
-            self.door.lost(self.call.name)
+            self.door.deliveries.lost(self.call.name)
 
     def _forget(self) -> None:
         if self.streams is not None and self._stream is not None and self.streams.get(self._stream) is self:

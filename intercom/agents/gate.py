@@ -10,29 +10,20 @@ import json
 import logging
 import math
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
 from attrs import define, field, frozen
 
 from actors import Busy, Down, NotRunning, System, ask
-from intercom.agents import arguments, kin, workspaces
-from intercom.agents.door import Caller, Door, read_receipt, receipt
-from intercom.agents.hook.clients import CLIENTS
+from intercom.agents import arguments
+from intercom.agents.deliveries import read_receipt, receipt
 from intercom.agents.hook.errand import ASKED, PAUSED
+from intercom.agents.hook_session import Gate, Where, find, known
 from intercom.agents.leave import verdict, words
 from intercom.model import crash_points
-from intercom.model.config import Config
-from intercom.model.errors import (
-    IntercomError,
-    InvalidArguments,
-    InvalidState,
-    NotFound,
-    Paused,
-    WorkspaceRefused,
-)
+from intercom.model.errors import IntercomError, InvalidArguments, InvalidState, NotFound, Paused
 from intercom.model.operation import Operation
 from intercom.sessions.answers import PermissionAnswer
 from intercom.sessions.messages import (
@@ -45,8 +36,7 @@ from intercom.sessions.messages import (
     Withdraw,
 )
 from intercom.sessions.permission_messages import AskPermission, AwaitPermission
-from intercom.sessions.presence import Presence
-from intercom.sessions.reception_messages import Admit, Agent, AgentsGone, Wanted, key_of
+from intercom.sessions.reception_messages import AgentsGone, Wanted
 from intercom.sessions.stall_messages import Activity
 
 log = logging.getLogger("intercom.agents")
@@ -57,18 +47,6 @@ _MOST_QUESTIONS = 4
 
 NextLine = Callable[[], Awaitable[bytes | None]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-
-@frozen
-class Where:
-    """Where a hook was started, as it says: its client, the client's name of the conversation, its directory and
-    roots, and the session it belongs to, if it knows."""
-
-    client: str
-    conversation: str = ""
-    cwd: str | None = None
-    roots: tuple[str, ...] = ()
-    session: str | None = None
 
 
 @frozen
@@ -104,19 +82,6 @@ class ToldParams:
     """What `intercom/told` takes."""
 
     receipt: str
-
-
-@frozen
-class Gate:
-    """What one hook's connection needs: `doors` are the connections of agents, `name` this one's own, `pid` the hook's
-    process."""
-
-    system: System
-    config: Config
-    presence: Presence
-    doors: Mapping[str, tuple[Door, frozenset[int]]]
-    name: str
-    pid: int
 
 
 async def attend(gate: Gate, next_line: NextLine, send: Send) -> None:
@@ -287,114 +252,6 @@ async def decided(
         if answered.answer.status != "approved":
             return answered.answer
         # A person has said yes. To use that is to ask again; another use of the same may have been faster.
-
-
-async def find(gate: Gate, where: Where, guests: set[str]) -> str:
-    """The session that a hook belongs to, running. Where that is one of its own, the key of the agent it is let in as
-    is among the `guests` before it is let in: they are the caller's to take leave for, also when this fails.
-
-    Raises WorkspaceRefused where no session is known and there is no workspace for a new one.
-    """
-    found = await known(gate, where)
-    if found is not None:
-        return found
-    root = await trio.to_thread.run_sync(_workspace, gate, where)
-    client = CLIENTS[where.client].agent
-    agent = Agent(f"{client}:{where.conversation or 'hook'}@{root}", client, root)
-    guests.add(agent.key)
-    gate.presence.came(agent.key, gate.name)
-    return await ask(gate.system.named("reception"), Admit(agent), timeout=_SECONDS, retry=True)
-
-
-async def known(gate: Gate, where: Where, *, guess: bool = True) -> str | None:
-    """The session that a hook belongs to, running; None when none is known.
-
-    In this order: the one it names (unless, without a guess, another client's agent is in that); that of the agent
-    whose client started it, by the processes; of the agent with this conversation; and, to `guess`, of the only agent
-    of this client in the workspace, if nothing says which conversation that is in. Raises WorkspaceRefused for a
-    connection that has no workspace.
-    """
-    if where.client not in CLIENTS:
-        raise InvalidArguments(f"no client is called {where.client[:80]!r}; there are: {', '.join(CLIENTS)}")
-    reception = gate.system.named("reception")
-    if where.session is not None:
-        agent = gate.presence.here.get(key_of(where.session))
-        if not guess and agent is not None and agent.client_name and not _is_its(where, agent.client_name):
-            # A client that the session's agent started has its environment, and is another agent.
-            return None
-        try:
-            return await ask(reception, Wanted(where.session), timeout=_SECONDS, retry=True)
-        except NotFound:
-            log.info("a hook names a session that is not known")
-    for door in await _doors(gate, where):
-        return await door.session(_caller(gate, where, door))
-    agent = _by_name(gate, where)
-    if agent is None and guess:
-        agent = await trio.to_thread.run_sync(_by_workspace, gate, where)
-    if agent is None:
-        return None
-    return await ask(reception, Admit(agent), timeout=_SECONDS, retry=True)
-
-
-async def _doors(gate: Gate, where: Where) -> list[Door]:
-    """The agents' connections that this hook's client has; of several, those in whose workspace it stands first, and
-    of those the newest."""
-    processes = {name: pids for name, (_, pids) in gate.doors.items()}
-    names = await trio.to_thread.run_sync(kin.nearest, gate.pid, processes)
-    found = [gate.doors[name][0] for name in reversed(names) if name in gate.doors]
-    # A client that another one started has no part in the other's sessions.
-    mine = [door for door in found if door.client_name is None or _is_its(where, door.client_name)]
-    return sorted(mine, key=lambda door: not _stands_in(where, door))
-
-
-def _is_its(where: Where, client_name: str | None) -> bool:
-    """Whether this is what the hook's client calls itself over MCP; none does without its name in it."""
-    return where.client.partition("-")[0] in (client_name or "").lower()
-
-
-def _stands_in(where: Where, door: Door) -> bool:
-    root = door.workspace or door.cwd
-    here = [where.cwd, *where.roots]
-    return root is not None and any(each is not None and Path(each).is_relative_to(root) for each in here)
-
-
-def _caller(gate: Gate, where: Where, door: Door) -> Caller:
-    """As the agent's own calls say who they are: Codex names its conversation over MCP as to its hooks."""
-
-    async def roots() -> list[str]:
-        if door.cwd is None and not where.roots:
-            # Over HTTP nobody knows where the client stands, but its hook does.
-            return [Path(await trio.to_thread.run_sync(_workspace, gate, where)).as_uri()]
-        return [Path(root).as_uri() for root in where.roots if Path(root).is_absolute()]
-
-    thread = where.conversation if where.client == "codex" else None
-    return Caller(CLIENTS[where.client].agent, thread or None, None, roots, None)
-
-
-def _by_name(gate: Gate, where: Where) -> Agent | None:
-    wanted = f":{where.conversation}@"
-    found = [agent for key, agent in gate.presence.here.items() if where.conversation and wanted in key]
-    return found[0] if len(found) == 1 else None
-
-
-def _by_workspace(gate: Gate, where: Where) -> Agent | None:
-    try:
-        root = _workspace(gate, where)
-    except WorkspaceRefused:
-        return None
-    found = [
-        agent
-        for agent in list(gate.presence.here.values())
-        if agent.workspace == root and _is_its(where, agent.client_name)
-    ]
-    # Whose conversation is named has another than this one.
-    found = [agent for agent in found if not agent.key.endswith(f"@{agent.workspace}")]
-    return found[0] if len(found) == 1 else None
-
-
-def _workspace(gate: Gate, where: Where) -> str:
-    roots = [Path(root).as_uri() for root in where.roots if Path(root).is_absolute()]
-    return workspaces.choose(None, roots, where.cwd, gate.config.default_workspace_root)
 
 
 def _read(line: bytes) -> dict[str, Any]:

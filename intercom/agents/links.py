@@ -27,6 +27,7 @@ from intercom.agents import gate, kin, reading
 from intercom.agents.call_names import CALL_KEY, NAMED
 from intercom.agents.door import Door
 from intercom.agents.hello import is_sound
+from intercom.agents.hook_session import Gate
 from intercom.agents.known_calls import KnownCalls
 from intercom.agents.lines import Lines
 from intercom.agents.message_streams import MessageReader, MessageWriter
@@ -186,7 +187,7 @@ class Link(Actor):
         name = f"hook/{uuid.uuid4().hex}"
         at.came(name, pids | await trio.to_thread.run_sync(kin.host_of, pid))
         try:
-            asking = gate.Gate(self.system, at.config, at.presence, at.doors, name, pid)
+            asking = Gate(self.system, at.config, at.presence, at.doors, name, pid)
             await gate.attend(asking, lines.next, self._send)
         finally:
             at.left(name, False)
@@ -214,7 +215,7 @@ class Link(Actor):
                     door.client_name = _client_name(message)
                 elif (cancelled := names.cancelled(reading.cancelled(message))) is not None:
                     # A call that is cancelled is not answered; or its client no longer heeds the answer.
-                    door.abandon(cancelled)
+                    door.deliveries.abandon(cancelled)
                 return SessionMessage(message, ServerMessageMetadata(request_context=door))
             return None
 
@@ -227,7 +228,7 @@ class Link(Actor):
                 data = json.dumps({"intercom": {"agents": agents}}).encode() + b"\n" + data
             if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
                 name = names.answers(sent.message.id)
-                receipt = None if name is None else door.receipt(name)
+                receipt = None if name is None else door.deliveries.receipt(name)
                 names.left(sent.message.id, laden=receipt is not None)
                 if receipt is not None:
                     # Ahead of the answer, so that the shim knows to give it back when it has passed that on.
@@ -248,7 +249,7 @@ class Link(Actor):
 
     async def _delivered(self, door: Door, receipts: list[str]) -> None:
         try:
-            for name in await door.delivered(receipts):
+            for name in await door.deliveries.delivered(receipts):
                 self._names.arrived(name)
             await self._send({"intercom": {"recorded": receipts}})
         except _PASSING as failed:

@@ -158,7 +158,7 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offer
         return results.answer(content)
     except BaseException:
         # No result leaves, so nothing rides on it.
-        door.abandon(call.name, call.session_id)
+        door.deliveries.abandon(call.name, call.session_id)
         raise
     finally:
         if exchange is not None:

@@ -46,7 +46,7 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
                     continue
                 if (name := names.pop(reading.cancelled(message), None)) is not None:
                     # It is not answered; or its client does not heed the answer, which has not left yet.
-                    door.abandon(name)
+                    door.deliveries.abandon(name)
                 await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
         nursery.cancel_scope.cancel()
 
@@ -58,7 +58,7 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
                 name = names.pop(getattr(sent.message, "id", None), None)
                 if name is None or isinstance(sent.message, types.JSONRPCRequest):
                     continue
-                nursery.start_soon(door.reached, name)
+                nursery.start_soon(door.deliveries.reached, name)
 
     door.opened()
     try:

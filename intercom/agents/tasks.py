@@ -104,7 +104,7 @@ async def begin(form: Form, door: Door, call: Call, waiting: Waiting, given: Any
         return results.answer(content)
     state = await call.ask(OpenTask(call.name, call.tool, opened.request_id))
     # This answer carries no verdict: what was to ride on it rides on another.
-    door.abandon(call.name, call.session_id)
+    door.deliveries.abandon(call.name, call.session_id)
     door.close_call(call)
     # A task begins as working, whatever has become of it by now.
     begun = task_forms.written(state, form) | {"status": TaskStatus.WORKING.value}
@@ -182,7 +182,7 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
         door.close_call(call)
         return results.answer(content)
     except BaseException as failed:
-        door.abandon(call.name, call.session_id)
+        door.deliveries.abandon(call.name, call.session_id)
         if isinstance(failed, IntercomError) and failed.error_code not in (
             "task_cancelled",
             "task_not_found",

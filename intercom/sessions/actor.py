@@ -13,27 +13,25 @@ from functools import partial
 from typing import Any, TypeVar
 
 import trio
-from attrs import evolve, frozen
+from attrs import evolve
 
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
 from intercom.model import crash_points
-from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, Notice
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused
 from intercom.model.policy import PolicyAnswer
-from intercom.model.prompt import ContinuationPrompt, Wait
 from intercom.model.session import Session, SessionStatus
 from intercom.model.steering import Instruction
 from intercom.sessions import cards, measures, outcomes
-from intercom.sessions.answers import LateVerdict, from_json, to_json
+from intercom.sessions.answers import from_json, to_json
 from intercom.sessions.context import Context
 from intercom.sessions.held import waits_while_paused
-from intercom.sessions.messages import Answered, Delivery, recorded_kind
+from intercom.sessions.messages import Answered, recorded_kind
 from intercom.sessions.outcomes import Asked
-from intercom.sessions.spawning.messages import Continue, Suspend
-from intercom.sessions.spawning.messages import Stop as StopProcess
+from intercom.sessions.riders import Riders
 from intercom.sessions.stall_messages import Watch
-from intercom.sessions.steering_messages import Told
+from intercom.sessions.timers import RETURN_SECONDS, SHOW_SECONDS, TOUCH_SECONDS, Expire, LookRound, Show, WriteTouch
+from intercom.sessions.waiters import Waiter, Waiters
 from intercom.store import audit, calls, instructions, requests, restores, sessions, tasks
 from intercom.store.messages import Database, Touch, Transact
 
@@ -44,55 +42,10 @@ A = TypeVar("A")
 STORE_SECONDS = 30.0
 #: The same for the policy's watcher, without which nothing is granted.
 POLICY_SECONDS = 5.0
-#: How long a new request waits for its call before it is shown without.
-SHOW_SECONDS = 1.0
-#: How long an activity may go unwritten: it says when the agent was heard of, and no promise hangs on it.
-TOUCH_SECONDS = 0.5
-#: How long after a session's start the calls that waited before may take to be back.
-RETURN_SECONDS = 5.0
-#: How long a verdict is left to the task that asks after it, before it rides on another result.
-FETCH_SECONDS = 60.0
-
-
-@frozen
-class Waiter:
-    """A call that waits; `ticket` tells it from one of the same name that is gone and has not been heard leaving, and
-    `task` is the task whose end it waits for, if it is one's. `alone` says that its answer carries nothing else."""
-
-    call: str
-    ticket: str
-    reply: Reply[Any]
-    task: str | None = None
-    alone: bool = False
-
 
 #: A handler answers with a value, or with a coroutine that does.
 Handlers = Mapping[type[Any], Callable[["SessionActor", Any], Any]]
 Recover = Callable[["SessionActor"], Awaitable[None]]
-
-
-@frozen
-class Expire:
-    """A timer: this request has run out of time."""
-
-    request_id: str
-
-
-@frozen
-class Show:
-    """A timer: a new request whose call has not come to wait for it is shown all the same."""
-
-    request_id: str
-
-
-@frozen
-class LookRound:
-    """A timer: whoever waited before this incarnation and still does is back by now."""
-
-
-@frozen
-class WriteTouch:
-    """A timer: the last activity goes to the store."""
 
 
 class SessionActor(Actor):
@@ -107,12 +60,8 @@ class SessionActor(Actor):
         self._handlers = handlers
         self._recover = recover
         self.row: Session
-        self.waiters: dict[str, list[Waiter]] = {}
-        self.undelivered: dict[str, LateVerdict] = {}
-        self.words: dict[str, Instruction] = {}
-        self.riding: dict[str, Delivery] = {}
-        #: Requests that tasks ask after, and until when their verdicts are theirs to tell.
-        self.tasked: dict[str, float] = {}
+        self.waiters = Waiters()
+        self.riders = Riders()
         self.let_pass: list[str] = []
         self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
         self.held: list[Reply[None]] = []
@@ -130,11 +79,11 @@ class SessionActor(Actor):
             raise NotFound(f"session {self.id} is not in the database")
         self.row = row
         self.agent_here = self.context.present(row.agent_key)
-        self.undelivered = {request.id: outcomes.late(request) for request in late}
-        self.words = {word.id: word for word in queued}
-        self.tasked = dict.fromkeys(tasked, math.inf)
+        self.riders.words.update((word.id, word) for word in queued)
+        self.riders.tasked.update(dict.fromkeys(tasked, math.inf))
         for request in late:
-            self.leave_a_while(request.id)
+            self.riders.verdicts[request.id] = outcomes.late(request)
+            self.riders.leave_to_task(request.id, self.now())
         for request in pending:
             self.watch_expiry(request)
         if pending:
@@ -237,19 +186,6 @@ class SessionActor(Actor):
     def stall(self) -> Name:
         return self.system.named(f"stall/{self.id}")
 
-    def end_process(self) -> None:
-        """Have the processes ended that people started for this session, if it has any. One whose actor is not there
-        just now finds the session over when it is."""
-        self._tell_child(StopProcess())
-
-    def hold_process(self) -> None:
-        """Let these processes stand still while the session is paused, and go on when it is not; as `end_process`."""
-        self._tell_child(Suspend() if self.row.is_paused else Continue())
-
-    def _tell_child(self, message: object) -> None:
-        if self.system.ref(f"child/{self.id}") is not None:
-            self.system.named(f"child/{self.id}").tell(message)
-
     def brief_detector(self) -> None:
         """Tell the stall detector how things stand."""
         is_idle = self.turn_over or not self.agent_here or self.row.status is not SessionStatus.ACTIVE
@@ -260,11 +196,6 @@ class SessionActor(Actor):
     def has_road(self) -> bool:
         """Whether words can reach the agent: it is connected, and it has not said that its turn is over."""
         return self.agent_here and not self.turn_over
-
-    @property
-    def can_be_woken(self) -> bool:
-        """Whether its agent, which people started, is started again once it has ended and words wait for it."""
-        return bool(self.context.config.spawn.resume_args) and self.system.ref(f"child/{self.id}") is not None
 
     def require_open(self) -> None:
         """Raises InvalidState when the session takes no new work."""
@@ -296,18 +227,9 @@ class SessionActor(Actor):
         the answer itself is about; `alone` leaves the rest for another call, whose client can carry it. Nothing but the
         answer reaches an agent that is paused."""
         self.turn_begins()
-        late, words = ((), ()) if alone or self.row.is_paused else self.free(own)
-        if late or words or own is not None:
-            told = (own,) if own is not None else ()
-            self.riding[call] = Delivery(call, (*told, *(v.request_id for v in late)), tuple(w.id for w in words))
+        late, words = ((), ()) if alone or self.row.is_paused else self.riders.free(self.now(), own)
+        self.riders.ride(call, own, late, words)
         return Answered(answer, late, tuple(outcomes.told(word) for word in words))
-
-    def free(self, own: str | None = None) -> tuple[tuple[LateVerdict, ...], tuple[Instruction, ...]]:
-        """What is to reach the agent and rides on no result: verdicts, but for that on `own`, and words."""
-        riding = {id for delivery in self.riding.values() for id in (*delivery.requests, *delivery.instructions)}
-        free = (id for id in self.undelivered if id != own and id not in riding and not self.is_left(id))
-        late = tuple(self.undelivered[id] for id in free)
-        return late, tuple(word for id, word in self.words.items() if id not in riding)
 
     def unless_paused(self, answer: A | None) -> A | None:
         """The answer, if the agent may be told it now."""
@@ -320,9 +242,7 @@ class SessionActor(Actor):
     def wait(self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False) -> None:
         """Let the current message wait for this request's verdict; `alone` as in `answered`."""
         self.turn_over = False
-        entries = self.waiters.setdefault(request.id, [])
-        came_back = not entries
-        entries.append(Waiter(call, ticket, self.defer(), task, alone))
+        came_back = self.waiters.came(request.id, Waiter(call, ticket, self.defer(), task, alone))
         crash_points.reach("request.waiting")
         self.cancel_timer(Show(request.id))
         self.context.unattended.discard(request.id)
@@ -332,33 +252,21 @@ class SessionActor(Actor):
 
     def leave(self, request_id: str, call: str, ticket: str) -> bool:
         """Forget this waiter; True when nobody waits for the request any more."""
-        entries = [w for w in self.waiters.get(request_id, ()) if (w.call, w.ticket) != (call, ticket)]
-        if entries:
-            self.waiters[request_id] = entries
-            return False
-        gone = self.waiters.pop(request_id, None) is not None
-        if gone:
+        was_last = self.waiters.left(request_id, call, ticket)
+        if was_last:
             self.leave_alone(request_id)
-        self.brief_detector()
-        return gone
+        if request_id not in self.waiters:
+            self.brief_detector()
+        return was_last
 
     def leave_alone(self, request_id: str) -> None:
         """No call waits for this request; where a task asks after it, its agent is not away all the same."""
-        if request_id not in self.tasked or not self.agent_here:
+        if request_id not in self.riders.tasked or not self.agent_here:
             self.context.unattended.add(request_id)
-
-    def leave_a_while(self, request_id: str) -> None:
-        """This request has its verdict: if a task asks after it, that has a while to fetch it."""
-        if request_id in self.tasked:
-            self.tasked[request_id] = self.now().timestamp() + FETCH_SECONDS
-
-    def is_left(self, request_id: str) -> bool:
-        """Whether this verdict is (still) a task's to tell."""
-        return self.now().timestamp() < self.tasked.get(request_id, -math.inf)
 
     def dismiss(self, request: Asked, task: str, why: IntercomError) -> None:
         """A task was given up: whoever waits for its end waits no more."""
-        for waiter in self.waiters.get(request.id, ()):
+        for waiter in self.waiters.of(request.id):
             if waiter.task == task:
                 waiter.reply.fail(why)
                 self.leave(request.id, waiter.call, waiter.ticket)
@@ -375,13 +283,13 @@ class SessionActor(Actor):
         self.context.unattended.discard(request.id)
         if self.row.is_paused and request.status.value != "interrupted":
             if request.delivered_at is None:
-                self.undelivered[request.id] = outcomes.late(request)
+                self.riders.verdicts[request.id] = outcomes.late(request)
             return self.show(request)
         return self.answer_waiting(request)
 
     def answer_waiting(self, request: Asked) -> Card:
         """Answer who waits for a request that is settled, show it, keep it until it is delivered."""
-        entries = self.waiters.pop(request.id, [])
+        entries = self.waiters.take(request.id)
         if entries:
             self.brief_detector()
         try:
@@ -391,9 +299,9 @@ class SessionActor(Actor):
                 waiter.reply.fail(ended)
             return self.show(request)
         if request.delivered_at is None:
-            self.undelivered[request.id] = verdict
-        self.leave_a_while(request.id)
-        answer = answer_of(request)
+            self.riders.verdicts[request.id] = verdict
+        self.riders.leave_to_task(request.id, self.now())
+        answer = outcomes.answer(request)
         for waiter in entries:
             if not waiter.reply.abandoned:
                 waiter.reply.set(self.answered(waiter.call, answer, own=request.id, alone=waiter.alone))
@@ -405,49 +313,6 @@ class SessionActor(Actor):
         if request.expires_at is not None and not self.is_settled(request):
             left = (request.expires_at - self.now()).total_seconds()
             self.set_timer(Expire(request.id), max(0.0, left), Expire(request.id))
-
-    async def deliver(self, deliveries: tuple[Delivery, ...]) -> None:
-        """Put on record that these results reached the agent, and show it on the cards."""
-        told = [r for d in deliveries for r in d.requests if r in self.undelivered]
-        # Also words that another session was given since: they have reached the agent all the same.
-        words = [w for d in deliveries for w in d.instructions]
-        for delivery in deliveries:
-            self.riding.pop(delivery.call, None)
-        if not told and not words:
-            return
-        crash_points.reach("delivery.told")
-        done, heard = await self.transact(partial(_mark_delivered, session=self, told=told, words=words))
-        crash_points.reach("delivery.recorded")
-        for id in words:
-            self.words.pop(id, None)
-        for word in heard:
-            self.show_words(word)
-            if word.session_id not in (None, self.id):
-                self.system.named(f"session/{word.session_id}").tell(Told((word,)))
-        for request in done:
-            self.undelivered.pop(request.id, None)
-            if (arrived := measures.delivered(request)) is not None:
-                self.context.measured(arrived)
-            self.tasked.pop(request.id, None)
-            self.show(request)
-
-    def undeliver(self, names: tuple[str, ...]) -> None:
-        """These results were lost on the way: what rode on them is free to ride again."""
-        for name in names:
-            self.riding.pop(name, None)
-
-
-def answer_of(request: Asked) -> object:
-    """The answer for the call that waits for this request, whichever kind it is; None while it is open."""
-    match request:
-        case ApprovalRequest() if request.tool is not None:
-            return outcomes.permission(request)
-        case ApprovalRequest():
-            return outcomes.clearance(request)
-        case ContinuationPrompt():
-            return outcomes.prompt(request)
-        case Wait():
-            return outcomes.standby(request)
 
 
 Loaded = tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...], tuple[str, ...], str | None]
@@ -463,17 +328,3 @@ def _load(db: Database, session_id: str) -> Loaded:
         tasks.asked_after(db, session_id),
         None if followed is None else followed.successor_id,
     )
-
-
-def _mark_delivered(
-    db: Database, session: SessionActor, told: list[str], words: list[str]
-) -> tuple[list[Asked], tuple[Instruction, ...]]:
-    at = session.now()
-    for request_id in told:
-        requests.mark_delivered(db, request_id, at)
-    heard = instructions.mark_delivered(db, words, at)
-    for word in heard:
-        summary = outcomes.headline(word.text)
-        session.record(db, "agent", f"{word.kind.value}_delivered", summary, instruction_id=word.id, given_by=word.by)
-    found = (requests.find(db, request_id) for request_id in told)
-    return [request for request in found if request is not None], heard

@@ -150,7 +150,7 @@ async def _carry_through(session: SessionActor, entry: Entry, call: str | None =
     answer = ApplyAnswer(tuple(FileWritten(one.path, one.bytes) for one in written))
     request = await session.transact(partial(_finish, session=session, entry=entry, answer=answer, call=call))
     crash_points.reach("journal.finished")
-    session.undelivered.pop(request.id, None)
+    session.riders.verdicts.pop(request.id, None)
     session.show(request)
     return answer
 

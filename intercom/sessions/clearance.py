@@ -70,7 +70,7 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
             session.show_soon(kept)
         else:
             session.context.measured(measures.settled(kept, now))
-            session.undelivered[kept.id] = outcomes.late(kept)
+            session.riders.verdicts[kept.id] = outcomes.late(kept)
             summary.let_pass(session, kept.title, kept.auto_rule)
     return _opened(session, kept, asked.call)
 

@@ -15,12 +15,13 @@ from intercom.model.session import Session, SessionStatus, may_become
 from intercom.model.stall import StallAlert
 from intercom.model.steering import Instruction, Kind
 from intercom.model.verdict import Decided, Decision, Verdict
-from intercom.sessions import alerts, applying, cards, given, pausing, steering
-from intercom.sessions.actor import Expire, SessionActor
+from intercom.sessions import alerts, applying, cards, given, own_process, pausing, steering
+from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import Decide, Describe, End, OpenCards, Resume
 from intercom.sessions.outcomes import Asked
 from intercom.sessions.questions import on_timeout
 from intercom.sessions.steering_messages import Steer, Unpause
+from intercom.sessions.timers import Expire
 from intercom.store import approvals, instructions, prompts, requests, sessions, stalls, waits
 from intercom.store.messages import Database
 
@@ -66,21 +67,20 @@ async def resume(session: SessionActor, asked: Resume) -> Session:
 async def end(session: SessionActor, asked: End) -> Session:
     """Terminate: pending requests are interrupted, approvals lapse, who waits is told."""
     if session.row.status is SessionStatus.TERMINATED:
-        session.end_process()
+        own_process.end(session)
         return session.row
     session.row, ended, unheard = await session.transact(partial(_end, session=session, asked=asked))
     for request in ended:
         session.settle(request)
     # Who waits for a verdict that was held back by a pause is told it: there is nothing left to go on with.
     await pausing.release(session)
-    session.undelivered.clear()
-    session.words.clear()
+    session.riders.clear()
     for word in unheard:
         session.show_words(word)
     session.brief_detector()
     await alerts.dismiss(session, asked.by)
     session.notify(f"session ended by {asked.by}: {asked.why}", "warning")
-    session.end_process()
+    own_process.end(session)
     await steering.tell_of_tasks(session, unheard)
     return session.row
 
@@ -219,7 +219,7 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
         freed = instructions.give_back(db, session.id, written=True)
         closed = (*freed, *instructions.close_session(db, session.id, now))
         session.record(db, asked.by, "session_terminated", asked.why, channel=asked.channel)
-    unheard = (instructions.get(db, id) for id in {*session.words, *closed})
+    unheard = (instructions.get(db, id) for id in {*session.riders.words, *closed})
     return row, requests.interrupted(db, session.id), tuple(word for word in unheard if word is not None)
 
 

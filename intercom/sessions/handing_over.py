@@ -7,9 +7,10 @@ from functools import partial
 from intercom.model import crash_points
 from intercom.model.errors import InvalidState
 from intercom.model.session import Session
-from intercom.sessions import alerts, pausing, steering, successor
-from intercom.sessions.actor import Expire, SessionActor, Show
+from intercom.sessions import alerts, own_process, pausing, steering, successor
+from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import HandOver
+from intercom.sessions.timers import Expire, Show
 
 
 async def hand_over(session: SessionActor, asked: HandOver) -> Session:
@@ -23,7 +24,7 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
     assert done.before is not None, "its row outlives its actor"
     session.row = done.before
     session.successor = done.successor.id
-    for id in tuple(session.waiters):
+    for id in session.waiters.requests():
         if id in done.moved:
             _let_go(session, id)
     for id in done.moved:
@@ -38,19 +39,18 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
             session.show(request)
     # Who waits for a verdict that was held back by a pause is told it: there is nothing left to go on with.
     await pausing.release(session)
-    session.undelivered.clear()
-    session.words.clear()
+    session.riders.clear()
     for word in done.unheard:
         session.show_words(word)
     session.brief_detector()
     await alerts.dismiss(session, asked.by)
-    session.end_process()
+    own_process.end(session)
     session.notify(f"session ended by {asked.by}: a checkpoint of it was restored as session {done.successor.id}")
     await steering.tell_of_tasks(session, done.unheard)
     return done.successor
 
 
 def _let_go(session: SessionActor, request_id: str) -> None:
-    for waiter in session.waiters.pop(request_id, ()):
+    for waiter in session.waiters.take(request_id):
         if not waiter.reply.abandoned:
             waiter.reply.fail(InvalidState(session.why_ended(), request_id=request_id))

@@ -12,6 +12,7 @@ from intercom.sessions import (
     chat,
     clearance,
     decisions,
+    delivering,
     handing_over,
     messages,
     pausing,
@@ -27,8 +28,9 @@ from intercom.sessions import (
     task_messages,
     tasks,
 )
-from intercom.sessions.actor import Expire, Handlers, LookRound, SessionActor, Show, WriteTouch
+from intercom.sessions.actor import Handlers, SessionActor
 from intercom.sessions.context import Context
+from intercom.sessions.timers import Expire, LookRound, Show, WriteTouch
 from intercom.store import children, instructions, requests
 
 
@@ -50,7 +52,7 @@ async def _withdraw(session: SessionActor, left: messages.Withdraw) -> None:
 
 async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
     # A verdict that was on its way to this call has not arrived: it is free to ride on another result.
-    session.undeliver((left.call,))
+    session.riders.lost((left.call,))
     if session.leave(left.request_id, left.call, left.ticket):
         request = await session.find(left.request_id)
         if not session.is_settled(request):
@@ -58,11 +60,11 @@ async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
 
 
 async def _deliver(session: SessionActor, told: messages.Deliver) -> None:
-    await session.deliver(told.deliveries)
+    await delivering.deliver(session, told.deliveries)
 
 
 async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
-    session.undeliver(lost.calls)
+    session.riders.lost(lost.calls)
     await _words_are_free(session)
 
 

@@ -13,10 +13,10 @@ from actors import Actor, ask
 from intercom.model.card import Card, Notice
 from intercom.model.errors import DatabaseError
 from intercom.sessions import cards
-from intercom.sessions.actor import Expire
 from intercom.sessions.checkpoint_messages import SweepContents
 from intercom.sessions.context import Context
 from intercom.sessions.spawning import output_files
+from intercom.sessions.timers import Expire
 from intercom.store import approvals, children, retention, sessions
 from intercom.store.messages import Database, Transact
 

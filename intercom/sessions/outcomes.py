@@ -63,6 +63,19 @@ def prompt(request: ContinuationPrompt) -> PromptAnswer | None:
     return PromptAnswer(request.decision.value, request.instruction)
 
 
+def answer(request: Asked) -> object:
+    """What the call that waits for this request is told, whichever kind it is; as `clearance`."""
+    match request:
+        case ApprovalRequest() if request.tool is not None:
+            return permission(request)
+        case ApprovalRequest():
+            return clearance(request)
+        case ContinuationPrompt():
+            return prompt(request)
+        case Wait():
+            return standby(request)
+
+
 def standby(request: Wait) -> StandbyAnswer | None:
     """What standby answers; as `clearance`."""
     match request.status:

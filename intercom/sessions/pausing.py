@@ -11,7 +11,7 @@ from functools import partial
 from intercom.model import crash_points
 from intercom.model.errors import InvalidState
 from intercom.model.session import Session
-from intercom.sessions import alerts, steering
+from intercom.sessions import alerts, own_process, steering
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import AwaitUnpaused
 from intercom.sessions.steering_messages import Pause, Unpause
@@ -27,7 +27,7 @@ async def pause(session: SessionActor, asked: Pause) -> Session:
     at = session.now()
     session.row = await session.transact(partial(_pause, session=session, asked=asked, at=at))
     crash_points.reach("session.paused")
-    session.hold_process()
+    own_process.hold(session)
     session.brief_detector()
     if session.row.paused_at == at:
         await alerts.dismiss(session, asked.by)
@@ -48,7 +48,7 @@ async def lift(session: SessionActor, asked: Unpause) -> None:
     """The same, without the words that came meanwhile: a standby is left to whoever lifts the pause."""
     session.row, is_new = await session.transact(partial(_unpause, session=session, asked=asked))
     crash_points.reach("session.unpaused")
-    session.hold_process()
+    own_process.hold(session)
     await release(session)
     if is_new:
         session.notify(f"resumed by {asked.by}")
@@ -60,7 +60,7 @@ async def release(session: SessionActor) -> None:
     for reply in held:
         if not reply.abandoned:
             reply.set(None)
-    for request_id in tuple(session.waiters):
+    for request_id in session.waiters.requests():
         request = await session.find(request_id)
         if session.is_settled(request):
             session.answer_waiting(request)

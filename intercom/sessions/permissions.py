@@ -61,8 +61,8 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
         return Opened("", Answered(answer))
     if answer.status == "allowed":
         crash_points.reach("permission.used")
-        session.undelivered.pop(kept.id, None)
-        session.riding.pop(asked.call, None)
+        session.riders.verdicts.pop(kept.id, None)
+        session.riders.lost((asked.call,))
         session.show(kept)
         return Opened(kept.id, Answered(answer))
     if answer.status != "pending":

@@ -55,7 +55,7 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
             session.show_soon(kept)
         elif rule is not None:
             session.context.measured(measures.settled(kept, now))
-            session.undelivered[kept.id] = outcomes.late(kept)
+            session.riders.verdicts[kept.id] = outcomes.late(kept)
             summary.let_pass(session, kept.prompt_text, rule)
     return _opened_prompt(session, kept, asked.call)
 
@@ -94,7 +94,7 @@ async def stand_by(session: SessionActor, asked: StandBy) -> Opened[StandbyAnswe
         session.watch_expiry(kept)
         session.show_soon(kept)
     elif is_new:
-        session.undelivered[kept.id] = outcomes.late(kept)
+        session.riders.verdicts[kept.id] = outcomes.late(kept)
     return _opened_wait(session, kept, asked.call)
 
 

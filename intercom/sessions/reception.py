@@ -11,26 +11,13 @@ from typing import Any, TypeVar
 
 from attrs import evolve, frozen
 
-from actors import (
-    Actor,
-    AlreadyStarted,
-    ChildSpec,
-    DownEvent,
-    Name,
-    Refused,
-    Reply,
-    StartChild,
-    StopChild,
-    UnknownChild,
-    ask,
-)
+from actors import Actor, DownEvent, Name, Refused, Reply, ask
 from intercom.local import shim_id
 from intercom.model import crash_points
 from intercom.model.card import Notice
-from intercom.model.child import ChildState
 from intercom.model.errors import IntercomError, NotFound
-from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions import adoption, agent_keys, claiming, nameless, unit
+from intercom.model.session import SessionMode, SessionStatus
+from intercom.sessions import adoption, agent_keys, claiming, left_behind, nameless, opening, resting
 from intercom.sessions.context import Context
 from intercom.sessions.messages import AgentCame, AgentLeft
 from intercom.sessions.policies import PolicyBoard
@@ -45,7 +32,8 @@ from intercom.sessions.reception_messages import (
     Nameless,
     Wanted,
 )
-from intercom.store import audit, children, journal, policies, requests, sessions, stalls
+from intercom.sessions.running import Running
+from intercom.store import sessions
 from intercom.store.messages import Database, Transact
 
 log = logging.getLogger("intercom.sessions")
@@ -110,30 +98,23 @@ class Reception(Actor):
         self._default_mode = default_mode
         self._brought_back = self._announced = False
         self._awaited: set[str] = set()
-        self._running: set[str] = set()
-        self._spared: set[str] = set()
+        self._running: Running
         self._postponed: list[tuple[Adopt, Reply[str]]] = []
 
     def on_start(self) -> None:
+        self._running = Running(self.system, self._context, self._units, self._watchers, self._board)
         # Bringing back asks siblings, and one that is down is not restarted while its supervisor waits for this start.
         self.actor_ref.tell(BringBack())
 
     async def _bring_back(self) -> None:
         """Bring back what a server before this one left: every session that may still be answered or applied."""
-        live, wanted, counts, kept, known = await self._transact(_left_behind)
-        self._running = {id for id in known if self.system.ref(f"unit/{id}") is not None}
+        found = await self._transact(left_behind.look)
         # Sessions that were alive when the server fell: a policy file changed meanwhile was changed under an agent.
-        self._board.kept.update(kept)
-        going = {each.id for each in live if each.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED)} | wanted
-        # Before anybody who could hold this up: a session may wait for its policy, and its supervisor for the session.
-        await self.system.next_incarnation(self._watchers, None)
-        for root in {each.workspace_root for each in live if each.id in going}:
-            await _ensure(self._watchers, self._board.watcher(root))
-        await self.system.next_incarnation(self._units, None)
-        # First those that somebody may be answering at this moment.
-        for session in sorted(live, key=lambda each: each.id not in wanted):
-            if session.id in going:
-                await self._run(session)
+        self._board.kept.update(found.kept)
+        await self._running.take_stock(found.known, {each.workspace_root for each in found.going})
+        for session in found.going:
+            await self._running.run(session)
+        for session in found.live:
             agent = session.agent_key
             if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._presence.has(agent):
                 self.set_timer(Gone(agent), START_GRACE_SECONDS, Gone(agent))
@@ -145,14 +126,9 @@ class Reception(Actor):
             await self._here(key)
         self.set_timer(AllBack(), RETURN_SECONDS, AllBack())
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
-        if wanted and not self._announced:
-            found = (
-                f"server restarted: {counts.interrupted_sessions} interrupted session(s),"
-                f" {counts.pending_approvals} pending approval(s), {counts.pending_prompts} pending prompt(s),"
-                f" {counts.pending_waits} agent(s) standing by; agents can use reboot to resume"
-            )
-            log.warning("%s", found)
-            self._context.operators.tell(Notice(found, "warning", self._context.now()))
+        if found.wanted and not self._announced:
+            log.warning("%s", found.sentence())
+            self._context.operators.tell(Notice(found.sentence(), "warning", self._context.now()))
         crash_points.reach("sessions.brought_back")
         self._announced = self._brought_back = True
         self.monitor(self._units)
@@ -193,12 +169,14 @@ class Reception(Actor):
         session = await self._transact(
             partial(claiming.claim, agent=agent, at=self._now(), is_connected=self._presence.connected)
             if agent.session_id is not None
-            else partial(_find_or_open, agent=agent, id=self._context.new_id(), mode=self._default_mode, at=self._now())
+            else partial(
+                opening.find_or_open, agent=agent, id=self._context.new_id(), mode=self._default_mode, at=self._now()
+            )
         )
         crash_points.reach("session.opened")
         # The root as the session has it: one who was started for a session need not know where that is.
         self._note(agent if agent.session_id is None else evolve(agent, workspace=session.workspace_root))
-        await self._run(session)
+        await self._running.run(session)
         self.system.named(f"session/{session.id}").tell(AgentCame())
         return session.id
 
@@ -219,7 +197,7 @@ class Reception(Actor):
             partial(adoption.hand_over, agent=agent, own=own, chosen=chosen.id, at=self._now())
         )
         crash_points.reach("session.adopted")
-        await self._run(session)
+        await self._running.run(session)
         self.system.named(f"session/{own}").tell(AgentLeft())
         self.system.named(f"session/{session.id}").tell(AgentCame())
         return session.id
@@ -242,9 +220,8 @@ class Reception(Actor):
         session = await self._transact(partial(sessions.get, id=session_id))
         if session is None:
             raise NotFound(f"no session has the id {session_id}")
-        # Whoever wants it is about to ask it something.
-        self._spared.add(session.id)
-        await self._run(session)
+        self._running.spare(session.id)
+        await self._running.run(session)
         return session.id
 
     async def _nameless(self, request_id: str) -> Nameless:
@@ -252,7 +229,7 @@ class Reception(Actor):
         assert session.agent_key is not None, "it is by its agent that it was found"
         agent = Agent(session.agent_key, session.client_name, session.workspace_root, session.channel_id)
         self._note(agent)
-        await self._run(session)
+        await self._running.run(session)
         self.system.named(f"session/{session.id}").tell(AgentCame())
         return Nameless(session.id, agent)
 
@@ -260,15 +237,14 @@ class Reception(Actor):
         """End a session that nobody can ask for anything any more."""
         if not await self._transact(partial(nameless.end, id=session_id, at=self._now())):
             return False
-        await _stop(self._units, f"unit/{session_id}")
-        self._running.discard(session_id)
+        await self._running.stop(session_id)
         return True
 
     async def _here(self, key: str) -> None:
         session = await self._transact(partial(sessions.by_agent, agent_key=key))
         if session is not None and self._presence.connected(key):
             self._note(Agent(key, session.client_name, session.workspace_root))
-            await self._run(session)
+            await self._running.run(session)
             self.system.named(f"session/{session.id}").tell(AgentCame())
 
     async def _gone(self, key: str) -> None:
@@ -301,93 +277,19 @@ class Reception(Actor):
             self.set_timer(Gone(agent.key), GRACE_SECONDS, Gone(agent.key))
         self._board.connected(agent.workspace, self._presence.count(agent.workspace))
 
-    async def _run(self, session: Session) -> None:
-        """The policy first: the session's first proposal is judged by it."""
-        await _ensure(self._watchers, self._board.watcher(session.workspace_root))
-        name = self.system.named(f"session/{session.id}")
-        await _ensure(self._units, unit.spec(session.id, self._context, name))
-        self._running.add(session.id)
-
     async def _sweep(self) -> None:
         """Stop the actors of sessions that have ended or been left and hold nothing; who wants one has it run again."""
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
-        spared, self._spared = self._spared, set()
         for session in await self._transact(nameless.spent):
             if not self._is_in(session.agent_key):
                 await self._end_if_spent(session.id)
-        over = await self._transact(partial(_over, running=tuple(self._running - spared)))
+        over = await self._transact(partial(resting.over, running=self._running.perhaps_idle()))
         for id, agent_key in over:
             if not self._is_in(agent_key):
-                await _stop(self._units, f"unit/{id}")
-                self._running.discard(id)
+                await self._running.stop(id)
 
     async def _transact(self, work: Callable[[Database], T]) -> T:
         return await ask(self._context.store, Transact(work), timeout=30.0, retry=True)
 
     def _now(self) -> datetime:
         return self._context.now()
-
-
-async def _ensure(supervisor: Name, spec: ChildSpec) -> None:
-    try:
-        await ask(supervisor, StartChild(spec), timeout=30.0, retry=True)
-    except AlreadyStarted:
-        return
-
-
-async def _stop(supervisor: Name, id: str) -> None:
-    try:
-        await ask(supervisor, StopChild(id), timeout=30.0, retry=True)
-    except UnknownChild:
-        return
-
-
-LeftBehind = tuple[tuple[Session, ...], set[str], requests.Counts, dict[str, tuple[str, str]], tuple[str, ...]]
-
-
-def _left_behind(db: Database) -> LeftBehind:
-    wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in journal.open(db)}
-    live = sessions.live(db)
-    roots = {s.workspace_root for s in live if s.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED)}
-    kept = {root: found for root in roots if (found := policies.get(db, root)) is not None}
-    return live, wanted, requests.counts(db), kept, sessions.ids(db)
-
-
-def _over(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]]:
-    """Those of these sessions that have ended or been left and in which nothing waits, each with the agent for whom it
-    is to be kept all the same if that is here."""
-    held = {entry.session_id for entry in journal.open(db)}
-    found = []
-    for session in sessions.resting(db, running):
-        if session.id in held or requests.pending(db, session.id) or stalls.active(db, session.id):
-            continue
-        elsewhere = session.agent_key is not None and sessions.by_agent(db, session.agent_key)
-        is_over = session.status is SessionStatus.TERMINATED and elsewhere
-        child = children.get(db, session.id)
-        # Over HTTP nobody hears an agent leave, and one that people started has no other session to come back with.
-        has_ended = child is not None and child.state is ChildState.OVER
-        found.append((session.id, None if is_over or has_ended else session.agent_key))
-    return found
-
-
-def _find_or_open(db: Database, agent: Agent, id: str, mode: SessionMode, at: datetime) -> Session:
-    found = sessions.by_agent(db, agent.key)
-    if found is not None:
-        return found
-    session = Session(
-        id=id,
-        owner_user_id="",
-        workspace_root=agent.workspace,
-        status=SessionStatus.CREATED,
-        mode=mode,
-        created_at=at,
-        updated_at=at,
-        agent_key=agent.key,
-        client_name=agent.client_name,
-        channel_id=agent.channel_id,
-    )
-    sessions.insert(db, session)
-    audit.record(
-        db, at, "session_opened", id, "agent", agent.client_name or "an agent", {"workspace_root": agent.workspace}
-    )
-    return session

@@ -16,7 +16,7 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound, St
 from intercom.model.prompt import Wait, WaitStatus
 from intercom.model.steering import Instruction
 from intercom.model.verdict import Decided, Decision
-from intercom.sessions import outcomes
+from intercom.sessions import delivering, outcomes, own_process
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import Answered, Delivery, TakeWords, Written
 from intercom.sessions.steering_messages import Steer, TakeBack, TasksLeft, Told
@@ -34,7 +34,7 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
     word = await session.transact(partial(_queue, session=session, asked=asked))
     crash_points.reach("instruction.recorded")
     if word.is_open:
-        session.words[word.id] = word
+        session.riders.words[word.id] = word
     card = session.show_words(word)
     await end_standby(session, asked.by, asked.channel)
     return evolve(card, note=_road(session) or card.note) if word.is_open else card
@@ -42,11 +42,11 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
 
 async def take_back(session: SessionActor, asked: TakeBack) -> Card:
     """Let words never be told. Raises NotFound, AlreadyDecided."""
-    riding = {id for delivery in session.riding.values() for id in delivery.instructions}
+    riding = {id for delivery in session.riders.riding.values() for id in delivery.instructions}
     if asked.id in riding:
         raise AlreadyDecided("these words are on their way to the agent; nothing was changed")
     word = await session.transact(partial(close, id=asked.id, session=session, by=asked.by, channel=asked.channel))
-    session.words.pop(word.id, None)
+    session.riders.words.pop(word.id, None)
     return session.show_words(word)
 
 
@@ -56,7 +56,7 @@ async def tasks_left(session: SessionActor, left: TasksLeft) -> None:
 
 def told(session: SessionActor, told: Told) -> None:
     for word in told.words:
-        session.words.pop(word.id, None)
+        session.riders.words.pop(word.id, None)
 
 
 def take_words(session: SessionActor, asked: TakeWords) -> Answered[None]:
@@ -72,7 +72,7 @@ async def end_standby(session: SessionActor, by: str, channel: str) -> None:
     """If the agent stands by, and there are words for it or a task it may take, let that end its oldest standby."""
     if not session.waiters or session.row.is_paused:
         return
-    ids, free = tuple(session.waiters), has_words(session)
+    ids, free = session.waiters.requests(), has_words(session)
     work = partial(_end_oldest, session=session, ids=ids, has_words=free, by=by, channel=channel)
     ended = await session.transact(work)
     if ended is not None:
@@ -84,14 +84,14 @@ async def end_standby(session: SessionActor, by: str, channel: str) -> None:
 
 def has_words(session: SessionActor) -> bool:
     """Whether there are words for the agent that ride on nothing."""
-    return bool(session.free()[1])
+    return bool(session.riders.free(session.now())[1])
 
 
 def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
     """All this is queued for the agent now; some of it may be tasks that it has just taken."""
     for word in queued:
-        if word.id not in session.words:
-            session.words[word.id] = word
+        if word.id not in session.riders.words:
+            session.riders.words[word.id] = word
             session.show_words(word)
 
 
@@ -99,7 +99,7 @@ async def give_back(session: SessionActor) -> None:
     """The agent is gone, or has another session. Tasks it took from its workspace and was not told are another's to
     take; what was moved to its other session is that one's."""
     freed, queued = await session.transact(partial(_give_back, session=session))
-    session.words = {word.id: word for word in queued}
+    session.riders.words = {word.id: word for word in queued}
     for word in freed:
         session.show_words(word)
     await tell_of_tasks(session, freed)
@@ -124,7 +124,8 @@ async def written(session: SessionActor, told: Written) -> None:
 async def all_read(session: SessionActor) -> None:
     """The agent has read all that was written to it."""
     queued = await session.transact(partial(instructions.queued, session_id=session.id))
-    await session.deliver((Delivery("", (), tuple(word.id for word in queued if word.written_at is not None)),))
+    read = tuple(word.id for word in queued if word.written_at is not None)
+    await delivering.deliver(session, (Delivery("", (), read),))
 
 
 def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:
@@ -163,7 +164,7 @@ def _road(session: SessionActor) -> str | None:
     """Why these words do not reach the agent soon; None where they do."""
     if session.row.is_paused:
         return "the session is paused: the agent is told when it goes on"
-    if session.can_be_woken and not session.has_road:
+    if own_process.can_be_woken(session) and not session.has_road:
         return "the agent is woken for it once its program has ended"
     if not session.agent_here:
         return "the agent is away: it is told when it is back"
@@ -218,6 +219,6 @@ def _queue(db: Database, session: SessionActor, asked: Steer) -> Instruction:
 
 def _give_back(db: Database, session: SessionActor) -> tuple[tuple[Instruction, ...], tuple[Instruction, ...]]:
     instructions.give_back(db, session.id)
-    now = (instructions.get(db, id) for id in session.words)
+    now = (instructions.get(db, id) for id in session.riders.words)
     freed = tuple(word for word in now if word is not None and word.session_id is None)
     return freed, instructions.queued(db, session.id)

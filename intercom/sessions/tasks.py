@@ -14,7 +14,8 @@ from attrs import evolve
 from intercom.model import crash_points
 from intercom.model.errors import InvalidState, NotFound
 from intercom.model.task import Task, TaskState, TaskStatus
-from intercom.sessions.actor import SessionActor, answer_of
+from intercom.sessions import outcomes
+from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import ClearanceAnswer, PromptAnswer, StandbyAnswer
 from intercom.sessions.messages import Answered
 from intercom.sessions.outcomes import Asked
@@ -50,7 +51,7 @@ async def await_task(session: SessionActor, asked: AwaitTask) -> Answered[Answer
     task, request = await _find(session, asked.task_id)
     if task.cancelled_at is not None:
         raise _given_up(task.id)
-    answer = session.unless_paused(answer_of(request))
+    answer = session.unless_paused(outcomes.answer(request))
     if answer is not None:
         assert isinstance(answer, Answer)
         return session.answered(asked.call, answer, own=request.id)
@@ -66,7 +67,7 @@ async def cancel_task(session: SessionActor, asked: CancelTask) -> TaskState:
     if not done:
         raise InvalidState(f"task {task.id} is over ({state(task, request).status}); there is nothing to cancel")
     if request.id not in await session.transact(partial(tasks.asked_after, session_id=session.id)):
-        session.tasked.pop(request.id, None)
+        session.riders.tasked.pop(request.id, None)
     session.dismiss(request, task.id, _given_up(task.id))
     return state(task, request)
 
@@ -98,9 +99,9 @@ def _shown(session: SessionActor, task: Task, request: Asked) -> TaskState:
 def leave_to_task(session: SessionActor, request: Asked) -> None:
     """A task asks after this request: its verdict is the task's to tell, and its agent is not away."""
     if session.is_settled(request):
-        session.leave_a_while(request.id)
+        session.riders.leave_to_task(request.id, session.now())
         return
-    session.tasked[request.id] = math.inf
+    session.riders.tasked[request.id] = math.inf
     if request.id in session.context.unattended:
         session.context.unattended.discard(request.id)
         session.show(request)
@@ -108,7 +109,8 @@ def leave_to_task(session: SessionActor, request: Asked) -> None:
 
 async def present(session: SessionActor) -> None:
     """The agent came or left: so did whoever asks after its tasks, and the cards of what no call waits for say it."""
-    for request_id in [id for id, until in session.tasked.items() if until == math.inf and id not in session.waiters]:
+    asked_after = [id for id, until in session.riders.tasked.items() if until == math.inf]
+    for request_id in (id for id in asked_after if id not in session.waiters):
         if (request_id in session.context.unattended) is not session.agent_here:
             continue
         request = await session.find(request_id)

@@ -22,7 +22,7 @@ from intercom.agents.tools import BY_NAME
 from intercom.embedding import Switchboard
 from intercom.model.errors import DatabaseError
 from intercom.model.verdict import Decision
-from intercom.sessions import actor
+from intercom.sessions import delivering
 from intercom.sessions.messages import Beat
 from intercom.sessions.reception import GRACE_SECONDS
 from intercom.sessions.reception_messages import Adopt
@@ -139,7 +139,7 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
         agent = Switchboard(at.app, str(root)).agent("bot")
         asked = at.begin(partial(agent.transmit, "well?"))
         card = await at.people.card(away=False)
-        monkeypatch.setattr(actor, "_mark_delivered", full)
+        monkeypatch.setattr(delivering, "_mark", full)
         await at.decide(card.id, Decision.STOP)
         assert (await asked()).answer.decision == "stop"
 
@@ -159,11 +159,11 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
         card = await at.people.card(away=False)
         await at.decide(card.id, Decision.STOP)
         name, _ = await asked()
-        receipt = door.receipt(name)
+        receipt = door.deliveries.receipt(name)
         assert receipt is not None
         # The client cancels while the shim still has the answer, which it then writes to somebody who heeds it not.
-        door.abandon(name)
-        await door.delivered([receipt])
+        door.deliveries.abandon(name)
+        await door.deliveries.delivered([receipt])
         _, told = await call("ping")
         assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
 
@@ -181,7 +181,7 @@ async def written(at: House, door: Door) -> str:
     asked = at.begin(call)
     card = await at.people.card(away=False)
     await at.decide(card.id, Decision.STOP)
-    door.written(await asked())
+    door.deliveries.written(await asked())
     return card.id
 
 
@@ -192,7 +192,7 @@ async def test_that_an_answer_was_read_is_recorded_although_the_call_that_says_s
     async with house(root.parent, clock) as at:
         door = Door(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
         id = await written(at, door)
-        await cut_off(at, door.read_all)
+        await cut_off(at, door.deliveries.read_all)
         await at.later(0)
         assert (await at.app.desk.card(id)).state.value == "delivered"
 
@@ -208,9 +208,9 @@ async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now
         door = Door(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
         id = await written(at, door)
         with monkeypatch.context() as patched:
-            patched.setattr(actor, "_mark_delivered", full)
-            await door.read_all()
-        await door.read_all()
+            patched.setattr(delivering, "_mark", full)
+            await door.deliveries.read_all()
+        await door.deliveries.read_all()
         assert (await at.app.desk.card(id)).state.value == "delivered"
 
 

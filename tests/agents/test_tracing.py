@@ -18,7 +18,7 @@ from intercom.agents import tracing
 from intercom.agents.task_forms import EXTENSION
 from intercom.model.card import CardKind
 from intercom.model.verdict import Decision
-from intercom.sessions.actor import SHOW_SECONDS
+from intercom.sessions.timers import SHOW_SECONDS
 from tests.agents.in_process import ABOUT, spoken_to
 from tests.sessions.house import house, in_house
 

@@ -102,7 +102,7 @@ async def test_a_verdict_on_its_way_is_not_told_again_by_a_session_that_fell_mea
         async with at.restarting():
             assert await _told(door, guest, "second") == []
         # The first result is lost after all.
-        door.abandon("first")
+        door.deliveries.abandon("first")
         assert await _told(door, guest, "third") == ["no"]
 
 

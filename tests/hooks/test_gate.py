@@ -10,9 +10,10 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.agents import gate
+from intercom.agents import gate, hook_session
 from intercom.agents.door import Door
-from intercom.agents.gate import Gate, StoppingParams, Where
+from intercom.agents.gate import StoppingParams
+from intercom.agents.hook_session import Gate, Where
 from intercom.agents.http.identity import Identity
 from intercom.agents.http.visits import Guests, Visits
 from intercom.sessions.messages import TakeWords, Undeliver
@@ -73,7 +74,7 @@ async def test_a_guest_is_gone_whenever_its_hook_goes(clock: Clock, root: Path) 
         for steps in range(0, 60, 3):
             visit = gate._Visit(gate_of(at), unheard)
             where = Where("claude-code", f"c{steps}", str(root))
-            await cut_short(lambda visit=visit, where=where: gate.find(visit.gate, where, visit.guests), steps)
+            await cut_short(lambda visit=visit, where=where: hook_session.find(visit.gate, where, visit.guests), steps)
             visit.close()
             assert at.app.presence.doors == {}, f"after {steps} steps"
 
@@ -83,7 +84,7 @@ async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: 
     async with house(root.parent, clock) as at:
         visit = gate._Visit(gate_of(at), unheard)
         for conversation in ("a", "b"):
-            await gate.find(visit.gate, Where("claude-code", conversation, str(root)), visit.guests)
+            await hook_session.find(visit.gate, Where("claude-code", conversation, str(root)), visit.guests)
         assert len(at.app.presence.doors) == 2
         visit.close()
         assert at.app.presence.doors == {}
@@ -96,13 +97,13 @@ async def test_a_client_that_another_started_has_no_part_in_its_session(clock: C
         outer = gate_of(at, os.getpid(), door=door)
         where = Where("claude-code", "c", str(root))
         door.client_name = "codex-mcp-client"
-        assert await gate.known(outer, where, guess=False) is None
+        assert await hook_session.known(outer, where, guess=False) is None
         door.client_name = "claude-code"
-        session = await gate.known(outer, where, guess=False)
+        session = await hook_session.known(outer, where, guess=False)
         assert session is not None
         # As long as it has not said what it is, it is what started the hook.
         door.client_name = None
-        assert await gate.known(outer, where, guess=False) == session
+        assert await hook_session.known(outer, where, guess=False) == session
 
 
 @in_house
@@ -112,10 +113,10 @@ async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(cl
         id = guest.session_id
         at.app.presence.here[key_of(id)] = Agent(key_of(id), "codex-mcp-client", str(root), None, id)
         inner, own = (Where(client, "c", str(root), session=id) for client in ("claude-code", "codex"))
-        assert await gate.known(gate_of(at), inner, guess=False) is None
-        assert await gate.known(gate_of(at), own, guess=False) == id
+        assert await hook_session.known(gate_of(at), inner, guess=False) is None
+        assert await hook_session.known(gate_of(at), own, guess=False) == id
         # What it asks leave for is shown where people look for it.
-        assert await gate.known(gate_of(at), inner) == id
+        assert await hook_session.known(gate_of(at), inner) == id
 
 
 @in_house
@@ -123,10 +124,10 @@ async def test_a_guess_leads_to_no_other_conversation_and_no_words(clock: Clock,
     async with house(root.parent, clock) as at:
         where = Where("codex", "c2", str(root))
         await at.arrive(root, f"codex-mcp-client:c1@{root}", "codex-mcp-client")
-        assert await gate.known(gate_of(at), where) is None
+        assert await hook_session.known(gate_of(at), where) is None
         plain = await at.arrive(root, "shim", "codex-mcp-client")
-        assert await gate.known(gate_of(at), where) == plain.session_id
-        assert await gate.known(gate_of(at), where, guess=False) is None
+        assert await hook_session.known(gate_of(at), where) == plain.session_id
+        assert await hook_session.known(gate_of(at), where, guess=False) is None
 
 
 @in_house
@@ -137,8 +138,8 @@ async def test_a_hook_finds_the_agent_of_its_client_over_http(clock: Clock, root
         visit = visits.of(Identity(agent="a"))
         visit.begun(frozenset({os.getppid()}))
         # Where neither the agent nor its client says where it works, its hook does.
-        found = await gate.known(outer, Where("claude-code", "c", str(root)), guess=False)
+        found = await hook_session.known(outer, Where("claude-code", "c", str(root)), guess=False)
         assert found is not None
         assert at.app.presence.here["http:a"].workspace == str(root)
         visit.go()
-        assert await gate.known(outer, Where("claude-code", "c", str(root)), guess=False) is None
+        assert await hook_session.known(outer, Where("claude-code", "c", str(root)), guess=False) is None

@@ -14,7 +14,7 @@ from intercom.model.config import Config, StallSettings
 from intercom.model.errors import Ambiguous, NotFound
 from intercom.model.stall import StallAlert, StallStatus
 from intercom.model.verdict import Decision
-from intercom.sessions.actor import RETURN_SECONDS, SHOW_SECONDS
+from intercom.sessions.timers import RETURN_SECONDS, SHOW_SECONDS
 from intercom.store import stalls
 from intercom.store.messages import Transact
 from tests.sessions.house import Guest, House, house, in_house

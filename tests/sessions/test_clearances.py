@@ -20,9 +20,9 @@ from intercom.model.config import Config, TimeoutSettings
 from intercom.model.errors import AlreadyConsumed, AlreadyDecided, InvalidState, PatchConflict
 from intercom.model.verdict import Decision
 from intercom.sessions import applying
-from intercom.sessions.actor import SHOW_SECONDS
 from intercom.sessions.clearance import proposal_key
 from intercom.sessions.messages import Apply, Beat, Broadcast, Deliver, Delivery, Detach, Propose, Undeliver
+from intercom.sessions.timers import SHOW_SECONDS
 from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock

@@ -417,8 +417,8 @@ async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_sessio
         call = guest.call()
         (word,) = (await guest.ask(Recall(call, adopted=False))).instructions
         # It has its result, works for long without a call, and counts as gone.
-        door._sent[call] = (guest.session_id, Delivery(call, (), (word.id,)))
-        door.written(call)
+        door.deliveries._sent[call] = (guest.session_id, Delivery(call, (), (word.id,)))
+        door.deliveries.written(call)
         door.closed()
         at.gone("a", for_good=True)
         await at.later(0)

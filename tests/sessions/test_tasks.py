@@ -11,9 +11,10 @@ from actors.testing import inject
 from intercom.model.errors import IntercomError
 from intercom.model.task import TaskState, TaskStatus
 from intercom.model.verdict import Decision
-from intercom.sessions.actor import FETCH_SECONDS, SHOW_SECONDS
 from intercom.sessions.messages import Beat, Deliver, Delivery
+from intercom.sessions.riders import FETCH_SECONDS
 from intercom.sessions.task_messages import AwaitTask, CancelTask, FindTask, OpenTask
+from intercom.sessions.timers import SHOW_SECONDS
 from tests.sessions.house import Guest, house, in_house
 
 Clock = trio.testing.MockClock

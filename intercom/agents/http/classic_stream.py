@@ -69,7 +69,7 @@ class ClassicStream:
         if came is not None:
             came.cancelled()
         else:
-            self.visit.door.unheeded(id)
+            self.visit.door.deliveries.unheeded(id)
 
     def _over(self, id: types.RequestId) -> None:
         """Nobody waits for this answer any more."""

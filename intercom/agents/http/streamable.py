@@ -89,7 +89,7 @@ class Streamable:
     async def _alone(self, said: Identity, method: str | None, scope: Scope, body: Body, send: Send) -> None:
         if method in _PLAIN:
             if method == "server/discover" and (known := self.visits.named.get(said)) is not None:
-                known.door.begun_anew()
+                known.door.deliveries.begun_anew()
             await self.application(scope, body, send)
         elif said.is_named:
             visit = self.visits.of(said)
@@ -123,7 +123,7 @@ class Streamable:
             await self._exchange(exchange, scope, body, send)
             if exchange.is_written:
                 # There is no next call that could say so.
-                await door.read_all()
+                await door.deliveries.read_all()
 
     # --- the era of sessions -----------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class Streamable:
 
     async def _delete(self, visit: Visit, scope: Scope, body: Body, send: Send) -> None:
         # A client that takes its leave has read what it was sent.
-        await visit.door.read_all()
+        await visit.door.deliveries.read_all()
         await self.application(scope, body, send)
         self.visits.forget(visit, for_good=True)
 
@@ -261,7 +261,7 @@ def _unheeded(visit: Visit, request_id: str | int) -> None:
     if exchange is not None:
         exchange.cancelled()
     else:
-        visit.door.unheeded(request_id)
+        visit.door.deliveries.unheeded(request_id)
 
 
 def _remote(scope: Scope) -> str:

@@ -265,7 +265,7 @@ class Visits:
             return
         for other in self.sessions.values():
             if other is not visit and other.identity == visit.identity and not other.requests:
-                other.door.begun_anew()
+                other.door.deliveries.begun_anew()
 
 
 def _key(identity: Identity) -> str:

@@ -11,7 +11,6 @@ from attrs import frozen
 
 from actors import (
     Actor,
-    AlreadyStarted,
     Busy,
     ChildSpec,
     Down,
@@ -21,13 +20,13 @@ from actors import (
     Refused,
     Reply,
     Restart,
-    StartChild,
     ask,
 )
 from intercom.model import crash_points
 from intercom.model.child import Child, ChildState, Why
 from intercom.model.errors import IntercomError, InvalidState, SpawnFailed
 from intercom.model.session import Session, SessionStatus
+from intercom.sessions import supervised
 from intercom.sessions.outcomes import headline
 from intercom.sessions.reception_messages import key_of
 from intercom.sessions.spawning import command, environment
@@ -144,10 +143,7 @@ class Spawner(Actor):
             restart=Restart.TRANSIENT,
             shutdown=_SHUTDOWN_SECONDS,
         )
-        try:
-            await ask(self._at.children, StartChild(spec), timeout=STORE_SECONDS, retry=True)
-        except AlreadyStarted:
-            return
+        await supervised.ensure(self._at.children, spec)
 
     async def _transact(self, work: Callable[[Database], T]) -> T:
         return await ask(self._at.context.store, Transact(work), timeout=STORE_SECONDS, retry=True)

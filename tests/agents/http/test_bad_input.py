@@ -15,7 +15,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents.http import body, guard, identity, listener
+from intercom.agents.http import body, guard, identity, serving
 from intercom.agents.http.refusal import Refusal
 from intercom.local import http_token
 from intercom.local.places import places
@@ -138,7 +138,7 @@ async def test_a_request_that_is_too_large_hears_so_however_it_comes(root: Path)
 
 @served
 async def test_a_head_that_does_not_end_is_cut_off(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "FIRST_SECONDS", 0.5)
+    monkeypatch.setattr(serving, "FIRST_SECONDS", 0.5)
     async with place(root) as at:
         endless = head("POST", "/mcp", {"Host": "localhost", "X-Long": "y" * 100_000})
         assert (await at.raw(endless)).status == 431

@@ -14,8 +14,7 @@ from mcp.server import _streamable_http_modern as modern_transport
 from sse_starlette import EventSourceResponse
 
 from actors import Actor, System
-from intercom.agents.http import identity, streamable, visits
-from intercom.agents.http import listener as serving
+from intercom.agents.http import identity, listener, streamable, visits
 from intercom.agents.http.refusal import Refusal
 from intercom.local import tcp_peers
 from intercom.model.session import SessionStatus
@@ -256,7 +255,7 @@ async def test_after_a_restart_a_session_is_unknown_and_its_agent_finds_all_agai
 async def test_a_port_that_is_taken_is_told_of_and_opened_when_it_is_free(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "_RETRY_SECONDS", (0.05, 0.05))
+    monkeypatch.setattr(listener, "_RETRY_SECONDS", (0.05, 0.05))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -279,7 +278,7 @@ async def test_a_port_that_is_taken_is_told_of_and_opened_when_it_is_free(
 async def test_without_its_token_nobody_is_served_over_http_and_all_others_are(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "_RETRY_SECONDS", (0.05, 0.05))
+    monkeypatch.setattr(listener, "_RETRY_SECONDS", (0.05, 0.05))
     async with place(root) as at:
         file = trio.Path(at.app.places.http_token_file)
     await file.chmod(0o644)

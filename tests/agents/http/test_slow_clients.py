@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from intercom.agents.http import connection, listener
+from intercom.agents.http import connection, serving
 from tests.agents.http.rig import call, head, place, served
 
 
 @served
 async def test_a_connection_on_which_nothing_is_asked_is_closed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "FIRST_SECONDS", 0.2)
+    monkeypatch.setattr(serving, "FIRST_SECONDS", 0.2)
     async with place(root) as at:
         silent = await trio.open_tcp_stream("127.0.0.1", at.port)
         slow = await trio.open_tcp_stream("127.0.0.1", at.port)
@@ -34,8 +34,8 @@ async def test_a_connection_on_which_nothing_is_asked_is_closed(root: Path, monk
 async def test_who_comes_last_is_let_in_for_who_came_first_and_asks_for_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "MOST_STRANGERS", 3)
-    monkeypatch.setattr(listener, "STRANGER_SECONDS", 0.0)
+    monkeypatch.setattr(serving, "MOST_STRANGERS", 3)
+    monkeypatch.setattr(serving, "STRANGER_SECONDS", 0.0)
     async with place(root) as at:
         silent = [await trio.open_tcp_stream("127.0.0.1", at.port) for _ in range(5)]
         for early in silent[:2]:

@@ -1,0 +1,182 @@
+"""Serving: the connections at the open port, all that is kept for them, and how they end."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import trio
+from hypercorn.config import Config as WebConfig
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import wrap_app
+from starlette.middleware.cors import CORSMiddleware
+
+from intercom.agents.http import guard, site
+from intercom.agents.http.classic import Classic
+from intercom.agents.http.connection import FIRST_SECONDS, Connection
+from intercom.agents.http.kin import Kin
+from intercom.agents.http.standing import Guestbook
+from intercom.agents.http.streamable import Streamable
+from intercom.agents.http.surroundings import Surroundings
+
+log = logging.getLogger("intercom.http")
+
+#: How long a client may keep a connection without a request on it, in seconds: longer than proxies and clients do, so
+#: that none sends one into a connection that closes.
+KEEP_ALIVE_SECONDS = 90.0
+#: How long calls that are under way may take to end when the server stops, in seconds.
+LEAVING_SECONDS = 3.0
+#: The most connections at once; and how many that have made no request yet and have had the time to, so many seconds,
+#: are kept.
+MOST_CONNECTIONS = 8192
+MOST_STRANGERS = 256
+STRANGER_SECONDS = 2.0
+_LONGEST_HEAD = 32 * 1024
+
+
+class Serving:
+    """One opening of the port: its connections, and all that is kept for them."""
+
+    def __init__(self, at: Surroundings) -> None:
+        self._at = at
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._strangers: dict[int, Connection] = {}
+        self._count = 0
+        self._context = WorkerContext(None)
+        self._streamable = Streamable(at.server, at.guests)
+        self._classic = Classic(at.server, at.guests, self._streamable.visits)
+        self._kin = Kin(at.came, at.left)
+        standing = at.standing
+        assert standing.port is not None, "the port is open"
+        # The web server's own types for ASGI and Starlette's do not agree.
+        application: Any = site.Site(
+            guard.rules(at.guests.config, standing.port, standing.token),
+            {"/mcp": self._streamable, "/sse": self._classic.stream, "/message": self._classic.message},
+            site.by_path(at.pages),
+            self._connections,
+            self._kin.look,
+            at.measured,
+        )
+        if origins := at.guests.config.http_allowed_origins:
+            # Without a word of ours a browser does not let its page read what we answer.
+            application = CORSMiddleware(
+                application,
+                # As browsers write them, and as the guard reads them.
+                allow_origins=[origin.lower() for origin in origins],
+                allow_methods=("GET", "POST", "DELETE"),
+                allow_headers=("*",),
+                expose_headers=("mcp-session-id", "www-authenticate"),
+            )
+        self._app = wrap_app(application, 0, "asgi")
+        self._web = _web_config()
+        standing.guests = self._guests
+
+    def _guests(self) -> Guestbook:
+        visits = self._streamable.visits
+        return Guestbook(len(self._connections), len(visits.sessions), len(visits.named), len(visits.live))
+
+    async def run(self, listener: trio.SocketListener) -> None:
+        """Serve until cancelled; calls that wait are answered first then."""
+        serving = trio.CancelScope(shield=True)
+        async with trio.open_nursery() as nursery:
+            ready = trio.Event()
+            accepting = trio.CancelScope()
+            nursery.start_soon(self._serve, listener, serving, accepting, ready)
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._leave(accepting)
+                serving.cancel()
+
+    async def _serve(
+        self,
+        listener: trio.SocketListener,
+        serving: trio.CancelScope,
+        accepting: trio.CancelScope,
+        ready: trio.Event,
+    ) -> None:
+        visits = self._streamable.visits
+        with serving:
+            try:
+                async with self._streamable.manager.run(), trio.open_nursery() as nursery:
+                    nursery.start_soon(visits.keep)
+                    nursery.start_soon(self._turn_out)
+                    with accepting:
+                        await trio.serve_listeners(self._converse, [listener], handler_nursery=nursery)
+                    await trio.sleep_forever()
+            finally:
+                visits.close()
+
+    async def _leave(self, accepting: trio.CancelScope) -> None:
+        """Let nobody in, tell who waits, and give the answers time to leave."""
+        accepting.cancel()
+        await self._context.terminated.set()
+        self._streamable.visits.hurry()
+        with trio.move_on_after(LEAVING_SECONDS):
+            await self._streamable.visits.quiet()
+        for connection in tuple(self._connections.values()):
+            await connection.abort()
+
+    async def _converse(self, stream: trio.SocketStream) -> None:
+        """Serve one connection. Nothing that goes wrong with it is anybody else's."""
+        self._count += 1
+        try:
+            connection = Connection(stream, self._count)
+        except OSError:
+            # Gone before it could be looked at.
+            await trio.aclose_forcefully(stream)
+            return
+        await self._make_room(connection)
+        self._connections[connection.peer] = connection
+        self._strangers[connection.number] = connection
+        try:
+            await TCPServer(self._app, self._web, self._context, ConnectionState({}), connection)  # type: ignore[arg-type]
+        except* Exception:
+            log.exception("a connection from %s failed", connection.peer[0])
+        finally:
+            self._strangers.pop(connection.number, None)
+            if self._connections.get(connection.peer) is connection:
+                del self._connections[connection.peer]
+            self._kin.closed(connection)
+
+    async def _turn_out(self) -> None:
+        """Close connections on which no request has come in time; runs for ever."""
+        while True:
+            await trio.sleep(1.0)
+            late = trio.current_time() - FIRST_SECONDS
+            for number, stranger in tuple(self._strangers.items()):
+                if stranger.came_at > late and not stranger.welcome:
+                    break
+                del self._strangers[number]
+                if not stranger.welcome:
+                    await stranger.abort()
+
+    async def _make_room(self, connection: Connection) -> None:
+        """Of those who make no request the one that came first goes when there are too many: who means it makes one at
+        once."""
+        if len(self._connections) >= MOST_CONNECTIONS:
+            await connection.abort()
+        if len(self._strangers) < MOST_STRANGERS:
+            return
+        for number, stranger in tuple(self._strangers.items()):
+            if stranger.welcome:
+                del self._strangers[number]
+            elif connection.came_at - stranger.came_at > STRANGER_SECONDS:
+                del self._strangers[number]
+                await stranger.abort()
+                return
+            else:
+                return
+
+
+def _web_config() -> WebConfig:
+    web = WebConfig()
+    web.errorlog = logging.getLogger("intercom.http.web")
+    web.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    web.keep_alive_max_requests = 1_000_000
+    web.h11_max_incomplete_size = _LONGEST_HEAD
+    web.include_server_header = False
+    return web

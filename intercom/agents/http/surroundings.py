@@ -1,0 +1,35 @@
+"""What serving over HTTP is given by the server: its surroundings, as values and names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from mcp.server import Server
+
+from actors import Name
+from intercom.agents.http.standing import Standing
+from intercom.agents.http.visits import Guests
+from intercom.model.measure import Measured
+from intercom.model.page import Page
+
+
+@frozen
+class Surroundings:
+    """What serving needs of the server: the MCP server, what doors need, the standing to keep, the pages besides, whom
+    to tell of trouble, the clock, where an agent's processes are noted, what gives the token to ask for (it raises
+    IpcError; None where nothing is asked), and what is told of errors."""
+
+    server: Server[Any]
+    guests: Guests
+    standing: Standing
+    pages: Sequence[Page]
+    operators: Name
+    now: Callable[[], datetime]
+    came: Callable[[str, frozenset[int]], None]
+    left: Callable[[str, bool], None]
+    token: Callable[[], str] | None
+    address_file: str
+    measured: Measured

@@ -1,0 +1,47 @@
+"""What a server left behind: the sessions that may still be answered or applied, and what of policies was in force."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from intercom.model.session import Session, SessionStatus
+from intercom.store import journal, policies, requests, sessions
+from intercom.store.messages import Database
+
+_UP = (SessionStatus.ACTIVE, SessionStatus.PAUSED)
+
+
+@frozen
+class LeftBehind:
+    """`live` are the sessions that are not over, `wanted` the ids of those in which something waits; `kept` holds, by
+    workspace, the hash and text of the policy that was in force under an agent, and `known` the ids of all sessions."""
+
+    live: tuple[Session, ...]
+    wanted: frozenset[str]
+    counts: requests.Counts
+    kept: dict[str, tuple[str, str]]
+    known: tuple[str, ...]
+
+    @property
+    def going(self) -> tuple[Session, ...]:
+        """Those whose actors are to run; first those that somebody may be answering at this moment."""
+        found = (each for each in self.live if each.status in _UP or each.id in self.wanted)
+        return tuple(sorted(found, key=lambda each: each.id not in self.wanted))
+
+    def sentence(self) -> str:
+        """What people are told of it."""
+        counts = self.counts
+        return (
+            f"server restarted: {counts.interrupted_sessions} interrupted session(s),"
+            f" {counts.pending_approvals} pending approval(s), {counts.pending_prompts} pending prompt(s),"
+            f" {counts.pending_waits} agent(s) standing by; agents can use reboot to resume"
+        )
+
+
+def look(db: Database) -> LeftBehind:
+    """What there is now."""
+    wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in journal.open(db)}
+    live = sessions.live(db)
+    roots = {each.workspace_root for each in live if each.status in _UP}
+    kept = {root: found for root in roots if (found := policies.get(db, root)) is not None}
+    return LeftBehind(live, frozenset(wanted), requests.counts(db), kept, sessions.ids(db))

@@ -196,9 +196,10 @@ class App:
 
     def _http_listener(self, standing: Standing) -> Callable[[], Actor]:
         # Only who uses it pays for it: the web server takes a while to load.
-        from intercom.agents.http import listener, surroundings, visits
+        from intercom.agents.http import listener, visits
+        from intercom.agents.http.surroundings import Surroundings as Serving
 
-        at = surroundings.Surroundings(
+        at = Serving(
             server=self.surroundings.server,
             guests=visits.Guests(self.system, self.config, self.presence, self.surroundings.doors),
             standing=standing,

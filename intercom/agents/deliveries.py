@@ -40,11 +40,11 @@ class Deliveries:
     _written: dict[str, object] = field(factory=dict, init=False)
 
     @property
-    def are_unconfirmed(self) -> bool:
-        """Whether something was written that the agent has not confirmed by a call."""
+    def has_unread(self) -> bool:
+        """Whether something was written over a connection without a shim, and the agent has made no call since."""
         return bool(self._written)
 
-    def leaves(self, call: Call) -> None:
+    def sent(self, call: Call) -> None:
         """The call's result is on its way: note what it carries."""
         if call.delivery is not None:
             self._sent[call.name] = (call.session_id, call.delivery)

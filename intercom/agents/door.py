@@ -93,7 +93,7 @@ class Door:
         Paused when the agent is held up and its client's patience is over.
         """
         self.client_name = caller.client_name or self.client_name
-        if self.deliveries.are_unconfirmed:
+        if self.deliveries.has_unread:
             await self._heard_again(given)
         session_id = await (self._found(given, caller) if self.nameless else self.session(caller))
         call = self._call(tool, caller, session_id)
@@ -125,7 +125,7 @@ class Door:
     def close_call(self, call: Call) -> None:
         """The call's result is on its way (or the call is over): note the activity and what the result carries."""
         self._heard(call.session_id)
-        self.deliveries.leaves(call)
+        self.deliveries.sent(call)
 
     async def _heard_again(self, given: Any) -> None:
         if isinstance(given, inputs.Reboot):

@@ -1,4 +1,4 @@
-"""The gate: the server's end of a client's permission hook (docs/reference/shim-wire.md).
+"""The gate: the server's end of a client's hook (docs/reference/shim-wire.md).
 
 A hook is a process of the client that asks one thing and goes. It is answered in the session of the agent whose client
 started it, with the same requests and cards as the agent's own calls; where no agent is known, in a session of its own.
@@ -20,7 +20,7 @@ from actors import Busy, Down, NotRunning, System, ask
 from intercom.agents import arguments
 from intercom.agents.deliveries import read_receipt, receipt
 from intercom.agents.hook.errand import ASKED, PAUSED
-from intercom.agents.hook_session import Gate, Where, find, known
+from intercom.agents.hook_session import Hook, Where, find, known
 from intercom.agents.leave import verdict, words
 from intercom.model import crash_points
 from intercom.model.errors import IntercomError, InvalidArguments, InvalidState, NotFound, Paused
@@ -84,10 +84,10 @@ class ToldParams:
     receipt: str
 
 
-async def attend(gate: Gate, next_line: NextLine, send: Send) -> None:
+async def attend(hook: Hook, next_line: NextLine, send: Send) -> None:
     """Answer what a hook asks, until it goes. What it asked and did not stay for stays open, and what it was told and
     did not say to have printed is told again."""
-    visit = _Visit(gate, send)
+    visit = _Visit(hook, send)
     try:
         async with trio.open_nursery() as nursery:
             asked = 0
@@ -107,7 +107,7 @@ class _Visit:
     """One hook's connection. `unsure` are the calls whose answers may not have reached the hook, by session; `guests`
     are the agents it was let in as, or is about to be, where it has sessions of its own."""
 
-    gate: Gate
+    hook: Hook
     send: Send
     unsure: dict[str, str] = field(factory=dict, init=False)
     guests: set[str] = field(factory=set, init=False)
@@ -144,8 +144,8 @@ class _Visit:
 
     async def _permission(self, given: PermissionParams) -> dict[str, Any]:
         where = Where(given.client, given.conversation, given.cwd, given.roots, given.session)
-        session_id = await find(self.gate, where, self.guests)
-        self.gate.system.named(f"stall/{session_id}").tell(Activity())
+        session_id = await find(self.hook, where, self.guests)
+        self.hook.system.named(f"stall/{session_id}").tell(Activity())
         asked = AskPermission(given.call, given.client, given.operation, given.slot, given.turn)
 
         async def shown(request_id: str) -> None:
@@ -157,7 +157,7 @@ class _Visit:
 
         # Before it is asked: the session may come to answer when nobody listens any more.
         self.unsure[given.call] = session_id
-        answer = await decided(self.gate.system, session_id, asked, shown, held_up=held_up)
+        answer = await decided(self.hook.system, session_id, asked, shown, held_up=held_up)
         said = verdict(answer)
         if answer.request_id and answer.status != "allowed":
             said["receipt"] = receipt(session_id, Delivery(given.call, (answer.request_id,)))
@@ -170,11 +170,11 @@ class _Visit:
         where = Where(given.client, given.conversation, given.cwd, given.roots, given.session)
         try:
             # Words are for one agent: no other is to have them because it seems to be the one.
-            session_id = await known(self.gate, where, guess=False)
+            session_id = await known(self.hook, where, guess=False)
             if session_id is None:
                 return {"words": None}
             self.unsure[given.call] = session_id
-            session = self.gate.system.named(f"session/{session_id}")
+            session = self.hook.system.named(f"session/{session_id}")
             answered = await ask(session, TakeWords(given.call), timeout=_SECONDS, retry=True)
         except (InvalidState, Paused):
             # Ended, or held up: there is nothing to go on with.
@@ -190,10 +190,10 @@ class _Visit:
         """What a receipt tells of was printed: that goes on record, whichever life of the server gave the receipt."""
         session_id, delivery = read_receipt(given.receipt)
         try:
-            await ask(self.gate.system.named("reception"), Wanted(session_id), timeout=_SECONDS, retry=True)
+            await ask(self.hook.system.named("reception"), Wanted(session_id), timeout=_SECONDS, retry=True)
         except NotFound:
             return {}
-        session = self.gate.system.named(f"session/{session_id}")
+        session = self.hook.system.named(f"session/{session_id}")
         await ask(session, Deliver((delivery,)), timeout=_SECONDS, retry=True)
         self.unsure.pop(delivery.call, None)
         return {}
@@ -204,11 +204,11 @@ class _Visit:
 
     def close(self) -> None:
         for call, session_id in self.unsure.items():
-            self.gate.system.named(f"session/{session_id}").tell(Undeliver((call,)))
+            self.hook.system.named(f"session/{session_id}").tell(Undeliver((call,)))
         for key in self.guests:
-            self.gate.presence.left(key, self.gate.name)
+            self.hook.presence.left(key, self.hook.name)
         if self.guests:
-            self.gate.system.named("reception").tell(AgentsGone((*self.guests,)))
+            self.hook.system.named("reception").tell(AgentsGone((*self.guests,)))
 
 
 async def decided(

@@ -1,4 +1,4 @@
-"""Whose a client's permission hook is: the session of the agent whose client started it, where one is known."""
+"""Whose a client's hook is: the session of the agent whose client started it, where one is known."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Where:
 
 
 @frozen
-class Gate:
+class Hook:
     """What one hook's connection needs: `doors` are the connections of agents, `name` this one's own, `pid` the hook's
     process."""
 
@@ -49,24 +49,24 @@ class Gate:
     pid: int
 
 
-async def find(gate: Gate, where: Where, guests: set[str]) -> str:
+async def find(hook: Hook, where: Where, guests: set[str]) -> str:
     """The session that a hook belongs to, running. Where that is one of its own, the key of the agent it is let in as
     is among the `guests` before it is let in: they are the caller's to take leave for, also when this fails.
 
     Raises WorkspaceRefused where no session is known and there is no workspace for a new one.
     """
-    found = await known(gate, where)
+    found = await known(hook, where)
     if found is not None:
         return found
-    root = await trio.to_thread.run_sync(_workspace, gate, where)
+    root = await trio.to_thread.run_sync(_workspace, hook, where)
     client = CLIENTS[where.client].agent
     agent = Agent(f"{client}:{where.conversation or 'hook'}@{root}", client, root)
     guests.add(agent.key)
-    gate.presence.came(agent.key, gate.name)
-    return await ask(gate.system.named("reception"), Admit(agent), timeout=_SECONDS, retry=True)
+    hook.presence.came(agent.key, hook.name)
+    return await ask(hook.system.named("reception"), Admit(agent), timeout=_SECONDS, retry=True)
 
 
-async def known(gate: Gate, where: Where, *, guess: bool = True) -> str | None:
+async def known(hook: Hook, where: Where, *, guess: bool = True) -> str | None:
     """The session that a hook belongs to, running; None when none is known.
 
     In this order: the one it names (unless, without a guess, another client's agent is in that); that of the agent
@@ -76,9 +76,9 @@ async def known(gate: Gate, where: Where, *, guess: bool = True) -> str | None:
     """
     if where.client not in CLIENTS:
         raise InvalidArguments(f"no client is called {where.client[:80]!r}; there are: {', '.join(CLIENTS)}")
-    reception = gate.system.named("reception")
+    reception = hook.system.named("reception")
     if where.session is not None:
-        agent = gate.presence.here.get(key_of(where.session))
+        agent = hook.presence.here.get(key_of(where.session))
         if not guess and agent is not None and agent.client_name and not _is_its(where, agent.client_name):
             # A client that the session's agent started has its environment, and is another agent.
             return None
@@ -86,22 +86,22 @@ async def known(gate: Gate, where: Where, *, guess: bool = True) -> str | None:
             return await ask(reception, Wanted(where.session), timeout=_SECONDS, retry=True)
         except NotFound:
             log.info("a hook names a session that is not known")
-    for door in await _doors(gate, where):
-        return await door.session(_caller(gate, where, door))
-    agent = _by_name(gate, where)
+    for door in await _doors(hook, where):
+        return await door.session(_caller(hook, where, door))
+    agent = _by_name(hook, where)
     if agent is None and guess:
-        agent = await trio.to_thread.run_sync(_by_workspace, gate, where)
+        agent = await trio.to_thread.run_sync(_by_workspace, hook, where)
     if agent is None:
         return None
     return await ask(reception, Admit(agent), timeout=_SECONDS, retry=True)
 
 
-async def _doors(gate: Gate, where: Where) -> list[Door]:
+async def _doors(hook: Hook, where: Where) -> list[Door]:
     """The agents' connections that this hook's client has; of several, those in whose workspace it stands first, and
     of those the newest."""
-    processes = {name: pids for name, (_, pids) in gate.doors.items()}
-    names = await trio.to_thread.run_sync(kin.nearest, gate.pid, processes)
-    found = [gate.doors[name][0] for name in reversed(names) if name in gate.doors]
+    processes = {name: pids for name, (_, pids) in hook.doors.items()}
+    names = await trio.to_thread.run_sync(kin.nearest, hook.pid, processes)
+    found = [hook.doors[name][0] for name in reversed(names) if name in hook.doors]
     # A client that another one started has no part in the other's sessions.
     mine = [door for door in found if door.client_name is None or _is_its(where, door.client_name)]
     return sorted(mine, key=lambda door: not _stands_in(where, door))
@@ -118,33 +118,33 @@ def _stands_in(where: Where, door: Door) -> bool:
     return root is not None and any(each is not None and Path(each).is_relative_to(root) for each in here)
 
 
-def _caller(gate: Gate, where: Where, door: Door) -> Caller:
+def _caller(hook: Hook, where: Where, door: Door) -> Caller:
     """As the agent's own calls say who they are: Codex names its conversation over MCP as to its hooks."""
 
     async def roots() -> list[str]:
         if door.cwd is None and not where.roots:
             # Over HTTP nobody knows where the client stands, but its hook does.
-            return [Path(await trio.to_thread.run_sync(_workspace, gate, where)).as_uri()]
+            return [Path(await trio.to_thread.run_sync(_workspace, hook, where)).as_uri()]
         return [Path(root).as_uri() for root in where.roots if Path(root).is_absolute()]
 
     thread = where.conversation if where.client == "codex" else None
     return Caller(CLIENTS[where.client].agent, thread or None, None, roots, None)
 
 
-def _by_name(gate: Gate, where: Where) -> Agent | None:
+def _by_name(hook: Hook, where: Where) -> Agent | None:
     wanted = f":{where.conversation}@"
-    found = [agent for key, agent in gate.presence.here.items() if where.conversation and wanted in key]
+    found = [agent for key, agent in hook.presence.here.items() if where.conversation and wanted in key]
     return found[0] if len(found) == 1 else None
 
 
-def _by_workspace(gate: Gate, where: Where) -> Agent | None:
+def _by_workspace(hook: Hook, where: Where) -> Agent | None:
     try:
-        root = _workspace(gate, where)
+        root = _workspace(hook, where)
     except WorkspaceRefused:
         return None
     found = [
         agent
-        for agent in list(gate.presence.here.values())
+        for agent in list(hook.presence.here.values())
         if agent.workspace == root and _is_its(where, agent.client_name)
     ]
     # Whose conversation is named has another than this one.
@@ -152,6 +152,6 @@ def _by_workspace(gate: Gate, where: Where) -> Agent | None:
     return found[0] if len(found) == 1 else None
 
 
-def _workspace(gate: Gate, where: Where) -> str:
+def _workspace(hook: Hook, where: Where) -> str:
     roots = [Path(root).as_uri() for root in where.roots if Path(root).is_absolute()]
-    return workspaces.choose(None, roots, where.cwd, gate.config.default_workspace_root)
+    return workspaces.choose(None, roots, where.cwd, hook.config.default_workspace_root)

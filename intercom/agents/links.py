@@ -27,7 +27,7 @@ from intercom.agents import gate, kin, reading
 from intercom.agents.call_names import CALL_KEY, NAMED
 from intercom.agents.door import Door
 from intercom.agents.hello import is_sound
-from intercom.agents.hook_session import Gate
+from intercom.agents.hook_session import Hook
 from intercom.agents.known_calls import KnownCalls
 from intercom.agents.lines import Lines
 from intercom.agents.message_streams import MessageReader, MessageWriter
@@ -187,7 +187,7 @@ class Link(Actor):
         name = f"hook/{uuid.uuid4().hex}"
         at.came(name, pids | await trio.to_thread.run_sync(kin.host_of, pid))
         try:
-            asking = Gate(self.system, at.config, at.presence, at.doors, name, pid)
+            asking = Hook(self.system, at.config, at.presence, at.doors, name, pid)
             await gate.attend(asking, lines.next, self._send)
         finally:
             at.left(name, False)

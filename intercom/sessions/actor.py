@@ -227,7 +227,7 @@ class SessionActor(Actor):
         the answer itself is about; `alone` leaves the rest for another call, whose client can carry it. Nothing but the
         answer reaches an agent that is paused."""
         self.turn_begins()
-        late, words = ((), ()) if alone or self.row.is_paused else self.riders.free(self.now(), own)
+        late, words = ((), ()) if alone or self.row.is_paused else self.riders.free(self.now, own)
         self.riders.ride(call, own, late, words)
         return Answered(answer, late, tuple(outcomes.told(word) for word in words))
 
@@ -252,7 +252,7 @@ class SessionActor(Actor):
 
     def leave(self, request_id: str, call: str, ticket: str) -> bool:
         """Forget this waiter; True when nobody waits for the request any more."""
-        was_last = self.waiters.left(request_id, call, ticket)
+        was_last = self.waiters.forget(request_id, call, ticket)
         if was_last:
             self.leave_alone(request_id)
         if request_id not in self.waiters:

@@ -10,7 +10,7 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments
 from intercom.model.stall import StallAlert, StallStatus
 from intercom.model.steering import Instruction, Kind
 from intercom.model.verdict import Decision, Verdict
-from intercom.sessions import cards, given, own_process
+from intercom.sessions import cards, child_processes, given
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.stall_messages import Activity, Escalated, NudgeDue, Recovered, Stalled
 from intercom.store import instructions, sessions, stalls
@@ -150,7 +150,7 @@ def _road(session: SessionActor) -> str:
     """How words for this agent travel, or that they do not."""
     if session.has_road:
         return f"{_QUEUED}, or is told before it ends its turn" if session.has_stop_hook else _QUEUED
-    return _WAKES if own_process.can_be_woken(session) else _NOT_DELIVERED
+    return _WAKES if child_processes.can_be_woken(session) else _NOT_DELIVERED
 
 
 def _raise(db: Database, session: SessionActor, alert: StallAlert) -> StallAlert | None:

@@ -15,7 +15,7 @@ from intercom.model.session import Session, SessionStatus, may_become
 from intercom.model.stall import StallAlert
 from intercom.model.steering import Instruction, Kind
 from intercom.model.verdict import Decided, Decision, Verdict
-from intercom.sessions import alerts, applying, cards, given, own_process, pausing, steering
+from intercom.sessions import alerts, applying, cards, child_processes, given, pausing, steering
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import Decide, Describe, End, OpenCards, Resume
 from intercom.sessions.outcomes import Asked
@@ -67,7 +67,7 @@ async def resume(session: SessionActor, asked: Resume) -> Session:
 async def end(session: SessionActor, asked: End) -> Session:
     """Terminate: pending requests are interrupted, approvals lapse, who waits is told."""
     if session.row.status is SessionStatus.TERMINATED:
-        own_process.end(session)
+        child_processes.end(session)
         return session.row
     session.row, ended, unheard = await session.transact(partial(_end, session=session, asked=asked))
     for request in ended:
@@ -80,7 +80,7 @@ async def end(session: SessionActor, asked: End) -> Session:
     session.brief_detector()
     await alerts.dismiss(session, asked.by)
     session.notify(f"session ended by {asked.by}: {asked.why}", "warning")
-    own_process.end(session)
+    child_processes.end(session)
     await steering.tell_of_tasks(session, unheard)
     return session.row
 

@@ -7,7 +7,7 @@ from functools import partial
 from intercom.model import crash_points
 from intercom.model.errors import InvalidState
 from intercom.model.session import Session
-from intercom.sessions import alerts, own_process, pausing, steering, successor
+from intercom.sessions import alerts, child_processes, pausing, steering, successor
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import HandOver
 from intercom.sessions.timers import Expire, Show
@@ -44,7 +44,7 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
         session.show_words(word)
     session.brief_detector()
     await alerts.dismiss(session, asked.by)
-    own_process.end(session)
+    child_processes.end(session)
     session.notify(f"session ended by {asked.by}: a checkpoint of it was restored as session {done.successor.id}")
     await steering.tell_of_tasks(session, done.unheard)
     return done.successor

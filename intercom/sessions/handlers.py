@@ -12,7 +12,7 @@ from intercom.sessions import (
     chat,
     clearance,
     decisions,
-    delivering,
+    delivered,
     handing_over,
     messages,
     pausing,
@@ -52,7 +52,7 @@ async def _withdraw(session: SessionActor, left: messages.Withdraw) -> None:
 
 async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
     # A verdict that was on its way to this call has not arrived: it is free to ride on another result.
-    session.riders.lost((left.call,))
+    session.riders.unload((left.call,))
     if session.leave(left.request_id, left.call, left.ticket):
         request = await session.find(left.request_id)
         if not session.is_settled(request):
@@ -60,11 +60,11 @@ async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
 
 
 async def _deliver(session: SessionActor, told: messages.Deliver) -> None:
-    await delivering.deliver(session, told.deliveries)
+    await delivered.record(session, told.deliveries)
 
 
 async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
-    session.riders.lost(lost.calls)
+    session.riders.unload(lost.calls)
     await _words_are_free(session)
 
 

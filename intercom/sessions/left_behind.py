@@ -13,7 +13,7 @@ _UP = (SessionStatus.ACTIVE, SessionStatus.PAUSED)
 
 @frozen
 class LeftBehind:
-    """`live` are the sessions that are not over, `wanted` the ids of those in which something waits; `kept` holds, by
+    """`live` are the sessions that have not ended, `wanted` the ids of those in which something waits; `kept` holds, by
     workspace, the hash and text of the policy that was in force under an agent, and `known` the ids of all sessions."""
 
     live: tuple[Session, ...]
@@ -22,7 +22,6 @@ class LeftBehind:
     kept: dict[str, tuple[str, str]]
     known: tuple[str, ...]
 
-    @property
     def going(self) -> tuple[Session, ...]:
         """Those whose actors are to run; first those that somebody may be answering at this moment."""
         found = (each for each in self.live if each.status in _UP or each.id in self.wanted)

@@ -11,7 +11,7 @@ from functools import partial
 from intercom.model import crash_points
 from intercom.model.errors import InvalidState
 from intercom.model.session import Session
-from intercom.sessions import alerts, own_process, steering
+from intercom.sessions import alerts, child_processes, steering
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import AwaitUnpaused
 from intercom.sessions.steering_messages import Pause, Unpause
@@ -27,7 +27,7 @@ async def pause(session: SessionActor, asked: Pause) -> Session:
     at = session.now()
     session.row = await session.transact(partial(_pause, session=session, asked=asked, at=at))
     crash_points.reach("session.paused")
-    own_process.hold(session)
+    child_processes.hold(session)
     session.brief_detector()
     if session.row.paused_at == at:
         await alerts.dismiss(session, asked.by)
@@ -48,7 +48,7 @@ async def lift(session: SessionActor, asked: Unpause) -> None:
     """The same, without the words that came meanwhile: a standby is left to whoever lifts the pause."""
     session.row, is_new = await session.transact(partial(_unpause, session=session, asked=asked))
     crash_points.reach("session.unpaused")
-    own_process.hold(session)
+    child_processes.hold(session)
     await release(session)
     if is_new:
         session.notify(f"resumed by {asked.by}")

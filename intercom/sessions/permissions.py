@@ -62,7 +62,7 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     if answer.status == "allowed":
         crash_points.reach("permission.used")
         session.riders.verdicts.pop(kept.id, None)
-        session.riders.lost((asked.call,))
+        session.riders.unload((asked.call,))
         session.show(kept)
         return Opened(kept.id, Answered(answer))
     if answer.status != "pending":

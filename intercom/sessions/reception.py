@@ -32,7 +32,7 @@ from intercom.sessions.reception_messages import (
     Nameless,
     Wanted,
 )
-from intercom.sessions.running import Running
+from intercom.sessions.running_sessions import RunningSessions
 from intercom.store import sessions
 from intercom.store.messages import Database, Transact
 
@@ -98,11 +98,11 @@ class Reception(Actor):
         self._default_mode = default_mode
         self._brought_back = self._announced = False
         self._awaited: set[str] = set()
-        self._running: Running
+        self._running: RunningSessions
         self._postponed: list[tuple[Adopt, Reply[str]]] = []
 
     def on_start(self) -> None:
-        self._running = Running(self.system, self._context, self._units, self._watchers, self._board)
+        self._running = RunningSessions(self.system, self._context, self._units, self._watchers, self._board)
         # Bringing back asks siblings, and one that is down is not restarted while its supervisor waits for this start.
         self.actor_ref.tell(BringBack())
 
@@ -111,8 +111,9 @@ class Reception(Actor):
         found = await self._transact(left_behind.look)
         # Sessions that were alive when the server fell: a policy file changed meanwhile was changed under an agent.
         self._board.kept.update(found.kept)
-        await self._running.take_stock(found.known, {each.workspace_root for each in found.going})
-        for session in found.going:
+        going = found.going()
+        await self._running.take_stock(found.known, {each.workspace_root for each in going})
+        for session in going:
             await self._running.run(session)
         for session in found.live:
             agent = session.agent_key
@@ -127,8 +128,9 @@ class Reception(Actor):
         self.set_timer(AllBack(), RETURN_SECONDS, AllBack())
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
         if found.wanted and not self._announced:
-            log.warning("%s", found.sentence())
-            self._context.operators.tell(Notice(found.sentence(), "warning", self._context.now()))
+            told = found.sentence()
+            log.warning("%s", told)
+            self._context.operators.tell(Notice(told, "warning", self._context.now()))
         crash_points.reach("sessions.brought_back")
         self._announced = self._brought_back = True
         self.monitor(self._units)
@@ -283,7 +285,7 @@ class Reception(Actor):
         for session in await self._transact(nameless.spent):
             if not self._is_in(session.agent_key):
                 await self._end_if_spent(session.id)
-        over = await self._transact(partial(resting.over, running=self._running.perhaps_idle()))
+        over = await self._transact(partial(resting.to_stop, running=self._running.perhaps_idle()))
         for id, agent_key in over:
             if not self._is_in(agent_key):
                 await self._running.stop(id)

@@ -8,7 +8,7 @@ from intercom.store import children, journal, requests, sessions, stalls
 from intercom.store.messages import Database
 
 
-def over(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]]:
+def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]]:
     """Those of these sessions that have ended or been left and in which nothing waits, each with the agent for whom it
     is to be kept all the same if that is here."""
     held = {entry.session_id for entry in journal.open(db)}

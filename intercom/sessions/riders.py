@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from attrs import define, field
@@ -27,24 +27,30 @@ class Riders:
     riding: dict[str, Delivery] = field(factory=dict, init=False)
     tasked: dict[str, float] = field(factory=dict, init=False)
 
-    def free(self, now: datetime, own: str | None = None) -> tuple[tuple[LateVerdict, ...], tuple[Instruction, ...]]:
+    def free(
+        self, now: Callable[[], datetime], own: str | None = None
+    ) -> tuple[tuple[LateVerdict, ...], tuple[Instruction, ...]]:
         """What rides on no result: verdicts, but for that on `own` and those that are a task's to tell, and words."""
+        if not self.verdicts and not self.words:
+            # As a rule: whoever pings has nothing waiting for it.
+            return (), ()
         riding = {id for delivery in self.riding.values() for id in (*delivery.requests, *delivery.instructions)}
-        at = now.timestamp()
+        at = now().timestamp()
         free = (id for id in self.verdicts if id != own and id not in riding and not self._is_a_tasks(id, at))
         late = tuple(self.verdicts[id] for id in free)
         return late, tuple(word for id, word in self.words.items() if id not in riding)
 
-    def ride(self, call: str, own: str | None, late: Iterable[LateVerdict], words: Iterable[Instruction]) -> None:
+    def ride(self, call: str, own: str | None, late: tuple[LateVerdict, ...], words: tuple[Instruction, ...]) -> None:
         """This call's result carries these, and the verdict on `own` as its answer."""
+        if own is None and not late and not words:
+            return
         told = (own,) if own is not None else ()
         requests = (*told, *(verdict.request_id for verdict in late))
-        carried = tuple(word.id for word in words)
-        if requests or carried:
-            self.riding[call] = Delivery(call, requests, carried)
+        self.riding[call] = Delivery(call, requests, tuple(word.id for word in words))
 
-    def lost(self, calls: Iterable[str]) -> None:
-        """These results were lost on the way: what rode on them is free to ride again."""
+    def unload(self, calls: Iterable[str]) -> None:
+        """These results carry nothing any more: they have arrived, or were lost, and what rode on them may ride again
+        unless it is told to have reached the agent."""
         for call in calls:
             self.riding.pop(call, None)
 
@@ -57,6 +63,6 @@ class Riders:
         return at < self.tasked.get(request_id, -math.inf)
 
     def clear(self) -> None:
-        """Nothing reaches the agent any more."""
+        """Nothing more is to reach the agent; what rides already goes on."""
         self.verdicts.clear()
         self.words.clear()

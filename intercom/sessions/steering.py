@@ -16,7 +16,7 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound, St
 from intercom.model.prompt import Wait, WaitStatus
 from intercom.model.steering import Instruction
 from intercom.model.verdict import Decided, Decision
-from intercom.sessions import delivering, outcomes, own_process
+from intercom.sessions import child_processes, delivered, outcomes
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import Answered, Delivery, TakeWords, Written
 from intercom.sessions.steering_messages import Steer, TakeBack, TasksLeft, Told
@@ -84,7 +84,7 @@ async def end_standby(session: SessionActor, by: str, channel: str) -> None:
 
 def has_words(session: SessionActor) -> bool:
     """Whether there are words for the agent that ride on nothing."""
-    return bool(session.riders.free(session.now())[1])
+    return bool(session.riders.free(session.now)[1])
 
 
 def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
@@ -125,7 +125,7 @@ async def all_read(session: SessionActor) -> None:
     """The agent has read all that was written to it."""
     queued = await session.transact(partial(instructions.queued, session_id=session.id))
     read = tuple(word.id for word in queued if word.written_at is not None)
-    await delivering.deliver(session, (Delivery("", (), read),))
+    await delivered.record(session, (Delivery("", (), read),))
 
 
 def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def _road(session: SessionActor) -> str | None:
     """Why these words do not reach the agent soon; None where they do."""
     if session.row.is_paused:
         return "the session is paused: the agent is told when it goes on"
-    if own_process.can_be_woken(session) and not session.has_road:
+    if child_processes.can_be_woken(session) and not session.has_road:
         return "the agent is woken for it once its program has ended"
     if not session.agent_here:
         return "the agent is away: it is told when it is back"

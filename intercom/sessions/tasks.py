@@ -109,8 +109,8 @@ def leave_to_task(session: SessionActor, request: Asked) -> None:
 
 async def present(session: SessionActor) -> None:
     """The agent came or left: so did whoever asks after its tasks, and the cards of what no call waits for say it."""
-    asked_after = [id for id, until in session.riders.tasked.items() if until == math.inf]
-    for request_id in (id for id in asked_after if id not in session.waiters):
+    tasked, waiters = session.riders.tasked, session.waiters
+    for request_id in [id for id, until in tasked.items() if until == math.inf and id not in waiters]:
         if (request_id in session.context.unattended) is not session.agent_here:
             continue
         request = await session.find(request_id)

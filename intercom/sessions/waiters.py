@@ -33,7 +33,7 @@ class Waiters:
         entries.append(waiter)
         return len(entries) == 1
 
-    def left(self, request_id: str, call: str, ticket: str) -> bool:
+    def forget(self, request_id: str, call: str, ticket: str) -> bool:
         """Forget a waiter, if it is one; whether it was the last for this request."""
         entries = [each for each in self.of(request_id) if (each.call, each.ticket) != (call, ticket)]
         if entries:

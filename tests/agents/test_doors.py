@@ -22,7 +22,7 @@ from intercom.agents.tools import BY_NAME
 from intercom.embedding import Switchboard
 from intercom.model.errors import DatabaseError
 from intercom.model.verdict import Decision
-from intercom.sessions import delivering
+from intercom.sessions import delivered
 from intercom.sessions.messages import Beat
 from intercom.sessions.reception import GRACE_SECONDS
 from intercom.sessions.reception_messages import Adopt
@@ -139,7 +139,7 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
         agent = Switchboard(at.app, str(root)).agent("bot")
         asked = at.begin(partial(agent.transmit, "well?"))
         card = await at.people.card(away=False)
-        monkeypatch.setattr(delivering, "_mark", full)
+        monkeypatch.setattr(delivered, "_mark", full)
         await at.decide(card.id, Decision.STOP)
         assert (await asked()).answer.decision == "stop"
 
@@ -208,7 +208,7 @@ async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now
         door = Door(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
         id = await written(at, door)
         with monkeypatch.context() as patched:
-            patched.setattr(delivering, "_mark", full)
+            patched.setattr(delivered, "_mark", full)
             await door.deliveries.read_all()
         await door.deliveries.read_all()
         assert (await at.app.desk.card(id)).state.value == "delivered"

@@ -13,7 +13,7 @@ import trio.testing
 from intercom.agents import gate, hook_session
 from intercom.agents.door import Door
 from intercom.agents.gate import StoppingParams
-from intercom.agents.hook_session import Gate, Where
+from intercom.agents.hook_session import Hook, Where
 from intercom.agents.http.identity import Identity
 from intercom.agents.http.visits import Guests, Visits
 from intercom.sessions.messages import TakeWords, Undeliver
@@ -33,10 +33,10 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-def gate_of(at: House, pid: int = FOREIGN, **doors: Door) -> Gate:
-    """The gate of a hook that our parent's child of this number was; each door is our parent's."""
+def hook_of(at: House, pid: int = FOREIGN, **doors: Door) -> Hook:
+    """A hook that our parent's child of this number was; each door is our parent's."""
     known = {name: (door, frozenset({os.getppid()})) for name, door in doors.items()}
-    return Gate(at.app.system, at.app.config, at.app.presence, known, "hook/1", pid)
+    return Hook(at.app.system, at.app.config, at.app.presence, known, "hook/1", pid)
 
 
 async def unheard(_message: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ async def test_words_are_free_again_whenever_the_hook_that_asked_goes(clock: Clo
         guest = await at.arrive(root)
         await steer(at, guest, "one")
         for steps in range(40):
-            visit = gate._Visit(gate_of(at), unheard)
+            visit = gate._Visit(hook_of(at), unheard)
             given = StoppingParams(f"stop/{steps}", "claude-code", session=guest.session_id)
             await cut_short(lambda visit=visit, given=given: visit._stopping(given), steps)
             visit.close()
@@ -72,9 +72,9 @@ async def test_words_are_free_again_whenever_the_hook_that_asked_goes(clock: Clo
 async def test_a_guest_is_gone_whenever_its_hook_goes(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         for steps in range(0, 60, 3):
-            visit = gate._Visit(gate_of(at), unheard)
+            visit = gate._Visit(hook_of(at), unheard)
             where = Where("claude-code", f"c{steps}", str(root))
-            await cut_short(lambda visit=visit, where=where: hook_session.find(visit.gate, where, visit.guests), steps)
+            await cut_short(lambda visit=visit, where=where: hook_session.find(visit.hook, where, visit.guests), steps)
             visit.close()
             assert at.app.presence.doors == {}, f"after {steps} steps"
 
@@ -82,9 +82,9 @@ async def test_a_guest_is_gone_whenever_its_hook_goes(clock: Clock, root: Path) 
 @in_house
 async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        visit = gate._Visit(gate_of(at), unheard)
+        visit = gate._Visit(hook_of(at), unheard)
         for conversation in ("a", "b"):
-            await hook_session.find(visit.gate, Where("claude-code", conversation, str(root)), visit.guests)
+            await hook_session.find(visit.hook, Where("claude-code", conversation, str(root)), visit.guests)
         assert len(at.app.presence.doors) == 2
         visit.close()
         assert at.app.presence.doors == {}
@@ -94,7 +94,7 @@ async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: 
 async def test_a_client_that_another_started_has_no_part_in_its_session(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         door = Door(at.app.system, at.app.config, at.app.presence, "k", str(root), None)
-        outer = gate_of(at, os.getpid(), door=door)
+        outer = hook_of(at, os.getpid(), door=door)
         where = Where("claude-code", "c", str(root))
         door.client_name = "codex-mcp-client"
         assert await hook_session.known(outer, where, guess=False) is None
@@ -113,10 +113,10 @@ async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(cl
         id = guest.session_id
         at.app.presence.here[key_of(id)] = Agent(key_of(id), "codex-mcp-client", str(root), None, id)
         inner, own = (Where(client, "c", str(root), session=id) for client in ("claude-code", "codex"))
-        assert await hook_session.known(gate_of(at), inner, guess=False) is None
-        assert await hook_session.known(gate_of(at), own, guess=False) == id
+        assert await hook_session.known(hook_of(at), inner, guess=False) is None
+        assert await hook_session.known(hook_of(at), own, guess=False) == id
         # What it asks leave for is shown where people look for it.
-        assert await hook_session.known(gate_of(at), inner) == id
+        assert await hook_session.known(hook_of(at), inner) == id
 
 
 @in_house
@@ -124,16 +124,16 @@ async def test_a_guess_leads_to_no_other_conversation_and_no_words(clock: Clock,
     async with house(root.parent, clock) as at:
         where = Where("codex", "c2", str(root))
         await at.arrive(root, f"codex-mcp-client:c1@{root}", "codex-mcp-client")
-        assert await hook_session.known(gate_of(at), where) is None
+        assert await hook_session.known(hook_of(at), where) is None
         plain = await at.arrive(root, "shim", "codex-mcp-client")
-        assert await hook_session.known(gate_of(at), where) == plain.session_id
-        assert await hook_session.known(gate_of(at), where, guess=False) is None
+        assert await hook_session.known(hook_of(at), where) == plain.session_id
+        assert await hook_session.known(hook_of(at), where, guess=False) is None
 
 
 @in_house
 async def test_a_hook_finds_the_agent_of_its_client_over_http(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        outer = gate_of(at, os.getpid())
+        outer = hook_of(at, os.getpid())
         visits = Visits(Guests(at.app.system, at.app.config, at.app.presence, outer.doors), unheard)  # type: ignore[arg-type]
         visit = visits.of(Identity(agent="a"))
         visit.begun(frozenset({os.getppid()}))

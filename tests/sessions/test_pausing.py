@@ -261,10 +261,13 @@ async def test_an_act_without_a_name_that_is_sent_again_means_the_same_session(c
         await pause(at, guest)
         assert (await at.app.desk.resume(None, None, resumed)).id == guest.session_id
         assert not (await guest.ask(Describe())).is_paused
+        words = await steering.steer(None, "slowly", "kim", "ctl", "act-4")
         # Another that could be meant by now is not.
         other = await at.arrive(root, "other")
         await pause(at, other)
         assert (await at.app.desk.resume(None, None, resumed)).id == guest.session_id
+        assert (await steering.steer(None, "slowly", "kim", "ctl", "act-4")).id == words.id
+        assert [word.session_id for word in await steering.words()] == [guest.session_id]
         assert (await other.ask(Describe())).is_paused
 
 

@@ -17,7 +17,7 @@ from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import Beat, CheckPolicy, Describe, Recall
 from intercom.sessions.reception import GRACE_SECONDS, START_GRACE_SECONDS
 from intercom.sessions.reception_messages import Admit, Adopt, Agent, Wanted
-from intercom.sessions.running import Running
+from intercom.sessions.running_sessions import RunningSessions
 from intercom.workspace.messages import Evaluate
 from intercom.workspace.watcher import watcher_name
 from tests.sessions.house import Guest, House, house, in_house, partial_ask
@@ -169,16 +169,16 @@ async def test_after_a_restart_a_verdict_waits_for_its_own_session_and_not_for_a
             await at.arrive(root, f"idle {number}")
     started: list[str] = []
     held = trio.Event()
-    start = Running.run
+    start = RunningSessions.run
 
-    async def slowly(running: Running, session: Session) -> None:
+    async def slowly(running: RunningSessions, session: Session) -> None:
         if started:
             # All the others take for ever.
             await held.wait()
         started.append(session.id)
         await start(running, session)
 
-    with patch.object(Running, "run", slowly):
+    with patch.object(RunningSessions, "run", slowly):
         async with house(root.parent, clock) as at:
             assert (await at.decide(id, Decision.REJECT, "no")).decided is not None
             assert started == [guest.session_id]

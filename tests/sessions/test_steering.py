@@ -10,6 +10,7 @@ import pytest
 import trio.testing
 
 from actors.testing import inject
+from intercom.agents.call import Call
 from intercom.agents.door import Door
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.child import Exit, Why
@@ -417,7 +418,9 @@ async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_sessio
         call = guest.call()
         (word,) = (await guest.ask(Recall(call, adopted=False))).instructions
         # It has its result, works for long without a call, and counts as gone.
-        door.deliveries._sent[call] = (guest.session_id, Delivery(call, (), (word.id,)))
+        told = Call(call, "reboot", guest.session_id, at.app.system.named(f"session/{guest.session_id}"), None, None)
+        told.delivery = Delivery(call, (), (word.id,))
+        door.close_call(told)
         door.deliveries.written(call)
         door.closed()
         at.gone("a", for_good=True)

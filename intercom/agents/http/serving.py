@@ -81,9 +81,8 @@ class Serving:
         """Serve until cancelled; calls that wait are answered first then."""
         serving = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:
-            ready = trio.Event()
             accepting = trio.CancelScope()
-            nursery.start_soon(self._serve, listener, serving, accepting, ready)
+            nursery.start_soon(self._serve, listener, serving, accepting)
             try:
                 await trio.sleep_forever()
             finally:
@@ -96,7 +95,6 @@ class Serving:
         listener: trio.SocketListener,
         serving: trio.CancelScope,
         accepting: trio.CancelScope,
-        ready: trio.Event,
     ) -> None:
         visits = self._streamable.visits
         with serving:

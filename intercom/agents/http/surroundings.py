@@ -1,4 +1,4 @@
-"""What serving over HTTP is given by the server: its surroundings, as values and names."""
+"""What the server gives to serving over HTTP, as values and names."""
 
 from __future__ import annotations
 

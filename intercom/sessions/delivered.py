@@ -15,13 +15,13 @@ from intercom.store import instructions, requests
 from intercom.store.messages import Database
 
 
-async def deliver(session: SessionActor, deliveries: tuple[Delivery, ...]) -> None:
+async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> None:
     """These results reached the agent, and all that they carried; on record when this returns."""
     riders = session.riders
     told = [id for each in deliveries for id in each.requests if id in riders.verdicts]
     # Also words that another session was given since: they have reached the agent all the same.
     words = [id for each in deliveries for id in each.instructions]
-    riders.lost(each.call for each in deliveries)
+    riders.unload(each.call for each in deliveries)
     if not told and not words:
         return
     crash_points.reach("delivery.told")

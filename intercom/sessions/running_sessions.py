@@ -14,7 +14,7 @@ from intercom.sessions.policies import PolicyBoard
 
 
 @define(eq=False)
-class Running:
+class RunningSessions:
     """`units` is the supervisor of the sessions' units, `watchers` that of the policies' watchers."""
 
     system: System
@@ -52,6 +52,6 @@ class Running:
         self._spared.add(session_id)
 
     def perhaps_idle(self) -> tuple[str, ...]:
-        """The sessions that run and that nobody has wanted since this was asked last."""
+        """The sessions that run and that nobody has wanted since this was asked last; forgets who was spared."""
         spared, self._spared = self._spared, set()
         return tuple(self._ids - spared)

@@ -25,8 +25,9 @@ from intercom.model.errors import ConfigError, IntercomError
 
 #: A background server with nobody connected and nothing pending leaves after so many seconds.
 IDLE_SECONDS = 300.0
-#: Seconds between two times that free memory is given back.
-MEMORY_SECONDS = 60.0
+#: Seconds between two times that free memory is given back. Often, so that there is little each time: threads that need
+#: memory at that moment wait.
+MEMORY_SECONDS = 15.0
 FAILED = 1
 USAGE = 2
 

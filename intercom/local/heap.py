@@ -1,4 +1,4 @@
-"""The C library's heap: all threads share one, large pieces stay out of it, and what nobody uses any more goes back to
+"""The C library's heaps: threads share two, large pieces stay out of them, and what nobody uses any more goes back to
 the system.
 
 As a rule each thread gets a heap of its own (with glibc, up to eight a core), and each heap keeps, in pieces, what it
@@ -15,17 +15,19 @@ import os
 #: Of glibc's malloc.h.
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
+_HEAPS = 2
 #: From how many bytes on a piece is large: where glibc begins, too.
 LARGE = 128 * 1024
 
 
 def share() -> bool:
-    """Have all threads share one heap; to be called before there are others. False where the C library can not be asked
-    to, or the environment says how many heaps there are to be (`MALLOC_ARENA_MAX`, `GLIBC_TUNABLES`).
+    """Have all threads share two heaps, the main thread's and another; to be called before there are more. False where
+    the C library can not be asked to, or the environment says how many there are to be (`MALLOC_ARENA_MAX`,
+    `GLIBC_TUNABLES`). With one alone, what worker threads need for a moment lies among what the loop keeps for long.
 
     It costs next to nothing: threads that run Python take turns all the same.
     """
-    return _set(_M_ARENA_MAX, 1, "MALLOC_ARENA_MAX", "arena_max")
+    return _set(_M_ARENA_MAX, _HEAPS, "MALLOC_ARENA_MAX", "arena_max")
 
 
 def keep_large_apart() -> bool:
@@ -44,8 +46,8 @@ def _set(what: int, value: int, variable: str, tunable: str) -> bool:
 
 
 def give_back() -> bool:
-    """Give the system back the memory that is free in the heap; True where it was asked to. Takes some milliseconds, in
-    which other threads go on. Only glibc can be asked."""
+    """Give the system back the memory that is free in the heaps; True where it was asked to, which only glibc can be.
+    Takes some milliseconds."""
     try:
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
     except (AttributeError, OSError, TypeError):

@@ -102,8 +102,11 @@ class Rig:
     dice: random.Random
     drivers: list[subprocess.Popen[bytes]] = field(factory=list)
     servers: set[int] = field(factory=set)
+    #: How many were killed in all; and how many of them at random instants, and not to let a fault come about.
     killed_servers: int = 0
     killed_shims: int = 0
+    random_server_kills: int = 0
+    random_shim_kills: int = 0
     _next_help: float = 0.0
     witness: Witness = field(factory=Witness)
     operators: Operators = field(init=False)
@@ -130,6 +133,11 @@ class Rig:
     @property
     def logs(self) -> Path:
         return self.root / "logs"
+
+    @property
+    def errors(self) -> Path:
+        """Where a server that is kept as a service says what it has to say."""
+        return self.root / "server.err"
 
     def struck(self) -> list[str]:
         """The faults that have come true, in order."""
@@ -200,7 +208,7 @@ class Rig:
         self.slack = SlackPeople(self.plan.seed)
         self.slack.start()
         environment = {**self.environment, **self.slack.environment}
-        self._keeper = Keeper(self.places, environment, self.root / "server.err")
+        self._keeper = Keeper(self.places, environment, self.errors)
         self._keeper.start()
 
     def _agent(self, number: int) -> dict[str, Any]:
@@ -251,14 +259,15 @@ class Rig:
 
     def kill_servers(self) -> None:
         """Kill the server at random instants, each time once it is there again."""
-        while self.killed_servers < self.plan.server_kills:
+        while self.random_server_kills < self.plan.server_kills:
             pid = self.server()
-            if self.plan.service and self.killed_servers % 4 == 0:
+            if self.plan.service and self.random_server_kills % 4 == 0:
                 # With all that this one starts and brings back, it may fall each time before anybody is answered.
                 self._let_answer()
             time.sleep(self.dice.uniform(0.0, 1.6) if self.dice.random() < 0.8 else self.dice.uniform(0.0, 0.3))
             if self._kill(pid):
                 self.killed_servers += 1
+                self.random_server_kills += 1
 
     def _let_answer(self) -> None:
         """Wait until half of the agents have been answered something."""
@@ -275,12 +284,13 @@ class Rig:
 
     def kill_shims(self) -> None:
         """Kill shims at random instants."""
-        while self.killed_shims < self.plan.shim_kills:
+        while self.random_shim_kills < self.plan.shim_kills:
             time.sleep(self.dice.uniform(0.1, 0.8))
             self.witness.look()
             shims = self.shims()
             if shims and self._kill(self.dice.choice(shims)):
                 self.killed_shims += 1
+                self.random_shim_kills += 1
 
     def server(self) -> int:
         """The server's process, waiting for one that was not killed yet."""

@@ -2,82 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import sqlite3
-from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import datetime
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from attrs import define, field
-
+from tests.chaos import judge_files, judge_people, judge_told
+from tests.chaos.report import Logs, Report, Roads, Row, Started
 from tests.chaos.rig import Rig
-
-#: What an operator's word becomes in the database, by the kind of request.
-_STANDBY_WORD = {"continue": "resume", "refine": "resume", "stop": "stop"}
-
-
-@define
-class Report:
-    """`faults` are broken promises, in words; `counts` what happened, for the table."""
-
-    faults: list[str] = field(factory=list)
-    counts: Counter[str] = field(factory=Counter)
-
-
-#: What carried something to an agent: its how-manieth shim; over HTTP connection and life of the server.
-Road = tuple[int, int]
-
-
-@define
-class Told:
-    """One verdict as an agent was told it, `late` when it rode on a result."""
-
-    agent: str
-    road: Road
-    late: bool
-    answer: dict[str, Any]
-
-
-@define
-class Started:
-    """The agents that people started: their sessions, and the names of those that were ended before they were done."""
-
-    sessions: frozenset[str] = frozenset()
-    cleared: frozenset[str] = frozenset()
-
-    @staticmethod
-    def read(rig: Rig, db: sqlite3.Connection) -> Started:
-        """Who was started, as the database has it: an answer may have been lost."""
-        if rig.starter is None:
-            return Started()
-        return Started(
-            frozenset(id for (id,) in db.execute("select session_id from child")), frozenset(rig.starter.cleared)
-        )
-
-
-@define
-class Roads:
-    """Which of its roads brought an agent what. Whoever stands at its end says what has arrived: a shim outlives the
-    server, and over HTTP it is the agent's next call, which a server's death may forestall."""
-
-    starts: list[float]
-
-    @staticmethod
-    def read(rig: Rig) -> Roads:
-        """When the server was started, as its log has it."""
-        words = "".join(file.read_text() for file in Path(rig.places.state_dir, "log").glob("*"))
-        times = re.findall(r"^(\S+ \S+),(\d+) INFO +intercom: MCP server ready", words, re.MULTILINE)
-        return Roads(sorted(datetime.fromisoformat(f"{second}.{rest}").timestamp() for second, rest in times))
-
-    def of(self, line: dict[str, Any]) -> Road:
-        """The road by which what an agent notes in this line has come."""
-        return line["life"], bisect(self.starts, line["at"]) if line["http"] else 0
 
 
 def judge(rig: Rig) -> Report:
@@ -91,14 +24,16 @@ def judge(rig: Rig) -> Report:
     roads = Roads.read(rig)
     _children(report, rig, db, started)
     _agents(report, rig, logs, started)
-    _operators(report, rig, rows, started)
-    _slack(report, rig, rows)
-    _verdicts(report, logs, rows, started, roads)
-    _records(report, db, rows, logs)
-    _nudges(report, rig, logs, db, started, roads)
-    _files(report, rig, db)
-    _log(report, rig)
-    report.counts["server kills, at random instants"] = rig.killed_servers
+    _requests_ended(report, rows, started)
+    judge_people.operators(report, rig, rows)
+    judge_people.slack(report, rig, rows)
+    judge_told.verdicts(report, logs, rows, started, roads)
+    _records(report, db, rows, logs, started)
+    judge_told.nudges(report, rig, logs, db, started, roads)
+    judge_files.files(report, rig, db)
+    judge_files.log(report, rig, roads)
+    report.counts["server kills, at random instants"] = rig.random_server_kills
+    report.counts["server kills, to let a fault come about"] = rig.killed_servers - rig.random_server_kills
     report.counts["server kills, at crash points"] = sum(each.startswith("kill:") for each in rig.struck())
     report.counts["actors crashed"] = sum(not each.startswith("kill:") for each in rig.struck())
     report.counts["shim kills"] = rig.killed_shims
@@ -129,12 +64,18 @@ def _children(report: Report, rig: Rig, db: sqlite3.Connection, started: Started
             report.faults.append(f"{count} agents that were started are {state}")
 
 
-def _agents(report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]], started: Started) -> None:
+def _agents(report: Report, rig: Rig, logs: Logs, started: Started) -> None:
     died = 0
+    # Where something is killed, nobody can say of a connection that broke whether that was why.
+    undisturbed = not rig.killed_servers and not rig.struck()
     for agent, lines in logs.items():
-        report.counts["connections over HTTP that broke"] += sum(line["what"] == "connection_broke" for line in lines)
+        broken = [line for line in lines if line["what"] == "connection_broke"]
+        report.counts["connections over HTTP that broke"] += len(broken)
         if agent in started.cleared:
             continue
+        # One that fell on purpose let go of its connection as it did.
+        if undisturbed and not (lines and lines[-1]["what"] == "crashed"):
+            report.faults += [f"{agent}: a connection broke, and nothing was killed: {line['why']}" for line in broken]
         report.faults += [
             f"{agent}: {line['why']} {line.get('answer', '')}" for line in lines if line["what"] == "fault"
         ]
@@ -149,21 +90,7 @@ def _agents(report: Report, rig: Rig, logs: dict[str, list[dict[str, Any]]], sta
         report.faults.append(f"{died} connections broke, and {rig.killed_shims} shims were killed")
 
 
-def _operators(report: Report, rig: Rig, rows: dict[str, dict[str, Any]], started: Started) -> None:
-    report.faults += [f"an operator saw: {card}" for card in rig.operators.stuck]
-    report.faults += [f"an operator was refused: {why}" for why in rig.operators.refusals]
-    for given in rig.operators.given:
-        report.counts[f"verdicts {given.outcome}"] += 1
-        row = rows[given.request_id]
-        won = row["verdict_id"] == given.verdict_id
-        if given.outcome == "recorded" and not won:
-            report.faults.append(f"a recorded verdict is lost: {given}, and the database has {row['verdict_id']}")
-        if given.outcome == "refused" and won:
-            report.faults.append(f"a verdict was refused and won all the same: {given}")
-        if won:
-            word = _STANDBY_WORD[given.decision] if row["kind"] == "standby" else given.decision
-            if (row["verdict"], row["decided_text"]) != (word, given.text):
-                report.faults.append(f"the database has another verdict than was given: {given}, {dict(row)}")
+def _requests_ended(report: Report, rows: dict[str, Row], started: Started) -> None:
     for row in rows.values():
         report.counts[f"{row['kind']}s {row['status']}"] += 1
         if row["status"] == "pending":
@@ -172,130 +99,12 @@ def _operators(report: Report, rig: Rig, rows: dict[str, dict[str, Any]], starte
             report.faults.append(f"{row['kind']} {row['id']} was interrupted")
 
 
-def _slack(report: Report, rig: Rig, rows: dict[str, dict[str, Any]]) -> None:
-    """What people tapped in Slack is on record where Slack was told so, and Slack shows what is on record."""
-    if rig.slack is None or rig.shown is None:
-        return
-    report.faults += [f"in Slack: {fault}" for fault in rig.shown.faults]
-    report.counts["cards in Slack"] = len(rig.shown.cards)
-    report.counts["calls of Slack's Web API"] = rig.slack.calls
-    for tap in rig.slack.taps:
-        report.counts["taps in Slack"] += 1
-        row = rows[tap.card_id]
-        if row["verdict_id"] == tap.verdict_id:
-            report.counts["verdicts by taps in Slack"] += 1
-            if row["verdict"] != tap.word:
-                report.faults.append(f"the database has another verdict than was tapped: {tap}, {row}")
-        elif tap.acknowledged and row["status"] == "pending":
-            report.faults.append(f"a tap was acknowledged and is lost: {tap}")
-
-
-def _verdicts(
-    report: Report,
-    logs: dict[str, list[dict[str, Any]]],
-    rows: dict[str, dict[str, Any]],
-    started: Started,
-    roads: Roads,
-) -> None:
-    told: dict[str, list[Told]] = defaultdict(list)
-    by_title = defaultdict(list)
-    for row in rows.values():
-        by_title[row.get("prompt_text") or row.get("message") or row.get("title")].append(row["id"])
-    finished: dict[str, float] = {}
-    cancelled = set()
-    nameless: list[tuple[str, Told]] = []
-    for agent, lines in logs.items():
-        finished[agent] = lines[-1]["at"] if lines else 0.0
-        asked: dict[str, Any] = {}
-        titles: dict[str, str] = {}
-        for line in lines:
-            if line["what"] == "called":
-                asked = line["arguments"]
-            elif line["what"] == "cancelled":
-                # A round that waits for a second only says so behind its name.
-                cancelled |= {f"{agent} round {line['plan']}", f"{agent} round {line['plan']} brief"}
-            elif line["what"] == "answered" and not line["error"]:
-                answer = line["answer"]
-                for late in answer.get("late_verdicts", ()):
-                    told[late["request_id"]].append(Told(agent, roads.of(line), True, late["answer"]))
-                if line["tool"] not in ("check_clearance", "transmit", "standby"):
-                    continue
-                id = answer.get("request_id") or asked.get("request_id")
-                title = asked.get("title") or asked.get("prompt_text") or asked.get("message")
-                if id and title:
-                    titles[id] = title
-                if answer.get("status") in ("pending", "paused"):
-                    continue
-                verdict = Told(agent, roads.of(line), False, answer)
-                if id:
-                    told[id].append(verdict)
-                else:
-                    nameless.append((title, verdict))
-    for title, verdict in nameless:
-        # Such an answer does not say which request it is about; a cancelled call may have left another of its title.
-        fitting = [id for id in by_title[title] if _agrees(verdict.answer, rows[id])]
-        if not fitting:
-            report.faults.append(f"{verdict.agent} was told {verdict.answer} of {title}, which no record says")
-            continue
-        told[next((id for id in fitting if id not in told), fitting[0])].append(verdict)
-    for id, each in told.items():
-        _told_once(report, id, each, rows.get(id))
-    for id, row in rows.items():
-        title = row.get("prompt_text") or row.get("message") or row.get("title")
-        agent = str(title).split()[0]
-        if agent in started.cleared or logs[agent][-1]["what"] == "crashed":
-            continue
-        if id not in told and title not in cancelled and not _after(row, finished[agent]):
-            report.faults.append(f"a verdict never reached {agent}: {row['kind']} {id} ({title}) {row['status']}")
-
-
-def _told_once(report: Report, id: str, each: list[Told], row: dict[str, Any] | None) -> None:
-    if row is None:
-        report.faults.append(f"an agent was told of request {id}, which is not in the database")
-        return
-    report.counts["verdicts delivered"] += 1
-    report.counts["of them late, on another call's result"] += any(one.late for one in each)
-    for one in each:
-        if not _agrees(one.answer, row):
-            report.faults.append(f"{one.agent} was told {one.answer}, and the record says {row}")
-    for before, after in pairwise(each):
-        if after.late:
-            if after.road == before.road:
-                report.faults.append(f"{after.agent} was told twice of {id} on one road: {before}, {after}")
-            else:
-                who = "server" if after.road[0] == before.road[0] else "shim"
-                report.counts[f"verdicts told again after a {who} died"] += 1
-
-
-def _agrees(answer: dict[str, Any], row: dict[str, Any]) -> bool:
-    status, verdict, text = row["status"], row["verdict"], row["decided_text"]
-    match row["kind"]:
-        case "approval":
-            if answer["status"] == "timeout":
-                return status == "expired"
-            if answer["status"] == "approved":
-                # One that was told, and whose agent ended before it applied the change, is interrupted.
-                ended = status == "interrupted" and row["delivered_at"] is not None
-                return verdict == "approve" and (status in ("approved", "consumed") or ended)
-            return verdict == "reject" and answer.get("reason") == text
-        case "prompt":
-            return answer.get("decision") == verdict and answer.get("instruction") == text
-        case _:
-            if answer["status"] == "timeout":
-                return status == "expired"
-            return status == "decided" and answer.get("instruction") == ("stop" if verdict == "stop" else text)
-
-
-def _after(row: dict[str, Any], at: float) -> bool:
-    ended = row["decided_at"] or row["closed_at"] or row["created_at"]
-    return datetime.fromisoformat(ended).timestamp() > at - 0.5
-
-
 def _records(
     report: Report,
     db: sqlite3.Connection,
-    rows: dict[str, dict[str, Any]],
-    logs: dict[str, list[dict[str, Any]]],
+    rows: dict[str, Row],
+    logs: Logs,
+    started: Started,
 ) -> None:
     if (sound := db.execute("pragma integrity_check").fetchone()[0]) != "ok":
         report.faults.append(f"the database is damaged: {sound}")
@@ -318,81 +127,20 @@ def _records(
             report.faults.append(f"{id} is {row['status']}, and applied {happened['applied'][id]} times")
         if row["status"] == "approved":
             report.counts["approved and not applied, the agent being done"] += 1
-    asked = Counter(
-        line["arguments"]["message"]
-        for lines in logs.values()
-        for line in lines
-        if line["what"] == "called" and line["tool"] == "broadcast"
-    )
-    for text, count in asked.items():
-        if not 1 <= broadcasts[text] <= count:
-            report.faults.append(f"{text!r} was asked for {count} times and posted {broadcasts[text]} times")
-    report.counts["broadcasts"] = sum(broadcasts.values())
+    _broadcasts(report, broadcasts, logs, started)
 
 
-def _nudges(
-    report: Report,
-    rig: Rig,
-    logs: dict[str, list[dict[str, Any]]],
-    db: sqlite3.Connection,
-    started: Started,
-    roads: Roads,
-) -> None:
-    written = dict(db.execute("select text, delivered_at from instruction"))
-    cancelled = any(line["what"] == "cancelled" for lines in logs.values() for line in lines)
-    heard: dict[str, list[tuple[str, Road]]] = defaultdict(list)
+def _broadcasts(report: Report, posted: Counter[str], logs: Logs, started: Started) -> None:
+    """Each line that was asked for was posted, and not more often than that; by an agent that fell, perhaps never: it
+    notes that it calls before it does."""
+    asked: Counter[str] = Counter()
+    surely: set[str] = set()
     for agent, lines in logs.items():
-        for line in lines:
-            if line["what"] == "answered":
-                for word in line["answer"].get("instructions", ()):
-                    heard[word["text"]].append((agent, roads.of(line)))
-    for words, outcome in rig.operators.nudges.items():
-        times = heard.get(words, [])
-        report.counts["nudges delivered"] += bool(times)
-        if len(set(times)) != len(times):
-            report.faults.append(f"{words!r} was told twice on one road: {times}")
-        if rig.operators.nudged[words] in started.sessions:
-            continue  # whose agent may have left
-        if outcome == "recorded" and not times and not (written[words] and cancelled):
-            # (A client drops the answer of a call it has just cancelled, and what rode on it.)
-            report.faults.append(f"{words!r} never reached its agent")
-
-
-def _files(report: Report, rig: Rig, db: sqlite3.Connection) -> None:
-    wanted: dict[Path, str] = {}
-    times: Counter[Path] = Counter()
-    query = (
-        "select session.workspace_root, approval_file.path, approval_file.after_hash from approval_file"
-        " join approval_request on approval_request.id = request_id"
-        " join session on session.id = approval_request.session_id"
-        " where approval_request.status = 'consumed' order by consumed_at"
-    )
-    for root, path, after in db.execute(query):
-        wanted[Path(root) / path] = after
-        times[Path(root) / path] += 1
-    rig.witness.look()
-    report.faults += ["the witness could not keep up"] * rig.witness.missed
-    report.counts["writes witnessed"] = sum(count for file, count in rig.witness.written.items() if file in times)
-    for file, count in rig.witness.written.items():
-        if file in times and count != times[file]:
-            report.faults.append(f"{file} was written {count} times, for {times[file]} applies")
-    there = {file for root in rig.workspaces() for file in root.rglob("*") if file.is_file()}
-    report.counts["files written"] = len(wanted)
-    report.faults += [f"{file} is left over" for file in sorted(there - wanted.keys())]
-    report.faults += [f"{file} is missing" for file in sorted(wanted.keys() - there)]
-    for file in there & wanted.keys():
-        if hashlib.sha256(file.read_bytes()).hexdigest() not in wanted[file]:
-            report.faults.append(f"{file} does not hold what was approved last")
-
-
-def _log(report: Report, rig: Rig) -> None:
-    """Nothing in the server's log but what was asked for."""
-    for file in sorted(Path(rig.places.state_dir, "log").glob("*")):
-        for entry in re.split(r"\n(?=\d{4}-\d\d-\d\d )", file.read_text()):
-            if "Traceback" in entry and "InjectedCrash" not in entry:
-                report.faults.append(f"in the log: {entry[-1500:]}")
-            elif " ERROR " in entry.splitlines()[0] and "InjectedCrash" not in entry:
-                report.faults.append(f"in the log: {entry[:300]}")
-    for file in sorted(rig.root.glob("driver-*.err")):
-        if (text := file.read_text().strip()) and "Traceback" in text:
-            report.faults.append(f"{file.name}: {text[-1500:]}")
+        calls = [line for line in lines if line["what"] == "called" and line["tool"] == "broadcast"]
+        asked.update(line["arguments"]["message"] for line in calls)
+        if agent not in started.cleared and not any(line["what"] == "crashed" for line in lines):
+            surely |= {line["arguments"]["message"] for line in calls}
+    for text, count in asked.items():
+        if not (text in surely) <= posted[text] <= count:
+            report.faults.append(f"{text!r} was asked for {count} times and posted {posted[text]} times")
+    report.counts["broadcasts"] = sum(posted.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -34,12 +35,13 @@ SHOWN_SECONDS = 60.0
 
 @define
 class Tap:
-    """One tap: the card, the id of the verdict it makes, its word, and whether Slack was told that it is on record."""
+    """One tap: the card, the id of the verdict it makes, its word, and when Slack was told that this is on record (None
+    where it was not)."""
 
     card_id: str
     verdict_id: str
     word: str
-    acknowledged: bool = False
+    acknowledged: float | None = None
 
 
 @define
@@ -117,7 +119,7 @@ class SlackPeople:
             await envelope.answer()
         except Unanswered:
             return
-        tap.acknowledged = True
+        tap.acknowledged = time.time()
 
     async def _compare(self, database: Path) -> Found:
         reader = Reader(database)

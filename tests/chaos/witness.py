@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-_CREATED, _MOVED_TO, _MODIFIED, _OVERFLOWED = 0x100, 0x80, 0x2, 0x4000
+_CREATED, _MOVED_TO, _MODIFIED, _OVERFLOWED, _DIRECTORY = 0x100, 0x80, 0x2, 0x4000, 0x40000000
 _EVENT = struct.Struct("iIII")
 
 
@@ -38,6 +38,10 @@ class Witness:
                 raise OSError(ctypes.get_errno(), "can not watch", str(directory))
             self._directories[watch] = directory
 
+    def watches(self, directory: Path) -> bool:
+        """Whether it watches the files right in this directory."""
+        return directory in self._directories.values()
+
     def look(self) -> None:
         """Take in what has happened since the last look."""
         while self.present:
@@ -51,7 +55,7 @@ class Witness:
                 data = data[_EVENT.size + length :]
                 if mask & _OVERFLOWED:
                     self.missed = True
-                elif name and not name.startswith(b".intercom-"):
+                elif name and not mask & _DIRECTORY and not name.startswith(b".intercom-"):
                     self.written[self._directories[watch] / os.fsdecode(name)] += 1
 
     def close(self) -> None:

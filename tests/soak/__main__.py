@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import time
+from collections import Counter
 
 import psutil
 
@@ -19,7 +20,7 @@ from tests.chaos.judge import judge
 from tests.chaos.plans import soak_run
 from tests.chaos.rig import Rig, rig
 from tests.soak.sample import Sample, kinds, take
-from tests.soak.verdict import COUNTS, Verdict, verdict
+from tests.soak.verdict import Kept, Verdict, idled, left, stayed, verdict
 
 #: Seconds between samples; seconds at the beginning in which a server may still fill its caches.
 EVERY, WARM = 10.0, 300.0
@@ -36,23 +37,24 @@ def main() -> int:
     with rig(soak_run("1")) as house:
         house.open_service()
         pid = house.server()
-        before = _settled(house, pid)
+        before, kinds_before = _settled(house, pid)
         _say("before", before)
         house.start()
         samples = _samples(house, pid, seconds)
         house.stop_agents()
-        after = _rested(house, pid, before)
-        _say("after", after)
-        stayed = kinds(house.places)
         kept = _kept(house)
+        after, kinds_after = _rested(house, pid, before, kinds_before, kept)
+        _say("after", after)
         house.finish()
         report = judge(house)
     found = verdict(before, samples, after, warm=min(WARM, seconds / 4), kept=kept)
     _print(found, dict(report.counts))
-    print(f"actors that stayed: {dict(stayed.most_common())}")
-    for fault in [*report.faults, *found.faults]:
+    print(f"actors that stayed: {dict((kinds_after - kinds_before).most_common())}")
+    faults = [*report.faults, *found.faults, *stayed(kinds_before, kinds_after, kept)]
+    faults += idled(report.counts, seconds / 60)
+    for fault in faults:
         print(f"FAULT: {fault}")
-    return 1 if report.faults or found.faults else 0
+    return 1 if faults else 0
 
 
 def _samples(house: Rig, pid: int, seconds: float) -> list[Sample]:
@@ -66,31 +68,38 @@ def _samples(house: Rig, pid: int, seconds: float) -> list[Sample]:
     return samples
 
 
-def _settled(house: Rig, pid: int) -> Sample:
-    """The server before anybody has come, as soon as it answers."""
-    deadline = time.monotonic() + 30
+def _settled(house: Rig, pid: int) -> tuple[Sample, Counter[str]]:
+    """The server before anybody has come, as soon as it answers and all its parts are there; the classes of its
+    actors."""
+    deadline, there = time.monotonic() + 30, None
     while True:
         try:
-            return take(pid, house.places)
+            now, before = kinds(house.places), there
+            if now == before or time.monotonic() > deadline:
+                return take(pid, house.places), now
+            there = now
         except (IntercomError, NoServer, Refusal, psutil.Error):
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.2)
+        time.sleep(0.5)
 
 
-def _rested(house: Rig, pid: int, before: Sample) -> Sample:
-    """The server when everybody has left and it has tidied up, or has had the time to."""
-    deadline, left = time.monotonic() + REST, 3 * _kept(house)
+def _rested(
+    house: Rig, pid: int, before: Sample, kinds_before: Counter[str], kept: Kept
+) -> tuple[Sample, Counter[str]]:
+    """The same when everybody has left and it has tidied up, or has had the time to."""
+    deadline = time.monotonic() + REST
     while True:
-        now = take(pid, house.places)
-        if time.monotonic() > deadline or all(getattr(now, name) <= getattr(before, name) + left for name in COUNTS):
-            return now
+        now, of_kinds = take(pid, house.places), kinds(house.places)
+        if time.monotonic() > deadline or not (left(before, now, kept) or stayed(kinds_before, of_kinds, kept)):
+            return now, of_kinds
         time.sleep(1)
 
 
-def _kept(house: Rig) -> int:
-    """How many workspaces there are, and agents over HTTP: each may leave something for half an hour."""
-    return len(house.workspaces()) + sum(agent["over_http"] for agent in house.agents)
+def _kept(house: Rig) -> Kept:
+    """The workspaces, and the agents over HTTP in the era without its sessions: in the other a client ends its own."""
+    guests = [agent for agent in house.agents if agent["over_http"] and agent["mode"] == "auto"]
+    return Kept(len(house.workspaces()), len(guests))
 
 
 def _say(when: str, sample: Sample) -> None:

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
+from attrs import frozen
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from intercom.agents.hook import clients, run, tools
 from intercom.agents.hook.errand import Answer, Errand
-from intercom.agents.hook.question import Said
+from intercom.agents.hook.question import Question, Said, Unreadable
 from intercom.agents.shim.options import Options
 from intercom.agents.shim.replies import Failure
 from intercom.cli.main import HOOKED
@@ -73,10 +74,108 @@ _JSON = st.recursive(
     max_leaves=20,
 )
 _EVENTS = st.dictionaries(_NAMES, _JSON, max_size=10)
+_NEARLY = st.sampled_from(
+    [
+        b"",
+        b"null",
+        b"[{}]",
+        b"[" * 20_000,
+        b'"Bash"',
+        b"\xef\xbb\xbf",
+        b'{"tool_name": "Bash"',
+        b'{"tool_name": "\xff"}',
+        b"{} {}",
+    ]
+)
+
+#: Tools that a person is asked about whatever they are given.
+_ASKED_FOR = st.sampled_from(
+    [
+        "Bash",
+        "Shell",
+        "exec_command",
+        "container.exec",
+        "Write",
+        "create",
+        "Edit",
+        "MultiEdit",
+        "StrReplace",
+        "apply_patch",
+        "NotebookEdit",
+        "Delete",
+        "WebFetch",
+        "mcp__other__delete",
+        "mcp__other__ping",
+        "mcp__agent-intercom__rm",
+        "made up",
+    ]
+)
+_NOBODY = Answer(failure=Failure("unavailable", "no server"))
+_RESULTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"behavior": "deny", "message": "no"},
+    {"behavior": "deny", "message": None, "receipt": 5},
+    {"behavior": "Allow"},
+    {"behavior": "ask", "message": "allow"},
+    {"behavior": True},
+    {"behavior": ["allow"]},
+    {"permissionDecision": "allow", "permission": "allow", "decision": "allow"},
+    {"result": {"behavior": "allow"}},
+)
+#: What may come of a question short of a yes, whether or not a server would say so.
+_ANSWERS = st.sampled_from(
+    [_NOBODY, Answer(), Answer(paused=True), Answer(request_id="r1"), *(Answer(result) for result in _RESULTS)]
+)
+#: Events of an agent that wants to stop, which nothing keeps it from.
+_STOPS = ("Stop", "SubagentStop", "agentStop", "subagentStop", "stop")
+
+
+@frozen
+class Asking:
+    """A whole question about a tool: whose hook it comes to, who wrote it and what, its event, and the one that the
+    command line names."""
+
+    client: str
+    writer: str
+    data: dict[str, Any]
+    event: str
+    named: str | None
+
+    def answered(self, answered: Answer) -> Said:
+        return answer(self.client, json.dumps(self.data).encode(), self.named, answered)
+
+
+@st.composite
+def askings(draw: st.DrawFn) -> Asking:
+    writer = draw(st.sampled_from(HOOKED))
+    tool, given = draw(_ASKED_FOR), draw(st.dictionaries(_NAMES, _JSON, max_size=4))
+    data: dict[str, Any] = {"cwd": draw(st.sampled_from(["/", "/nowhere"]))}
+    # Copilot and Cursor run the hooks of Claude Code's settings too.
+    client = draw(st.sampled_from([writer, "claude-code"])) if writer in ("copilot-cli", "cursor") else writer
+    match writer:
+        case "copilot-cli":
+            # Its own spelling leaves it to the command line to say which event it is.
+            event = draw(st.sampled_from(["preToolUse", "permissionRequest", "PreToolUse", "PermissionRequest"]))
+            arguments = json.dumps(given) if draw(st.booleans()) else given
+            data |= {"sessionId": "c", "timestamp": 1, "toolName": tool, "toolArgs": arguments}
+            return Asking(client, writer, data, event, event)
+        case "cursor":
+            event = draw(st.sampled_from(["preToolUse", "beforeShellExecution", "beforeMCPExecution"]))
+            data |= {"conversation_id": "c", "cursor_version": "3", "workspace_roots": ["/nowhere"]}
+            if event == "beforeShellExecution":
+                data["command"] = draw(_WORDS.filter(bool))
+            else:
+                data |= {"tool_name": tool, "tool_input": given, "command": "npx other-server"}
+        case _:
+            event = draw(st.sampled_from(["PreToolUse", "PermissionRequest"]))
+            data |= {"session_id": "c", "permission_mode": "default", "tool_name": tool, "tool_input": given}
+    return Asking(client, writer, {**data, "hook_event_name": event}, event, draw(st.sampled_from([None, event])))
 
 
 class NoWay:
     """The way to a server that is not there."""
+
+    answer = _NOBODY
 
     def __init__(self, *_given: object, **_options: object) -> None: ...
 
@@ -86,60 +185,126 @@ class NoWay:
     def __exit__(self, *_failed: object) -> None: ...
 
     def run(self, _until: float) -> Answer:
-        return Answer(failure=Failure("unavailable", "no server"))
+        return self.answer
 
     def told(self, _receipt: object) -> None: ...
 
 
 @contextmanager
-def given_to(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Said]]:
+def given_to(raw: bytes, monkeypatch: pytest.MonkeyPatch, answered: Answer) -> Iterator[list[Said]]:
     said: list[Said] = []
     with monkeypatch.context() as patch:
         patch.setattr(run, "_read_input", lambda _until: raw)
         patch.setattr(run, "_write", lambda _output, each: said.append(each) is None)
         patch.setattr(run, "Way", NoWay)
+        patch.setattr(NoWay, "answer", answered)
         yield said
 
 
-def answer(client: str, raw: bytes, event: str | None = None) -> Said:
+def answer(client: str, raw: bytes, event: str | None = None, answered: Answer = _NOBODY) -> Said:
     monkeypatch = pytest.MonkeyPatch()
-    with given_to(raw, monkeypatch) as said:
+    with given_to(raw, monkeypatch, answered) as said:
         order = run.Order(client, event, None, Options(config="/nowhere/config.toml"))
         returned = run._Hook(order, clients.CLIENTS[client], time.monotonic() + 60, [], 0, 1).run()
     assert said == [returned]
     return returned
 
 
+def is_object(raw: bytes) -> bool:
+    try:
+        return isinstance(json.loads(raw.decode("utf-8-sig")), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def words(said: Said) -> set[str]:
+    """Every word for or against in an answer, in whichever client's form."""
+    text = json.loads(said.stdout)
+    inner = text.get("hookSpecificOutput", {})
+    found = [text.get(name) for name in ("behavior", "permission", "permissionDecision")]
+    found += [inner.get("permissionDecision"), inner.get("decision", {}).get("behavior")]
+    return {each for each in found if each is not None}
+
+
 def allows(said: Said) -> bool:
     """Whether a client would take this for leave, rather than for nothing said."""
-    text = json.loads(said.stdout) if said.stdout else {}
-    inner = text.get("hookSpecificOutput", {})
-    words = [inner.get("permissionDecision"), inner.get("decision", {}).get("behavior"), text.get("behavior")]
-    return said.code == 0 and "allow" in [*words, text.get("permissionDecision")]
+    return said.code == 0 and "allow" in words(said)
 
 
-@given(st.sampled_from(HOOKED), st.binary(max_size=200), st.none() | _WORDS)
+def heard(writer: str, event: str, said: Said) -> Any:
+    """The decision, where this client looks for it after this event."""
+    text = json.loads(said.stdout)
+    is_permission = event.lower() == "permissionrequest"
+    match writer:
+        case "cursor":
+            return text.get("permission")
+        case "copilot-cli":
+            return text.get("behavior" if is_permission else "permissionDecision")
+    inner = text.get("hookSpecificOutput", {"hookEventName": event})
+    assert inner["hookEventName"] == event
+    return inner.get("decision", {}).get("behavior") if is_permission else inner.get("permissionDecision")
+
+
+@given(st.sampled_from(HOOKED), st.binary(max_size=200) | _NEARLY, st.none() | _WORDS)
 def test_bytes_that_are_no_event_are_denied(client: str, raw: bytes, event: str | None) -> None:
+    assume(event not in _STOPS and not is_object(raw))
     said = answer(client, raw, event)
-    assert not allows(said)
+    # Nothing said would be leave to most clients.
+    assert (said.code, words(said)) == (run.REFUSED, {"deny"})
 
 
 @given(st.sampled_from(HOOKED), _EVENTS, st.none() | _WORDS)
 def test_no_event_without_a_server_is_allowed(client: str, data: dict[str, Any], event: str | None) -> None:
     raw = json.dumps(data).encode()
     said = answer(client, raw, event)
-    assert not allows(said)
-    json.loads(said.stdout)
-    # What would run something, or change a file, is not even passed on.
     parsed = clients.parse(raw)
     asked = clients.writer(client, parsed)
     try:
         found = asked.read(parsed, event)
-    except Exception:
-        assert said.code == 2 or said == asked.pass_on(event or "")
+    except Unreadable:
+        assert (said.code, words(said)) == (run.REFUSED, {"deny"}) or event in _STOPS
         return
-    if getattr(found, "operation", None) is not None and found.operation.kind in run.ASK_FOR:
+    if isinstance(found, Question) and found.operation.kind in run.ASK_FOR:
+        # What would run something, or change a file, is not even passed on.
         assert said.stdout == asked.deny(found.event, "no server; nobody could be asked, so this is denied").stdout
+        assert words(said) == {"deny"}
+    else:
+        assert said == asked.pass_on(found.event)
+        # Cursor alone has to be told that nothing is said against it.
+        assert asked.name == "cursor" or not allows(said)
+
+
+@given(askings(), _ANSWERS)
+def test_nothing_short_of_a_yes_lets_a_tool_run(asking: Asking, answered: Answer) -> None:
+    said = asking.answered(answered)
+    assert words(said) == {"deny"}
+    assert heard(asking.writer, asking.event, said) == "deny"
+    # Which form a client expects of another's hooks is not known; the code speaks to all.
+    assert said.code == (0 if asking.client == asking.writer else run.REFUSED)
+
+
+@settings(max_examples=40)
+@given(askings())
+def test_a_yes_is_said_where_the_client_looks_for_it(asking: Asking) -> None:
+    said = asking.answered(Answer({"behavior": "allow"}))
+    # Codex takes silence for leave here, and a yes for a fault.
+    silent = (asking.writer, asking.event) == ("codex", "PreToolUse")
+    assert (said.code, heard(asking.writer, asking.event, said)) == (0, None if silent else "allow")
+
+
+@pytest.mark.parametrize("client", HOOKED)
+def test_a_fault_of_the_hooks_own_is_a_refusal(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_self: NoWay, _until: float) -> Answer:
+        raise RuntimeError("boom")
+
+    data = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}
+    monkeypatch.setattr(NoWay, "run", fail)
+    monkeypatch.setattr(run, "_claim_standard_output", lambda: 1)
+    monkeypatch.setattr(run, "_listen_for_signals", lambda _wait: ([], 0))
+    with given_to(json.dumps(data).encode(), monkeypatch, _NOBODY) as said:
+        assert run.main(run.Order(client, None, None, Options(config="/nowhere/config.toml"))) == run.REFUSED
+    (only,) = said
+    assert heard(client, "PreToolUse", only) == "deny"
 
 
 def test_own_tools_need_no_server() -> None:

@@ -52,15 +52,19 @@ def no_hook() -> Iterator[None]:
     crash_points.hook = None
 
 
-def fall_at(house: House, point: str) -> None:
-    """Let this server fall as if killed, at this point: nothing of it does anything more for its agents."""
+def fall_at(house: House, point: str) -> list[str]:
+    """Let this server fall as if killed, at this point: nothing of it does anything more for its agents. What is
+    returned names the point once it has fallen there."""
+    fallen: list[str] = []
 
     def hook(name: str) -> None:
         if name == point and not house.app.hands_over:
             house.app.hands_over = True
+            fallen.append(name)
             raise KeyboardInterrupt
 
     crash_points.hook = hook
+    return fallen
 
 
 async def falling(at: Yard, point: str, do: Any) -> None:
@@ -252,23 +256,25 @@ async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_ne
             await start(house)
             id = await only(house)
             await house.until_written("starts")
-            fall_at(house, point)
+            fallen = fall_at(house, point)
     crash_points.hook = None
+    assert fallen == [point]
     async with at.serving() as house:
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             assert (await house.until_over(id)).why is Why.SHUTDOWN
         assert (await house.session(id)).status is SessionStatus.INTERRUPTED
         assert keepers(at) == []
 
 
 @real
-async def test_one_that_stands_still_is_ended_all_the_same(at: Yard) -> None:
+async def test_one_that_stands_still_is_ended_without_being_killed(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 25)
     async with at.serving() as house:
         await start(house)
         id = await only(house)
         await house.until_written("starts")
         assert await ask(house.app.system.named(f"child/{id}"), Suspend(), timeout=5) == 1
-        with trio.fail_after(4):
+        with trio.fail_after(15):
             await house.app.desk.end(id, "kim", "ctl", "enough")
             await house.until_over(id)
         assert at.living(id) == []

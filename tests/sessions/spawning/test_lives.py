@@ -6,11 +6,13 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import trio
 from attrs import evolve
 
+from actors import ask
 from intercom.embedded_operator import EmbeddedOperator
 from intercom.model.child import ChildState, Exit, Why
 from intercom.model.config import SpawnRestart
@@ -19,6 +21,8 @@ from intercom.model.session import SessionStatus
 from intercom.sessions.messages import Propose
 from intercom.sessions.reception_messages import Admit, Agent, key_of
 from intercom.sessions.spawning import processes
+from intercom.sessions.spawning.messages import Suspend
+from intercom.sessions.spawning.news import RunAgain
 from intercom.sessions.spawning.output_files import Stream
 from intercom.sessions.spawning.processes import Family
 from tests.sessions.spawning.yard import Yard, real, yard
@@ -134,7 +138,7 @@ async def test_one_that_is_killed_from_outside_is_noticed_and_said_so(at: Yard) 
     async with at.serving() as house:
         session = await house.start()
         os.kill(int(await house.until_written("pid")), signal.SIGKILL)
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             assert (await house.until_over(session.id)).exit == Exit(signal=signal.SIGKILL)
         assert "killed by SIGKILL" in (await house.people.notice("process ended")).text
 
@@ -201,15 +205,19 @@ async def test_one_that_fails_is_started_again_until_it_has_failed_too_often(at:
 @real
 async def test_one_that_is_due_to_be_started_again_while_its_session_is_paused_is_once_that_goes_on(at: Yard) -> None:
     at.agent("open('starts', 'a').write('1'); import sys; sys.exit(1)")
-    at.settings(restart=SpawnRestart.ALWAYS, max_restarts=1, restart_backoff_seconds=0.4)
+    at.settings(restart=SpawnRestart.ALWAYS, max_restarts=1, restart_backoff_seconds=60)
+    ahead = timedelta()
+    at.now = lambda: datetime.now(UTC) + ahead
     async with at.serving() as house:
         session = await house.start()
         await house.people.notice("it starts again in")
         steering = house.app.desk.steering
         await steering.pause(session.id, "kim", "ctl")
-        due = (await house.child(session.id)).restart_at
-        assert due is not None
-        await trio.sleep((due - house.app.now()).total_seconds() + 0.3)
+        ahead = timedelta(seconds=90)
+        child = house.app.system.named(f"child/{session.id}")
+        # What its timer would say now, and what is heard only after that.
+        child.tell(RunAgain())
+        await ask(child, Suspend(), timeout=20, retry=True)
         assert (await house.child(session.id)).state is ChildState.WAITING
         assert at.written("starts") == "1"
         await steering.unpause(session.id, "kim", "ctl")

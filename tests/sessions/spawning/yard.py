@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,11 +34,12 @@ real = trio_test(real_time=True, seconds=SECONDS)
 
 @define
 class Yard:
-    """`root` is a user's home with a workspace in it; servers come and go in it."""
+    """`root` is a user's home with a workspace in it; servers come and go in it, and `now` is their clock."""
 
     root: Path
     config: Config
     environ: dict[str, str] = field(factory=dict)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @property
     def workspace(self) -> Path:
@@ -57,7 +59,7 @@ class Yard:
     async def serving(self) -> AsyncIterator[House]:
         where = places(environ={"HOME": str(self.root), "XDG_RUNTIME_DIR": str(self.root)})
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.root), **self.environ}
-        app = App(self.config, where, self.root / "intercom.db", frozenset(), environ=environ)
+        app = App(self.config, where, self.root / "intercom.db", frozenset(), environ=environ, now=self.now)
         people = People()
         async with app.system:
             app.system.adopt(people, "people")

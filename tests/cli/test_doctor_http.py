@@ -59,7 +59,9 @@ def test_a_token_that_others_may_read_is_a_fault(where: Places) -> None:
 
 def test_a_server_that_serves_it_is_told_and_one_that_does_not_is_a_fault() -> None:
     with home("http_port = 0\n") as house, house.serving():
+        until = time.monotonic() + 20
         while not os.path.exists(house.places.http_address_file):
+            assert time.monotonic() < until, "it says nowhere where it serves agents"
             time.sleep(0.01)
         found, token = look(Config(http_port=0), house.places)
         assert (found.state, "agents are served at" in found.text) == (State.OK, True)

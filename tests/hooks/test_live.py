@@ -164,7 +164,7 @@ async def test_a_verdict_after_the_hook_is_gone_counts_for_the_next_try_once() -
         workspace = house.workspace()
         async with house.agent(workspace) as agent, house.person() as person:
             await call(agent, "ping")
-            async with hook(house, event("Bash", {"command": "make"}, workspace), "--wait", "1") as asked:
+            async with hook(house, event("Bash", {"command": "make"}, workspace), "--wait", "4") as asked:
                 card = await person.card(title="Run: make")
             assert (asked.code, asked.decision()[0]) == (0, "deny")
             assert card["request_id"] in asked.decision()[1]
@@ -177,8 +177,9 @@ async def test_a_verdict_after_the_hook_is_gone_counts_for_the_next_try_once() -
                 pass
             assert asked.decision()[0] == "allow"
             third = event("Bash", {"command": "make"}, workspace, tool_use_id="toolu_3")
-            async with hook(house, third, "--wait", "1") as asked:
-                pass
+            async with hook(house, third) as asked:
+                await person.card(lambda each: each["request_id"] != card["request_id"], status="pending")
+                asked.process.send_signal(signal.SIGTERM)
             assert asked.decision()[0] == "deny"
 
 
@@ -262,8 +263,10 @@ async def test_an_agent_that_wants_to_stop_is_told_what_people_have_for_it_once(
             async with hook(house, stopping) as asked:
                 pass
             assert json.loads(asked.output) == {}
-            async with hook(house, event("Bash", {"command": "make"}, workspace), "--wait", "1") as asked:
+            async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
                 card = await person.card(title="Run: make")
+                asked.process.send_signal(signal.SIGTERM)
+            await person.card(request_id=card["request_id"], away=True)
             await person.do("approve", id=card["request_id"])
             async with hook(house, stopping) as asked:
                 pass

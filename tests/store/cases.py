@@ -12,8 +12,9 @@ from typing import Any
 from attrs import evolve
 
 from intercom.model.approval import ApprovalRequest, ApprovalStatus, ChangeKind, FileChange, RiskLevel
-from intercom.model.checkpoint import Checkpoint
+from intercom.model.checkpoint import Checkpoint, Divergence, DivergenceKind
 from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStatus
+from intercom.model.restore import DivergenceSummary, Files, Restore, RestoreState
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.stall import StallAlert, StallStatus
 from intercom.model.steering import Instruction, Kind
@@ -131,3 +132,25 @@ def verdict(id: str, decision: str, at: datetime = NOW, text: str | None = None)
 
 def word(id: str, **changes: Any) -> Instruction:
     return evolve(Instruction(id, Kind.NUDGE, "go on", "ada", "ctl", NOW, "s1"), **changes)
+
+
+def restore(**changes: Any) -> Restore:
+    plain = Restore(
+        id="r1",
+        checkpoint_id="c1",
+        session_id="s1",
+        successor_id="s2",
+        safety_id="c2",
+        workspace_root="/project",
+        state=RestoreState.ASKED,
+        files=Files.BACK,
+        asked_by="ada",
+        asked_via="ctl",
+        created_at=NOW,
+        updated_at=NOW,
+        label="before",
+        divergence=DivergenceSummary(1, 0, 2, (Divergence("a\n.txt", DivergenceKind.MODIFIED),), ("a remark",)),
+        digest="ab",
+        expires_at=after(60),
+    )
+    return evolve(plain, **changes)

@@ -6,10 +6,22 @@ from intercom.model.approval import ApprovalStatus
 from intercom.model.card import ANSWERED, CardKind
 from intercom.model.child import Child, ChildState
 from intercom.model.prompt import WaitStatus
+from intercom.model.restore import RestoreState
 from intercom.model.session import SessionStatus
 from intercom.model.stall import StallStatus
 from intercom.model.steering import Kind
-from intercom.store import approvals, census, children, instructions, journal, prompts, sessions, stalls, waits
+from intercom.store import (
+    approvals,
+    census,
+    children,
+    instructions,
+    journal,
+    prompts,
+    restores,
+    sessions,
+    stalls,
+    waits,
+)
 from intercom.store.census import Waiting
 from intercom.store.journal import JournalState
 
@@ -46,6 +58,12 @@ def test_what_waits_is_counted_and_its_oldest_dated_and_what_is_over_is_left_out
         children.insert(db, Child("s2", ChildState.OVER, NOW, "ada"))
         journal.begin(db, cases.entry("a1"))
         journal.begin(db, cases.entry("a2", state=JournalState.STUCK, at=after(3)))
+        for id, state, seconds in (
+            ("r1", RestoreState.ASKED, 7),
+            ("r2", RestoreState.STUCK, 2),
+            ("r3", RestoreState.DONE, -9),
+        ):
+            restores.insert(db, cases.restore(id=id, state=state, created_at=after(seconds)))
         taken = census.take(db)
     assert taken.pending == {
         CardKind.APPROVAL: Waiting(3, NOW),
@@ -53,8 +71,7 @@ def test_what_waits_is_counted_and_its_oldest_dated_and_what_is_over_is_left_out
         CardKind.STANDBY: Waiting(1, NOW),
         CardKind.STALL: Waiting(1, NOW),
         CardKind.APPLY: Waiting(1, after(3)),
-        CardKind.RESTORE: Waiting(),
-        CardKind.RESTORE: Waiting(),
+        CardKind.RESTORE: Waiting(2, after(2)),
     }
     assert taken.queued == {CardKind.STEER: Waiting(2, NOW), CardKind.TASK: Waiting(1, NOW)}
     assert taken.sessions[SessionStatus.PAUSED] == 1

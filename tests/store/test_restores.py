@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from attrs import evolve
 
-from intercom.model.checkpoint import Divergence, DivergenceKind
 from intercom.model.errors import IntercomError, InvalidState
 from intercom.model.restore import (
     RESTORE_TRANSITIONS,
     UNDER_WAY,
     WAITING,
-    DivergenceSummary,
-    Files,
     Restore,
     RestoreState,
 )
@@ -27,30 +22,7 @@ from intercom.store import checkpoints, restores, retention, sessions
 from intercom.store.database import Database
 
 from . import cases
-from .cases import NOW, after
-
-PLAIN = Restore(
-    id="r1",
-    checkpoint_id="c1",
-    session_id="s1",
-    successor_id="s2",
-    safety_id="c2",
-    workspace_root="/project",
-    state=RestoreState.ASKED,
-    files=Files.BACK,
-    asked_by="ada",
-    asked_via="ctl",
-    created_at=NOW,
-    updated_at=NOW,
-    label="before",
-    divergence=DivergenceSummary(1, 0, 2, (Divergence("a\n.txt", DivergenceKind.MODIFIED),), ("a remark",)),
-    digest="ab",
-    expires_at=after(60),
-)
-
-
-def restore(**changes: Any) -> Restore:
-    return evolve(PLAIN, **changes)
+from .cases import NOW, after, restore
 
 
 @pytest.fixture

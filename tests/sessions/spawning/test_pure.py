@@ -158,9 +158,11 @@ def test_an_output_keeps_its_end_and_is_read_from_anywhere(
 
 
 @given(st.text(max_size=30), st.integers(1, 40))
-def test_a_piece_never_ends_within_a_character(text: str, size: int) -> None:
-    data = text.encode()[:size]
-    assert data[: len(data) - _loose_end(data)].decode() is not None
+def test_a_piece_ends_with_its_last_whole_character(text: str, size: int) -> None:
+    whole = text.encode()
+    data = whole[:size]
+    assert data[: len(data) - _loose_end(data)].decode() == data.decode(errors="ignore")
+    assert _loose_end(whole) == 0
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,7 @@ def test_too_deep_is_told_and_no_descriptor_is_left_open(tmp_path: Path) -> None
 
 def test_large_files_are_hashed_and_not_kept(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * 3_000_000)
+    (tmp_path / "large").chmod(0o644)
     (tmp_path / "small").write_bytes(b"y" * 1000)
     made = snapshot(tmp_path, Limits(max_file_bytes=1000), Kept())
     assert made.files["large"] == FileState(hashlib.sha256(b"x" * 3_000_000).hexdigest(), 0o644, None, kept=False)

@@ -47,13 +47,26 @@ def test_the_unit_starts_a_server_whose_files_are_private() -> None:
     assert unit["Service"]["UMask"] == "0077"
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
 def test_the_unit_is_one_that_systemd_reads(tmp_path: Path) -> None:
+    unit = read_unit()
+    # As systemd.unit(5), systemd.service(5), systemd.exec(5) and systemd.kill(5) have them.
+    assert {section: set(unit[section]) for section in unit.sections()} == {
+        "Unit": {"Description"},
+        "Service": {"ExecStart", "Restart", "RestartSec", "UMask", "KillMode"},
+        "Install": {"WantedBy"},
+    }
+    assert (unit["Service"]["Restart"], unit["Service"]["KillMode"]) == ("always", "process")
+    assert unit["Service"]["RestartSec"].isdecimal()
+    if shutil.which("systemd-analyze") is not None:
+        verify_with_systemd(tmp_path, unit)
+
+
+def verify_with_systemd(directory: Path, unit: configparser.ConfigParser) -> None:
     # It looks for the program, which is not installed where this runs.
-    here = tmp_path / UNIT.name
-    here.write_text(UNIT.read_text().replace(read_unit()["Service"]["ExecStart"], "/bin/sh"))
+    here = directory / UNIT.name
+    here.write_text(UNIT.read_text().replace(unit["Service"]["ExecStart"], "/bin/sh"))
     command = ["systemd-analyze", "--user", "verify", str(here)]
-    environ = os.environ | {"XDG_RUNTIME_DIR": str(tmp_path), "SYSTEMD_LOG_LEVEL": "warning"}
+    environ = os.environ | {"XDG_RUNTIME_DIR": str(directory), "SYSTEMD_LOG_LEVEL": "warning"}
     said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=30)
     # What it does not understand it ignores, and says so.
     assert said.returncode == 0, said.stderr

@@ -22,6 +22,7 @@ from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import IpcError
 from tests.agents.http.rig import INITIALIZE, call, head, modern, place, rpc, served
+from tests.agents.http.test_cancelled import classic_client
 from tests.support.trio_case import trio_test
 
 
@@ -113,27 +114,39 @@ async def test_what_a_tool_is_given_over_http_is_looked_at_as_ever(root: Path) -
         assert outside["error_code"] == "path_violation"
         assert (await call(client, "check_diff", request_id="x" * 5000))["error_code"] == "request_not_found"
         assert (await call(client, "nothing"))["error_code"] == "unknown_tool"
-        # What a shim says of a call counts from a shim only: another's recorded answer is not to be had by its name.
-        tool, told = modern("broadcast", {"message": "hello"})
-        tool["params"]["_meta"]["intercom/call"] = "stolen"
-        for _ in range(2):
-            reply = await at.post(tool, path="/mcp?agent=one", headers=told)
+
+
+@served
+async def test_what_a_shim_says_of_a_call_counts_from_a_shim_only(root: Path) -> None:
+    async with place(root) as at:
+        # Another's recorded answer is not to be had by its name: each of these calls is one of its own.
+        said = [("one", "hello"), ("one", "hello"), ("two", "and mine")]
+        for agent, message in said:
+            tool, told = modern("broadcast", {"message": message})
+            tool["params"]["_meta"]["intercom/call"] = "stolen"
+            reply = await at.post(tool, path=f"/mcp?agent={agent}", headers=told)
             assert reply.status == 200
-        assert sum(entry.kind == "broadcast" for entry in await at.board.desk.audit(50)) in (0, 2)
+            result = json.loads(reply.body)["result"]
+            assert (result.get("isError", False), result["structuredContent"]) == (False, {"posted": False})
+        kept = [entry.summary for entry in await at.board.desk.audit(50) if entry.kind == "broadcast"]
+        assert kept == [message for _, message in said]
 
 
 @served
 async def test_a_request_that_is_too_large_hears_so_however_it_comes(root: Path) -> None:
-    async with place(root, http_max_request_bytes=65536) as at:
+    async with place(root, http_max_request_bytes=65536) as at, classic_client(at) as client:
         large = json.dumps(rpc("initialize", {"x": "y" * 200_000})).encode()
-        assert (await at.post(large)).status == 413
         started = {"Host": f"127.0.0.1:{at.port}", "Transfer-Encoding": "chunked", "Content-Type": "application/json"}
         chunks = b"".join(b"4000\r\n" + b"x" * 0x4000 + b"\r\n" for _ in range(8)) + b"0\r\n\r\n"
-        reply = await at.raw(head("POST", "/mcp", {**started, **at.headers, "Accept": "*/*"}) + chunks)
-        assert (reply.status, reply.error["data"]["error_code"]) == (413, "request_too_large")
+        for path in ("/mcp", client.path):
+            in_parts = head("POST", path, {**started, **at.headers, "Accept": "*/*"}) + chunks
+            for reply in (await at.post(large, path=path), await at.raw(in_parts)):
+                assert (reply.status, reply.error["data"]["error_code"]) == (413, "request_too_large"), path
         # One that is as large as allowed is read.
-        padded = json.dumps(rpc("initialize", INITIALIZE)).encode().ljust(65536)
-        assert (await at.post(padded)).status == 200
+        assert (await at.post(json.dumps(rpc("initialize", INITIALIZE)).encode().ljust(65536))).status == 200
+        asked = rpc("tools/call", {"name": "ping", "arguments": {}}, 8)
+        assert (await at.post(json.dumps(asked).encode().ljust(65536), path=client.path)).status == 202
+        assert (await client.answer())["id"] == 8
 
 
 @served
@@ -194,13 +207,38 @@ def test_whatever_a_url_says_it_is_understood_or_refused(query: bytes, headers: 
         assert found.agent is None or len(found.agent) <= 200
 
 
-@given(st.lists(st.tuples(st.sampled_from([b"host", b"origin", b"authorization"]), st.binary(max_size=60)), max_size=5))
-def test_without_the_token_nobody_is_let_in(headers: list[tuple[bytes, bytes]]) -> None:
-    rules = guard.rules(Config(http_port=1), 80, "the token")
-    assert rules.refuse(headers) is not None
-    assert rules.refuse([*headers, (b"host", b"localhost"), (b"authorization", b"Bearer the token")]) is None or any(
-        name == b"origin" for name, _ in headers
-    )
+TOKEN = b"the token"
+
+
+def nearly() -> st.SearchStrategy[bytes]:
+    """What an Authorization header may say that does not show the token."""
+    known = [b"", b"Bearer", b"Bearer ", b"Bearer the", b"Bearer the toke", b"Bearer the tokenx", b"Bearer xthe token"]
+    known += [b"Bearer THE TOKEN", b"Bearer Bearer the token", b"Bearer \0the token", b"Bearer the token, the token"]
+    known += [TOKEN, b"Bearerthe token", b"Basic  the token", b"Bearer: the token", b" Bearer the token"]
+    other = st.binary(max_size=60).filter(lambda text: TOKEN not in text)
+    return st.sampled_from(known) | other | other.map(lambda text: b"Bearer " + text)
+
+
+@given(st.lists(nearly(), max_size=3))
+def test_without_the_token_nobody_is_let_in(shown: list[bytes]) -> None:
+    rules = guard.rules(Config(http_port=1), 80, TOKEN.decode())
+    headers = [(b"host", b"localhost"), *((b"authorization", value) for value in shown)]
+    refused = rules.refuse(headers)
+    assert refused is not None
+    assert refused.code == "unauthorized"
+    for right in (b"Bearer the token", b"bearer  the token "):
+        assert rules.refuse([*headers, (b"authorization", right)]) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"host", b"origin"]), st.binary(max_size=60)), max_size=5))
+def test_nor_by_another_name_or_for_a_page_of_another(headers: list[tuple[bytes, bytes]]) -> None:
+    rules = guard.rules(Config(http_port=1), 80, TOKEN.decode())
+    right = (b"authorization", b"Bearer the token")
+    unknown = rules.refuse([right, *headers])
+    assert unknown is not None
+    assert unknown.code == "host_refused"
+    known = rules.refuse([*headers, (b"host", b"localhost"), right])
+    assert (known and known.code) == ("origin_refused" if b"origin" in dict(headers) else None)
 
 
 def test_names_that_were_allowed_are_known_with_any_port_or_with_theirs() -> None:
@@ -247,6 +285,16 @@ async def test_the_token_can_be_lifted_on_loopback(root: Path) -> None:
         async with at.client("agent=one") as client:
             assert (await call(client, "ping"))["acknowledged"]
         assert (await at.post(rpc("ping"), headers={"Host": "evil.example"})).status == 421
+        # Nothing else keeps a browser's pages out.
+        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+        for page in ("http://evil.example", "null", "http://127.0.0.1:1"):
+            for path in ("/mcp", "/sse", "/message?session_id=1", "/healthz"):
+                for method in ("POST", "GET", "OPTIONS"):
+                    reply = await at.post(rpc("ping"), method=method, path=path, headers={"Origin": page, **asked})
+                    assert (reply.status, reply.error["data"]["error_code"]) == (403, "origin_refused"), (page, path)
+                    assert not [name for name in reply.headers if name.startswith("access-control-")]
+        own = {"Origin": f"http://127.0.0.1:{at.port}"}
+        assert (await at.post(rpc("initialize", INITIALIZE), headers=own)).status == 200
 
 
 @served

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from intercom.model.config import ClientSettings
-from tests.agents.http.rig import ERAS, call, place, served, until
+from tests.agents.http.rig import ERAS, call, content, place, served, until
 
 HASTY = {"claude-code": ClientSettings(slice_seconds=0.3)}
 
@@ -43,17 +43,23 @@ async def test_who_waits_by_the_older_transport_waits_on_and_goes_on(root: Path)
         ann = at.board.operator("ann")
         session = (await call(client, "ping"))["session_id"]
         await ann.pause(session)
-        answers: list[dict[str, Any]] = []
+        answers: list[Any] = []
+        told: list[str | None] = []
+
+        async def progress(_done: float, _total: float | None, message: str | None) -> None:
+            told.append(message)
 
         async def ask() -> None:
-            answers.append(await call(client, "auto_check", tool_name="make"))
+            answers.append(await client.call_tool("auto_check", {"tool_name": "make"}, progress_callback=progress))
 
         nursery.start_soon(ask)
-        await trio.testing.wait_all_tasks_blocked(0.05)
+        # It has come, and waits: what it says meanwhile comes before its answer.
+        await until(lambda: bool(told or answers))
         assert answers == []
+        assert "paused by" in str(told[0])
         await ann.unpause()
         await until(lambda: bool(answers))
-        assert answers[0]["auto_approved"] is False
+        assert content(answers[0])["auto_approved"] is False
 
 
 @served

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import psutil
@@ -14,6 +15,7 @@ import trio
 import trio.lowlevel
 
 from actors import ask
+from intercom.app import App
 from intercom.model import crash_points
 from intercom.model.child import ChildState, Exit, Why
 from intercom.model.crash_points import SPAWN_NAMES
@@ -52,14 +54,14 @@ def no_hook() -> Iterator[None]:
     crash_points.hook = None
 
 
-def fall_at(house: House, point: str) -> list[str]:
+def fall_at(app: App, point: str) -> list[str]:
     """Let this server fall as if killed, at this point: nothing of it does anything more for its agents. What is
     returned names the point once it has fallen there."""
     fallen: list[str] = []
 
     def hook(name: str) -> None:
-        if name == point and not house.app.hands_over:
-            house.app.hands_over = True
+        if name == point and not app.hands_over:
+            app.hands_over = True
             fallen.append(name)
             raise KeyboardInterrupt
 
@@ -71,8 +73,8 @@ async def falling(at: Yard, point: str, do: Any) -> None:
     """A server that falls at `point`, which `do(house)` leads to."""
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(pytest.raises(KeyboardInterrupt))
-        house = await stack.enter_async_context(at.serving())
-        fall_at(house, point)
+        # Some points are passed while a server starts.
+        house = await stack.enter_async_context(at.serving(partial(fall_at, point=point)))
         await do(house)
         await trio.sleep(20)
     crash_points.hook = None
@@ -256,7 +258,7 @@ async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_ne
             await start(house)
             id = await only(house)
             await house.until_written("starts")
-            fallen = fall_at(house, point)
+            fallen = fall_at(house.app, point)
     crash_points.hook = None
     assert fallen == [point]
     async with at.serving() as house:

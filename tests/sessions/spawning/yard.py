@@ -56,10 +56,12 @@ class Yard:
         self.config = evolve(self.config, spawn=evolve(self.config.spawn, **spawn))
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[House]:
+    async def serving(self, prepare: Callable[[App], object] = lambda app: None) -> AsyncIterator[House]:
+        """A server; `prepare` is called with its app before anything of it runs."""
         where = places(environ={"HOME": str(self.root), "XDG_RUNTIME_DIR": str(self.root)})
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.root), **self.environ}
         app = App(self.config, where, self.root / "intercom.db", frozenset(), environ=environ, now=self.now)
+        prepare(app)
         people = People()
         async with app.system:
             app.system.adopt(people, "people")

@@ -48,19 +48,20 @@ def verdicts(report: Report, logs: Logs, rows: dict[str, Row], started: Started,
                     nameless.append((str(title), verdict))
     for title, verdict in nameless:
         # Such an answer does not say which request it is about; a cancelled call may have left another of its title.
-        fitting = [id for id in by_title[title] if _agrees(verdict.answer, rows[id])]
+        gone = _is_gone(verdict.agent, logs, started)
+        fitting = [id for id in by_title[title] if _agrees(verdict.answer, rows[id], gone)]
         if not fitting:
             report.faults.append(f"{verdict.agent} was told {verdict.answer} of {title}, which no record says")
             continue
         told[min(fitting, key=lambda id: (_repeats(verdict, told.get(id, [])), id in told))].append(verdict)
     for id, each in told.items():
-        _told_once(report, id, each, rows.get(id))
+        _told_once(report, id, each, rows.get(id), {one.agent for one in each if _is_gone(one.agent, logs, started)})
     for id, row in rows.items():
         title, agent = title_of(row), agent_of(row)
         lines = logs.get(agent, [])
         if not lines:
             report.faults.append(f"nobody is called {agent}, who asked {title}")
-        elif agent in started.cleared or lines[-1]["what"] == "crashed":
+        elif _is_gone(agent, logs, started):
             continue
         elif (
             not any(one.agent == agent for one in told.get(id, ()))
@@ -75,7 +76,12 @@ def _repeats(one: Told, told: list[Told]) -> bool:
     return any(other.late and other.road == one.road and other.at > one.at for other in told)
 
 
-def _told_once(report: Report, id: str, each: list[Told], row: Row | None) -> None:
+def _is_gone(agent: str, logs: Logs, started: Started) -> bool:
+    """Whether this agent crashed, or was ended, before it was done."""
+    return agent in started.cleared or logs[agent][-1]["what"] == "crashed"
+
+
+def _told_once(report: Report, id: str, each: list[Told], row: Row | None, gone: set[str]) -> None:
     if row is None:
         report.faults.append(f"an agent was told of request {id}, which is not in the database")
         return
@@ -84,7 +90,7 @@ def _told_once(report: Report, id: str, each: list[Told], row: Row | None) -> No
     for one in each:
         if one.agent != agent_of(row):
             report.faults.append(f"{one.agent} was told {one.answer}, which {agent_of(row)} had asked: {row}")
-        if not _agrees(one.answer, row):
+        if not _agrees(one.answer, row, one.agent in gone):
             report.faults.append(f"{one.agent} was told {one.answer}, and the record says {row}")
     # Answers that do not name their request were found last.
     for before, after in pairwise(sorted(each, key=lambda one: one.at)):
@@ -96,15 +102,16 @@ def _told_once(report: Report, id: str, each: list[Told], row: Row | None) -> No
                 report.counts[f"verdicts told again after a {who} died"] += 1
 
 
-def _agrees(answer: dict[str, Any], row: Row) -> bool:
+def _agrees(answer: dict[str, Any], row: Row, gone: bool) -> bool:
     status, verdict, text = row["status"], row["verdict"], row["decided_text"]
     match row["kind"]:
         case "approval":
             if answer["status"] == "timeout":
                 return bool(status == "expired")
             if answer["status"] == "approved":
-                # One that was told, and whose agent ended before it applied the change, is interrupted.
-                ended = status == "interrupted" and row["delivered_at"] is not None
+                # One that was told, and whose agent ended before it applied the change, is interrupted. That it was
+                # told is on record, unless its agent was gone before it could be.
+                ended = status == "interrupted" and (gone or row["delivered_at"] is not None)
                 return verdict == "approve" and (status in ("approved", "consumed") or ended)
             return bool(verdict == "reject" and answer.get("reason") == text)
         case "prompt":

@@ -17,9 +17,10 @@ from attrs import define, evolve, field
 
 from intercom.local.places import places
 from intercom.model.approval import ApprovalRequest, ApprovalStatus, ChangeKind, FileChange
+from intercom.model.child import Child, ChildState
 from intercom.model.prompt import ContinuationPrompt, PromptDecision, Wait, WaitStatus
 from intercom.model.verdict import Decided
-from intercom.store import approvals, audit, instructions, prompts, sessions, waits
+from intercom.store import approvals, audit, children, instructions, prompts, sessions, waits
 from intercom.store.database import Database, open_database
 from tests.chaos.judge import judge
 from tests.chaos.operator_desk import Given
@@ -311,6 +312,22 @@ def test_words_that_were_recorded_are_on_record(scene: Scene) -> None:
     scene.nudge("a0", "go on", 3, None)
     scene.db.execute("delete from instruction")
     assert scene.faults() == ["'go on' was recorded and is lost"]
+
+
+@pytest.mark.parametrize(("last", "faults"), [("crashed", 0), ("finished", 1)])
+def test_that_it_was_told_may_not_be_on_record_if_its_agent_fell_then(scene: Scene, last: str, faults: int) -> None:
+    scene.rig.starter = Starter(scene.rig.places, scene.workspace, "1", started={"c0": "s-c0"})
+    sessions.insert(scene.db, cases.session("s-c0", agent_key="c0", workspace_root=str(scene.workspace)))
+    children.insert(scene.db, Child("s-c0", ChildState.OVER, NOW, "kim", None))
+    verdict = scene.give("p3", cases.verdict("v3", "approve", after(2)))
+    scene.propose(
+        cases.approval("p3", session_id="s-c0", title="c0 round 1", status=ApprovalStatus.INTERRUPTED, decided=verdict)
+    )
+    scene.call("c0", 3, "check_clearance", {"title": "c0 round 1"}, {"request_id": "p3", "status": "approved"})
+    scene.note("c0", 4, last)
+    seen = scene.faults()
+    assert len(seen) == faults
+    assert all(fault.startswith("c0 was told {'request_id': 'p3', 'status': 'approved'}") for fault in seen)
 
 
 # What they went by

@@ -44,7 +44,7 @@ print(heap.keep_large_apart())
 once = bytes(2 * heap.LARGE)
 del once  # by which the C library learns that such pieces come and go
 large, small = [], []
-for _ in range(200):
+for _ in range(800):
     large.append(bytearray(heap.LARGE + 1))
     small.append(bytes(1000))
 before = psutil.Process().memory_info().rss

@@ -34,8 +34,9 @@ from intercom.sessions.archive import Archive
 from intercom.sessions.checkpoints import Checkpoints
 from intercom.sessions.children import Children
 from intercom.sessions.context import Context
-from intercom.sessions.desk import Desk, mode_of, open_cards
+from intercom.sessions.desk import Desk
 from intercom.sessions.housekeeping import Housekeeper
+from intercom.sessions.lookups import mode_of, open_cards
 from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.presence import Presence
 from intercom.sessions.reception import Reception

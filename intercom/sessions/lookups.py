@@ -1,0 +1,120 @@
+"""What people look up in the store: sessions, and cards of all that waits or waited, by the beginnings of their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from functools import partial
+
+from intercom.model.approval import ApprovalRequest
+from intercom.model.card import Card, CardKind
+from intercom.model.errors import NotFound
+from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.sessions import cards
+from intercom.sessions.finding import only, single
+from intercom.sessions.restore_cards import of_restore
+from intercom.store import instructions, journal, requests, restores, sessions, stalls, waits
+from intercom.store.messages import Database
+from intercom.store.reader import Reader
+
+
+def only_waiting(db: Database) -> str:
+    """The id of the only session whose agent stands by or is paused. Raises NotFound, Ambiguous."""
+    paused = {session.id for session in sessions.live(db) if session.is_paused}
+    return single(sorted({wait.session_id for wait in waits.pending(db)} | paused), "waiting session")
+
+
+def open_cards(db: Database, session_id: str | None = None, away: Container[str] = ()) -> tuple[Card, ...]:
+    """The cards of everything that waits, oldest first, as the store knows them; `away` names the requests that no
+    call waits for."""
+    roots = {session.id: session.workspace_root for session in sessions.live(db)}
+    shown = [
+        cards.of_request(request, roots.get(request.session_id, ""), away=request.id in away)
+        for request in requests.pending(db, session_id)
+    ]
+    for id, root in roots.items():
+        if session_id in (None, id) and (alert := stalls.active(db, id)) is not None:
+            shown.append(cards.of_stall(alert, root))
+    shown += [
+        cards.of_stuck(entry, request)
+        for entry in journal.open(db)
+        if entry.state is journal.JournalState.STUCK
+        and session_id in (None, entry.session_id)
+        and isinstance(request := requests.find(db, entry.request_id), ApprovalRequest)
+    ]
+    shown += [of_restore(each) for each in restores.waiting(db) if session_id in (None, each.session_id)]
+    return tuple(sorted(shown, key=lambda card: card.created_at))
+
+
+async def mode_of(reader: Reader, session_id: str) -> SessionMode | None:
+    """The mode of a session, None where there is no such session."""
+    session = await reader.read(partial(sessions.get, id=session_id))
+    return None if session is None else session.mode
+
+
+def _named(db: Database, prefix: str) -> tuple[CardKind, str]:
+    found = _with_prefix(db, prefix)
+    exact = [entry for entry in found if entry[1] == prefix]
+    return only(exact or list(found), prefix, "request")
+
+
+def named_card(db: Database, prefix: str, away: Container[str]) -> Card:
+    """The card of anything that waits or waited; `away` as in `open_cards`. Raises NotFound, Ambiguous."""
+    kind, id = _named(db, prefix)
+    card = _card(db, kind, id, away)
+    if card is None:
+        raise NotFound(f"{id} is gone", code="request_not_found")
+    return card
+
+
+def _card(db: Database, kind: CardKind, id: str, away: Container[str]) -> Card | None:
+    if kind is CardKind.STALL:
+        alert = stalls.get(db, id)
+        return None if alert is None else cards.of_stall(alert, _root(db, alert.session_id))
+    if kind in (CardKind.STEER, CardKind.TASK):
+        word = instructions.get(db, id)
+        return None if word is None else cards.of_words(word, _root(db, word.session_id or ""))
+    if kind is CardKind.APPLY:
+        return next((card for card in open_cards(db) if card.id == id), None)
+    if kind is CardKind.RESTORE:
+        restore = restores.get(db, id)
+        return None if restore is None else of_restore(restore)
+    request = requests.find(db, id)
+    if request is None:
+        return None
+    waits_alone = request.status.value == "pending" and request.id in away
+    return cards.of_request(request, _root(db, request.session_id), away=waits_alone)
+
+
+def _root(db: Database, session_id: str) -> str:
+    session = sessions.get(db, session_id)
+    return "" if session is None else session.workspace_root
+
+
+def all_sessions(db: Database) -> tuple[Session, ...]:
+    """All that the database holds, oldest first."""
+    return tuple(
+        sorted(
+            (session for status in SessionStatus for session in sessions.by_status(db, status)),
+            key=lambda session: session.created_at,
+        )
+    )
+
+
+def _with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
+    stuck = [
+        (CardKind.APPLY, id)
+        for entry in journal.open(db)
+        if (id := cards.stuck_id(entry.request_id)).startswith(prefix)
+    ]
+    alerts = [(CardKind.STALL, id) for id in stalls.with_prefix(db, prefix)]
+    words = [(CardKind.STEER, id) for id in instructions.with_prefix(db, prefix)]
+    going_back = [(CardKind.RESTORE, id) for id in restores.with_prefix(db, prefix)]
+    return (*requests.with_prefix(db, prefix), *alerts, *stuck, *words, *going_back)
+
+
+def nudged(db: Database, prefix: str) -> tuple[str, str]:
+    """`alert` or `session`, whichever has an id that begins so, and the whole id. Raises NotFound, Ambiguous."""
+    found = [("alert", id) for id in stalls.with_prefix(db, prefix)]
+    found += [("session", id) for id in sessions.with_prefix(db, prefix)]
+    exact = [entry for entry in found if entry[1] == prefix]
+    return only(exact or found, prefix, "session or stall alert")

@@ -33,8 +33,8 @@ def share() -> bool:
 
 
 def keep_large_apart() -> bool:
-    """Have large pieces lie in pages of their own, for good, which go back to the system with them. False as in `share`
-    (`MALLOC_MMAP_THRESHOLD_`)."""
+    """Have large pieces that fit no hole lie in pages of their own, for good, which go back to the system with them.
+    False as in `share` (`MALLOC_MMAP_THRESHOLD_`)."""
     return _set(_M_MMAP_THRESHOLD, LARGE, "MALLOC_MMAP_THRESHOLD_", "mmap_threshold")
 
 

@@ -45,7 +45,7 @@ START_GRACE_SECONDS = 60.0
 #: For so many seconds after a start, no session is taken over whose agent may be on its way back.
 RETURN_SECONDS = 3.0
 #: Seconds between two looks for sessions whose actors have nothing left to do.
-SWEEP_SECONDS = 60.0
+SWEEP_SECONDS = 20.0
 
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ AWAY_SECONDS = 1800.0
 #: The same for one that kept a stream open for what the server has to say, and has let go of it.
 LET_GO_SECONDS = 60.0
 #: The same for the agent of a session that has ended, and whose actors have been stopped.
-ENDED_SECONDS = 60.0
+ENDED_SECONDS = 20.0
 #: How many HTTP sessions one agent may have, and how many a machine's agents without a name; or, in the era that has
 #: none, calls under way.
 SESSIONS_EACH = 32

@@ -22,10 +22,16 @@ ALL_BYTES = 64 * 2**20
 
 @frozen
 class Event:
+    """`data` is the message's JSON, a fraction of what the message itself takes; None for what only marks a place."""
+
     number: int
     stream: str
-    message: types.JSONRPCMessage | None
-    size: int
+    data: bytes | None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return 64 if self.data is None else 256 + len(self.data)
 
 
 @define
@@ -67,16 +73,16 @@ class EventLog:
     def add(self, stream: str, message: types.JSONRPCMessage | None) -> str:
         """Put an event down; its id. Once the session is over nothing is kept of it."""
         self._count += 1
-        event = Event(self._count, stream, message, _size(message))
         if not self._closed:
+            event = Event(self._count, stream, _written(message))
             self._events.append(event)
             self._take(event.size)
             while len(self) > 1 and self._is_full():
                 self.drop_oldest()
             self.room.added(self)
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            self.on_answer(str(event.number), stream)
-        return str(event.number)
+            self.on_answer(str(self._count), stream)
+        return str(self._count)
 
     def after(self, event_id: str) -> tuple[str, tuple[Event, ...]] | None:
         """The stream of an event, and what came on it later. None for one that is not known (any more)."""
@@ -130,23 +136,17 @@ class Signpost(EventStore):
         stream, later = found
         for event in later:
             # What only marked a place says nothing.
-            if event.message is not None:
-                await send_callback(EventMessage(event.message, str(event.number)))
+            if event.data is not None:
+                message = types.jsonrpc_message_adapter.validate_json(event.data, by_name=False)
+                await send_callback(EventMessage(message, str(event.number)))
         return stream
 
 
-def _size(message: types.JSONRPCMessage | None) -> int:
-    """About how many bytes an event keeps; the text of a message is most of it."""
+def _written(message: types.JSONRPCMessage | None) -> bytes | None:
+    """As the SDK writes it. What can not be written marks its place: the SDK can not send it either, and says so."""
     if message is None:
-        return 64
-    return 256 + _weigh(message.model_dump(exclude_unset=True))
-
-
-def _weigh(value: object) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(16 + _weigh(name) + _weigh(each) for name, each in value.items())
-    if isinstance(value, list | tuple):
-        return sum(8 + _weigh(each) for each in value)
-    return 8
+        return None
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    except ValueError:
+        return None

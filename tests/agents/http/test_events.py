@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import mcp_types as types
+import trio
+from mcp.server.streamable_http import EventMessage
 
 from intercom.agents.http import events
-from intercom.agents.http.events import EventLog, Room
+from intercom.agents.http.events import EventLog, Room, Signpost
 
 
 def message(size: int) -> types.JSONRPCNotification:
@@ -40,6 +42,42 @@ def test_one_log_keeps_so_many_events() -> None:
         one.add("1", None)
     assert len(one) == events.MOST_EVENTS
     assert room.taken == 64 * events.MOST_EVENTS
+
+
+def test_what_is_kept_is_what_was_said() -> None:
+    came: list[EventMessage] = []
+
+    async def send(event: EventMessage) -> None:
+        came.append(event)
+
+    said = [
+        message(10),
+        types.JSONRPCResponse(jsonrpc="2.0", id="a", result={"content": [{"type": "text", "text": "\u00e9\u4e2d"}]}),
+        types.JSONRPCError(jsonrpc="2.0", id=2, error=types.ErrorData(code=-32603, message="no", data={"why": None})),
+        types.JSONRPCRequest(jsonrpc="2.0", id=3, method="ping"),
+    ]
+    async def tell() -> None:
+        events.current.set(log(Room()))
+        first = await Signpost().store_event("1", None)
+        for each in said:
+            await Signpost().store_event("1", each)
+        await Signpost().store_event("2", message(1))
+        assert await Signpost().replay_events_after(first, send) == "1"
+
+    trio.run(tell)
+    assert [each.message for each in came] == said
+    assert [each.message.model_fields_set for each in came] == [each.model_fields_set for each in said]
+    assert [each.event_id for each in came] == ["2", "3", "4", "5"]
+
+
+def test_what_can_not_be_written_takes_nothing_else_with_it() -> None:
+    one = log(Room())
+    one.add("1", message(1))
+    one.add("1", types.JSONRPCNotification(jsonrpc="2.0", method="a", params={"data": "\ud800"}))
+    one.add("1", message(2))
+    found = one.after("1")
+    assert found is not None
+    assert [event.data is None for event in found[1]] == [True, False]
 
 
 def test_of_a_session_that_is_over_nothing_is_kept() -> None:

@@ -56,6 +56,7 @@ def test_what_is_kept_is_what_was_said() -> None:
         types.JSONRPCError(jsonrpc="2.0", id=2, error=types.ErrorData(code=-32603, message="no", data={"why": None})),
         types.JSONRPCRequest(jsonrpc="2.0", id=3, method="ping"),
     ]
+
     async def tell() -> None:
         events.current.set(log(Room()))
         first = await Signpost().store_event("1", None)

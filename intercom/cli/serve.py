@@ -68,8 +68,7 @@ async def _serve(settings: Settings, ready: Readiness, background: bool) -> int:
     app = _app(settings)
     faults.arm(app.system)
     async with app.system:
-        # What has been loaded stays for good. Collections that need not look at it are short, and come often enough
-        # that little waits for them.
+        # What has been loaded stays for good: collections that need not look at it are short.
         gc.freeze()
         logs.log.info("MCP server ready (version %s, life %s)", __version__, app.life)
         ready.done()

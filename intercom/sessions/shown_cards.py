@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from attrs import define, field
 
 from intercom.model.card import Card, CardKind
@@ -18,7 +20,8 @@ class ShownCards:
 
     def remember(self, card: Card) -> None:
         """This card is shown."""
-        self._shown[card.id] = card.kind, card.session_id
+        # Each card comes with a text of its own for its session.
+        self._shown[card.id] = card.kind, sys.intern(card.session_id)
         if len(self._shown) > _REMEMBERED:
             del self._shown[next(iter(self._shown))]
 

@@ -18,7 +18,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from intercom.agents.exchange import Exchange
-from intercom.agents.http import events, identity, posted
+from intercom.agents.http import events, identity, parsing, posted
 from intercom.agents.http.body import Body, read
 from intercom.agents.http.connection import Connection
 from intercom.agents.http.identity import Identity
@@ -53,6 +53,7 @@ class Streamable:
     visits: Visits = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        parsing.keep_no_strings()
         self.manager = StreamableHTTPSessionManager(
             self.server,
             event_store=events.Signpost(),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 from mcp.server import _streamable_http_modern as modern_transport
+from mcp.server import streamable_http as legacy_transport
 from sse_starlette import EventSourceResponse
 
 from actors import Actor, System
@@ -440,3 +441,31 @@ async def test_a_call_that_waits_without_progress_is_kept_alive_by_bytes(
                 told += await stream.receive_some(65536)
             assert b"text/event-stream" in told
             await trio.aclose_forcefully(stream)
+
+
+class Read:
+    """What the SDK has read, in place of what makes messages of it."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self._adapter = legacy_transport.jsonrpc_message_adapter
+
+    def validate_python(self, said: Any, **options: Any) -> Any:
+        if said["method"] == "ping":
+            self.words.append(said["params"]["_meta"]["word"])
+        return self._adapter.validate_python(said, **options)
+
+
+@served
+async def test_what_clients_say_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Read()
+    monkeypatch.setattr(legacy_transport, "jsonrpc_message_adapter", read)
+    async with place(tmp_path) as at:
+        session = Session(at)
+        await session.open()
+        for _ in range(2):
+            assert (
+                await session.post(rpc("ping", {"_meta": {"word": "said twice, and kept neither time"}}))
+            ).status == 200
+    assert read.words[0] == read.words[1]
+    assert read.words[0] is not read.words[1]

@@ -119,6 +119,33 @@ async def test_no_more_connections_than_allowed(tmp_path: Path) -> None:
     db.close()
 
 
+@pytest.mark.parametrize(("idle_seconds", "left"), [(3600.0, 3), (0.0, 1)])
+def test_a_connection_that_nobody_uses_is_closed(tmp_path: Path, idle_seconds: float, left: int) -> None:
+    path, db = prepared(tmp_path)
+    reader = Reader(path, idle_seconds=idle_seconds)
+    opened: list[Database] = []
+
+    def work(mine: Database) -> None:
+        opened.append(mine)
+        if len(opened) < 3:
+            reader.read_sync(work)
+
+    reader.read_sync(work)
+    assert reader.read_sync(lambda mine: mine) is opened[0], "the one that was used last is used next"
+    assert sum(works(each) for each in opened) == left
+    reader.close()
+    assert sum(works(each) for each in opened) == 0
+    db.close()
+
+
+def works(db: Database) -> bool:
+    try:
+        db.execute("select 1")
+    except sqlite3.ProgrammingError:
+        return False
+    return True
+
+
 @trio_test(real_time=True)
 async def test_a_closed_reader_refuses(tmp_path: Path) -> None:
     path, db = prepared(tmp_path)

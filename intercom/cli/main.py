@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from intercom._version import __version__
+from intercom.local import tunables
 
 PROGRAM = "agent-intercom"
 
@@ -21,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (0 done, 1 failed, 2 usage or configuration)."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = parser().parse_args(words)
+    if argv is None and options.command == "serve":
+        tunables.heed()
     try:
         return _run(options)
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from intercom.agents.shim.options import Options, serve_command
 from intercom.agents.shim.replies import Failure
-from intercom.local import daemon
+from intercom.local import daemon, tunables
 from intercom.local.lines import decode
 from intercom.local.places import Places, private_directory
 
@@ -86,7 +86,7 @@ def start(options: Options, lock: int) -> Start:
         hear, tell = os.pipe()
         try:
             command = serve_command(options, "--background", "--ready-fd", str(tell))
-            daemon.spawn(command, environ=os.environ, keep=tell)
+            daemon.spawn(command, environ=tunables.added(os.environ), keep=tell)
         except BaseException:
             os.close(hear)
             raise
@@ -128,7 +128,12 @@ def start_private(options: Options) -> tuple[socket.socket, subprocess.Popen[byt
     with theirs:
         command = serve_command(options, "--private-fd", str(theirs.fileno()))
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()], start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            env=tunables.added(os.environ),
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
         )
     return ours, child
 

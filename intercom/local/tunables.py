@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 _VARIABLE = "GLIBC_TUNABLES"
 _NO_CACHES = "glibc.malloc.tcache_count=0"
+#: That this process has begun anew: glibc takes the other out of the environment of programs with rights of their own.
+_ANEW = "AGENT_INTERCOM_BEGUN_ANEW"
 
 
 def added(environ: Mapping[str, str]) -> dict[str, str]:
@@ -24,9 +26,9 @@ def heed() -> None:
     """Have this process be one that was started so: to be called first, as it begins anew if it was not. Returns in
     the new one, and where that can not be. What it starts itself is not told of it."""
     environ = added(os.environ)
-    if environ != os.environ:
+    if os.environ.pop(_ANEW, None) is None and environ != os.environ:
         try:
-            os.execve(sys.executable, sys.orig_argv, environ)
+            os.execve(sys.executable, sys.orig_argv, {**environ, _ANEW: "1"})
         except OSError:
             return
     if os.environ.get(_VARIABLE) == _NO_CACHES:

@@ -27,12 +27,14 @@ _STALE = "state = 'posted' and shown < version"
 @frozen
 class Begun:
     """A post that may be made now: of `row`, whose message also holds the rows merged into it (`contents`: the row's
-    own first), in the thread `thread_ts`. `seek`: an earlier attempt may have gone through."""
+    own first), in the thread `thread_ts`. `seek`: an earlier attempt may have gone through; `may_come`: it may still do
+    so, so that the message is only looked for."""
 
     row: Row
     contents: tuple[Content, ...]
     thread_ts: str | None
     seek: bool
+    may_come: bool = False
 
 
 @frozen
@@ -52,6 +54,17 @@ def channels_waiting(db: Database) -> tuple[str, ...]:
             f" select distinct channel from outbox where {_STALE}",
         )
     )
+
+
+def posting(db: Database, channel: str) -> dict[int, datetime | None]:
+    """The rows of a channel of which it is not on record what became of an attempt to post them, and when it was."""
+    found = db.execute("select id, asked_at from outbox where channel = ? and state = 'posting'", (channel,))
+    return {id: rows.time_value(asked_at) for id, asked_at in found.fetchall()}
+
+
+def stale(db: Database, channel: str) -> tuple[int, ...]:
+    """The rows of a channel that Slack does not show as they are, as far as is on record."""
+    return tuple(rows.column(db, f"select id from outbox where channel = ? and {_STALE}", (channel,)))
 
 
 def next_due(db: Database, now: datetime) -> datetime | None:
@@ -94,8 +107,11 @@ def waiting(db: Database, channel: str) -> Iterator[Waiting]:
         )
 
 
-def begin_post(db: Database, id: int, at: datetime, merge: Sequence[int] = ()) -> Begun | None:
-    """Put on record that a row is about to be posted, with the lines of the rows `merge` under its own.
+def begin_post(
+    db: Database, id: int, at: datetime, merge: Sequence[int] = (), *, may_come: bool = False
+) -> Begun | None:
+    """Put on record that a row is about to be posted, with the lines of the rows `merge` under its own; or only looked
+    for, where what Slack was asked before `may_come` yet.
 
     None, changing nothing, when it waits no more. The post may be made once this is committed; then call `posted`,
     `retry` or `refused`.
@@ -106,8 +122,8 @@ def begin_post(db: Database, id: int, at: datetime, merge: Sequence[int] = ()) -
     text = clock.to_text(at)
     db.execute(
         "update outbox set state = 'posting', attempts = attempts + 1, first_at = coalesce(first_at, ?),"
-        " not_before = null where id = ?",
-        (text, id),
+        " asked_at = case when ? then asked_at else ? end, not_before = null where id = ?",
+        (text, int(may_come), text, id),
     )
     if merge:
         db.execute(
@@ -117,7 +133,7 @@ def begin_post(db: Database, id: int, at: datetime, merge: Sequence[int] = ()) -
         )
     row = outbox.by_id(db, id)
     assert row is not None
-    return Begun(row, _contents(db, row), _thread_ts(db, row), seek=before["state"] == RowState.POSTING)
+    return Begun(row, _contents(db, row), _thread_ts(db, row), before["state"] == RowState.POSTING, may_come)
 
 
 def uploading(db: Database, id: int, file_id: str | None) -> None:
@@ -202,11 +218,13 @@ def shown(db: Database, id: int, version: int, interim: str | None = None) -> No
     )
 
 
-def show_again(db: Database, id: int, not_before: datetime) -> None:
-    """What Slack shows of a row is not sure to stay: show it once more, not before the given instant."""
+def show_again(db: Database, id: int, version: int, not_before: datetime) -> None:
+    """This version of a row, which Slack shows, is not sure to stay: show it once more, not before the given instant.
+    A newer version is shown as soon as if nothing had been said."""
     db.execute(
-        "update outbox set shown = 0, not_before = ? where id = ? and interim is null and state = 'posted'",
-        (clock.to_text(not_before), id),
+        "update outbox set shown = 0, not_before = ?"
+        " where id = ? and version = ? and interim is null and state = 'posted'",
+        (clock.to_text(not_before), id, version),
     )
 
 
@@ -225,7 +243,7 @@ def repost(db: Database, id: int) -> bool:
     return rows.changed(
         db,
         "update outbox set state = 'queued', client_id = ?, ts = null, posted_at = null, shown = 0, attempts = 0,"
-        " first_at = null, not_before = null, interim = null, interim_until = null"
+        " first_at = null, asked_at = null, not_before = null, interim = null, interim_until = null"
         " where id = ? and state = 'posted' and kind = 'message'",
         (str(uuid4()), id),
     )

@@ -224,6 +224,23 @@ def test_an_attempt_not_known_to_have_failed_is_looked_for() -> None:
         assert not third.seek
 
 
+def test_it_is_known_when_slack_was_last_asked() -> None:
+    with cases.database() as db:
+        id = put(db, "card/1").id
+        assert postings.posting(db, CHANNEL) == {}
+        postings.begin_post(db, id, NOW)
+        assert postings.posting(db, CHANNEL) == {id: NOW}
+        postings.retry(db, id, None, "no answer", uncertain=True)
+        looked = postings.begin_post(db, id, after(1), may_come=True)
+        assert looked is not None
+        assert looked.may_come
+        assert postings.posting(db, CHANNEL) == {id: NOW}, "it was only looked for"
+        postings.begin_post(db, id, after(2))
+        assert postings.posting(db, CHANNEL) == {id: after(2)}
+        postings.posted(db, id, "1.1", 1, NOW)
+        assert postings.posting(db, CHANNEL) == {}
+
+
 def test_what_is_refused_waits_for_new_content() -> None:
     with cases.database() as db:
         id = put(db, "card/1").id

@@ -29,13 +29,13 @@ class RateLimited(SlackError):
 
 
 class Unreachable(SlackError):
-    """No answer that says whether it was done. `maybe_done` is False if surely nothing happened; `late`: it was waited
-    for in vain, so that it may yet be done."""
+    """No answer that says whether it was done. `maybe_done` is False if surely nothing happened; `unanswered`: no
+    whole answer came, in time or before the connection broke, so that it may yet be done."""
 
-    def __init__(self, why: str, *, maybe_done: bool, late: bool = False) -> None:
+    def __init__(self, why: str, *, maybe_done: bool, unanswered: bool = False) -> None:
         super().__init__(why)
         self.maybe_done = maybe_done
-        self.late = late and maybe_done
+        self.unanswered = unanswered and maybe_done
 
 
 class SocketLost(SlackError):

@@ -38,8 +38,8 @@ MENDING_PAUSE = 60.0
 PACE = 1.02
 PACED = 60.0
 
-#: For so many seconds after Slack left a call unanswered it may still do what it was asked, and between two looks
-#: whether it has.
+#: For so many seconds after Slack left a call unanswered, or after a sender fell that may have been calling, Slack may
+#: still do what it was asked; and between two looks whether it has.
 SETTLING = 35.0
 LOOK_AGAIN = 5.0
 
@@ -72,12 +72,15 @@ class Lane:
         self._paced_until = 0.0
         self._hurried: trio.Event | None = None
         self._trouble: str | None = None
-        self._unanswered: dict[int, float] = {}
+        #: Until when Slack may yet do what it was asked with a row; None until it is known what a sender before asked.
+        self._unanswered: dict[int, float] | None = None
 
     async def run(self) -> datetime | None:
         """Work until nothing may be done now; when something may again, by the clock, where that is known."""
         while True:
             try:
+                if self._unanswered is None:
+                    await self._remember()
                 if not await self._next():
                     return await self.means.transact(partial(postings.next_due, now=self.means.now()))
             except _STORE_TROUBLE as failed:
@@ -89,6 +92,16 @@ class Lane:
         """Slack can be reached again: wait no longer, unless Slack said so."""
         if self._hurried is not None:
             self._hurried.set()
+
+    @abstractmethod
+    async def _begun_before(self) -> dict[int, float]:
+        """The rows that a sender before this one, which fell, may have been calling Slack about, and for how many
+        seconds yet something may become of that."""
+
+    async def _remember(self) -> None:
+        begun = await self._begun_before()
+        now = trio.current_time()
+        self._unanswered = {id: now + seconds for id, seconds in begun.items()}
 
     @abstractmethod
     async def _next(self) -> bool:
@@ -153,14 +166,14 @@ class Lane:
         self._hurried = None
 
     def _left_unanswered(self, row: Row) -> None:
-        """Slack did not answer in time what it was asked to do with a row, and may do it all the same."""
+        """Slack did not answer what it was asked to do with a row, and may do it all the same."""
         now = trio.current_time()
-        self._unanswered = {id: until for id, until in self._unanswered.items() if until > now}
-        self._unanswered[row.id] = now + SETTLING
+        known = self._unanswered or {}
+        self._unanswered = {id: until for id, until in known.items() if until > now} | {row.id: now + SETTLING}
 
-    def _unsettled(self, row: Row) -> float:
+    def _unsettled(self, id: int) -> float:
         """For how many seconds yet something may become of what Slack did not answer."""
-        return max(0.0, self._unanswered.get(row.id, 0.0) - trio.current_time())
+        return max(0.0, (self._unanswered or {}).get(id, 0.0) - trio.current_time())
 
     def _note(self, trouble: str | None) -> None:
         if trouble != self._trouble:
@@ -171,25 +184,33 @@ class Lane:
 class Posts(Lane):
     """A channel's posts. The actor is told of each row that has come to stand in Slack."""
 
+    async def _begun_before(self) -> dict[int, float]:
+        posting = await self.means.transact(partial(postings.posting, channel=self.channel))
+        now = self.means.now()
+        return {id: _left(asked, now) for id, asked in posting.items()}
+
     async def _next(self) -> bool:
-        begun = await self.means.transact(partial(begin_next, channel=self.channel, now=self.means.now()))
+        coming = frozenset(id for id in self._unanswered or () if self._unsettled(id) > 0)
+        begun = await self.means.transact(
+            partial(begin_next, channel=self.channel, now=self.means.now(), coming=coming)
+        )
         if begun is None:
             return False
         row = begun.row
         crash_points.reach("outbox.before_post")
         began = trio.current_time()
         try:
-            sent = await sending.post(self.means, begun, may_come=self._unsettled(row) > 0)
+            sent = await sending.post(self.means, begun)
         except sending.StillOut as error:
             # Slack answers by now: others are not kept waiting, and this one is looked for again soon.
-            again = self.means.now() + timedelta(seconds=min(LOOK_AGAIN, self._unsettled(row)))
+            again = self.means.now() + timedelta(seconds=min(LOOK_AGAIN, self._unsettled(row.id)))
             await self.means.transact(
                 partial(postings.retry, id=row.id, not_before=again, error=str(error), uncertain=True)
             )
             return True
         except SlackError as error:
             maybe_done = isinstance(error, Unreachable) and error.maybe_done
-            if isinstance(error, Unreachable) and error.late:
+            if isinstance(error, Unreachable) and error.unanswered:
                 self._left_unanswered(row)
             found = await self._failed(row, error, uncertain=begun.seek or maybe_done)
             if found is Remedy.RETHREAD:
@@ -211,6 +232,9 @@ class Posts(Lane):
 class Updates(Lane):
     """A channel's updates."""
 
+    async def _begun_before(self) -> dict[int, float]:
+        return dict.fromkeys(await self.means.transact(partial(postings.stale, channel=self.channel)), SETTLING)
+
     async def _next(self) -> bool:
         wanted = await self.means.transact(partial(postings.next_update, channel=self.channel, now=self.means.now()))
         if wanted is None:
@@ -220,7 +244,7 @@ class Updates(Lane):
         try:
             await sending.update(self.means, wanted)
         except SlackError as error:
-            if isinstance(error, Unreachable) and error.late:
+            if isinstance(error, Unreachable) and error.unanswered:
                 self._left_unanswered(row)
             found = await self._failed(row, error, uncertain=False)
             if found is Remedy.GONE:
@@ -230,16 +254,27 @@ class Updates(Lane):
                 await self._give_up(row, error)
             return True
         await self.means.transact(partial(postings.shown, id=row.id, version=row.version, interim=row.interim))
-        if unsettled := self._unsettled(row):
+        unsettled = self._unsettled(row.id)
+        if unsettled and row.interim is None:
             # An older version that comes late would take its place: it is shown once more when that is over.
             # A second more, or clocks that differ by a hair would make it be shown again at once, and again.
             again = self.means.now() + timedelta(seconds=unsettled + 1.0)
-            await self.means.transact(partial(postings.show_again, id=row.id, not_before=again))
+            await self.means.transact(partial(postings.show_again, id=row.id, version=row.version, not_before=again))
         await self._went_well(began)
         return True
 
 
-def begin_next(db: Database, channel: str, now: datetime) -> Begun | None:
-    """Choose what is posted next in a channel and begin it; None when nothing may be posted now."""
+def begin_next(db: Database, channel: str, now: datetime, coming: frozenset[int]) -> Begun | None:
+    """Choose what is posted next in a channel and begin it; None when nothing may be posted now. Of the rows `coming`
+    something may become yet that Slack was asked before."""
     choice = schedule.choose(postings.waiting(db, channel), now)
-    return None if choice is None else postings.begin_post(db, choice.id, now, choice.merge)
+    if choice is None:
+        return None
+    return postings.begin_post(db, choice.id, now, choice.merge, may_come=choice.id in coming)
+
+
+def _left(asked: datetime | None, now: datetime) -> float:
+    """For how many seconds yet Slack may do what it was asked then, by a clock that may have been set since."""
+    if asked is None:
+        return SETTLING
+    return min(SETTLING, max(0.0, SETTLING - (now - asked).total_seconds()))

@@ -50,12 +50,11 @@ class StillOut(SlackError):
         super().__init__("slack did not answer, and may still post it; it is looked for again")
 
 
-async def post(means: Means, begun: Begun, *, may_come: bool = False) -> Sent:
+async def post(means: Means, begun: Begun) -> Sent:
     """Post what was begun, or find it, perhaps in an older version.
 
-    Content that Slack does not take is posted once more as plain text. `may_come`: Slack may yet do what it was asked
-    before, so that nothing is posted now. Raises StillOut then, unless it is found; otherwise SlackError: Unreachable
-    with `maybe_done` if it may be there now.
+    Content that Slack does not take is posted once more as plain text. What may still come is not posted now: raises
+    StillOut, unless it is found. Raises SlackError otherwise: Unreachable with `maybe_done` if it may be there now.
     """
     row = begun.row
     if row.kind is RowKind.FILE:
@@ -68,7 +67,7 @@ async def post(means: Means, begun: Begun, *, may_come: bool = False) -> Sent:
         found = await find(means.web, row, begun.thread_ts)
         if found is not None:
             return found
-        if may_come:
+        if begun.may_come:
             raise StillOut
     content = merged(begun.contents)
     broadcast = True if content.get("reply_broadcast") and begun.thread_ts is not None else None

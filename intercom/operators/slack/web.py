@@ -235,8 +235,10 @@ class WebApi:
             failure = exc
         maybe_done = not isinstance(failure, _NOT_SENT) and (journey.sending or not journey.known)
         if isinstance(failure, trio.TooSlowError | httpx2.TimeoutException):
-            raise Unreachable(f"slack did not answer {what} within {timeout:g} s", maybe_done=maybe_done, late=True)
-        raise Unreachable(f"slack could not be reached for {what}: {_told(failure)}", maybe_done=maybe_done)
+            why = f"slack did not answer {what} within {timeout:g} s"
+        else:
+            why = f"slack could not be reached for {what}: {_told(failure)}"
+        raise Unreachable(why, maybe_done=maybe_done, unanswered=True)
 
     async def _body(self, what: str, response: httpx2.Response) -> bytes:
         body = bytearray()

@@ -22,6 +22,7 @@ from intercom.store.migrations import (
     m0008_steering,
     m0009_checkpoints,
     m0010_written,
+    m0011_asked,
 )
 
 
@@ -45,6 +46,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(8, "steering", m0008_steering.apply),
     Migration(9, "checkpoints", m0009_checkpoints.apply),
     Migration(10, "written", m0010_written.apply),
+    Migration(11, "asked", m0011_asked.apply),
 )
 
 LATEST = MIGRATIONS[-1].number

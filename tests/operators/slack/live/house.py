@@ -58,7 +58,7 @@ class SlackHouse:
     async def message(self, fits: Callable[[dict[str, Any]], bool], channel: str = CHANNEL) -> dict[str, Any]:
         """The first message that fits, waited for."""
         found: list[dict[str, Any]] = await self.slack.wait_for(
-            lambda: [one for one in self.slack.messages(channel) if fits(one)]
+            lambda: [one for one in self.slack.messages(channel) if fits(one)], 60
         )
         return found[0]
 

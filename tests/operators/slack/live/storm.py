@@ -9,36 +9,44 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 import trio.testing
-from attrs import define, field
+from attrs import define, field, frozen
 
 from actors import Busy, Down, NotRunning
 from intercom.app import App
 from intercom.embedded_agent import EmbeddedAgent
 from intercom.local.places import places
+from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, CardState
 from intercom.model.config import Config, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
-from intercom.model.errors import IntercomError
+from intercom.model.errors import AlreadyConsumed, IntercomError
 from intercom.model.outbox import Row
+from intercom.model.prompt import ContinuationPrompt, Wait
 from intercom.model.verdict import Decision
 from intercom.operators.slack.drawing import Drawing
 from intercom.operators.slack.masking import Masker
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web import SlackTokens
-from intercom.sessions import cards
+from intercom.sessions import cards, outcomes
+from intercom.sessions.answers import to_json
+from intercom.sessions.messages import Answered
 from intercom.store import outbox, requests
 from intercom.store.messages import Database
 from tests.operators.slack.live.house import buttons, text_of
 from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered
 
+T = TypeVar("T")
+
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 #: Virtual seconds after which whatever is not over never will be.
-PATIENCE = 6 * 3600.0
+PATIENCE = 2 * 3600.0
 
 #: What goes wrong, each about as often as any other.
 _STRIKES = (
@@ -96,7 +104,7 @@ class Storm:
     wanted: int
     agents: int = 40
     counts: Counter[str] = field(factory=Counter)
-    answers: dict[str, tuple[str, str | None]] = field(factory=dict)
+    answers: dict[str, dict[str, Any]] = field(factory=dict)
     faults: list[str] = field(factory=list)
     acked: list[str] = field(factory=list)
     wishes: dict[str, list[str]] = field(factory=dict)
@@ -227,39 +235,58 @@ class Storm:
             await trio.sleep(self.dice.uniform(0, 2))
 
     async def _ask(self, number: int, card: int, workspace: str) -> None:
-        """Ask one thing until it is answered, whatever becomes of the server meanwhile."""
+        """Ask one thing until it is answered, and do what was approved, whatever becomes of the server meanwhile."""
         kind = self.dice.choice(("clearance", "clearance", "prompt", "standby"))
         title = f"card {card:04}"
-        request_id: str | None = None
+        told = await self._insist(number, workspace, partial(self._once, kind=kind, title=title))
+        self.counts[f"{kind} answered"] += 1
+        self.answers[title] = told
+        if told.get("status") == "approved" and self.dice.random() < 0.5:
+            await self._insist(number, workspace, partial(self._apply, request_id=str(told["request_id"])))
+            self.counts["applied"] += 1
+
+    async def _insist(self, number: int, workspace: str, do: Callable[[EmbeddedAgent, bool], Awaitable[T]]) -> T:
+        """Do it, and again where the server was taken down or a part of it fell; `do` is told whether it is again."""
+        again = False
         while True:
             await self._up.wait()
-            app = self.app
-            assert app is not None
-            agent = EmbeddedAgent(app, f"agent{number}", workspace)
+            assert self.app is not None
             try:
-                answer = await self._once(agent, kind, title, request_id)
+                return await do(EmbeddedAgent(self.app, f"agent{number}", workspace), again)
             except (Busy, Down, NotRunning, trio.TooSlowError, IntercomError, RuntimeError) as failed:
                 self.counts[f"agent asked again after {type(failed).__name__}"] += 1
                 await trio.sleep(1)
-                continue
-            self.counts[f"{kind} answered"] += 1
-            self.answers[title] = answer
-            return
+                again = True
 
-    async def _once(
-        self, agent: EmbeddedAgent, kind: str, title: str, request_id: str | None
-    ) -> tuple[str, str | None]:
-        if kind == "clearance":
-            told = await agent.check_clearance(title, f"{title}\n", "file.txt")
-            if told.answer.status == "approved" and self.dice.random() < 0.5:
-                await agent.check_diff(told.answer.request_id)
-                self.counts["applied"] += 1
-            return told.answer.status, told.answer.reason
-        if kind == "prompt":
-            answered = await agent.transmit(title)
-            return answered.answer.decision, answered.answer.instruction
-        waited = await agent.standby(title)
-        return waited.answer.status, waited.answer.instruction
+    async def _once(self, agent: EmbeddedAgent, again: bool, *, kind: str, title: str) -> dict[str, Any]:
+        """What the agent is told in the end. Where its call died it looks, as agents do, at what it left behind: that
+        may be answered by now, wait still, or never have been put on record."""
+        request_id = None
+        if again:
+            left = await agent.reboot()
+            for late in left.late_verdicts:
+                if late.title == title:
+                    self.counts["verdicts told late"] += 1
+                    return late.answer
+            request_id = next((one.request_id for one in left.answer.pending_requests if one.title == title), None)
+        answered: Answered[Any]
+        match kind:
+            case "clearance":
+                # Finds what it asked before by what it says.
+                answered = await agent.check_clearance(title, f"{title}\n", "file.txt")
+            case "prompt":
+                answered = await agent.transmit(title, request_id=request_id)
+            case _:
+                answered = await agent.standby(title, request_id=request_id)
+        return to_json(answered.answer)
+
+    async def _apply(self, agent: EmbeddedAgent, again: bool, *, request_id: str) -> None:
+        try:
+            await agent.check_diff(request_id)
+        except AlreadyConsumed:
+            # It was written by the call before, whose answer was lost.
+            if not again:
+                self.faults.append(f"{request_id} was written before its agent asked for it")
 
     # --- the people --------------------------------------------------------------------------------------------------
 
@@ -342,7 +369,8 @@ class Storm:
     async def _judge(self) -> None:
         """Compare what Slack shows with what the store knows; every fault is a sentence in `faults`."""
         assert self.app is not None
-        rows, cards = await self.app.reader.read(_everything)
+        rows, asked = await self.app.reader.read(_everything)
+        cards = [each.card for each in asked]
         messages = self.slack.messages()
         ids = Counter(client_id(message) for message in messages if client_id(message))
         self.faults += [f"{count} messages of {id}" for id, count in ids.items() if count > 1]
@@ -371,6 +399,17 @@ class Storm:
                 self.faults.append(f"{card.id} was decided {decided}, and people wanted {self.wishes.get(card.id)}")
         decided_ids = {card.id for card in cards if card.decided is not None}
         self.faults += [f"a verdict on {id} was acknowledged and is lost" for id in self.acked if id not in decided_ids]
+        truth: dict[str, list[dict[str, Any] | None]] = {}
+        for each in asked:
+            truth.setdefault(each.words, []).append(each.answer)
+        self.faults += [
+            f"the agent of {title} was told {told}, and on record is {truth.get(title)}"
+            for title, told in self.answers.items()
+            if told not in truth.get(title, [])
+        ]
+        self.faults += [
+            f"{title} was put on record {len(each)} times" for title, each in truth.items() if len(each) > 1
+        ]
         self.counts["cards"] = len(cards)
         self.counts["verdicts acknowledged"] = len(self.acked)
         self.counts["messages"] = len(messages)
@@ -381,7 +420,17 @@ class Storm:
         return [message for message in self.slack.team.channels[CHANNEL].messages.values() if buttons(message)]
 
 
-def _everything(db: Database) -> tuple[dict[str, Row], list[Card]]:
+@frozen
+class _Asked:
+    """What an agent asked in these words, its card, and what the agent is to be told (None: nothing yet)."""
+
+    words: str
+    card: Card
+    answer: dict[str, Any] | None
+
+
+def _everything(db: Database) -> tuple[dict[str, Row], list[_Asked]]:
+    """Each message that was put out, by its key, and all that was asked."""
     rows = {row["key"]: outbox.by_key(db, row["key"]) for row in db.query("select key from outbox")}
     found = []
     for session in db.query("select id, workspace_root from session"):
@@ -389,8 +438,20 @@ def _everything(db: Database) -> tuple[dict[str, Row], list[Card]]:
             for each in db.query(f"select id from {table} where session_id = ?", [session["id"]]):
                 request = requests.find(db, each["id"])
                 assert request is not None
-                found.append(cards.of_request(request, session["workspace_root"]))
+                answer = outcomes.answer(request)
+                card = cards.of_request(request, session["workspace_root"])
+                found.append(_Asked(_words(request), card, None if answer is None else to_json(answer)))
     return {key: row for key, row in rows.items() if row is not None}, found
+
+
+def _words(request: outcomes.Asked) -> str:
+    match request:
+        case ApprovalRequest():
+            return request.title
+        case ContinuationPrompt():
+            return request.prompt_text
+        case Wait():
+            return request.message
 
 
 def client_id(message: dict[str, Any]) -> str:

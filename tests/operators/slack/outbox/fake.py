@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import trio
@@ -18,13 +20,20 @@ EPOCH = 1_750_000_000.0
 
 @frozen
 class Fault:
-    """Raise `error` in place of the answer; `done` says that what was asked happened all the same."""
+    """Raise `error` in place of the answer, after `wait` seconds; `done` says that what was asked happened all the
+    same, `later` seconds after it was asked."""
 
     error: SlackError
     done: bool = False
+    wait: float = 0.0
+    later: float = 0.0
 
 
 LOST = Fault(Unreachable("the answer was lost", maybe_done=True), done=True)
+LATE = Fault(
+    Unreachable("slack did not answer within 10 s", maybe_done=True, unanswered=True), done=True, wait=10.0, later=15.0
+)
+RESET = Fault(Unreachable("connection reset", maybe_done=True, unanswered=True), done=True, wait=0.5, later=15.0)
 BROKEN = Fault(Unreachable("slack could not finish: HTTP 500", maybe_done=True))
 NO_NETWORK = Fault(Unreachable("no network", maybe_done=False))
 
@@ -71,6 +80,7 @@ class FakeSlack:
         self._page = page
         self._last: dict[str, float] = {}
         self._number = 0
+        self._coming: list[tuple[float, Callable[[], object]]] = []
 
     # what tests look at
 
@@ -90,13 +100,26 @@ class FakeSlack:
         params = copy.deepcopy({name: value for name, value in params.items() if value is not None})
         self.calls.append((trio.current_time(), method, params))
         await trio.sleep(self._latency)
+        self.catch_up()
         fault = self.judge(method, params)
-        if fault is not None and not fault.done:
-            raise fault.error
-        answer: dict[str, Any] = getattr(self, "_" + method.replace(".", "_"))(**params)
-        if fault is not None:
-            raise fault.error
-        return {"ok": True, **answer}
+        work: Callable[[], dict[str, Any]] = partial(getattr(self, "_" + method.replace(".", "_")), **params)
+        if fault is None:
+            return {"ok": True, **work()}
+        if fault.done and fault.later:
+            self._coming.append((trio.current_time() + fault.later, work))
+        elif fault.done:
+            work()
+        await trio.sleep(fault.wait)
+        raise fault.error
+
+    def catch_up(self) -> None:
+        """Do what was to be done later and is due, in the order it was asked."""
+        due = [work for at, work in self._coming if at <= trio.current_time()]
+        self._coming = [(at, work) for at, work in self._coming if at > trio.current_time()]
+        for work in due:
+            # Nobody waits for the answer any more, be it a refusal.
+            with suppress(SlackError):
+                work()
 
     async def upload(self, url: str, data: bytes, filename: str, /) -> None:
         await self.call("upload", url=url, data=data)

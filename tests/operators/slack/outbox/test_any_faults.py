@@ -17,11 +17,11 @@ from intercom.model.outbox import RowKind, RowState, Urgency
 from intercom.store import outbox, rows
 from intercom.store.database import Database
 
-from .fake import BROKEN, LOST, NO_NETWORK, FakeSlack, Fault, limited
-from .house import House, crashing, open_house
+from .fake import BROKEN, LATE, LOST, NO_NETWORK, RESET, FakeSlack, Fault, limited
+from .house import Crash, House, crashing, open_house
 
 THREADS = ("thread/a", "thread/b")
-FAULTS = (None, BROKEN, LOST, NO_NETWORK, limited(3))
+FAULTS = (None, BROKEN, LOST, NO_NETWORK, LATE, RESET, limited(3))
 #: What a fault can end for good, or leave undone: with this there is nothing to tell of order.
 DIFF = {"filename": "a.diff", "title": "", "snippet_type": "diff", "text": "+x\n"}
 
@@ -34,6 +34,8 @@ acts = st.one_of(
     st.tuples(st.just("sleep"), st.sampled_from([0.01, 0.2, 3.0, 40.0])),
     st.tuples(st.just("weather"), st.sampled_from([0.0, 0.3, 0.9, 1.0])),
     st.tuples(st.just("crash"), st.sampled_from(sorted(SLACK_NAMES))),
+    # in the middle of whatever it does, also of a call
+    st.tuples(st.just("fall"), st.none()),
 )
 
 
@@ -76,6 +78,9 @@ class Run:
             case "crash":
                 with crashing(how):
                     await trio.sleep(1)
+            case "fall":
+                self.house.system.named("slack/outbox").present()._crash(Crash("at any time"))
+                await trio.sleep(0.01)
 
     async def wish(self, key: str, content: str, **options: Any) -> None:
         self.wished[key] = content
@@ -99,6 +104,7 @@ async def _carry_out(sequence: list[tuple[str, Any]], seed: int) -> None:
 
 async def _check(run: Run) -> None:
     slack = run.house.slack
+    slack.catch_up()
     # nothing twice
     ids = [message.client_id for message in slack.messages if message.client_id]
     assert len(ids) == len(set(ids))

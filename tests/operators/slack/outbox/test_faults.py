@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import trio
@@ -12,8 +13,8 @@ from intercom.model.outbox import RowKind, Urgency
 from intercom.operators.slack.messages import SocketUp
 from tests.support.trio_case import trio_test
 
-from .fake import BROKEN, LOST, NO_NETWORK, FakeSlack, Fault, limited
-from .house import crashing, open_house
+from .fake import BROKEN, LATE, LOST, NO_NETWORK, RESET, FakeSlack, Fault, limited
+from .house import Crash, crashing, open_house
 
 DIFF = {"filename": "a.diff", "title": "a.diff", "snippet_type": "diff", "text": "+x\n"}
 HOUR = 3600.0
@@ -192,6 +193,76 @@ async def test_a_sender_that_falls_posts_nothing_twice(name: str) -> None:
             await house.settled()
         assert len(passed) >= 4
         assert house.slack.texts() == ["root", *(f"card {number}" for number in range(5)), "a.diff"]
+
+
+@trio_test
+@pytest.mark.parametrize("fault", [LATE, RESET])
+@pytest.mark.parametrize("falls", [False, True])
+async def test_a_message_that_slack_posts_long_after_it_was_asked_is_posted_once(fault: Fault, falls: bool) -> None:
+    async with open_house() as house:
+        faults = [fault]
+        house.slack.judge = lambda method, params: faults.pop() if faults and method == "chat.postMessage" else None
+        await house.put("card/1", "one")
+        await trio.sleep(0.2)
+        if falls:
+            house.system.named("slack/outbox").present()._crash(Crash())
+        await house.put("card/2", "two")
+        await trio.sleep(5)
+        assert "one" not in house.slack.texts(), "it is not there yet"
+        await house.settled()
+        await trio.sleep(60)
+        assert sorted(house.slack.texts()) == ["one", "two"]
+        assert house.slack.methods()["chat.postMessage"] == 2
+
+
+@trio_test
+@pytest.mark.parametrize("fault", [LATE, RESET])
+@pytest.mark.parametrize("falls", [False, True])
+async def test_an_update_that_slack_makes_long_after_it_was_asked_does_not_stay(fault: Fault, falls: bool) -> None:
+    async with open_house() as house:
+        await house.put("card/1", "pending")
+        await house.settled()
+        faults = [fault]
+        house.slack.judge = lambda method, params: faults.pop() if faults and method == "chat.update" else None
+        await house.put("card/1", "old")
+        await trio.sleep(0.2)
+        if falls:
+            house.system.named("slack/outbox").present()._crash(Crash())
+        await house.put("card/1", "new")
+        await trio.sleep(60)
+        await house.settled()
+        house.slack.catch_up()
+        (message,) = house.slack.messages
+        assert "old" in message.history, "it came, and late"
+        assert message.text == "new"
+
+
+@trio_test
+async def test_what_is_newer_does_not_wait_for_what_may_come_late() -> None:
+    async with open_house(FakeSlack(latency=1.0)) as house:
+        await house.put("card/1", "pending", open=True)
+        await house.settled()
+        faults = [RESET]
+        told = trio.Event()
+
+        def judge(method: str, params: dict[str, Any]) -> Fault | None:
+            if faults:
+                return faults.pop()
+            told.set()
+            return None
+
+        house.slack.judge = judge
+        await house.put("card/1", "old", open=True)
+        await told.wait()
+        # just when the old one is shown, and nobody has been told yet
+        await house.put("card/1", "new", open=True)
+        await trio.sleep(5)
+        assert house.slack.texts() == ["new"]
+        await house.interim("card/1", "processing", 10)
+        await trio.sleep(5)
+        assert house.slack.texts() == ["processing"]
+        await trio.sleep(8)
+        assert house.slack.texts() == ["new"]
 
 
 @trio_test

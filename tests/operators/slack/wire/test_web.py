@@ -158,25 +158,25 @@ def test_a_refusal_carries_slacks_word(status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "maybe_done"),
+    ("answer", "maybe_done", "unanswered"),
     [
-        (reply(500, ok=False, error="internal_error"), True),
-        (raw(b"<html>", 502), True),
-        (raw(b"", 504), True),
-        (reply(200, ok=False, error="fatal_error"), True),
-        (raw(b"<html>log in to the wifi", 200), True),
-        (raw(b"[]", 200), True),
-        (reply(200, welcome="to the wifi"), True),
-        (raw(b"moved", 302, "Location: https://elsewhere.example\r\n"), False),
-        (raw(b"no such page", 404), False),
-        (None, True),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf of it", True),
-        (b"no http at all\r\n\r\n", True),
-        (raw(b"no gzip", 200, "Content-Encoding: gzip\r\n"), True),
+        (reply(500, ok=False, error="internal_error"), True, False),
+        (raw(b"<html>", 502), True, False),
+        (raw(b"", 504), True, False),
+        (reply(200, ok=False, error="fatal_error"), True, False),
+        (raw(b"<html>log in to the wifi", 200), True, False),
+        (raw(b"[]", 200), True, False),
+        (reply(200, welcome="to the wifi"), True, False),
+        (raw(b"moved", 302, "Location: https://elsewhere.example\r\n"), False, False),
+        (raw(b"no such page", 404), False, False),
+        (None, True, True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf of it", True, True),
+        (b"no http at all\r\n\r\n", True, True),
+        (raw(b"no gzip", 200, "Content-Encoding: gzip\r\n"), True, True),
     ],
 )
 def test_an_answer_that_decides_nothing_says_whether_it_may_have_been_done(
-    answer: bytes | None, maybe_done: bool
+    answer: bytes | None, maybe_done: bool, unanswered: bool
 ) -> None:
     sent: list[Asked] = []
 
@@ -191,7 +191,7 @@ def test_an_answer_that_decides_nothing_says_whether_it_may_have_been_done(
         unreachable = failure(once)
         assert len(sent) == 1, "it is for the caller to ask again"
     assert isinstance(unreachable, Unreachable)
-    assert unreachable.maybe_done is maybe_done
+    assert (unreachable.maybe_done, unreachable.unanswered) == (maybe_done, unanswered)
 
 
 def cut_after(said: bytes, scheme: str = "http") -> SlackError:
@@ -281,7 +281,7 @@ def test_a_call_that_takes_too_long_may_have_been_done_if_it_had_been_sent(reads
             async with WebApi(TOKENS, base_url=base, transport=None if reads else Nowhere()) as web:
                 with pytest.raises(Unreachable, match="within 10 s") as caught:
                     await web.call("chat.postMessage")
-            assert caught.value.maybe_done is reads
+            assert (caught.value.maybe_done, caught.value.unanswered) == (reads, reads)
             nursery.cancel_scope.cancel()
 
     trio.run(case, clock=clock)

@@ -42,6 +42,9 @@ PACED = 60.0
 #: still do what it was asked; and between two looks whether it has.
 SETTLING = 35.0
 LOOK_AGAIN = 5.0
+#: Seconds that are waited more than is left of that: clocks differ by a hair, and what is still too early by as much
+#: would be done again at once, and again.
+HAIR = 1.0
 
 _STORE_TROUBLE = (IntercomError, Busy, Down, NotRunning, trio.TooSlowError)
 
@@ -203,7 +206,7 @@ class Posts(Lane):
             sent = await sending.post(self.means, begun)
         except sending.StillOut as error:
             # Slack answers by now: others are not kept waiting, and this one is looked for again soon.
-            again = self.means.now() + timedelta(seconds=min(LOOK_AGAIN, self._unsettled(row.id)))
+            again = self.means.now() + timedelta(seconds=min(LOOK_AGAIN, self._unsettled(row.id) + HAIR))
             await self.means.transact(
                 partial(postings.retry, id=row.id, not_before=again, error=str(error), uncertain=True)
             )
@@ -257,8 +260,7 @@ class Updates(Lane):
         unsettled = self._unsettled(row.id)
         if unsettled and row.interim is None:
             # An older version that comes late would take its place: it is shown once more when that is over.
-            # A second more, or clocks that differ by a hair would make it be shown again at once, and again.
-            again = self.means.now() + timedelta(seconds=unsettled + 1.0)
+            again = self.means.now() + timedelta(seconds=unsettled + HAIR)
             await self.means.transact(partial(postings.show_again, id=row.id, version=row.version, not_before=again))
         await self._went_well(began)
         return True

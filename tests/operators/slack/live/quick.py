@@ -61,21 +61,24 @@ def quick(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     async def patiently(clock: trio.testing.MockClock, *args: Any, **kwargs: Any) -> None:
         threads = Threads()
         token = trio.lowlevel.current_trio_token()
-        with trio.fail_after(PATIENCE) as scope, patch.object(trio.to_thread, "run_sync", threads.run_sync):
-            watch = threading.Timer(STUCK, token.run_sync_soon, [scope.cancel])
-            watch.start()
-            try:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(_drive, clock, threads)
-                    await test(*args, **kwargs)
-                    nursery.cancel_scope.cancel()
-            except BaseExceptionGroup as group:
-                only: BaseException = group
-                while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
-                    only = only.exceptions[0]
-                raise only from None
-            finally:
-                watch.cancel()
+        try:
+            with patch.object(trio.to_thread, "run_sync", threads.run_sync):
+                async with trio.open_nursery() as driving:
+                    # Also when the test is given up: to end takes time as well.
+                    driving.start_soon(_drive, clock, threads)
+                    with trio.fail_after(PATIENCE) as scope:
+                        watch = threading.Timer(STUCK, token.run_sync_soon, [scope.cancel])
+                        watch.start()
+                        try:
+                            await test(*args, **kwargs)
+                        finally:
+                            watch.cancel()
+                    driving.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            only: BaseException = group
+            while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
+                only = only.exceptions[0]
+            raise only from None
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:

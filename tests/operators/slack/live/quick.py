@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -27,6 +26,7 @@ from intercom.store.writer import Writer
 from tests.operators.slack.live.house import buttons, text_of
 from tests.operators.slack.live.truth import Found, look
 from tests.slack import ALICE, BOB, CHANNEL, Standin, serve
+from tests.support.task_tree import within
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 #: Virtual seconds after which whatever is not so never will be.
@@ -60,19 +60,13 @@ def quick(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
     async def patiently(clock: trio.testing.MockClock, *args: Any, **kwargs: Any) -> None:
         threads = Threads()
-        token = trio.lowlevel.current_trio_token()
         try:
-            with patch.object(trio.to_thread, "run_sync", threads.run_sync):
+            with within(STUCK), patch.object(trio.to_thread, "run_sync", threads.run_sync):
                 async with trio.open_nursery() as driving:
                     # Also when the test is given up: to end takes time as well.
                     driving.start_soon(_drive, clock, threads)
-                    with trio.fail_after(PATIENCE) as scope:
-                        watch = threading.Timer(STUCK, token.run_sync_soon, [scope.cancel])
-                        watch.start()
-                        try:
-                            await test(*args, **kwargs)
-                        finally:
-                            watch.cancel()
+                    with trio.fail_after(PATIENCE):
+                        await test(*args, **kwargs)
                     driving.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             only: BaseException = group

@@ -15,19 +15,22 @@ import trio.testing
 from tests.operators.slack.live.storm import Storm
 from tests.slack import serve
 from tests.support.figures import Record, tell
+from tests.support.task_tree import within
 
 LONG = os.environ.get("INTERCOM_CHAOS") == "long"
 CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "1000" if LONG else "50"))
 SEED = int(os.environ.get("INTERCOM_STORM_SEED", "1"))
 #: How much faster than life it goes; the disk and the threads are real.
 RATE = 10.0
+#: Real seconds after which it is stuck: far more than it takes.
+STUCK = 900 if LONG else 300
 
 
 def test_cards_come_through_a_storm_of_faults(record_property: Record) -> None:
     clock = trio.testing.MockClock(rate=RATE)
 
     async def weather() -> Storm:
-        with tempfile.TemporaryDirectory() as directory:
+        with within(STUCK), tempfile.TemporaryDirectory() as directory:
             async with serve(redeliver=(0, 10, 30)) as slack:
                 storm = Storm(slack, Path(directory), clock, SEED, CARDS)
                 await storm.run()

@@ -66,8 +66,7 @@ def tell(event: str, **what: Any) -> None:
 async def _until_left_alone(workspace: Path, ipc_name: str) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_leave_with_parent, nursery.cancel_scope)
-        await _work(workspace, ipc_name)
-        nursery.cancel_scope.cancel()
+        nursery.start_soon(_work, workspace, ipc_name)
 
 
 async def _leave_with_parent(scope: trio.CancelScope) -> None:
@@ -95,6 +94,8 @@ async def _work(workspace: Path, ipc_name: str) -> None:
         else:
             await _propose(call, f"Add a shorter {FILE}", SHORTER, "The first one was not wanted. Perhaps this?")
         tell("finished")
+        # The server goes when we do, and may be asked until then what is on record.
+        await trio.sleep_forever()
 
 
 async def _propose(call: Any, title: str, diff: str, description: str) -> None:

@@ -13,10 +13,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
+import trio
 from attrs import frozen
+from trio.testing import wait_all_tasks_blocked
 
 from intercom.cli import demo_agent
 
@@ -130,6 +134,48 @@ def test_the_end_of_typing_is_leaving(stage: Stage) -> None:
     with asked(stage) as (process, terminal):
         os.write(terminal, b"\x04")
         assert process.wait(30) == 130
+
+
+class Client:
+    """The agent's MCP client, with nothing behind it."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.closed = False
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.closed = True
+
+    async def list_tools(self) -> Any:
+        return SimpleNamespace(tools=[])
+
+
+def test_an_agent_that_has_finished_stays_and_its_server_with_it_until_it_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    async def propose(*_: object) -> None: ...
+
+    async def left_alone() -> tuple[str, bool]:
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(demo_agent._until_left_alone, tmp_path, "nobody")
+                await wait_all_tasks_blocked()
+                said, stays = capsys.readouterr().out, not client.closed
+                os.close(ours)
+        return said, stays
+
+    client = Client()
+    theirs, ours = os.pipe()
+    with os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(demo_agent, "Client", lambda *_, **__: client)
+        monkeypatch.setattr(demo_agent, "_propose", propose)
+        said, stays = trio.run(left_alone)
+    assert '"finished"' in said
+    assert stays, "what it did is still to be asked of the server"
+    assert client.closed
 
 
 @contextmanager

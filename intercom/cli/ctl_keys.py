@@ -15,13 +15,16 @@ from typing import Any
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_board import Act, Board, request_of
 from intercom.cli.ctl_text import clean, done_line
-from intercom.cli.ctl_watch import again
+from intercom.cli.ctl_watch import GONE, NONE_YET, again, first
 from intercom.local.places import Places
 from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
 
 #: Seconds in which no key answers a card that took, unasked, the place of the one the person was looking at.
 LOOK = 2.0
+
+#: What reading a key gives where typing has ended.
+_END = ("", "\x04")
 
 #: What is not shown once more of a card that has ended.
 _ENDED: dict[str, Any] = {"diff": None, "diff_omitted": False, "description": None, "detail": None, "files": ()}
@@ -38,9 +41,12 @@ class Keys:
         self._look_until = 0.0
 
     def run(self) -> int:
-        line = Watch(self._where)
+        """Until the person quits (0) or the server ends the watch (1). Raises Refusal and IpcError as `again`."""
+        line = first(self._where)
         try:
             with _keys_at_once():
+                if line is None:
+                    line = self._awaited(NONE_YET, "a server is here")
                 self._prompt()
                 while True:
                     # A key first: a person waits for it, and a flood of cards must not keep them from quitting.
@@ -52,19 +58,25 @@ class Keys:
                         try:
                             events = line.read()
                         except EOFError:
-                            line = self._reconnect(line)
+                            line.__exit__()
+                            line = self._awaited(GONE, "the server is back")
+                            self._prompt()
                             continue
                         if self._show(events):
                             return 1
+        except _Quit:
+            return 0
         finally:
-            line.__exit__()
+            if line is not None:
+                line.__exit__()
 
-    def _reconnect(self, line: Watch) -> Watch:
-        line.__exit__()
-        self._say("the server went away; waiting for it")
-        line = again(self._where)
+    def _awaited(self, why: str, then: str) -> Watch:
+        """The next server's watch, however long that takes; raises _Quit when the person does not want to wait."""
+        self._say(why)
+        print("[q]uit", end="", flush=True)
+        line = again(self._where, _pause)
         self._board.restart()
-        self._say("the server is back")
+        self._say(then)
         return line
 
     def _show(self, events: list[dict[str, Any]]) -> bool:
@@ -98,10 +110,10 @@ class Keys:
 
     def _pressed(self) -> bool:
         """Do what the key asks for; False to quit."""
-        key = os.read(sys.stdin.fileno(), 1).decode("ascii", "replace")
-        if key in ("", "\x04"):
+        key = _key()
+        if key in _END:
             return False
-        act = self._board.key(key.lower())
+        act = self._board.key(key)
         if act is None:
             return True
         self._wipe()
@@ -158,6 +170,21 @@ class Keys:
 
     def _wipe(self) -> None:
         print("\r\x1b[K", end="", flush=True)
+
+
+class _Quit(Exception):
+    """The person wants no more."""
+
+
+def _pause(seconds: float) -> None:
+    """Wait for so long, or less where a key was pressed; raises _Quit if that is what it says."""
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    if ready and _key() in (*_END, "q"):
+        raise _Quit
+
+
+def _key() -> str:
+    return os.read(sys.stdin.fileno(), 1).decode("ascii", "replace").lower()
 
 
 def _ask_words(question: str) -> str | None:

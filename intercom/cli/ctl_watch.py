@@ -13,14 +13,21 @@ from intercom.cli import ctl_draw
 from intercom.local.places import Places
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
 
-#: Seconds a watch waits for a server that went away to come back.
-RETURN = 30.0
+#: Seconds a watch that is refused tries again: a server that is just starting may not know our token yet, or have too
+#: many callers.
+REFUSED = 30.0
 
 _PAUSE = 0.2
+#: Seconds between two looks for a server once one has been waited for so long.
+_LONG_PAUSE = 1.0
+_LONG = 30.0
+
+NONE_YET = "no server runs yet; waiting for one"
+GONE = "the server went away; waiting for it"
 
 
 def watch(where: Places, *, as_json: bool = False) -> int:
-    """Watch until quit or interrupted. Raises NoServer when there is none, or none came back; Refusal when refused."""
+    """Watch until quit or interrupted; where no server runs, one is waited for. Raises Refusal when refused."""
     if as_json:
         return _follow(where, lambda event: print(json.dumps(event), flush=True))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -33,11 +40,20 @@ def watch(where: Places, *, as_json: bool = False) -> int:
 def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> int:
     """Draw the tree again every `every` seconds until interrupted; as JSON, one line each time.
 
-    A server that goes away is waited for as `watch` does. Raises NoServer or Refusal.
+    A server is waited for as `watch` does. Raises Refusal.
     """
-    data = request(where, "tree", {})
-    seen = time.monotonic()
+    missing = NONE_YET
+    told = False
     while True:
+        try:
+            data = request(where, "tree", {})
+        except NoServer:
+            if not told:
+                _say(missing)
+            told = True
+            time.sleep(_PAUSE)
+            continue
+        missing, told = GONE, False
         if as_json:
             print(json.dumps(data), flush=True)
         else:
@@ -47,14 +63,6 @@ def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> i
             ctl_draw.show("tree", data)
             sys.stdout.flush()
         time.sleep(every)
-        while True:
-            try:
-                data, seen = request(where, "tree", {}), time.monotonic()
-                break
-            except NoServer:
-                if time.monotonic() - seen >= RETURN:
-                    raise
-            time.sleep(_PAUSE)
 
 
 def _follow(where: Places, show: Callable[[dict[str, Any]], None]) -> int:
@@ -68,11 +76,14 @@ def _follow(where: Places, show: Callable[[dict[str, Any]], None]) -> int:
 
 def _events(where: Places) -> Generator[dict[str, Any]]:
     """Events for ever, over restarts of the server."""
-    with Watch(where) as first:
-        yield from _read(first)
+    line = first(where)
+    if line is None:
+        _say(NONE_YET)
     while True:
-        with again(where) as line:
-            yield from _read(line)
+        with line or again(where, time.sleep) as found:
+            yield from _read(found)
+        line = None
+        _say(GONE)
 
 
 def _read(line: Watch) -> Generator[dict[str, Any]]:
@@ -81,17 +92,35 @@ def _read(line: Watch) -> Generator[dict[str, Any]]:
             yield from line.read()
 
 
-def again(where: Places) -> Watch:
-    """A new watch in place of one that ended, within RETURN seconds; raises as `Watch` when there is none by then."""
-    deadline = time.monotonic() + RETURN
+def first(where: Places) -> Watch | None:
+    """A watch, or None where no server is; raises Refusal."""
+    try:
+        return Watch(where)
+    except NoServer:
+        return None
+
+
+def again(where: Places, pause: Callable[[float], None]) -> Watch:
+    """A watch as soon as there is a server, however long that takes.
+
+    `pause` is called before each try, with how many seconds it is to take; what it raises ends the wait. Raises Refusal
+    when it was refused for REFUSED seconds, and IpcError for a socket that is not this user's.
+    """
+    began = time.monotonic()
+    refused_until = began + REFUSED
     while True:
-        time.sleep(_PAUSE)
+        pause(_PAUSE if time.monotonic() - began < _LONG else _LONG_PAUSE)
         try:
             return Watch(where)
-        except (NoServer, Refusal):
-            # A server that is just starting may also not know our token yet, or have too many callers.
-            if time.monotonic() >= deadline:
+        except NoServer:
+            refused_until = time.monotonic() + REFUSED
+        except Refusal:
+            if time.monotonic() >= refused_until:
                 raise
+
+
+def _say(text: str) -> None:
+    print(f"agent-intercom-ctl: {text}", file=sys.stderr, flush=True)
 
 
 def _print_event(event: dict[str, Any]) -> None:

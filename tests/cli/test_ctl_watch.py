@@ -19,7 +19,7 @@ import trio.testing
 
 from intercom.model.card import CardKind, CardState, Notice
 from tests.operators.desk import START, StandInDesk, card
-from tests.operators.house import House, open_house
+from tests.operators.house import House, environ, open_house
 from tests.support.trio_case import trio_test
 
 COMMAND = [sys.executable, "-m", "intercom.cli.ctl"]
@@ -46,9 +46,10 @@ class Terminal:
 
 
 @contextlib.asynccontextmanager
-async def terminal(house: House, *words: str) -> AsyncIterator[Terminal]:
+async def terminal(at: House | Path, *words: str) -> AsyncIterator[Terminal]:
+    """ctl on a terminal, for this server or the one that may come to be at this directory."""
     ours, theirs = pty.openpty()
-    env = {**house.environ, "TERM": "xterm", "COLUMNS": "200"}
+    env = {**(environ(at) if isinstance(at, Path) else at.environ), "TERM": "xterm", "COLUMNS": "200"}
     try:
         process = await trio.lowlevel.open_process(
             [*COMMAND, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env
@@ -249,6 +250,54 @@ async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) ->
             await screen.until("[a]pprove")
             screen.type("a")
             await screen.until("approved one")
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_a_person_may_watch_before_there_is_a_server(tmp_path: Path) -> None:
+    async with terminal(tmp_path, "watch") as screen:
+        await screen.until("no server runs yet; waiting for one")
+        await screen.until("[q]uit")
+        screen.type("a")
+        async with open_house(tmp_path, StandInDesk(card("one"))):
+            await screen.until("a server is here")
+            await screen.until("[a]pprove")
+            screen.type("a")
+            await screen.until("approved one")
+
+
+@trio_test(real_time=True, seconds=20)
+@pytest.mark.parametrize("key", ["q", "\x04", None])
+async def test_who_waits_for_a_server_may_stop_waiting(tmp_path: Path, key: str | None) -> None:
+    async with terminal(tmp_path, "watch") as screen:
+        await screen.until("[q]uit")
+        if key is None:
+            screen.process.send_signal(signal.SIGINT)
+        else:
+            screen.type(key)
+        assert await screen.process.wait() == (130 if key is None else 0)
+        assert "Traceback" not in screen._seen
+
+
+@trio_test(real_time=True, seconds=20)
+@pytest.mark.parametrize("words", [("watch", "--json"), ("tree", "--watch", "--json")])
+async def test_in_a_pipe_a_server_is_waited_for_too(tmp_path: Path, words: tuple[str, ...]) -> None:
+    process = await trio.lowlevel.open_process(
+        [*COMMAND, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environ(tmp_path),
+    )
+    assert process.stderr is not None
+    try:
+        assert await process.stderr.receive_some() == b"agent-intercom-ctl: no server runs yet; waiting for one\n"
+        async with open_house(tmp_path, StandInDesk(card("one"))):
+            first = json.loads(await anext(lines(process)))
+        assert {"event", "tree"} & set(first)
+        assert await process.stderr.receive_some() == b"agent-intercom-ctl: the server went away; waiting for it\n"
+    finally:
+        process.kill()
+        await process.wait()
 
 
 @trio_test(real_time=True, seconds=20)

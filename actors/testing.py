@@ -101,9 +101,10 @@ class Injection:
 
     def strike(self) -> None:
         """Raise the fault, the first time."""
-        if not self.fired:
-            self.fired = True
-            raise self.exc
+        if self.fired:
+            return
+        self.fired = True
+        raise self.exc
 
 
 def inject(

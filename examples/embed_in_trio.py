@@ -26,7 +26,8 @@ async def main(workspace: str, version: str) -> int:
     async with intercom.open(CONFIG, workspace=workspace) as switchboard, trio.open_nursery() as nursery:
         nursery.start_soon(review, switchboard.operator("release-bot"))
         agent = switchboard.agent("bumper")
-        asked = (await agent.check_clearance("Bump the version", f"{version}\n", "VERSION")).answer
+        content = f"{version}\n"
+        asked = (await agent.check_clearance("Bump the version", content=content, file_path="VERSION")).answer
         if asked.status == "approved":
             applied = (await agent.check_diff(asked.request_id)).answer
             print(*(f"wrote {file.path}, {file.bytes} bytes" for file in applied.files_written), sep="\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import secrets
 import uuid
@@ -23,6 +24,7 @@ from intercom.agents.links import ShimListener, Surroundings
 from intercom.agents.processes import AgentProcesses
 from intercom.local import http_token
 from intercom.local.places import Places
+from intercom.masking import KNOWN
 from intercom.model.card import Notice
 from intercom.model.config import Config
 from intercom.model.measure import Measured, unmeasured
@@ -31,20 +33,25 @@ from intercom.model.session import Session, SessionMode
 from intercom.operators.ctl.listener import CtlListener
 from intercom.operators.router import Operators
 from intercom.sessions.archive import Archive
+from intercom.sessions.audit_watch import AuditWatch
 from intercom.sessions.checkpoints import Checkpoints
 from intercom.sessions.children import Children
+from intercom.sessions.clock_watch import ClockWatch, Noticed, boot_time
 from intercom.sessions.context import Context
+from intercom.sessions.database_watch import DatabaseWatch
 from intercom.sessions.desk import Desk
 from intercom.sessions.housekeeping import Housekeeper
 from intercom.sessions.lookups import mode_of, open_cards
 from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.presence import Presence
 from intercom.sessions.reception import Reception
+from intercom.sessions.signatures import Signatures, SystemKeys
 from intercom.sessions.spawning.spawner import Spawner
 from intercom.sessions.spawning.surroundings import Surroundings as Spawning
 from intercom.sessions.successors import Successors
 from intercom.store.contents import Contents
 from intercom.store.database import Opened
+from intercom.store.disturbance import Fault, take_word
 from intercom.store.reader import Reader
 from intercom.store.writer import Writer
 from intercom.workspace.watcher import watcher_name
@@ -53,6 +60,8 @@ if TYPE_CHECKING:
     from intercom.operators.metrics.metrics import Metrics
     from intercom.operators.slack.setup import SlackSetup
     from intercom.operators.slack.tree import Slack
+
+log = logging.getLogger("intercom.store")
 
 #: A part that keeps falling is restarted ever more slowly; only one that never recovers takes the server down.
 _BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
@@ -65,9 +74,13 @@ class App:
 
     `doors` says which sockets it listens on: "ctl" for operators, "shims" for agents. `judge` refuses shims by their
     hello; `outdated` is asked whether a shim wants a newer server than this. `slack` is None where it is not set up.
-    `now` is the wall clock; any thread may ask it. `environ` is what agents that people start get a part of.
+    `now` is the wall clock; any thread may ask it. `boot_time` counts also while the machine sleeps; None where time is
+    a test's. `environ` is what agents that people start get a part of.
     `hands_over` is set when another server is about to take over: then those agents are left running for it.
+    `system_keys` is where root may list the operator keys.
     `http` says how agents over HTTP are served, and is None where the configuration has no `http_port`.
+    `renew_lock` keeps the lock of the database there, and `complain` tells whoever started the server of what happened
+    to the database; both may be called in any thread. `failure` says why the server ended by itself, None otherwise.
     """
 
     config: Config
@@ -79,26 +92,34 @@ class App:
     on_event: Callable[[Event], object] | None = None
     slack: SlackSetup | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    boot_time: Callable[[], float] | None = boot_time
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
+    system_keys: SystemKeys = field(factory=SystemKeys)
     hands_over: bool = field(default=False, init=False)
+    renew_lock: Callable[[], object] | None = field(default=None, repr=False)
+    complain: Callable[[str], object] = field(default=lambda _text: None, repr=False)
+    failure: str | None = field(default=None, init=False)
     life: str = field(factory=lambda: uuid.uuid4().hex)
     token: str = field(factory=lambda: secrets.token_hex(32))
     presence: Presence = field(factory=Presence, init=False)
-    processes: AgentProcesses = field(factory=AgentProcesses, init=False)
+    processes: AgentProcesses = field(init=False)
     embedded_doors: dict[str, Door] = field(factory=dict, init=False)
     http: Standing | None = field(default=None, init=False)
     reader: Reader = field(init=False)
     system: System = field(init=False)
     context: Context = field(init=False)
     board: PolicyBoard = field(init=False)
+    signatures: Signatures = field(init=False)
     desk: Desk = field(init=False)
     surroundings: Surroundings = field(init=False)
     metrics: Metrics | None = field(default=None, init=False)
     _slack: Slack | None = field(default=None, init=False)
     measured: Measured = field(default=unmeasured, init=False)
     _found: list[Notice] = field(factory=list, init=False)
+    _clocks_noticed: Noticed = field(factory=Noticed, init=False)
 
     def __attrs_post_init__(self) -> None:
+        KNOWN.add(self.token, "Intercom token")
         self.reader = Reader(self.database)
         if self.config.http_port is not None:
             # They are read over HTTP, and only there; nobody else pays for the counting.
@@ -108,12 +129,14 @@ class App:
             self.measured = self.metrics.counted.measured
         self.system = System([ChildSpec("server", self._top, shutdown=None)], on_event=self._happened)
         store, operators = self.system.named("store"), self.system.named("operators")
+        self.processes = AgentProcesses(store, self.now)
         if self.slack is not None:
             # Only who uses it pays for it: its libraries take a while to load.
             from intercom.operators.slack.tree import Slack
 
             self._slack = Slack(self.slack, self.config, self.system, self.now)
-        self.board = PolicyBoard(self.system, store, operators, self.now, self.config, self.presence.count)
+        self.signatures = Signatures(self.places, self.config, self.system_keys)
+        self.board = PolicyBoard(self.system, store, operators, self.reader, self.now, self.config, self.signatures)
         self.context = Context(
             config=self.config,
             store=store,
@@ -125,10 +148,11 @@ class App:
             present=self.presence.connected,
             chat=None if self._slack is None else self._slack.chat(),
             measured=self.measured,
+            signatures=self.signatures,
         )
         standing = None if self._slack is None else self._slack.standing
         children = Children(self.system, self.context, self.reader, Path(self.places.state_dir) / "sessions")
-        self.desk = Desk(self.system, self.context, self.reader, self.board, self.processes.pids, children, standing)
+        self.desk = Desk(self.system, self.context, self.reader, self.board, children, standing)
         self.surroundings = Surroundings(
             config=self.config,
             presence=self.presence,
@@ -137,8 +161,7 @@ class App:
             server=mcp_server.build(self.config, self.measured),
             judge=self.judge,
             outdated=self.outdated,
-            came=self.processes.came,
-            left=lambda door, said: self.processes.left(door, said=said),
+            processes=self.processes,
         )
 
         if self.config.http_port is not None:
@@ -158,21 +181,35 @@ class App:
         children = [
             # What everybody's promises rest on: the one writer of the database.
             ChildSpec("store", self._writer, shutdown=10.0),
+            # Looks every few seconds at what became of its files.
+            ChildSpec("database-watch", lambda: DatabaseWatch(named("store"), self.renew_lock)),
             # The people's side hears of cards from here on.
             ChildSpec("operators", self._operators),
+            # Notices when the clock jumps, and has all deadlines judged again.
+            ChildSpec("clock-watch", self._clock_watch),
             # A watcher for each workspace's policy; a unit (session and stall detector) for each agent.
             ChildSpec("policies", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
             ChildSpec("sessions", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
             # Lets agents in, and brings back what an earlier server left.
             ChildSpec(
                 "reception",
-                lambda: Reception(context, self.presence, named("sessions"), named("policies"), board, self._mode),
+                lambda: Reception(
+                    context,
+                    self.presence,
+                    named("sessions"),
+                    named("policies"),
+                    board,
+                    self._mode,
+                    self.processes.in_session,
+                ),
             ),
             # The processes of agents that people start, and who starts and finds them.
             ChildSpec("children", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
             ChildSpec("spawner", lambda: Spawner(spawning)),
             # Takes checkpoints, restores them, and carries on with what a crash left half done.
             ChildSpec("checkpoints", self._checkpoints),
+            # Keeps the head of the audit log outside of the database, and tells when the two do not fit.
+            ChildSpec("audit-watch", self._audit_watch, shutdown=10.0),
             ChildSpec("housekeeping", lambda: Housekeeper(context, self.desk.children.root)),
         ]
         if self._slack is not None:
@@ -185,15 +222,36 @@ class App:
         children.append(ChildSpec("links", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None))
         if "shims" in self.doors:
             children.append(
-                ChildSpec("shims", lambda: ShimListener(self.places.mcp_socket, self.surroundings, named("links")))
+                ChildSpec(
+                    "shims",
+                    lambda: ShimListener(
+                        self.places.mcp_socket, self.surroundings, named("links"), self._tell_operators
+                    ),
+                )
             )
         if self.http is not None:
             # Agents over HTTP. Up or not, nothing else waits for it.
             children.append(ChildSpec("http", self._http_listener(self.http), shutdown=10.0))
         return children
 
+    def _clock_watch(self) -> ClockWatch:
+        operators, store = self.system.named("operators"), self.system.named("store")
+        return ClockWatch(store, operators, self.now, self.boot_time, self._clocks_noticed)
+
+    def _audit_watch(self) -> AuditWatch:
+        return AuditWatch(
+            self.reader,
+            self.system.named("store"),
+            self.system.named("operators"),
+            Path(self.places.audit_anchor_file),
+            self.now,
+            self.complain,
+        )
+
     def _writer(self) -> Writer:
-        return Writer(self.database, on_opened=self._opened, measured=self.measured)
+        return Writer(
+            self.database, on_opened=self._opened, measured=self.measured, on_fault=self._database_fault, now=self.now
+        )
 
     def _http_listener(self, standing: Standing) -> Callable[[], Actor]:
         # Only who uses it pays for it: the web server takes a while to load.
@@ -207,9 +265,9 @@ class App:
             pages=self.pages(),
             operators=self.system.named("operators"),
             now=self.now,
-            came=self.processes.came,
-            left=lambda connection, said: self.processes.left(connection, said=said),
+            processes=self.processes,
             token=partial(http_token.token, self.places) if self.config.http_token_required else None,
+            keep_token=partial(http_token.keep, self.places),
             address_file=self.places.http_address_file,
             measured=self.measured,
         )
@@ -222,6 +280,8 @@ class App:
             self.places.token_file,
             token=self.token,
             trust_agent_processes=self.config.ctl.trust_agent_processes,
+            agents=self.processes,
+            now=self.now,
         )
 
     @property
@@ -244,8 +304,8 @@ class App:
             children=self.system.named("children"),
             reception=self.system.named("reception"),
             default_mode=self._mode,
-            came=self.processes.came,
-            left=lambda door: self.processes.left(door, said=True),
+            came=self.processes.started,
+            left=self.processes.left,
             http=self._over_http,
             stays=lambda: self.hands_over,
         )
@@ -274,19 +334,42 @@ class App:
         mode = await mode_of(self.reader, session_id)
         return SessionMode.LOCAL if mode is SessionMode.REMOTE and self.context.chat is None else mode
 
+    def found(self, text: str) -> None:
+        """Have people told something of the server once they can be: before it runs."""
+        self._found.append(Notice(text, "warning", self.now()))
+
     def _opened(self, opened: Opened) -> None:
-        """What the store found when it opened; runs in its thread."""
+        """What the store found when it opened; runs in its thread, before anything else starts."""
+        self.processes.load(opened.db)
+        for text in self.signatures.load(opened.db):
+            self._tell_operators(text, "error")
         if opened.moved_aside is not None:
             text = (
                 f"the database was damaged; it was moved to {opened.moved_aside} and a new one begun:"
                 " earlier requests have to be asked again"
             )
-            notice = Notice(text, "error", self.now())
-            if self.system.ref("operators") is None:
-                # The server is starting: there is nobody yet to be told.
-                self._found.append(notice)
-            else:
-                self.system.named("operators").tell(notice)
+            self._tell_operators(text, "error")
+        if (word := take_word(self.database)) is not None:
+            # The server before could no longer tell everybody.
+            self._tell_operators(word, "error")
+
+    def _database_fault(self, fault: Fault) -> None:
+        """What became of the database while it is open; runs in the store's thread."""
+        log.log(logging.getLevelNamesMapping()[fault.level.upper()], "%s", fault.text)
+        self._tell_operators(fault.text, fault.level)
+        if fault.level == "error":
+            self.complain(fault.text)
+        if fault.fatal:
+            self.failure = fault.text
+            self.system.request_stop()
+
+    def _tell_operators(self, text: str, level: str) -> None:
+        notice = Notice(text, level, self.now())
+        if self.system.ref("operators") is None:
+            # The server is starting: there is nobody yet to be told.
+            self._found.append(notice)
+        else:
+            self.system.named("operators").tell(notice)
 
     def pages(self) -> Sequence[Page]:
         """What there is to see over HTTP besides MCP; nothing without HTTP."""

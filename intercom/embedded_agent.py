@@ -16,6 +16,7 @@ from intercom.agents.call import Call
 from intercom.agents.door import Caller, Door
 from intercom.agents.tools import BY_NAME, inputs
 from intercom.agents.tools.permission import PERMISSION_PROMPT, decided
+from intercom.agents.tools.reporting import apply
 from intercom.app import App
 from intercom.model.approval import RiskLevel
 from intercom.model.errors import IntercomError
@@ -66,16 +67,20 @@ class EmbeddedAgent:
         description: str | None = None,
         risk_level: RiskLevel = RiskLevel.LOW,
         request_id: str | None = None,
+        content: str | None = None,
     ) -> Answered[ClearanceAnswer]:
-        """Ask a person for clearance, and wait for the verdict."""
+        """Ask a person for clearance, and wait for the verdict. The change is a `diff`, or the whole new `content` of
+        the file, taken literally."""
         async with self._call("check_clearance") as call:
-            asked = messages.Propose(call.name, title, diff, file_path, description, risk_level, request_id)
+            asked = messages.Propose(call.name, title, diff, file_path, description, risk_level, request_id, content)
             return await self._wait(call, await call.ask(asked), messages.AwaitClearance)
 
     async def check_diff(self, request_id: str, *, force: bool = False) -> Answered[ApplyAnswer]:
-        """Write an approved change."""
+        """Write an approved change. With `force`, where a file has changed since, wait for a person to decide about it:
+        the answer's `status` is then "applied", "rejected" or "timeout"."""
         async with self._call("check_diff") as call:
-            return await self._done(call, await call.ask(messages.Apply(call.name, request_id, force)))
+            answered = await apply(call, request_id, force=force)
+            return await self._done(call, answered, answered.answer.request_id)
 
     async def auto_check(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,9 +13,11 @@ from attrs import frozen
 
 from actors import Actor, Info, ask
 from intercom.app import App
+from intercom.local import processes
 from intercom.model.card import Card, Notice
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.child import Child
+from intercom.model.origin import Origin
 from intercom.model.restore import Files, Restore
 from intercom.model.session import Session, SessionMode
 from intercom.model.steering import Instruction
@@ -63,7 +66,7 @@ class EmbeddedOperator:
         return await self.app.desk.switch_mode(session, mode, self.name, CHANNEL)
 
     async def nudge(self, id: str, text: str | None = None) -> Card | Session:
-        return await self.app.desk.nudge(id, text, self.name, CHANNEL)
+        return await self.app.desk.nudge(id, text, self.name, CHANNEL, _origin())
 
     async def end(self, session: str, why: str = "ended by the program") -> Session:
         """Terminate a session; what waits in it is interrupted, and an agent that people started ends."""
@@ -129,7 +132,8 @@ class EmbeddedOperator:
         return await self.app.desk.steering.take_back(id, self.name, CHANNEL)
 
     async def accept_policy(self, id_or_path: str | None = None) -> Card:
-        return await self.app.desk.accept_policy(id_or_path, self.name, CHANNEL)
+        """Accept a policy by the id of its card or by its workspace; without a name, the only one that waits."""
+        return await self.app.desk.accept_policy(id_or_path, self._verdict(Decision.ACCEPT, None))
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         return await self.app.desk.sessions(everything=everything)
@@ -176,7 +180,12 @@ class EmbeddedOperator:
         return None if act is None else f"{CHANNEL}/{self.name}/{act}"
 
     def _verdict(self, decision: Decision, text: str | None) -> Verdict:
-        return Verdict(str(uuid.uuid4()), decision, self.name, CHANNEL, self.app.context.now(), text)
+        return Verdict(str(uuid.uuid4()), decision, self.name, CHANNEL, self.app.context.now(), text, _origin())
+
+
+def _origin() -> Origin:
+    """The program that embeds us is where its decisions come from."""
+    return processes.origin(CHANNEL, os.getpid())
 
 
 class _Feed(Actor):

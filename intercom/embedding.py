@@ -98,8 +98,9 @@ async def open(
     database = database_path(settled, where)
     if not database.parent.is_dir():
         private_directory(str(database.parent))
-    with lock.acquire(database, version=__version__):
+    with lock.acquire(database, version=__version__) as held:
         app = App(evolve(settled), where, database, frozenset({"ctl"}) if ctl else frozenset(), slack=slack)
+        app.renew_lock = held.renew
         async with app.system:
             yield Switchboard(app, workspace)
 

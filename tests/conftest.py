@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,6 +41,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _ROOT in config.stash:
         shutil.rmtree(config.stash[_ROOT], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_state_directory() -> Iterator[None]:
+    """What a server in this process keeps beside its database goes to a directory of the run's, not to the user's."""
+    before = os.environ.get("XDG_STATE_HOME")
+    with tempfile.TemporaryDirectory(prefix="ic-state-") as made:
+        os.environ["XDG_STATE_HOME"] = made
+        yield
+        if before is None:
+            del os.environ["XDG_STATE_HOME"]
+        else:
+            os.environ["XDG_STATE_HOME"] = before
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

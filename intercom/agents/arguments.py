@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from intercom.agents import schema
+from intercom.model import text_limits
 from intercom.model.errors import InvalidArguments
 
 T = TypeVar("T")
@@ -37,7 +38,37 @@ def read(kind: type[T], given: Mapping[str, Any] | None) -> T:
     if not validator.is_valid(arguments):
         faults = sorted({_say(error, kind) for error in validator.iter_errors(arguments)})
         raise InvalidArguments("; ".join(faults))
+    if too_long := sorted(_too_long(kind, arguments, "")):
+        raise InvalidArguments("; ".join(too_long))
     return _CONVERTER.structure(arguments, kind)
+
+
+def _too_long(kind: type[Any], given: Mapping[str, Any], within: str) -> Iterator[str]:
+    """What is said of texts and lists that are longer than their field's `most`; of texts without one, than a path is.
+
+    Not part of the schema that clients see: some refuse schemas with limits.
+    """
+    for attribute in fields(kind):
+        value, meta = given.get(attribute.name), attribute.metadata
+        name = f"{within}{attribute.name}"
+        most = meta.get("most", text_limits.PATH)
+        if value is None or meta.get("verbatim") or attribute.name in _CHANGES:
+            continue
+        if isinstance(value, str):
+            if (fault := text_limits.over(name, value, most)) is not None:
+                yield fault
+        elif isinstance(value, list):
+            if len(value) > meta.get("most_items", text_limits.ITEMS):
+                yield f"{name}: must have at most {meta.get('most_items', text_limits.ITEMS)} entries; name fewer"
+                continue
+            inner = meta.get("items")
+            if inner is None:
+                yield from (fault for each in value if (fault := text_limits.over(name, each, most)) is not None)
+            else:
+                for number, each in enumerate(value):
+                    yield from _too_long(inner, each, f"{name}.{number}.")
+        elif isinstance(value, Mapping) and (inner := meta.get("items")) is not None:
+            yield from _too_long(inner, value, f"{name}.")
 
 
 def _verbatim(kind: type[Any]) -> tuple[str, ...]:
@@ -58,6 +89,9 @@ def _text_or_texts(given: Any, _kind: Any) -> str | tuple[str, ...] | None:
 
 _CONVERTER = cattrs.Converter()
 _CONVERTER.register_structure_hook(str | tuple[str, ...] | None, _text_or_texts)
+
+#: What a change is proposed with; where it is read, it is measured in bytes.
+_CHANGES = frozenset({"diff", "content"})
 
 _VALIDATORS: dict[type[Any], Draft202012Validator] = {}
 

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 import psutil
 
 from intercom.local.launchers import is_launcher
-
-#: Programs people type into. Their descendants are not agents for that alone.
-_SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh", "tmux", "screen", "sshd", "login", "init"})
-
-
-def host_of(pid: int) -> frozenset[int]:
-    """The program that wanted process `pid`: the nearest above it that is no mere launcher. Nothing, where that is a
-    shell that a person types into, or can not be seen."""
-    for process in _line(pid)[1:]:
-        command = _command(process)
-        if is_launcher(command):
-            continue
-        name = os.path.basename(command[0]).lstrip("-") if command else ""
-        return frozenset() if process.pid <= 1 or name.rstrip(":") in _SHELLS else frozenset({process.pid})
-    return frozenset()
 
 
 def nearest(pid: int, doors: Mapping[str, frozenset[int]]) -> tuple[str, ...]:

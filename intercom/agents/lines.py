@@ -9,9 +9,11 @@ LONGEST_LINE = 64 * 2**20
 
 
 class Lines:
-    """The lines of a stream. `next` gives each without its end, and None at the end of the stream."""
+    """The lines of a stream. `next` gives each without its end, and None at the end of the stream. `longest` is how
+    many bytes one may have; it can be changed between two."""
 
-    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+    def __init__(self, stream: trio.abc.ReceiveStream, longest: int = LONGEST_LINE) -> None:
+        self.longest = longest
         self._stream = stream
         self._buffer = bytearray()
         self._searched = 0
@@ -26,7 +28,7 @@ class Lines:
                 self._searched = 0
                 return line
             self._searched = len(self._buffer)
-            if len(self._buffer) > LONGEST_LINE:
+            if len(self._buffer) > self.longest:
                 raise trio.ClosedResourceError("a line is too long")
             data = await self._stream.receive_some(65536)
             if not data:

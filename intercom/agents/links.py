@@ -23,17 +23,20 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 from actors import Actor, Busy, ChildSpec, Down, Name, NotRunning, Restart, StartChild, ask
 from intercom._version import __version__
-from intercom.agents import gate, kin, reading
+from intercom.agents import gate, reading
 from intercom.agents.call_names import CALL_KEY, NAMED
 from intercom.agents.door import Door
 from intercom.agents.hello import is_sound
 from intercom.agents.hook_session import Hook
 from intercom.agents.known_calls import KnownCalls
-from intercom.agents.lines import Lines
+from intercom.agents.lines import LONGEST_LINE, Lines
 from intercom.agents.message_streams import MessageReader, MessageWriter
+from intercom.agents.processes import AgentProcesses
 from intercom.local import peers
-from intercom.local.listen import listen
-from intercom.model import crash_points
+from intercom.local.admission import Admission, Place, PlaceLimits
+from intercom.local.listen import LocalListener, listen
+from intercom.local.renewal import RENEWAL_SECONDS, Renewal, Tell
+from intercom.model import crash_points, text_limits
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
 from intercom.sessions.presence import Presence
@@ -43,6 +46,11 @@ log = logging.getLogger("intercom.agents")
 WIRE = 1
 #: How long a shim may take to say who it is, and to take what it is sent, in seconds.
 HELLO_SECONDS = 10.0
+#: The longest line before the token was shown, in bytes: a greeting with some thousand receipts.
+LONGEST_HELLO = 2**20
+#: How many connections there may be that have not shown the token, and of agents that have; hooks have places of their
+#: own, so that neither keeps the other out.
+LINKS = PlaceLimits(unauthenticated=64, shared=1024, reserved=0, watching=512, reserved_watching=0)
 #: What is over by itself, or with the connection.
 _PASSING = (
     Busy,
@@ -60,9 +68,9 @@ STALLED_SECONDS = 600.0
 class Surroundings:
     """What links need to know of their server. `life` names this life of it; `token` is what shims must know;
     `judge` refuses a shim (raises IntercomError) by its hello; `outdated` is called when a newer shim asks this server
-    to step down; in `presence` doors note who is connected; `came` and `left` note whose processes are agents'. `doors`
-    are the connections of agents by name, those over HTTP among them, each with the processes behind it: a hook finds
-    its agent's there."""
+    to step down; in `presence` doors note who is connected; `processes` keeps on record whose processes are agents'.
+    `doors` are the connections of agents by name, those over HTTP among them, each with the processes behind it: a hook
+    finds its agent's there. `admission` keeps the places of connections over the socket."""
 
     config: Config
     presence: Presence
@@ -71,23 +79,36 @@ class Surroundings:
     server: Server[Any]
     judge: Callable[[dict[str, Any]], None]
     outdated: Callable[[dict[str, Any]], bool]
-    came: Callable[[str, frozenset[int]], None]
-    left: Callable[[str, bool], None]
+    processes: AgentProcesses
     doors: dict[str, tuple[Door, frozenset[int]]] = field(factory=dict)
+    admission: Admission = field(factory=lambda: Admission(LINKS))
 
 
 class ShimListener(Actor):
-    """The actor `shims`: accepts connections at `path` and gives each its link."""
+    """The actor `shims`: accepts connections at `path` and gives each its link. `tell` tells people of a socket that
+    was taken away."""
 
-    def __init__(self, path: str, surroundings: Surroundings, links: Name) -> None:
+    def __init__(
+        self, path: str, surroundings: Surroundings, links: Name, tell: Tell = lambda _text, _level: None
+    ) -> None:
         super().__init__()
+        self._tell = tell
         self._path = path
         self._surroundings = surroundings
         self._links = links
         self._count = 0
 
     def on_start(self) -> None:
-        self.spawn(self._accept, listen(self._path))
+        listener = listen(self._path)
+        self.spawn(self._accept, listener)
+        self.spawn(self._keep, listener)
+
+    async def _keep(self, listener: LocalListener) -> None:
+        """See to it that the socket is there, for as long as this runs."""
+        renewal = Renewal(self._tell, listener.renew)
+        while True:
+            await trio.sleep(RENEWAL_SECONDS)
+            renewal.run()
 
     async def _accept(self, listener: trio.abc.Listener[trio.SocketStream]) -> None:
         async with listener:
@@ -121,21 +142,34 @@ class Link(Actor):
         await trio.aclose_forcefully(self._stream)
 
     async def _attend(self) -> None:
+        admission = self._at.admission
         try:
             async with self._stream:
-                await self._converse()
+                with trio.CancelScope() as scope:
+                    place = admission.arrive(scope.cancel)
+                    try:
+                        await self._converse(place)
+                    finally:
+                        admission.leave(place)
+                if scope.cancelled_caught:
+                    await self._refuse_busy()
         except* (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             # The shim is gone, or does not take what it is sent; it will come back or it will not.
             pass
         finally:
             self.stop()
 
-    async def _converse(self) -> None:
-        lines = Lines(self._stream)
+    async def _converse(self, place: Place) -> None:
+        lines = Lines(self._stream, LONGEST_HELLO)
         with trio.fail_after(HELLO_SECONDS):
             hello = await self._hello(lines)
         if hello is None:
             return
+        is_hook = hello.get("role") == "hook"
+        if not (self._at.admission.watch(place) if is_hook else self._at.admission.authenticate(place)):
+            await self._refuse_busy()
+            return
+        lines.longest = LONGEST_LINE
         shim = str(hello["shim"])
         channel = _text(hello, "channel")
         workspace, cwd = _text(hello, "workspace"), _text(hello, "cwd")
@@ -145,13 +179,14 @@ class Link(Actor):
         ours = (hello.get("client_pid"), hello.get("pid"), peer.pid)
         pids = frozenset(pid for pid in ours if isinstance(pid, int) and pid > 1)
         welcome = {"intercom": {"welcome": {"wire": WIRE, "version": __version__, "life": self._at.life}}}
-        if hello.get("role") == "hook":
-            await self._send(welcome)
-            await self._hook(lines, pids, peer.pid)
+        if is_hook:
+            await self._hook(lines, peer.pid, welcome)
             return
-        self._at.came(door.name, pids)
         self._at.doors[door.name] = (door, pids)
         try:
+            # Before it is welcome, and so before any call of its agent is answered. What it says of itself is not
+            # evidence: the system says which process it is.
+            await self._at.processes.came(door.name, {peer.pid}, with_drivers=True)
             await self._send(welcome)
             door.opened(_texts(hello.get("agents")))
             if resent := [str(name) for name in hello.get("delivered") or ()]:
@@ -159,7 +194,7 @@ class Link(Actor):
             await self._mcp(door, lines)
         finally:
             self._at.doors.pop(door.name, None)
-            self._at.left(door.name, self._said_goodbye)
+            self._at.processes.left(door.name)
             door.closed(for_good=self._said_goodbye)
 
     async def _hello(self, lines: Lines) -> dict[str, Any] | None:
@@ -181,16 +216,17 @@ class Link(Actor):
         hello: dict[str, Any] = first
         return hello
 
-    async def _hook(self, lines: Lines, pids: frozenset[int], pid: int) -> None:
+    async def _hook(self, lines: Lines, pid: int, welcome: dict[str, Any]) -> None:
         """Answer a client's permission hook. Its client is an agent's from here on, whatever becomes of the hook."""
         at = self._at
         name = f"hook/{uuid.uuid4().hex}"
-        at.came(name, pids | await trio.to_thread.run_sync(kin.host_of, pid))
         try:
+            await at.processes.came(name, {pid}, with_drivers=True)
+            await self._send(welcome)
             asking = Hook(self.system, at.config, at.presence, at.doors, name, pid)
             await gate.attend(asking, lines.next, self._send)
         finally:
-            at.left(name, False)
+            at.processes.left(name)
 
     async def _mcp(self, door: Door, lines: Lines) -> None:
         """Carry messages between the shim and the SDK's server until the shim is gone."""
@@ -256,6 +292,9 @@ class Link(Actor):
             # The shim gives its receipts again until it hears that they are on record.
             log.info("deliveries could not be recorded now: %r", failed)
 
+    async def _refuse_busy(self) -> None:
+        await self._refuse("busy", "too many connections to the server; try again shortly", retry=True)
+
     async def _refuse(self, code: str, message: str, *, retry: bool = False) -> None:
         await self._send({"intercom": {"refused": {"code": code, "message": message, "retry": retry}}})
 
@@ -304,7 +343,8 @@ def call_name(request: types.JSONRPCRequest) -> str | None:
 def _client_name(initialize: types.JSONRPCRequest) -> str | None:
     """What a client calls itself; None where it does not say."""
     info = (initialize.params or {}).get("clientInfo")
-    return _text(info, "name") if isinstance(info, dict) else None
+    name = _text(info, "name") if isinstance(info, dict) else None
+    return None if name is None else name[: text_limits.NAME]
 
 
 def _control(line: bytes, kind: str) -> Any:

@@ -1,38 +1,209 @@
-"""Which processes are agents': the shims that are connected and the clients that started them."""
+"""Which processes are agents': on record in the database, so that a server's death makes none of them an operator.
+
+A process comes on record before the first call of its agent is answered, and before ctl listens where an earlier server
+knew it. It stays there for as long as it lives, or anything of its POSIX session does; that its connection has ended
+changes nothing, or an agent could end its own relay and then answer for itself.
+"""
 
 from __future__ import annotations
 
-from attrs import define, field
+import logging
+import os
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import partial
 
-from intercom.local.peers import started_at
+import trio
+from attrs import define, evolve, field
+
+from actors import Name, ask
+from intercom.local import processes, recognition, stdio_peers
+from intercom.local.processes import NotExaminable, ProcessKey
+from intercom.local.recognition import KnownAgents
+from intercom.model.agent_process import AgentProcess, Role
+from intercom.model.session import Session, SessionStatus
+from intercom.sessions.agent_keys import is_nameless
+from intercom.store import agent_processes, sessions
+from intercom.store.messages import Database, Transact
+
+log = logging.getLogger("intercom.agents")
+
+#: How long the store may take to put a process on record, in seconds: it restarts well within it.
+_STORE_SECONDS = 30.0
+#: Seconds between two looks for what is over.
+PRUNE_SECONDS = 600.0
+
+_Name = tuple[str, int, int, str]
 
 
-@define
+@define(eq=False)
 class AgentProcesses:
-    """`connected` maps the name of each shim's connection to the shim's pid and its client's.
+    """`connected` maps the name of each agent's connection to the pids behind it, as far as they are known.
 
-    A client whose shim vanished without a word stays an agent for as long as it lives: else an agent could kill its own
-    shim and then answer for itself. `departed` maps the pid of such a process to when it started.
+    `load` runs when the store opens, in its thread; all else runs in the loop. `starters` are an agent's processes that
+    have started this server, and may not have connected yet.
     """
 
+    store: Name
+    now: Callable[[], datetime]
+    starters: frozenset[int] = frozenset()
     connected: dict[str, frozenset[int]] = field(factory=dict)
-    departed: dict[int, float] = field(factory=dict)
+    _entries: dict[_Name, AgentProcess] = field(factory=dict)
+    _recorded: set[_Name] = field(factory=set)
+    _of_connection: dict[str, tuple[AgentProcess, ...]] = field(factory=dict)
+    _awaited: set[str] = field(factory=set)
+    _loaded: bool = False
+    _known: KnownAgents | None = None
+    #: Whether an earlier server left sessions behind.
+    is_restart: bool = False
 
-    def came(self, door: str, pids: frozenset[int]) -> None:
-        self.connected[door] = pids
+    def load(self, db: Database) -> None:
+        """Take over what earlier servers had on record, and find out whose agents are still unknown."""
+        found = agent_processes.every(db)
+        over = set(recognition.over(found))
+        agent_processes.delete(db, over)
+        agent_processes.forget_terminals(db, processes.boot_id())
+        kept = [entry for entry in found if entry not in over]
+        for entry in kept:
+            self._entries[_name(entry)] = entry
+            self._recorded.add(_name(entry))
+        new = self._note(_lineages(self.starters, Role.CLIENT, with_drivers=True))
+        agent_processes.insert(db, new, self.now())
+        self._recorded.update(map(_name, new))
+        self._known = None
+        if not self._loaded:
+            here = {entry.session_id for entry in kept if processes.is_there(_key(entry))}
+            self._awaited = {each.id for each in sessions.live(db) if _is_awaited(each)} - here
+            self.is_restart = bool(sessions.live(db))
+        self._loaded = True
 
-    def left(self, door: str, *, said: bool) -> None:
-        """The connection is gone; `said` when the client closed it in good order."""
-        pids = self.connected.pop(door, frozenset())
-        if not said:
-            found = {pid: started_at(pid) for pid in pids}
-            self.departed.update({pid: started for pid, started in found.items() if started is not None})
-            self._forget_the_dead()
+    @property
+    def awaited(self) -> int:
+        """How many live sessions' agents are unknown: none of their processes is on record and there, and none has
+        come back since the server started."""
+        return len(self._awaited)
 
-    def pids(self) -> frozenset[int]:
-        """The processes whose descendants may not answer."""
-        self._forget_the_dead()
-        return frozenset(self.departed).union(*self.connected.values())
+    def known(self) -> KnownAgents:
+        """What operators are told apart by."""
+        if self._known is None:
+            self._known = recognition.known(tuple(self._entries.values()))
+        return self._known
 
-    def _forget_the_dead(self) -> None:
-        self.departed = {pid: started for pid, started in self.departed.items() if started_at(pid) == started}
+    async def came(
+        self, connection: str, pids: Iterable[int], *, role: Role = Role.CLIENT, with_drivers: bool = False
+    ) -> None:
+        """An agent's connection is up: put the processes behind it on record, with all above them in their POSIX
+        session; committed when this returns. `with_drivers` looks as well for who holds the other end of their standard
+        streams. Raises what the store refuses with: then nothing may be answered to this agent."""
+        pids = frozenset(pids)
+        self.connected[connection] = pids
+        found = await self._look(pids, role, with_drivers)
+        self._of_connection[connection] = found
+        new = self._note(found)
+        if new:
+            await ask(self.store, Transact(partial(_insert, new, self.now())), timeout=_STORE_SECONDS, retry=True)
+            self._recorded.update(map(_name, new))
+
+    async def _look(self, pids: frozenset[int], role: Role, with_drivers: bool) -> tuple[AgentProcess, ...]:
+        known = [entry for pid in pids if (entry := self._on_record(pid)) is not None]
+        if len(known) == len(pids) and not with_drivers:
+            return tuple(known)
+        if with_drivers:
+            return await trio.to_thread.run_sync(_lineages, pids, role, True)
+        return _lineages(pids, role, False)
+
+    def _on_record(self, pid: int) -> AgentProcess | None:
+        try:
+            key = processes.examine(pid).key
+        except NotExaminable:
+            return None
+        name = (key.boot, key.pid, key.started, "")
+        return self._entries[name] if name in self._recorded else None
+
+    def started(self, connection: str, session_id: str, pids: Iterable[int]) -> None:
+        """Processes that were started for a session, and are kept by us, are an agent's from now on. They are on record
+        before anything that the store is asked for after this."""
+        self.connected[connection] = frozenset(pids)
+        found = [evolve(each, session_id=session_id) for each in _lineages(self.connected[connection], Role.STARTED)]
+        self._of_connection[connection] = tuple(found)
+        new = self._note(found)
+        if new:
+            self.store.tell(Transact(partial(_insert, new, self.now())))
+            self._recorded.update(map(_name, new))
+        self._awaited.discard(session_id)
+
+    def left(self, connection: str) -> None:
+        """The connection is gone; its processes stay on record."""
+        self.connected.pop(connection, None)
+        self._of_connection.pop(connection, None)
+
+    def in_session(self, session_id: str, connections: Iterable[str]) -> None:
+        """The agent of a session is connected by these."""
+        self._awaited.discard(session_id)
+        found = [entry for name in connections for entry in self._of_connection.get(name, ())]
+        new = self._note([evolve(entry, session_id=session_id) for entry in found if entry.role is Role.CLIENT])
+        if new:
+            self.store.tell(Transact(partial(_insert, new, self.now())))
+            self._recorded.update(map(_name, new))
+
+    def _note(self, found: Iterable[AgentProcess]) -> tuple[AgentProcess, ...]:
+        """Count these as agents' at once; those that are not on record yet."""
+        new = tuple(entry for entry in found if _name(entry) not in self._recorded)
+        for entry in new:
+            self._entries[_name(entry)] = entry
+            self._known = None
+        return new
+
+    async def keep(self) -> None:
+        """Forget what is over, again and again."""
+        while True:
+            await trio.sleep(PRUNE_SECONDS)
+            await self.prune()
+
+    async def prune(self) -> None:
+        """Forget processes that are gone, and of whose POSIX session nothing is left."""
+        entries = tuple(self._entries.values())
+        over = await trio.to_thread.run_sync(recognition.over, entries)
+        if not over:
+            return
+        for entry in over:
+            self._entries.pop(_name(entry), None)
+            self._recorded.discard(_name(entry))
+        self._known = None
+        await ask(self.store, Transact(partial(agent_processes.delete, processes=over)), timeout=_STORE_SECONDS)
+
+
+def _lineages(pids: Iterable[int], role: Role, with_drivers: bool = False) -> tuple[AgentProcess, ...]:
+    found: dict[_Name, AgentProcess] = {}
+    for pid in sorted(pids):
+        drivers: frozenset[int] = frozenset()
+        if with_drivers:
+            # Whoever holds an end of ours has it for our own sake.
+            drivers = stdio_peers.holders(pid, _above(pid)) - {os.getpid()}
+        for entry in recognition.lineage(pid, role, drivers):
+            found.setdefault(_name(entry), entry)
+    return tuple(found.values())
+
+
+def _above(pid: int) -> list[int]:
+    try:
+        return [each.pid for each in processes.line(pid)[1:]]
+    except NotExaminable:
+        return []
+
+
+def _insert(new: Iterable[AgentProcess], at: datetime, db: Database) -> None:
+    agent_processes.insert(db, new, at)
+
+
+def _is_awaited(session: Session) -> bool:
+    key = session.agent_key
+    return key is not None and session.status is not SessionStatus.INTERRUPTED and not is_nameless(key)
+
+
+def _key(entry: AgentProcess) -> ProcessKey:
+    return ProcessKey(entry.pid, entry.started, entry.boot)
+
+
+def _name(entry: AgentProcess) -> _Name:
+    return entry.boot, entry.pid, entry.started, entry.session_id

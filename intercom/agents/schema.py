@@ -1,8 +1,9 @@
 """JSON Schemas from attrs classes: the one description of each tool's arguments and results, for agents and for us.
 
-A field's metadata may hold "doc" (what it means), "minimum", "maximum", "min_length"; a field without default is
-required, unless the class sets `nothing_required` (some clients refuse schemas with alternatives at the top). Unknown
-keys are refused, unless the class sets `open_to_more`.
+A field's metadata may hold "doc" (what it means), "minimum", "maximum", "min_length" (and "most" and "items", which
+`arguments` goes by and no client sees); a field without default is required, unless the class sets `nothing_required`
+(some clients refuse schemas with alternatives at the top). Unknown keys are refused, unless the class sets
+`open_to_more`.
 """
 
 from __future__ import annotations

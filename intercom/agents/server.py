@@ -6,6 +6,7 @@ connection's `Door`, or to the `Exchange` the request came by (over HTTP, where 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from functools import partial
@@ -26,6 +27,7 @@ from intercom.agents.exchange import came_by
 from intercom.agents.tools import BY_NAME, TOOLS
 from intercom.agents.tools.permission import PERMISSION_PROMPT
 from intercom.agents.tools.tool import Tool
+from intercom.model import text_limits
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, Paused
 from intercom.model.measure import Measured, ToolCalled, unmeasured
@@ -176,12 +178,20 @@ def _caller(ctx: Context) -> Caller:
         await ctx.session.report_progress(elapsed, None, message)
 
     return Caller(
-        client_name=client.client_info.name if client is not None else None,
-        thread=thread if isinstance(thread, str) and thread else None,
+        # It is only shown, and looked up among the names of known clients, which are short.
+        client_name=client.client_info.name[: text_limits.NAME] if client is not None else None,
+        thread=_bounded(thread) if isinstance(thread, str) and thread else None,
         call_name=name if isinstance(name, str) and name else None,
         roots=partial(_roots, ctx),
         progress=progress if meta.get("progress_token") is not None else None,
     )
+
+
+def _bounded(name: str) -> str:
+    """A client's name for a conversation, or what stands for one too long to be kept: two of them stay two."""
+    if len(name) <= text_limits.NAME:
+        return name
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 async def _roots(ctx: Context) -> list[str]:

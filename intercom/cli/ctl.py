@@ -6,13 +6,14 @@ It starts on the standard library alone, and loads what draws only when there is
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from intercom.local.places import Places
 
@@ -29,6 +30,11 @@ TEXT_AT = {"start": 1, "task": 1, "resume": 1, "checkpoint": 1, "steer": 2, "nud
 #: Those of them that --session is for, and the options of their own that take a value.
 OF_A_SESSION = frozenset({"task", "resume", "checkpoint"})
 VALUED = frozenset({"--workspace", "--label"})
+
+#: The verbs that --session is for at all; with another it would be left unheeded.
+TAKES_SESSION = OF_A_SESSION | {
+    *("pending", "log", "logs", "tasks", "mode", "pause", "unpause", "steer", "steering", "clear", "checkpoints"),
+}
 
 #: Verbs whose answer is a picture; the others' is one line, for which loading what draws would take too long.
 DRAWN = frozenset({"list", "pending", "show", "steering", "tasks", "checkpoints", "tree", "slack", "log"})
@@ -118,7 +124,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--session",
         metavar="ID",
-        help="only this session (pending, log, tasks), or which one (resume, mode, task, checkpoint)",
+        help="only this session (pending, log, tasks), or which one (resume, mode, task, checkpoint, pause, unpause)",
     )
     verbs = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
 
@@ -186,18 +192,65 @@ def parser() -> argparse.ArgumentParser:
     verb("slack", "how the connection to Slack fares")
     log = verb("log", "what happened, who did it")
     log.add_argument("--limit", metavar="N", type=_limit, help="at most so many entries (default 50)")
-    policy = verb("policy", "the workspace's policy").add_subparsers(
-        dest="act", metavar="accept", required=True, parser_class=Parser
+    _add_audit(verbs)
+    policy = verb("policy", "the workspaces' policies, and what was accepted of them").add_subparsers(
+        dest="act", metavar="list|show|accept", required=True, parser_class=Parser
     )
-    accept = policy.add_parser("accept", help="accept a policy that grants more", allow_abbrev=False)
-    accept.add_argument("id", metavar="ID", nargs="?", help="of its card, or the workspace; the only one if left out")
+    policy.add_parser("list", help="how they stand", allow_abbrev=False)
+    shown = policy.add_parser("show", help="one policy, whole", allow_abbrev=False)
+    shown.add_argument(
+        "id", metavar="ID|DIR", nargs="?", help="of its card, or the workspace (default: this directory)"
+    )
+    accept = policy.add_parser("accept", help="accept a policy: only then does it count", allow_abbrev=False)
+    accept.add_argument(
+        "id", metavar="ID|DIR", nargs="?", help="of its card, or the workspace; the only one that waits if left out"
+    )
+    accept.add_argument("--yes", action="store_true", help="do not ask; accept")
+    _add_key(verbs)
     return top
+
+
+def _add_audit(verbs: Any) -> None:
+    summary = "the audit log: whether it was tampered with, and all of it as JSON lines"
+    acts = verbs.add_parser("audit", help=summary, description=summary, allow_abbrev=False).add_subparsers(
+        dest="act", metavar="verify|export", required=True, parser_class=Parser
+    )
+    told = "verify that nothing was changed, removed or put in; works without a server"
+    verify = acts.add_parser("verify", help=told, description=told, allow_abbrev=False)
+    verify.add_argument("file", metavar="FILE", nargs="?", help="what audit export wrote (default: the database)")
+    told = "print every entry as a JSON line, and the head as the last one; works without a server"
+    acts.add_parser("export", help=told, description=told, allow_abbrev=False)
+
+
+def _add_key(verbs: Any) -> None:
+    summary = "operator keys, with which you sign your decisions"
+    acts = verbs.add_parser("key", help=summary, description=summary, allow_abbrev=False).add_subparsers(
+        dest="act", metavar="ACT", required=True, parser_class=Parser
+    )
+
+    def act(name: str, summary: str) -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = acts.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        return added
+
+    create = act("create", "make a key, under a PIN that you choose")
+    create.add_argument("--name", metavar="TEXT", help="what it is called (default: you and this machine)")
+    act("list", "the keys there are")
+    act("unlock", "let this terminal keep a key unlocked, until it is not used for a while").add_argument(
+        "id", metavar="KEY", nargs="?", help="which one; the only one if left out"
+    )
+    act("lock", "let every terminal forget its key")
+    act("enrol", "let this machine's key count for the running server").add_argument(
+        "id", metavar="KEY", nargs="?", help="which one; the only one if left out"
+    )
+    act("revoke", "let a key count no more").add_argument("id", metavar="KEY")
+    change = act("change-pin", "choose another PIN for a key")
+    change.add_argument("id", metavar="KEY", nargs="?", help="which one; the only one if left out")
 
 
 def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """The verb and the request's fields that a command line stands for."""
     given = vars(options)
-    verb = "policy-accept" if options.command == "policy" else str(options.command)
+    verb = f"policy-{options.act}" if options.command == "policy" else str(options.command)
     text = " ".join(given.get("text") or given.get("prompt") or ())
     workspace = given.get("workspace")
     if verb == "task" and workspace is None and given.get("session") is None:
@@ -217,18 +270,34 @@ def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         "stream": "stderr" if given.get("stderr") else None,
         "everything": given.get("all") or None,
     }
+    if options.command == "policy":
+        from intercom.cli.ctl_policy import subject
+
+        fields = {**fields, "id": None, **subject(given.get("id"))}
     return verb, {name: value for name, value in fields.items() if value is not None}
 
 
 def _run(options: argparse.Namespace) -> int:
+    from intercom.cli.ctl_sign import send
     from intercom.model.errors import IntercomError
-    from intercom.operators.ctl.client import NoServer, Refusal, request
+    from intercom.operators.ctl.client import NoServer, Refusal
 
+    if options.session is not None and options.command not in TAKES_SESSION:
+        sentence = f"--session is not for {options.command}; it is for {', '.join(sorted(TAKES_SESSION))}"
+        return _complain(options, sentence, "invalid_arguments", USAGE)
     try:
         where = _places(options)
     except IntercomError as error:
         return _complain(options, error.message, error.error_code, USAGE)
     try:
+        if options.command == "audit":
+            from intercom.cli.ctl_audit import audit
+
+            return _local(audit, where, options)
+        if options.command == "key":
+            from intercom.cli.ctl_key import key
+
+            return _local(key, where, options)
         if options.command == "answer" and options.decision == "refine" and not options.text:
             return _complain(options, "refine needs the text the agent should go by", "invalid_arguments", USAGE)
         if options.command == "watch":
@@ -248,7 +317,12 @@ def _run(options: argparse.Namespace) -> int:
             from intercom.cli.ctl_restore import restore
 
             return restore(where, fields, yes=options.yes, as_json=options.json)
-        data = request(where, verb, fields)
+        if options.command == "policy":
+            from intercom.cli import ctl_policy
+
+            yes = options.act == "accept" and options.yes
+            return ctl_policy.run(where, options.act, fields, yes=yes, as_json=options.json)
+        data = send(where, verb, fields)
     except NoServer:
         sentence = (
             f"no server answers at {where.ctl_socket}; start one with 'agent-intercom serve', "
@@ -265,6 +339,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(data))
         return DONE
+    if verb == "pending" and data:
+        from intercom.cli.ctl_sign import say_without_key
+
+        with contextlib.suppress(NoServer, Refusal):
+            say_without_key(where)
     if verb not in DRAWN:
         from intercom.cli.ctl_text import done_line
 
@@ -274,6 +353,21 @@ def _run(options: argparse.Namespace) -> int:
 
     ctl_draw.show(verb, data)
     return DONE
+
+
+def _local(act: Callable[[Places, argparse.Namespace], int], where: Places, options: argparse.Namespace) -> int:
+    from intercom.model.errors import IntercomError
+    from intercom.operators.ctl.client import NoServer, Refusal
+
+    try:
+        return act(where, options)
+    except Refusal as refusal:
+        return _complain(options, str(refusal), refusal.code, REFUSED, refusal.details)
+    except NoServer:
+        return _complain(options, f"no server answers at {where.ctl_socket}; start one first", "ipc", NO_SERVER)
+    except IntercomError as error:
+        # Most of what can go wrong here is no server's word.
+        return _complain(options, error.message, error.error_code, REFUSED)
 
 
 def _places(options: argparse.Namespace) -> Places:

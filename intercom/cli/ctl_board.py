@@ -1,8 +1,14 @@
-"""The board of `watch`: which cards are open, which one is before the person, and what a key means there. No I/O."""
+"""The board of `watch`: which cards are open, which one the person selected, and what a key means. No I/O.
+
+The selection changes only by the person's own key. A card that comes, changes or closes never gives a key another
+meaning: while nothing is selected, no key decides anything.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+
+from intercom.cli.ctl_text import one_line, short
 
 #: For each kind of card: key, what it does, and whether it asks for words ("must", "may" or no).
 KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -18,6 +24,15 @@ KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
 
 ALWAYS = (("v", "view whole"), ("n", "next"), ("q", "quit"))
 
+#: What gives an agent something, or changes files: asked once more where it was not seen whole, or weighs much.
+GRANTS = frozenset({"approve", "accept", "proceed"})
+#: A policy decides many later changes, and a restore ends a session: both are always asked once more.
+WEIGHTY_KINDS = frozenset({"policy", "restore"})
+WEIGHTY_RISKS = frozenset({"high", "critical"})
+
+#: How many characters of a title a question holds.
+TITLE = 60
+
 
 class Act(NamedTuple):
     """What a key asks for: a word of `KEYS` or `ALWAYS`, about which card, and whether words are wanted first."""
@@ -28,65 +43,115 @@ class Act(NamedTuple):
 
 
 class Board:
-    """The open cards, oldest first, and the one before the person."""
+    """The open cards, oldest first, the one that the person selected, and how much of each was on the screen."""
 
     def __init__(self) -> None:
         self._open: dict[str, dict[str, Any]] = {}
-        self._current: str | None = None
+        self._selected: str | None = None
+        #: By what was shown: how many lines of the diff the person has had on the screen.
+        self._seen: dict[tuple[str, str], int] = {}
 
     @property
-    def current(self) -> dict[str, Any] | None:
-        """The card the keys are about; None while nothing waits."""
-        return self._open.get(self._current or "")
+    def selected(self) -> dict[str, Any] | None:
+        """The card the keys are about; None until the person selects one, and again when it closes."""
+        return self._open.get(self._selected or "")
 
     @property
     def waiting(self) -> int:
         return len(self._open)
 
     def take(self, card: dict[str, Any]) -> bool:
-        """Take in a card as it is now; True when another card is before the person than a moment ago."""
-        before = self._current
+        """Take in a card as it is now; True when that changes what is asked of the person: the selected card closed,
+        or says something else than before."""
+        id = card["request_id"]
+        before = self._open.get(id)
         if card["status"] == "pending":
-            self._open[card["request_id"]] = card
-        else:
-            self._open.pop(card["request_id"], None)
-        if self._current not in self._open:
-            self._current = next(iter(self._open), None)
-        return self._current != before
+            self._open[id] = card
+            return id == self._selected and before is not None and _content(before) != _content(card)
+        self._open.pop(id, None)
+        self._seen = {key: lines for key, lines in self._seen.items() if key[0] != id}
+        if id != self._selected:
+            return False
+        self._selected = None
+        return True
+
+    def is_open(self, id: str) -> bool:
+        return id in self._open
 
     def restart(self) -> None:
-        """Forget everything: the server sends what is open anew."""
+        """Forget what is open, and the selection: a new server sends what is open."""
         self._open.clear()
-        self._current = None
+        self._selected = None
 
     def next(self) -> bool:
-        """Go on to the card after the current one, round and round; True if there is another."""
+        """Select the card after the selected one, round and round, or the oldest; True if that is another card."""
         names = list(self._open)
-        if len(names) < 2 or self._current is None:
+        if not names or names == [self._selected]:
             return False
-        self._current = names[(names.index(self._current) + 1) % len(names)]
+        at = names.index(self._selected) + 1 if self._selected in names else 0
+        self._selected = names[at % len(names)]
         return True
+
+    def saw(self, card: dict[str, Any], lines: int) -> None:
+        """So many lines of this card's diff, from its beginning, were on the screen."""
+        key = (card["request_id"], _content(card))
+        self._seen[key] = max(lines, self._seen.get(key, 0))
+
+    def not_seen(self, card: dict[str, Any]) -> str:
+        """Which part of a card's diff was not on the screen, in words; empty when all was."""
+        seen = self._seen.get((card["request_id"], _content(card)), 0)
+        if card.get("diff_omitted"):
+            return "" if seen else "diff not seen"
+        total = line_count(card)
+        return f"{total - seen} of {total} lines not seen" if seen < total else ""
 
     def key(self, key: str) -> Act | None:
         """What a key means now; None for one that means nothing here."""
         for known, word in ALWAYS:
             if key == known:
-                return Act(word, self.current)
-        card = self.current
+                return Act(word, self.selected)
+        card = self.selected
         for known, word, wants in KEYS.get(card["kind"], ()) if card else ():
             if key == known:
                 return Act(word, card, wants)
         return None
 
+    def question(self, act: Act) -> str | None:
+        """What is asked once more before an act is carried out; None for one that the key alone decides."""
+        card = act.card
+        if card is None or act.word not in GRANTS:
+            return None
+        doubts = [doubt for doubt in (self.not_seen(card), _not_shown(card)) if doubt]
+        if card["kind"] not in WEIGHTY_KINDS and card.get("risk_level") not in WEIGHTY_RISKS and not doubts:
+            return None
+        return f"{act.word} {named(card, *doubts)}? type y "
+
     def prompt(self) -> str:
-        """The line that says which keys there are."""
-        card = self.current
+        """The question: which card is selected, and which keys there are, on a line each."""
+        card = self.selected
         if card is None:
-            return "nothing waits; [q]uit "
+            if not self._open:
+                return "nothing waits; [q]uit "
+            return f"{self.waiting} waiting, none selected; [n]ext [q]uit "
         words = [(key, word) for key, word, _ in KEYS.get(card["kind"], ())]
         words += [pair for pair in ALWAYS if pair[0] != "n" or self.waiting > 1]
         count = f"{self.waiting} waiting; " if self.waiting > 1 else ""
-        return count + " ".join(_marked(key, word) for key, word in words) + " "
+        keys = " ".join(_marked(key, word) for key, word in words)
+        return f"{card['kind']} {named(card, *_files(card), self.not_seen(card))}\n{count}{keys} "
+
+
+def named(card: dict[str, Any], *facts: str) -> str:
+    """A card in a question: the start of its id, its title, its risk, and what else there is to know."""
+    title = one_line(str(card.get("title") or ""))
+    shown = title if len(title) <= TITLE else f"{title[: TITLE - 3]}..."
+    known = ", ".join(fact for fact in (card.get("risk_level") or "", *facts) if fact)
+    return f"{short(card['request_id'])} '{shown}'" + (f" ({known})" if known else "")
+
+
+def line_count(card: dict[str, Any]) -> int:
+    """How many lines the diff of a card has."""
+    diff = card.get("diff")
+    return str(diff).removesuffix("\n").count("\n") + 1 if diff else 0
 
 
 def request_of(act: Act, text: str | None) -> tuple[str, dict[str, Any]]:
@@ -105,6 +170,30 @@ def request_of(act: Act, text: str | None) -> tuple[str, dict[str, Any]]:
         case _:
             verb, fields["decision"], fields["text"] = "answer", act.word, text
     return verb, {name: value for name, value in fields.items() if value}
+
+
+def _files(card: dict[str, Any]) -> tuple[str, ...]:
+    paths = [one_line(str(change["path"])) for change in card.get("files") or ()]
+    if len(paths) > 2:
+        return (paths[0], f"and {len(paths) - 1} more files")
+    return tuple(paths)
+
+
+def _not_shown(card: dict[str, Any]) -> str:
+    """What the diff of a card does not show, in words; empty where it shows all."""
+    if card.get("diff") and card.get("diff_from_agent"):
+        return "the diff is the agent's own text"
+    count = len(card.get("remarks") or ())
+    if not count:
+        return ""
+    return "1 remark on the diff" if count == 1 else f"{count} remarks on the diff"
+
+
+def _content(card: dict[str, Any]) -> str:
+    """What a card asks for, to tell one that changed from one that only has another state. The diff follows from the
+    files' hashes, and a listing may leave it out."""
+    asked = ("kind", "title", "description", "detail", "risk_level", "files", "session_id", "proposal_hash")
+    return repr([card.get(name) for name in asked])
 
 
 def _marked(key: str, word: str) -> str:

@@ -6,9 +6,11 @@ NO_COLOR set, no colour and no line is broken.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import Any
 
 from rich.console import Console
@@ -16,22 +18,19 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from intercom.cli.ctl_text import clean, one_line
+from intercom.cli.ctl_text import clean, one_line, short
 
 PROGRAM = "agent-intercom-ctl"
 
 #: How many lines of a diff `pending` shows; `show` shows all.
 PENDING_LINES = 60
 
-#: How much of an id is shown: enough to be unique in practice, short enough to type.
-SHORT = 8
-
 RISK_STYLE = {"low": "black on green", "high": "black on yellow", "critical": "bold white on red"}
 STATE_STYLE = {"pending": "yellow", "approved": "green", "applied": "green", "rejected": "red", "expired": "red"}
-#: By how a line of a patch begins; the first that fits.
-DIFF_STYLE = {"+++": "bold", "---": "bold", "diff ": "bold", "@@": "cyan", "+": "green", "-": "red"}
-#: How a proposal begins that is a patch; any other is a file's whole content.
-PATCH = ("--- ", "diff ")
+_HEADERS = ("diff ", "--- ", "+++ ", "rename ", "new ")
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+#: How many remarks on what a diff cannot show `pending` draws; `show` draws all.
+PENDING_REMARKS = 6
 #: What is said of who gave the verdict, by its decision; the server may know words that this table does not.
 DECIDED = {
     "approve": "approved",
@@ -46,6 +45,8 @@ DECIDED = {
     "proceed": "told to proceed",
     "cancel": "cancelled",
 }
+#: The kinds of card whose description an agent wrote.
+AGENTS = ("approval", "prompt", "standby", "stall")
 #: The states that are the verdict itself. What comes after it is nobody's act who decided.
 VERDICT = ("approved", "rejected", "answered")
 LEVEL_STYLE = {"success": "green", "warning": "yellow", "error": "red"}
@@ -110,6 +111,8 @@ def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[T
     risk = entry.get("risk_level")
     if risk:
         head.append(f" {one_line(risk).upper()} ", RISK_STYLE.get(risk, "reverse")).append(" ")
+    if entry["kind"] == "approval":
+        head.append("Agent asks: ")
     head.append(one_line(entry["title"]), "bold")
     yield head
     facts = [entry["kind"], entry["request_id"] if lines is None else short(entry["request_id"])]
@@ -120,10 +123,14 @@ def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[T
     yield _text(" · ".join(one_line(fact) for fact in facts), "dim")
     if entry["status"] != "pending":
         yield _state(entry)
+        if source := _source((entry.get("decided") or {}).get("origin")):
+            yield _text(one_line(f"from {source}"), "dim")
+        if signed := _signed((entry.get("decided") or {}).get("signature")):
+            yield _text(one_line(signed), "dim")
     if entry.get("away"):
         yield _text("the agent does not wait any more; your answer reaches it when it comes back", "yellow")
     if entry.get("description"):
-        yield _text(entry["description"])
+        yield from _agents(entry["description"]) if entry["kind"] in AGENTS else (_text(entry["description"]),)
     # A proposal's detail is its path, which the list of files shows with more.
     if entry.get("detail") and entry["detail"] not in [change["path"] for change in entry.get("files") or ()]:
         yield _text(entry["detail"])
@@ -131,7 +138,20 @@ def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[T
         yield _text(entry["note"], "italic")
     for change in entry.get("files") or ():
         yield _change(change)
+    yield from _remarks(entry, None if lines is None else PENDING_REMARKS)
     yield from _diff(entry, lines)
+
+
+def _agents(words: str) -> Iterable[Text]:
+    """What an agent wrote, marked so that no line of it reads as ours."""
+    lines = clean(words).strip("\n").split("\n")
+    label = Text("from the agent:", "dim")
+    if len(lines) == 1:
+        yield label.append(" ").append(lines[0], "not dim")
+        return
+    yield label
+    for line in lines:
+        yield Text("│ ", "dim").append(line, "not dim")
 
 
 def answers(entry: Any) -> list[str]:
@@ -233,9 +253,35 @@ def draw_log(on: Console, data: Any, at: datetime) -> None:
             _text(str(entry.get("kind") or "")),
             _text(str(entry.get("who") or "-")),
             short(str(entry.get("session_id") or "-")),
-            _text(str(entry.get("summary") or "")),
+            _text(_summary(entry)),
         )
     on.print(table, soft_wrap=not on.is_terminal)
+
+
+def _summary(entry: Any) -> str:
+    """What an entry says, and from where it was done if that is known."""
+    source = _source((entry.get("data") or {}).get("origin"))
+    return f"{entry.get('summary') or ''}{f' (from {source})' if source else ''}"
+
+
+def _signed(signature: Any) -> str:
+    """With which key a decision was signed, and how; empty where it was not."""
+    if not isinstance(signature, dict):
+        return ""
+    key, method = signature.get("key_id"), signature.get("method")
+    how = {"pin": "with its PIN", "ticket": "by the terminal that had it unlocked"}.get(str(method), "")
+    if method == "channel":
+        return f"signed by the server for its channel, key {key}"
+    return f"signed with key {key}, {how}"
+
+
+def _source(origin: Any) -> str:
+    """Where a decision came from, in words; empty where that is not known."""
+    if not isinstance(origin, dict):
+        return ""
+    from intercom.model.origin import describe  # attrs would double the time in which ctl starts
+
+    return describe(origin)
 
 
 DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {
@@ -249,14 +295,6 @@ DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {
     "slack": draw_slack,
     "log": draw_log,
 }
-
-
-def short(name: str) -> str:
-    """The start of an id: enough for ctl to know it by. What is no plain id is shown whole, and so is the word that
-    some begin with (`policy-`)."""
-    word, dash, rest = name.partition("-")
-    kept = len(word + dash) if dash and word.isalpha() and len(word) < SHORT and len(rest) > SHORT else 0
-    return one_line(name[: kept + SHORT] if len(name) > 2 * SHORT else name)
 
 
 def age(since: str, until: datetime) -> str:
@@ -306,23 +344,42 @@ def _diff(entry: Any, limit: int | None) -> Iterable[Text]:
         return
     # Only at line feeds: what else Python calls a line end is text here, and shown as its code.
     lines = diff.removesuffix("\n").split("\n")
-    is_patch = diff.startswith(PATCH)
-    if not is_patch:
+    if entry.get("diff_from_agent", True):
         # A list in a text must not look like lines that go.
-        yield _text("the whole new content:", "dim")
-    for line in lines[:limit]:
-        yield Text(clean(line), diff_style(line) if is_patch else "", no_wrap=True)
+        yield _text("the agent's own words, and no diff made from the files:", "yellow")
+        styles: Iterable[str] = repeat("")
+    else:
+        styles = diff_styles(lines)
+    for line, style in zip(lines[:limit], styles, strict=False):
+        yield Text(clean(line), style, no_wrap=True)
     if limit is not None and len(lines) > limit:
-        rest = len(lines) - limit
-        yield _text(f"  ({rest} more lines: {PROGRAM} show {short(entry['request_id'])})", "dim")
+        yield _text(f"  ({limit} of {len(lines)} lines; all: {PROGRAM} show {short(entry['request_id'])})", "dim")
 
 
-def diff_style(line: str) -> str:
-    """The style of one line of a patch."""
-    for start, style in DIFF_STYLE.items():
-        if line.startswith(start):
-            return style
-    return ""
+def _remarks(entry: Any, limit: int | None) -> Iterable[Text]:
+    """What the diff cannot show, or shows badly."""
+    remarks = entry.get("remarks") or ()
+    for remark in remarks[:limit]:
+        about = f"{remark['path']}: " if remark.get("path") else ""
+        yield _text(one_line(f"  ! {about}{remark['text']}"), "yellow")
+    if limit is not None and len(remarks) > limit:
+        rest = len(remarks) - limit
+        yield _text(f"  ! and {rest} more: {PROGRAM} show {short(entry['request_id'])}", "yellow")
+
+
+def diff_styles(lines: Iterable[str]) -> Iterator[str]:
+    """The style of each line of a diff. What is in a hunk is told from headers by the hunk's own numbers: a removed
+    line may begin with `--`."""
+    old = new = 0
+    for line in lines:
+        if old > 0 or new > 0:
+            old, new = old - line.startswith((" ", "-")), new - line.startswith((" ", "+"))
+            yield {"+": "green", "-": "red"}.get(line[:1], "")
+            continue
+        hunk = _HUNK.match(line)
+        if hunk:
+            old, new = (int(count or 1) for count in hunk.groups())
+        yield "cyan" if hunk else "bold" if line.startswith(_HEADERS) else ""
 
 
 def _branch(node: Any, at: datetime, make: Callable[[Text], Tree]) -> Tree:

@@ -1,27 +1,30 @@
-"""`watch` on a terminal: a person reads cards as they come, and a key answers the one before them."""
+"""`watch` on a terminal: cards are announced as they come, and keys answer the one that the person selected.
+
+What the keys do is asked under the card's own name. Keys typed before a question was on the screen are discarded.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import select
+import shutil
 import sys
 import termios
-import time
 import tty
 from collections.abc import Iterator
 from typing import Any
 
+from rich.cells import cell_len
+
 from intercom.cli import ctl_draw
-from intercom.cli.ctl_board import Act, Board, request_of
-from intercom.cli.ctl_text import clean, done_line
-from intercom.cli.ctl_watch import GONE, NONE_YET, again, first
+from intercom.cli.ctl_board import Act, Board, line_count, named, request_of
+from intercom.cli.ctl_sign import NO_KEY, send
+from intercom.cli.ctl_text import clean, one_line
+from intercom.cli.ctl_watch import GONE, NONE_YET, Repeats, again, first
 from intercom.local.places import Places
 from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
-
-#: Seconds in which no key answers a card that took, unasked, the place of the one the person was looking at.
-LOOK = 2.0
 
 #: What reading a key gives where typing has ended.
 _END = ("", "\x04")
@@ -31,14 +34,14 @@ _ENDED: dict[str, Any] = {"diff": None, "diff_omitted": False, "description": No
 
 
 class Keys:
-    """A person at a terminal: cards scroll by, the line at the bottom says which keys answer the current one."""
+    """A person at a terminal: cards scroll by, the lines at the bottom name the selected one and its keys."""
 
     def __init__(self, where: Places) -> None:
         self._where = where
         self._board = Board()
         self._console = ctl_draw.console()
-        self._answered: set[str] = set()
-        self._look_until = 0.0
+        self._repeats = Repeats()
+        self._prompted = _Prompted()
 
     def run(self) -> int:
         """Until the person quits (0) or the server ends the watch (1). Raises Refusal and IpcError as `again`."""
@@ -47,9 +50,13 @@ class Keys:
             with _keys_at_once():
                 if line is None:
                     line = self._awaited(NONE_YET, "a server is here")
+                with self._told():
+                    if not request(self._where, "keys", {})["required"]:
+                        self._say(NO_KEY)
                 self._prompt()
                 while True:
-                    # A key first: a person waits for it, and a flood of cards must not keep them from quitting.
+                    # A key first: it was typed for what is on the screen now. A flood of cards must not keep a person
+                    # from quitting either.
                     ready, _, _ = select.select([sys.stdin, line], [], [], 0 if line.ready else None)
                     if sys.stdin in ready:
                         if not self._pressed():
@@ -73,15 +80,17 @@ class Keys:
     def _awaited(self, why: str, then: str) -> Watch:
         """The next server's watch, however long that takes; raises _Quit when the person does not want to wait."""
         self._say(why)
-        print("[q]uit", end="", flush=True)
+        self._prompted.show("[q]uit")
         line = again(self._where, _pause)
         self._board.restart()
+        _discard_typed()
         self._say(then)
         return line
 
     def _show(self, events: list[dict[str, Any]]) -> bool:
         """Show what came; True when the server ended the watch."""
-        self._wipe()
+        self._prompted.wipe()
+        is_other_question = False
         for event in events:
             data = event["data"]
             if event["event"] != "card":
@@ -89,24 +98,28 @@ class Keys:
                 if event["event"] == "dropped":
                     return True
                 continue
-            known = self._board.current
-            moved = self._board.take(data)
+            is_new = not self._board.is_open(data["request_id"])
+            changed = self._board.take(data)
+            is_other_question |= changed
             if data["status"] != "pending":
-                ctl_draw.draw_card(self._console, {**data, **_ENDED}, ctl_draw.now(), ctl_draw.PENDING_LINES)
-            elif not moved and known is not None and known["request_id"] != data["request_id"]:
-                self._console.print(clean(f"+ {data['kind']}: {data['title']}".replace("\n", " ")), soft_wrap=True)
-            if moved:
-                if known is not None and known["request_id"] not in self._answered:
-                    self._look_until = time.monotonic() + LOOK
-                self._current()
+                if not self._repeats.is_repeat(data):
+                    ctl_draw.draw_card(self._console, {**data, **_ENDED}, ctl_draw.now(), ctl_draw.PENDING_LINES)
+            elif changed:
+                self._console.print(clean("the selected card has changed:"))
+                self._selected()
+            elif is_new:
+                self._console.print(one_line(f"+ {data['kind']} {named(data)}"), soft_wrap=True)
+        if is_other_question:
+            _discard_typed()
         self._prompt()
         return False
 
-    def _current(self) -> None:
-        card = self._board.current
+    def _selected(self) -> None:
+        card = self._board.selected
         if card is not None:
             self._console.print()
             ctl_draw.draw_card(self._console, card, ctl_draw.now(), ctl_draw.PENDING_LINES, hints=False)
+            self._board.saw(card, min(line_count(card), ctl_draw.PENDING_LINES))
 
     def _pressed(self) -> bool:
         """Do what the key asks for; False to quit."""
@@ -114,42 +127,50 @@ class Keys:
         if key in _END:
             return False
         act = self._board.key(key)
-        if act is None:
+        if act is None or (act.card is None and act.word == "view whole"):
             return True
-        self._wipe()
         if act.word == "quit":
             return False
+        if act.word == "next" and not self._board.next():
+            return True
+        self._prompted.wipe()
         if act.word == "next":
-            if self._board.next():
-                self._current()
+            self._selected()
         elif act.word == "view whole":
             self._view(act)
-        elif time.monotonic() < self._look_until:
-            self._say("another card has just come before you; look, then press again")
         else:
             self._answer(act)
+        _discard_typed()
         self._prompt()
         return True
 
     def _view(self, act: Act) -> None:
-        if act.card is None:
-            return
+        assert act.card is not None, "there is nothing to view where none is selected"
         with self._told():
             whole = request(self._where, "show", {"id": act.card["request_id"]})
             ctl_draw.draw_card(self._console, whole, ctl_draw.now(), hints=False)
+            self._board.take(whole)
+            self._board.saw(whole, max(1, line_count(whole)))
 
     def _answer(self, act: Act) -> None:
+        assert act.card is not None, "only a selected card has keys"
+        name = named(act.card)
         text: str | None = None
         if act.wants:
-            text = _ask_words(f"{act.word}, with what words{' (may be empty)' if act.wants == 'may' else ''}? ")
+            may = " (may be empty)" if act.wants == "may" else ""
+            text = _ask_words(clean(f"{act.word} {name}, with what words{may}? "))
             if text is None or (act.wants == "must" and not text):
-                self._say(f"{act.word} left undone")
+                self._say(f"{act.word} left undone: {name}")
                 return
+        question = self._board.question(act)
+        if question is not None and not _agreed(clean(question)):
+            self._say(f"{act.word} left undone: {name}")
+            return
         verb, fields = request_of(act, text)
         with self._told():
-            done = request(self._where, verb, fields)
-            self._answered.add(fields["id"])
-            self._say(done_line(done))
+            done = send(self._where, verb, fields, card=act.card)
+            note = f": {done['note']}" if done.get("note") else ""
+            self._say(f"{done['status']} {name}{note}")
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -161,15 +182,35 @@ class Keys:
             self._say(str(error))
 
     def _say(self, text: str) -> None:
-        self._wipe()
+        self._prompted.wipe()
         self._console.print(clean(text), soft_wrap=True)
 
     def _prompt(self) -> None:
-        self._wipe()
-        print(self._board.prompt(), end="", flush=True)
+        self._prompted.show(clean(self._board.prompt()))
 
-    def _wipe(self) -> None:
-        print("\r\x1b[K", end="", flush=True)
+
+class _Prompted:
+    """The question at the bottom of the screen, which is taken away before anything else is printed."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        self.wipe()
+        print(text, end="", flush=True)
+        self._text, self._width = text, _width()
+
+    def wipe(self) -> None:
+        # A terminal that was resized may have laid the lines out again: then only the last is sure to be ours.
+        rows = sum(max(1, -(-cell_len(line.rstrip()) // self._width)) for line in self._text.split("\n") if self._width)
+        up = f"\x1b[{rows - 1}A" if rows > 1 and self._width == _width() else ""
+        print(f"\r{up}\x1b[J", end="", flush=True)
+        self._text, self._width = "", 0
+
+
+def _width() -> int:
+    return max(1, shutil.get_terminal_size().columns)
 
 
 class _Quit(Exception):
@@ -187,20 +228,35 @@ def _key() -> str:
     return os.read(sys.stdin.fileno(), 1).decode("ascii", "replace").lower()
 
 
+def _discard_typed() -> None:
+    """Forget what was typed so far: it was meant for another question than the next."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def _agreed(question: str) -> bool:
+    """Whether the person answers this question with y."""
+    _discard_typed()
+    print(question, end="", flush=True)
+    is_yes = _key() == "y"
+    print("y" if is_yes else "")
+    return is_yes
+
+
 def _ask_words(question: str) -> str | None:
     """A line typed by the person, with the terminal as it usually is; None when they think better of it (^C, ^D)."""
     descriptor = sys.stdin.fileno()
     raw = termios.tcgetattr(descriptor)
     usual = termios.tcgetattr(descriptor)
     usual[3] |= termios.ICANON | termios.ECHO
-    termios.tcsetattr(descriptor, termios.TCSADRAIN, usual)
+    # What was typed before the question is no answer to it.
+    termios.tcsetattr(descriptor, termios.TCSAFLUSH, usual)
     try:
         return input(question).strip()
     except (EOFError, KeyboardInterrupt):
         print()
         return None
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, raw)
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, raw)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from intercom.cli.ctl_sign import send
 from intercom.cli.ctl_text import clean, one_line
 from intercom.local.places import Places
 from intercom.operators.ctl.client import Refusal, request
@@ -31,7 +32,14 @@ def restore(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) 
     """Ask the server for the question, put it to the person (not with `yes`), and wait for the end. Returns 0 when it
     was restored, or left open as nobody is there to be asked; 1 when it was not, also as somebody else's question took
     the place of this one. Raises what `request` raises."""
-    entry = request(where, "restore", fields)
+    try:
+        entry = request(where, "restore", fields)
+    except Refusal as refusal:
+        if isinstance(refusal.details, dict) and "diverged" in refusal.details and not as_json:
+            _compare(refusal.details)
+            if "files" not in fields:
+                print("add --files to put back what was modified or deleted, --exact to remove what was added as well")
+        raise
     wanted = _wanted(entry)
     for _ in range(_TRIES):
         if not yes:
@@ -44,7 +52,7 @@ def restore(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) 
                 return 0
         decision = "proceed" if yes or _agreed() else "cancel"
         try:
-            request(where, "answer", {"id": entry["restore_id"], "decision": decision})
+            send(where, "answer", {"id": entry["restore_id"], "decision": decision})
         except Refusal as refusal:
             # Somebody was first, on another channel: how that came out is told below.
             if refusal.code != "already_decided":
@@ -98,6 +106,16 @@ def _tell_of_other(entry: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _show(entry: dict[str, Any]) -> None:
+    _compare(entry)
+    files = {
+        "leave": "the files stay as they are",
+        "back": "modified and deleted files are put back, added ones stay",
+        "exact": "modified and deleted files are put back, added ones are removed",
+    }
+    print(f"{files[entry['files']]}; session {entry['session_id'][:8]} ends, and another goes on from the checkpoint")
+
+
+def _compare(entry: dict[str, Any]) -> None:
     name = entry["label"] or entry["checkpoint_id"]
     counts = f"{entry['modified']} modified, {entry['deleted']} deleted, {entry['added']} added"
     print(one_line(f"checkpoint {name} of {entry['workspace_root']}: {counts} since"))
@@ -108,12 +126,6 @@ def _show(entry: dict[str, Any]) -> None:
         print(f"  and {rest} more")
     for remark in entry["remarks"]:
         print(f"  {clean(remark)}")
-    files = {
-        "leave": "the files stay as they are",
-        "back": "modified and deleted files are put back, added ones stay",
-        "exact": "modified and deleted files are put back, added ones are removed",
-    }
-    print(f"{files[entry['files']]}; session {entry['session_id'][:8]} ends, and another goes on from the checkpoint")
 
 
 def _agreed() -> bool:
@@ -129,4 +141,4 @@ def _tell(entry: dict[str, Any]) -> None:
     told = entry["note"] or words if entry["state"] in ("done", "failed") else f"{words}: {entry['note'] or ''}"
     print(one_line(told.rstrip(": ")))
     if entry["state"] == "done":
-        print(f"to go back: agent-intercom-ctl restore {entry['safety_checkpoint_id'][:8]}")
+        print(f"to go back: agent-intercom-ctl restore {entry['safety_checkpoint_id'][:8]} --exact")

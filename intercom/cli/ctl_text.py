@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Any
 
-_KEPT = frozenset("\n\t")
-#: Control, format, surrogate, private and unassigned characters, and the two odd line ends.
-_SHOWN_AS_CODE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+from intercom.model.visible import visible
 
 
 def clean(text: str) -> str:
@@ -15,14 +12,25 @@ def clean(text: str) -> str:
 
     Line feeds and tabs stay. Escape becomes `\\x1b`, a right-to-left override `<U+202E>`.
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_visible(character) for character in text)
+    # Terminals do not agree on what joiners join.
+    return visible(text, joiners=False)
 
 
 def one_line(text: str) -> str:
     """`clean`, with line feeds and tabs as spaces."""
-    return clean(text.replace("\n", " ").replace("\t", " "))
+    return clean(text).replace("\n", " ").replace("\t", " ")
+
+
+#: How much of an id is shown: enough to be unique in practice, short enough to type.
+SHORT = 8
+
+
+def short(name: str) -> str:
+    """The start of an id: enough for ctl to know it by. What is no plain id is shown whole, and so is the word that
+    some begin with (`policy-`)."""
+    word, dash, rest = name.partition("-")
+    kept = len(word + dash) if dash and word.isalpha() and len(word) < SHORT and len(rest) > SHORT else 0
+    return one_line(name[: kept + SHORT] if len(name) > 2 * SHORT else name)
 
 
 def done_line(data: Any) -> str:
@@ -42,10 +50,3 @@ def _taken_line(data: Any) -> str:
         some = f": {', '.join(each['examples'])}" if each["examples"] else ""
         line += f"; left out: {each['count']} {each['why']}{some}"
     return one_line(line)
-
-
-def _visible(character: str) -> str:
-    if character in _KEPT or unicodedata.category(character) not in _SHOWN_AS_CODE:
-        return character
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"<U+{code:04X}>"

@@ -31,8 +31,12 @@ def watch(where: Places, *, as_json: bool = False) -> int:
     if as_json:
         return _follow(where, lambda event: print(json.dumps(event), flush=True))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return _follow(where, _print_event)
+        return _follow(where, _Printer().show)
+    from intercom.cli import ticket
     from intercom.cli.ctl_keys import Keys
+
+    # Said now: a terminal's key signs for what asked as soon as it was started.
+    ticket.key_of(where)
 
     return Keys(where).run()
 
@@ -123,11 +127,36 @@ def _say(text: str) -> None:
     print(f"agent-intercom-ctl: {text}", file=sys.stderr, flush=True)
 
 
-def _print_event(event: dict[str, Any]) -> None:
-    on = ctl_draw.console()
-    if event["event"] == "card":
-        ctl_draw.show("show", event["data"], on)
-        on.print()
-    else:
-        ctl_draw.draw_notice(on, event["data"])
-    sys.stdout.flush()
+class Repeats:
+    """Tells a card that says the same as the last with its id: an agent may have been told a rejection, for instance,
+    which a card of its own announces, with nothing new to see."""
+
+    #: So many cards are remembered.
+    SIZE = 1000
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+
+    def is_repeat(self, card: dict[str, Any]) -> bool:
+        id, says = card["request_id"], json.dumps(card, sort_keys=True)
+        before = self._last.pop(id, None)
+        self._last[id] = says
+        if len(self._last) > self.SIZE:
+            del self._last[next(iter(self._last))]
+        return before == says
+
+
+class _Printer:
+    """Prints what comes, for a reader that is no terminal."""
+
+    def __init__(self) -> None:
+        self._repeats = Repeats()
+
+    def show(self, event: dict[str, Any]) -> None:
+        on = ctl_draw.console()
+        if event["event"] != "card":
+            ctl_draw.draw_notice(on, event["data"])
+        elif not self._repeats.is_repeat(event["data"]):
+            ctl_draw.show("show", event["data"], on)
+            on.print()
+        sys.stdout.flush()

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from attrs import define
 
-from intercom.cli.ctl_draw import short
+from intercom.cli.ctl_text import short
 from intercom.cli.demo_agent import FILE, NAME
 from intercom.cli.demo_house import Agent, DemoFailed, House, agent, house, until
 from intercom.cli.demo_page import NobodyThere, Page

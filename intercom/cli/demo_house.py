@@ -163,6 +163,10 @@ def _private(within: str | None = None) -> Path:
     made = Path(tempfile.mkdtemp(prefix="icd-", dir=within)).resolve()
     for directory in ("run", "config", "state"):
         (made / directory).mkdir(mode=0o700)
+    # Whoever plays the demo is asked here, and may have no terminal; nothing but the demo's agent is in its house.
+    config = made / "config" / "agent-intercom"
+    config.mkdir(mode=0o700)
+    (config / "config.toml").write_text("[ctl]\ntrust_agent_processes = true\n")
     return made
 
 

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import re
 import shutil
+import sqlite3
 import stat
 import sys
 import time
@@ -15,15 +16,16 @@ from pathlib import Path
 from intercom._version import __version__
 from intercom.agents import workspaces
 from intercom.app import database_path, version_tuple
-from intercom.cli import doctor_agents, doctor_hooks, doctor_http, doctor_slack
+from intercom.cli import doctor_agents, doctor_hooks, doctor_http, doctor_keys, doctor_slack
 from intercom.cli.finding import Finding, State
 from intercom.cli.init_clients import CLIENTS, names_us
 from intercom.local import config_file, dial, lock
 from intercom.local.places import Places, places
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, WorkspaceRefused
+from intercom.model.policy import describe
 from intercom.operators.ctl.client import NoServer, Refusal, request
-from intercom.store import health
+from intercom.store import audit_anchor, disturbance, health
 from intercom.workspace import policy_file
 
 #: Bytes that must be free where the database stands.
@@ -46,7 +48,9 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     findings += _directories(where)
     database = database_path(settled, where)
     findings.append(_database(database))
+    findings += _audit(where, database)
     findings += _server(where, database)
+    findings.append(doctor_keys.examine(where))
     findings += doctor_http.examine(settled, where)
     if any(each.subject == "configuration" and each.state is State.FAULT for each in found):
         # Of Slack nothing would hold without it.
@@ -159,9 +163,34 @@ def _database(path: Path) -> Finding:
         text += f"; the next server brings it to schema {found.latest}, and keeps a copy"
     else:
         text += f"; {found.requests} waiting in {found.sessions} sessions"
+    if copies := disturbance.kept_copies(path):
+        kept = ", ".join(str(each) for each in copies[-3:])
+        text += f"; {len(copies)} that had to be moved aside: {kept}"
+        return Finding("database", State.WARN, text, "look at them, and remove what you do not need")
     if path.stat().st_mode & 0o077:
         return Finding("database", State.WARN, f"{text}; readable by other users", f"chmod 600 {path}")
     return Finding("database", State.OK, text)
+
+
+def _audit(where: Places, database: Path) -> Iterator[Finding]:
+    """The audit log, where there is one that this program can read."""
+    about = health.examine(database)
+    if about.fault is not None or not about.exists or (about.version or 0) < about.latest:
+        return
+    advice = "agent-intercom-ctl audit verify tells more; keep the database and the anchor file as they are"
+    try:
+        found = audit_anchor.examine(database, Path(where.audit_anchor_file))
+    except (audit_anchor.AnchorError, sqlite3.Error) as fault:
+        yield Finding("audit log", State.FAULT, str(fault), advice)
+        return
+    if found.faults:
+        first = found.faults[0]
+        entry = "" if first.entry is None else f"entry {first.entry}: "
+        more = f"; and {len(found.faults) - 1 + found.more} more" if len(found.faults) > 1 else ""
+        yield Finding("audit log", State.FAULT, f"{entry}{first.text}{more}", advice)
+        return
+    head = "" if found.head is None else f", head {found.head.hash[:16]}"
+    yield Finding("audit log", State.OK, f"{found.entries} entries, each follows the one before{head}")
 
 
 def _server(where: Places, database: Path) -> Iterator[Finding]:
@@ -248,8 +277,11 @@ def _policy(config: Config, workspace: str | None, cwd: str) -> Finding:
         return Finding("policy", State.FAULT, f"{root}: {loaded.fault}", advice)
     if loaded.source is None:
         return Finding("policy", State.OK, f"{root} has none: every request waits for a person")
-    rule = "is in force" if loaded.policy.enabled else "is not enabled: every request waits for a person"
-    return Finding("policy", State.OK, f"{root / loaded.source} {rule}")
+    if not loaded.policy.grants:
+        return Finding("policy", State.OK, f"{root / loaded.source} grants nothing: every request waits for a person")
+    ask = f"agent-intercom-ctl policy show {root}"
+    text = f"{root / loaded.source} grants {describe(loaded.policy)}, as far as a person has accepted it: {ask}"
+    return Finding("policy", State.OK, text)
 
 
 def _clients(workspace: str | None, cwd: str) -> Finding:

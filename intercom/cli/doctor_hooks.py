@@ -22,7 +22,7 @@ def examine(project: Path) -> Finding:
             partly.append(f"{CLIENTS[name].title} has only {', '.join(found)}")
         elif names_us(CLIENTS[name].file(project)):
             free.append(CLIENTS[name].title)
-    advice = "agent-intercom init --write --client NAME, in the project"
+    advice = "agent-intercom init --write --hooks --client NAME, in the project"
     if partly:
         return Finding("hooks", State.WARN, f"hooks are missing: {'; '.join(partly)}", advice)
     if free:

@@ -18,6 +18,8 @@ EXAMPLES = {
     "database.path": '"data/agent-rc.db"',
     "slack.channel_id": '"C0123456789"',
     "slack.workspace_channels": '{ "~/projects/web" = "C0123456789" }',
+    "slack.proxy": '"http://proxy.example.org:3128"',
+    "slack.ca_file": '"/etc/ssl/certs/proxy.pem"',
     "slack.authorized_user_ids": '["U0123456789"]',
     "timeouts.prompt_by_type": '{ error_recovery = "stop" }',
     'clients."NAME".slice_seconds': "240",

@@ -1,17 +1,43 @@
-"""Files of somebody else's that `init` changes: with a backup, whole or not at all."""
+"""Files of somebody else's that `init` changes: a client's files together, all of them or none, with backups.
+
+What is to be written is worked out first, from reading alone. `commit` then writes it, and restores everything when one
+step fails. Nothing is printed meanwhile: a reader that closes the pipe cannot stop it half-way.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from attrs import frozen
 
-def read(file: Path) -> str:
-    """The file's text; empty where there is none. Raises OSError and UnicodeDecodeError."""
-    return file.read_bytes().decode("utf-8") if file.exists() else ""
+
+@frozen
+class Change:
+    """What is to become of one file, by its real path. `before` and `after` are its text, None where there is no file.
+    A file that is there keeps its mode, and its old text stays as `backup` if that is given; `mode` is for a new one.
+    """
+
+    file: Path
+    before: str | None
+    after: str | None
+    mode: int = 0o600
+    backup: Path | None = None
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+def read(file: Path) -> str | None:
+    """The file's text; None where there is none. Raises OSError and UnicodeDecodeError."""
+    return file.read_bytes().decode("utf-8") if file.exists() else None
 
 
 def glance(file: Path) -> str:
@@ -22,30 +48,76 @@ def glance(file: Path) -> str:
         return ""
 
 
-def put(file: Path, before: str, after: str, mode: int, title: str, note: str) -> None:
-    """Write a client's file, if it changes: with a backup of the one that is there, whose mode it keeps."""
-    if after == before:
-        print(f"has it   {file}")
-        return
-    if file.exists():
-        mode = file.stat().st_mode & 0o777
-        print(f"backup   {back_up(file)}")
-    replace(file, after, mode=mode)
-    print(f"merged   {file}  ({title})\n         {note}")
-
-
-def back_up(file: Path) -> Path:
-    """Copy the file beside itself, under a name that says when."""
+def backup_name(file: Path) -> Path:
+    """Where a file's old text is kept: beside it, under a name that says when."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    backup = file.with_name(f"{file.name}.{stamp}.bak")
-    shutil.copy2(file, backup)
-    return backup
+    return file.with_name(f"{file.name}.{stamp}.bak")
 
 
-def replace(file: Path, text: str, *, mode: int) -> None:
-    """All of `text` or nothing: whoever reads the file meanwhile, or after a crash, finds the old one or the new."""
-    target = Path(os.path.realpath(file))
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+def missing_directories(file: Path) -> tuple[Path, ...]:
+    """The directories above a file that are not there yet, outermost first."""
+    return tuple(reversed([each for each in file.parents if not each.exists()]))
+
+
+def commit(changes: Sequence[Change]) -> None:
+    """Carry out all of these changes or none. Raises OSError when one fails; then every file is as it was."""
+    wanted = [each for each in changes if each.changes]
+    for each in wanted:
+        if read(each.file) != each.before:
+            raise OSError(f"{each.file} has changed in the meantime; run init again")
+    made: list[Path] = []
+    staged: list[tuple[Change, Path | None]] = []
+    backups: dict[Path, Path] = {}
+    try:
+        for each in wanted:
+            for directory in missing_directories(each.file):
+                directory.mkdir(mode=0o700)
+                made.append(directory)
+            if not each.file.parent.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(each.file.parent))
+            mode = each.mode if each.before is None else each.file.stat().st_mode & 0o777
+            staged.append((each, None if each.after is None else _stage(each.file, each.after, mode)))
+        for each in wanted:
+            if each.before is not None:
+                backups[each.file] = each.backup or backup_name(each.file)
+                shutil.copy2(each.file, backups[each.file])
+        _replace(staged, backups)
+    except BaseException:
+        for _, temporary in staged:
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
+        for backup in backups.values():
+            backup.unlink(missing_ok=True)
+        for directory in reversed(made):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+        raise
+    for each in wanted:
+        if each.backup is None and each.file in backups:
+            backups[each.file].unlink(missing_ok=True)
+
+
+def _replace(staged: Sequence[tuple[Change, Path | None]], backups: dict[Path, Path]) -> None:
+    done: list[Change] = []
+    try:
+        for each, temporary in staged:
+            # Noted first: an interrupt may come between the act and the note of it.
+            done.append(each)
+            if temporary is None:
+                os.unlink(each.file)
+            else:
+                os.replace(temporary, each.file)
+    except BaseException:
+        for each in reversed(done):
+            # A rename needs no room on a disk that is full.
+            if each.before is None:
+                each.file.unlink(missing_ok=True)
+            else:
+                os.rename(backups[each.file], each.file)
+        raise
+
+
+def _stage(target: Path, text: str, mode: int) -> Path:
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
@@ -53,10 +125,10 @@ def replace(file: Path, text: str, *, mode: int) -> None:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
         raise
+    return Path(temporary)
 
 
 def said(error: Exception) -> str:

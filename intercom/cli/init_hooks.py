@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import frozen
 
-from intercom.cli.init_merge import Unmergeable, once
+from intercom.cli.init_merge import Unmergeable, json_object, json_text
 
 #: How long a client lets a hook take, and how long the hook lets a person take: the rest is for saying no in time.
 HOOK_SECONDS, WAIT_SECONDS = 3600, 3570
@@ -32,7 +32,7 @@ _FALLBACK = "|| { echo 'agent-intercom: the hook failed, so this is denied' >&2;
 class Hooks:
     """A client's file of hooks. `events` maps each event that asks to True, and each at which the agent stops to False;
     `handler` makes an entry from a command and its seconds, `nested` says that entries stand in groups; `leading` is
-    what a new file has besides."""
+    what a new file has besides. `scope` says where they hold."""
 
     name: str
     title: str
@@ -40,6 +40,7 @@ class Hooks:
     events: Mapping[str, bool]
     handler: Callable[[str, int], dict[str, Any]]
     nested: bool
+    scope: str
     note: str
     leading: Mapping[str, Any] = {}
 
@@ -82,7 +83,8 @@ HOOKS: dict[str, Hooks] = {
             {"PreToolUse": True, "Stop": False},
             _claude,
             True,
-            "They hold in this project. Restart Claude Code after a change.",
+            "in this project only",
+            "Restart Claude Code after a change.",
         ),
         Hooks(
             "codex",
@@ -91,7 +93,8 @@ HOOKS: dict[str, Hooks] = {
             {"PreToolUse": True, "PermissionRequest": True, "Stop": False},
             _claude,
             True,
-            "They hold in every project. Codex runs them only once you have trusted them: /hooks in Codex.",
+            "in all your projects",
+            "Codex runs them only once you have trusted them: /hooks in Codex.",
         ),
         Hooks(
             "cursor",
@@ -100,7 +103,8 @@ HOOKS: dict[str, Hooks] = {
             {"preToolUse": True, "beforeShellExecution": True, "beforeMCPExecution": True, "stop": False},
             _cursor,
             False,
-            "They hold in every project.",
+            "in all your projects",
+            "",
             {"version": 1},
         ),
         Hooks(
@@ -110,7 +114,8 @@ HOOKS: dict[str, Hooks] = {
             {"preToolUse": True, "permissionRequest": True, "agentStop": False},
             _copilot,
             False,
-            "They hold in every project. Restart Copilot CLI after a change.",
+            "in all your projects",
+            "Restart Copilot CLI after a change.",
             {"version": 1},
         ),
     )
@@ -124,10 +129,8 @@ def merge(hooks: Hooks, text: str, command: list[str]) -> str:
     if text.strip() in ("", "{}"):
         fresh = {**hooks.leading, "hooks": {event: [entry] for event, entry in wanted.items()}}
         return json.dumps(fresh, indent=2, ensure_ascii=False) + "\n"
-    document = _parsed(text)
-    table = document.setdefault("hooks", {})
-    if not isinstance(table, dict) or not all(isinstance(entries, list) for entries in table.values()):
-        raise Unmergeable("has something other than lists of hooks at hooks")
+    document = json_object(text)
+    table = _table(document)
     before = json.dumps(document)
     for name, value in hooks.leading.items():
         document.setdefault(name, value)
@@ -136,17 +139,44 @@ def merge(hooks: Hooks, text: str, command: list[str]) -> str:
         entries = [*kept, *([wanted[event]] if event in wanted else [])]
         if entries or event in table:
             table[event] = entries
-    if json.dumps(document) == before:
+    return text if json.dumps(document) == before else json_text(document, like=text)
+
+
+def without(hooks: Hooks, text: str) -> str:
+    """The file's text without our entries; lists and tables that are empty then go as well. Raises Unmergeable."""
+    document = json_object(text)
+    before = json.dumps(document)
+    table = _table(document)
+    for event, entries in list(table.items()):
+        table[event] = [each for each in map(_without_ours, entries) if each is not _NOTHING]
+        if not table[event] and entries:
+            del table[event]
+    if json.dumps(document) == before or "hooks" not in json.loads(before):
         return text
-    indent = re.search(r"\n([ \t]+)\S", text)
-    new = json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False)
-    return new + ("\n" if text.endswith("\n") else "")
+    if not table:
+        del document["hooks"]
+    return json_text(document, like=text)
+
+
+def is_empty(hooks: Hooks, text: str) -> bool:
+    """Whether a file holds no hook, nor anything else that a new file of ours would not have."""
+    try:
+        return json_object(text) in ({}, dict(hooks.leading))
+    except Unmergeable:
+        return False
+
+
+def _table(document: dict[str, Any]) -> dict[str, list[Any]]:
+    table = document.setdefault("hooks", {})
+    if not isinstance(table, dict) or not all(isinstance(entries, list) for entries in table.values()):
+        raise Unmergeable("has something other than lists of hooks at hooks")
+    return table
 
 
 def installed(hooks: Hooks, text: str) -> tuple[str, ...]:
     """The events for which a file has our entry; none when it can not be read."""
     try:
-        table = _parsed(text).get("hooks", {})
+        table = json_object(text).get("hooks", {})
     except Unmergeable:
         return ()
     if not isinstance(table, dict):
@@ -156,16 +186,6 @@ def installed(hooks: Hooks, text: str) -> tuple[str, ...]:
         for event in hooks.events
         if isinstance(table.get(event), list) and any(_without_ours(each) != each for each in table[event])
     )
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text, object_pairs_hook=once)
-    except (ValueError, RecursionError) as error:
-        raise Unmergeable(f"is not plain JSON ({error}); comments and trailing commas can not be kept") from None
-    if not isinstance(document, dict):
-        raise Unmergeable("is not a JSON object")
-    return document
 
 
 def _without_ours(entry: Any) -> Any:

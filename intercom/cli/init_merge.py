@@ -45,6 +45,24 @@ def snippet(format: str, wish: Wish) -> str:
     return merge(format, "", wish)
 
 
+def without(format: str, text: str, table: str, name: str, inputs: Collection[str] = ()) -> str:
+    """The file's text without this entry, and without the `inputs` of these ids; everything else as it was.
+
+    A table that is empty then goes as well. Raises `Unmergeable` as `merge`.
+    """
+    return (_without_toml if format == "toml" else _without_json)(text, table, name, inputs)
+
+
+def is_empty(format: str, text: str) -> bool:
+    """Whether a file says nothing any more."""
+    if format == "toml":
+        return not text.strip()
+    try:
+        return bool(json.loads(text or "{}") == {})
+    except (ValueError, RecursionError):
+        return False
+
+
 def present(format: str, text: str, table: str, name: str) -> Mapping[str, Any]:
     """The entry that stands there; empty where there is none, or the text can not be read."""
     try:
@@ -81,12 +99,7 @@ def _merge_json(text: str, wish: Wish) -> str:
         inputs = {"inputs": list(wish.inputs)} if wish.inputs else {}
         whole = {**inputs, wish.table: {wish.name: dict(wish.entry)}}
         return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
-    try:
-        document = json.loads(text, object_pairs_hook=once)
-    except (ValueError, RecursionError) as error:
-        raise Unmergeable(f"is not plain JSON ({error}); comments and trailing commas can not be kept") from None
-    if not isinstance(document, dict):
-        raise Unmergeable("is not a JSON object")
+    document = json_object(text)
     before = _below(document, wish.table, wish.name)
     wanted = _wanted(before, wish)
     missing = _missing(document, wish.inputs)
@@ -95,9 +108,40 @@ def _merge_json(text: str, wish: Wish) -> str:
     if missing:
         document["inputs"] = [*document.get("inputs", ()), *missing]
     document.setdefault(wish.table, {})[wish.name] = wanted
-    indent = re.search(r"\n([ \t]+)\S", text)
+    return json_text(document, like=text)
+
+
+def _without_json(text: str, table: str, name: str, inputs: Collection[str]) -> str:
+    document = json_object(text)
+    if name not in _below(document, table):
+        return text
+    del document[table][name]
+    if not document[table]:
+        del document[table]
+    if inputs and isinstance(document.get("inputs"), list):
+        kept = [each for each in document["inputs"] if not (isinstance(each, dict) and each.get("id") in inputs)]
+        document["inputs"] = kept
+        if not kept:
+            del document["inputs"]
+    return json_text(document, like=text)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The object that a file holds; empty for one without text. Raises Unmergeable."""
+    try:
+        document = json.loads(text or "{}", object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise Unmergeable(f"is not plain JSON ({error}); comments and trailing commas can not be kept") from None
+    if not isinstance(document, dict):
+        raise Unmergeable("is not a JSON object")
+    return document
+
+
+def json_text(document: Mapping[str, Any], *, like: str) -> str:
+    """A document as text, laid out as the file it came from."""
+    indent = re.search(r"\n([ \t]+)\S", like)
     new = json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False)
-    return new + ("\n" if text.endswith("\n") else "")
+    return new + ("\n" if like.endswith("\n") else "")
 
 
 def _missing(document: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -116,13 +160,39 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _merge_toml(text: str, wish: Wish) -> str:
-    table, name = wish.table, wish.name
+def _without_toml(text: str, table: str, name: str, _inputs: Collection[str]) -> str:
+    plain, document = _toml(text)
+    if name not in _below(plain, table):
+        return text
+    servers: Any = document[table]
+    del servers[name]
+    if not servers:
+        del document[table]
+    rest = {key: value for key, value in _below(plain, table).items() if key != name}
+    return _checked(
+        document, {**{key: value for key, value in plain.items() if key != table}, **({table: rest} if rest else {})}
+    )
+
+
+def _toml(text: str) -> tuple[dict[str, Any], tomlkit.TOMLDocument]:
     try:
-        plain = tomllib.loads(text)
-        document = tomlkit.parse(text)
+        return tomllib.loads(text), tomlkit.parse(text)
     except (ValueError, TOMLKitError, RecursionError) as error:
         raise Unmergeable(f"is not TOML ({error})") from None
+
+
+def _checked(document: tomlkit.TOMLDocument, expected: Mapping[str, Any]) -> str:
+    """The document's text. The file may be laid out in a way that the editing library gets wrong: look before it is
+    written."""
+    new = tomlkit.dumps(document)
+    if tomllib.loads(new) != expected:
+        raise Unmergeable("is laid out in a way that can not be edited safely")
+    return new
+
+
+def _merge_toml(text: str, wish: Wish) -> str:
+    table, name = wish.table, wish.name
+    plain, document = _toml(text)
     before = _below(plain, table, name)
     wanted = _wanted(before, wish)
     if wanted == before:
@@ -137,9 +207,4 @@ def _merge_toml(text: str, wish: Wish) -> str:
             servers[name][key] = value
     for key in before.keys() - wanted.keys():
         del servers[name][key]
-    new = tomlkit.dumps(document)
-    # The file may be laid out in a way that the editing library gets wrong: look before it is written.
-    expected = {**plain, table: {**_below(plain, table), name: wanted}}
-    if tomllib.loads(new) != expected:
-        raise Unmergeable("is laid out in a way that can not be edited safely")
-    return new
+    return _checked(document, {**plain, table: {**_below(plain, table), name: wanted}})

@@ -11,25 +11,40 @@ from pathlib import Path
 
 import actors
 from intercom.local.places import private_directory
+from intercom.masking import Masker
+from intercom.model.errors import IpcError
 
 _MEBIBYTE = 2**20
+#: So many characters of a record are logged: a library's error may quote a message whole.
+_LONGEST = 64 * 1024
 
 log = logging.getLogger("intercom")
 
 
+class TextLines(logging.Formatter):
+    """A line of text, and the error below it if there is one, without secrets: logs are sent to others."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _masked(super().format(record))
+
+
 class JsonLines(logging.Formatter):
-    """One JSON object a line: at, level, logger, message, and the error if there is one."""
+    """One JSON object a line: at, level, logger, message, and the error if there is one; without secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _masked(record.getMessage()),
         }
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+            line["error"] = _masked(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False)
+
+
+def _masked(text: str) -> str:
+    return Masker().mask(text[:_LONGEST]).text + ("…" if len(text) > _LONGEST else "")
 
 
 def set_up(level: str, style: str, file: Path | None) -> None:
@@ -40,7 +55,7 @@ def set_up(level: str, style: str, file: Path | None) -> None:
     else:
         private_directory(str(file.parent))
         handler = _Private(file, maxBytes=10 * _MEBIBYTE, backupCount=3, encoding="utf-8")
-    text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    text = TextLines("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if style == "json" else text)
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -64,8 +79,29 @@ def of_actors(event: actors.Event) -> None:
 
 
 class _Private(logging.handlers.RotatingFileHandler):
-    """A rotating file that nobody else may read."""
+    """A rotating file that nobody else may read. Where it was removed or replaced, the next line begins a new one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is not None and _is_elsewhere(self.baseFilename, self.stream.fileno()):
+            try:
+                private_directory(os.path.dirname(self.baseFilename))
+                before, self.stream = self.stream, self._open()  # type: ignore[no-untyped-call]
+            except (OSError, IpcError):
+                pass  # the line goes where the others went
+            else:
+                before.close()
+        super().emit(record)
 
     def _open(self):  # type: ignore[no-untyped-def]
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         return os.fdopen(descriptor, self.mode, encoding=self.encoding)
+
+
+def _is_elsewhere(path: str, descriptor: int) -> bool:
+    """Whether an open file is not the one that stands there by its name."""
+    try:
+        return not os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False

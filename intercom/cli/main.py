@@ -116,10 +116,11 @@ def parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", parents=[again], help="run the server in the foreground (systemd, containers)")
     serve.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
     serve.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
+    serve.add_argument("--started-by", type=int, help=argparse.SUPPRESS)
     serve.add_argument("--private-fd", type=int, help=argparse.SUPPRESS)
 
     hook = commands.add_parser(
-        "hook", parents=[again], help="answer a coding agent's permission hook (what init --write installs)"
+        "hook", parents=[again], help="answer a coding agent's permission hook (what init --hooks installs)"
     )
     hook.add_argument("client", choices=HOOKED, help="whose hook this is")
     hook.add_argument("--event", metavar="NAME", help="the hook's event, where the client does not say it")
@@ -146,8 +147,30 @@ def parser() -> argparse.ArgumentParser:
         metavar="PORT",
         help="connect over HTTP: open this port of 127.0.0.1 (else the configured one, else 3000), and name it",
     )
-    init.add_argument("--write", action="store_true", help="merge into the client's own files, keeping a backup")
-    init.add_argument("--no-hooks", action="store_true", help="leave the clients' permission hooks as they are")
+    init.add_argument(
+        "--write",
+        action="store_true",
+        help="write the configuration, and merge into the clients' own files, keeping backups (else only show it)",
+    )
+    hooks = init.add_mutually_exclusive_group()
+    hooks.add_argument(
+        "--hooks",
+        action="store_true",
+        help="install the clients' permission hooks too, which deny where agent-intercom can not be started (else it"
+        " asks on a terminal, and installs none elsewhere)",
+    )
+    hooks.add_argument("--no-hooks", action="store_true", help="install no permission hooks, and do not ask")
+    init.add_argument("--no-key", action="store_true", help="do not offer an operator key (it does on a terminal only)")
+    init.add_argument(
+        "--policy",
+        action="store_true",
+        help="give the project a careful policy if it has none, and accept the one it has",
+    )
+    init.add_argument(
+        "--remove",
+        action="store_true",
+        help="take out of the clients' files what init put in (of all clients, or those named by --client)",
+    )
     init.add_argument("--force", action="store_true", help="replace a configuration that is there (a backup is kept)")
     init.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to connect")
 

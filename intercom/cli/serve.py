@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -18,10 +19,10 @@ from attrs import evolve
 
 from intercom._version import __version__
 from intercom.app import App, is_newer
-from intercom.cli import faults, logs
+from intercom.cli import logs
 from intercom.cli.readiness import Readiness, is_denied, told
 from intercom.cli.settings import Settings, judge, settle
-from intercom.local import heap, lock
+from intercom.local import daemon, heap, lock, stdio_peers
 from intercom.model.errors import ConfigError, IntercomError
 
 #: A background server with nobody connected and nothing pending leaves after so many seconds.
@@ -29,6 +30,8 @@ IDLE_SECONDS = 300.0
 #: Seconds between two times that free memory is given back. Often, so that there is little each time: threads that need
 #: memory at that moment wait.
 MEMORY_SECONDS = 15.0
+#: Files a server may have open: every connection is one, and shells allow as few as 1024.
+OPEN_FILES = 16_384
 FAILED = 1
 USAGE = 2
 
@@ -37,14 +40,16 @@ def serve(options: argparse.Namespace) -> int:
     """`agent-intercom serve`: run until SIGTERM or SIGINT. What waits stays pending."""
     heap.share()
     heap.keep_large_apart()
+    _allow_files()
     ready = Readiness(options.ready_fd)
     try:
-        settings = settle(options)
+        settings = settle(options, by_client=bool(options.background) or options.private_fd is not None)
         _log(settings, options)
         if options.private_fd is not None:
             return trio.run(_private, settings, options.private_fd)
-        with lock.acquire(settings.prepare(), version=__version__):
-            return trio.run(_serve, settings, ready, bool(options.background))
+        starters = _starters(options)
+        with lock.acquire(settings.prepare(), version=__version__) as held:
+            return trio.run(_serve, settings, ready, bool(options.background), held, starters)
     except BaseException as failed:
         error = told(failed)
         ready.failed(error, retry=isinstance(failed, lock.DatabaseLocked), sandboxed=is_denied(failed))
@@ -56,20 +61,38 @@ def serve(options: argparse.Namespace) -> int:
 def in_process(options: argparse.Namespace) -> int:
     """`agent-intercom --in-process`: MCP on this process's stdin and stdout, until stdin ends."""
     try:
-        settings = settle(options)
+        _forget_clients_environment()
+        settings = settle(options, by_client=True)
         _log(settings, options)
-        with lock.acquire(settings.prepare(), version=__version__):
-            return trio.run(_in_process, settings, options.workspace, options.channel, options.session_id)
+        with lock.acquire(settings.prepare(), version=__version__) as held:
+            return trio.run(_in_process, settings, options.workspace, options.channel, options.session_id, held)
     except Exception as failed:
         return _say(told(failed), failed)
 
 
-async def _serve(settings: Settings, ready: Readiness, background: bool) -> int:
+def _starters(options: argparse.Namespace) -> frozenset[int]:
+    """The relay that has started us: it waits at the other end of the pipe where we say that we are ready, whatever it
+    says of itself."""
+    if not options.background or options.ready_fd is None:
+        return frozenset()
+    hint = () if options.started_by is None else (options.started_by,)
+    return stdio_peers.holders(os.getpid(), hint, (options.ready_fd,))
+
+
+async def _serve(
+    settings: Settings, ready: Readiness, background: bool, held: lock.DatabaseLock, starters: frozenset[int]
+) -> int:
     app = _app(settings)
-    faults.arm(app.system)
+    app.processes.starters = starters
+    app.renew_lock = held.renew
+    if not background and settings.config.logging.file is not None:
+        # The log is elsewhere, and somebody may be looking here.
+        app.complain = _complain
     async with app.system:
         # What has been loaded stays for good: collections that need not look at it are short.
         gc.freeze()
+        if settings.left_out:
+            await app.desk.security_event(settings.left_out_words, {"settings": list(settings.left_out)})
         logs.log.info("MCP server ready (version %s, life %s)", __version__, app.life)
         ready.done()
         async with trio.open_nursery() as nursery:
@@ -77,22 +100,27 @@ async def _serve(settings: Settings, ready: Readiness, background: bool) -> int:
             nursery.start_soon(_give_memory_back)
             if background:
                 nursery.start_soon(_until_idle, app)
-    return 0
+    return 0 if app.failure is None else FAILED
 
 
-async def _in_process(settings: Settings, workspace: str | None, channel: str | None, session_id: str | None) -> int:
+async def _in_process(
+    settings: Settings, workspace: str | None, channel: str | None, session_id: str | None, held: lock.DatabaseLock
+) -> int:
     from intercom.agents import stdio
     from intercom.agents.door import Door
 
     app = _app(settings, frozenset({"ctl"}))
+    app.renew_lock = held.renew
     key = uuid.uuid4().hex
     async with app.system, trio.open_nursery() as nursery:
         nursery.start_soon(_until_signal, app)
-        app.processes.came(key, frozenset({os.getppid()}))
+        # The client is who started us, or holds the other ends of our standard streams.
+        client = await trio.to_thread.run_sync(stdio_peers.holders, os.getpid(), (os.getppid(),))
+        await app.processes.came(key, {*client, os.getppid()})
         door = Door(app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id)
         await stdio.serve(app.surroundings.server, door)
         app.system.request_stop()
-    return 0
+    return 0 if app.failure is None else FAILED
 
 
 async def _private(settings: Settings, descriptor: int) -> int:
@@ -181,7 +209,19 @@ def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})
         on_event=logs.of_actors,
         slack=settings.slack,
     )
+    if settings.left_out:
+        app.found(settings.left_out_words)
     return app
+
+
+def _forget_clients_environment() -> None:
+    """A server in the client's own process: of the environment, which is the client's, nothing that says where Slack
+    is, how it is reached, or who may answer. What the interpreter and the C library read at their start holds."""
+    kept = daemon.for_server(os.environ)
+    for name in set(os.environ) - set(kept):
+        if name.startswith(("SLACK_", "INTERCOM_", "SSL_", "PYTHON_KEYRING")) or name.upper().endswith("_PROXY"):
+            del os.environ[name]
+    os.environ.update(kept)
 
 
 def _log(settings: Settings, options: argparse.Namespace) -> None:
@@ -191,6 +231,25 @@ def _log(settings: Settings, options: argparse.Namespace) -> None:
     logs.set_up(settings.config.logging.level.value, options.log_format, file)
     if settings.slack_fault:
         logs.log.warning("slack is off: %s", settings.slack_fault)
+    if settings.left_out:
+        logs.log.warning("%s", settings.left_out_words)
+
+
+def _allow_files() -> None:
+    """Let this process have more files open, as far as the system allows without asking."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(most, OPEN_FILES)
+    if now == resource.RLIM_INFINITY or now >= wanted:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    except (OSError, ValueError):
+        # Not allowed here; it goes with fewer connections then.
+        logs.log.info("no more than %d files may be open", now)
+
+
+def _complain(text: str) -> None:
+    print(f"agent-intercom: {text}", file=sys.stderr, flush=True)
 
 
 def _say(error: IntercomError, failed: BaseException) -> int:

@@ -14,7 +14,7 @@ from attrs import fields, frozen
 from intercom.app import database_path
 from intercom.local import config_file
 from intercom.local.places import Places, places, private_directory
-from intercom.model.config import Config
+from intercom.model.config import Config, without_operators_settings
 from intercom.model.errors import IntercomError, SlackError, VersionMismatch
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Settings:
     """What a server runs with; `digest` is that of the configuration file as it was read, None without a file.
 
-    `slack` is None where no channel is configured, or where `slack_fault` says why it can not be used.
+    `slack` is None where no channel is configured, or where `slack_fault` says why it can not be used. `left_out` are
+    the settings of the file that were not taken, as an agent's client named it.
     """
 
     config: Config
@@ -34,6 +35,16 @@ class Settings:
     digest: str | None
     slack: SlackSetup | None = None
     slack_fault: str = ""
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def left_out_words(self) -> str:
+        """What people are told of that."""
+        return (
+            f"the server was started by an agent's client with --config {self.path}, and so takes nothing from it about"
+            f" {', '.join(self.left_out)}: put these settings into the user's own configuration file, or start the"
+            f" server with agent-intercom serve --config {self.path}"
+        )
 
     @property
     def database(self) -> Path:
@@ -46,19 +57,27 @@ class Settings:
         return self.database
 
 
-def settle(options: argparse.Namespace) -> Settings:
+def settle(options: argparse.Namespace, *, by_client: bool = False) -> Settings:
     """Read the configuration that the command line names, else the user's own, else none. Raises ConfigError with
     every fault of it, and IpcError for an ipc_name that is not usable. What is wrong with Slack is noted, not raised:
-    the terminal works without."""
+    the terminal works without.
+
+    Where an agent's client started the server, `by_client`, a file that it names other than the user's own says
+    nothing of whom the server trusts: settings for operators stay at their defaults.
+    """
     path = Path(options.config).absolute() if options.config is not None else None
     name = options.ipc_name
+    users = Path(places(name or "agent-intercom").config_file)
+    named = path is not None and os.path.realpath(path) != os.path.realpath(users)
     if path is None:
-        users = Path(places(name or "agent-intercom").config_file)
         path = users if users.exists() else None
     config = config_file.load(path)
+    left_out: tuple[str, ...] = ()
+    if by_client and named:
+        config, left_out = without_operators_settings(config)
     where = places(name or config.ipc_name)
     slack, fault = _slack(config, where)
-    return Settings(config, where, path, _digest(path), slack, fault)
+    return Settings(config, where, path, _digest(path), slack, fault, left_out)
 
 
 def _slack(config: Config, where: Places) -> tuple[SlackSetup | None, str]:

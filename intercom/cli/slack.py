@@ -12,6 +12,7 @@ from pathlib import Path
 
 import trio
 
+from intercom.local import config_file
 from intercom.local.places import DEFAULT_IPC_NAME, places
 from intercom.model.errors import IntercomError, SlackError
 from intercom.operators.slack import credential_file, keychain, manifest
@@ -98,7 +99,8 @@ def _asked() -> dict[str, str]:
 
 def _verified(given: Mapping[str, str]) -> tuple[tuple[Proof, ...], str]:
     tokens = SlackTokens(given[APP.name], given[BOT.name], given.get(TEAM.name, ""))
-    return trio.run(partial(verify, tokens, api_base(os.environ)))
+    way = config_file.load().slack
+    return trio.run(partial(verify, tokens, api_base(os.environ), proxy=way.proxy, ca_file=way.ca_file))
 
 
 def _next_steps(*, to_file: bool) -> None:

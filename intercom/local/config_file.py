@@ -54,7 +54,7 @@ def _read(file: Path, *, required: bool) -> str:
         if not required:
             return ""
         raise ConfigError(
-            f"there is no configuration file at {file}: write one with 'agent-intercom init --config {file}'"
+            f"there is no configuration file at {file}: write one with 'agent-intercom init --write --config {file}'"
         ) from None
     except OSError as error:
         why = _lower(error.strerror or str(error))
@@ -82,7 +82,8 @@ def _settle(config: Config, raw: Mapping[str, Any], directory: Path) -> Config:
         slack = attrs.evolve(slack, authorized_user_ids=tuple(each for each in members if each))
     # Sessions know their workspaces by what links lead to.
     channels = {_absolute(root, directory).resolve(): channel for root, channel in slack.workspace_channels.items()}
-    slack = attrs.evolve(slack, workspace_channels=channels)
+    ca_file = slack.ca_file and _absolute(slack.ca_file, directory)
+    slack = attrs.evolve(slack, workspace_channels=channels, ca_file=ca_file)
     if cli and ("/" in cli or cli.startswith("~")):  # else the server's PATH finds it
         cli = str(_absolute(Path(cli), directory))
     return attrs.evolve(

@@ -6,52 +6,49 @@ Standard library only: the shim starts the server with it.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
 
-_NAMES = frozenset(
-    (
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
-        *("DBUS_SESSION_BUS_ADDRESS", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
-    )
-)
-# Nothing of Slack's: who may answer, and under which credentials, is not for a client's environment to say.
-_PREFIXES = ("LC_", "XDG_", "INTERCOM_")
-_NEVER = frozenset(
-    (
-        # It would send the tokens to whoever listens there, and take that one's word for people's.
-        "INTERCOM_SLACK_API",
-        # What an agent that people started was given: it is the agent's, and marks the processes that end with it.
-        *("INTERCOM_SESSION_ID", "INTERCOM_WORKSPACE_ROOT", "INTERCOM_MCP_URL", "INTERCOM_HTTP_TOKEN"),
-    )
-)
+from intercom.local.places import RUN_USER
+
+_NAMES = frozenset((*("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),))
+# Nothing of proxies, certificates, Slack or trust: where the tokens are sent, whose word for people's is taken and who
+# may answer is not for a client's environment to say. Nor is a bus: what answers there can be anybody's keychain.
+_PREFIXES = ("LC_", "XDG_")
+_BUS = "DBUS_SESSION_BUS_ADDRESS"
 
 
 def allowed(environ: Mapping[str, str]) -> dict[str, str]:
     """Choose what of an environment a background server keeps: what it needs, and nothing an agent slipped in.
 
-    An allowlist, since a denylist would have to know every `LD_PRELOAD`, `PYTHONPATH` and credential there is. Proxies
-    are known in lower case too.
+    An allowlist, since a denylist would have to know every `LD_PRELOAD`, `PYTHONPATH` and credential there is.
     """
-    return {
-        name: value
-        for name, value in environ.items()
-        if name not in _NEVER
-        and (name in _NAMES or name.startswith(_PREFIXES) or (name.islower() and name.upper().endswith("_PROXY")))
-    }
+    return {name: value for name, value in environ.items() if name in _NAMES or name.startswith(_PREFIXES)}
+
+
+def for_server(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a server that a client's relay starts: what is `allowed`, and the user's own message bus, by
+    which the keychain is asked."""
+    bus = os.path.join(RUN_USER, str(os.geteuid()), "bus")
+    try:
+        found = os.lstat(bus)
+    except OSError:
+        return allowed(environ)
+    is_own = stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
+    return {**allowed(environ), **({_BUS: f"unix:path={bus}"} if is_own else {})}
 
 
 def spawn(command: Sequence[str], *, environ: Mapping[str, str], keep: int) -> None:
     """Start `command` as a process that belongs to nobody here.
 
     It gets a new session, `/` as its directory, umask 077, standard streams on the null device, the environment
-    `allowed(environ)`, and of the descriptors only `keep`, under the same number. It is no child of this process, which
-    therefore need not wait for it, and is not told when the program can not be run: whoever waits sees the other end of
-    `keep` close.
+    `for_server(environ)`, and of the descriptors only `keep`, under the same number. It is no child of this process,
+    which therefore need not wait for it, and is not told when the program can not be run: whoever waits sees the other
+    end of `keep` close.
 
     `command` must name the program by its absolute path. Raises OSError when the system has no room for a process.
     """
-    program, arguments, environment = command[0], list(command), allowed(environ)
+    program, arguments, environment = command[0], list(command), for_server(environ)
     child = os.fork()
     if child:
         os.waitpid(child, 0)

@@ -33,6 +33,23 @@ def token(where: Places) -> str:
         raise IpcError(f"can not keep the token file {path} ({error.strerror}): check its directory") from None
 
 
+def keep(where: Places, token: str) -> str | None:
+    """Put the token back if its file was removed, so that clients' files go on holding the right one; a sentence about
+    it, None where nothing had to be done. A file that is there is its user's business.
+
+    Raises IpcError when it can not be written.
+    """
+    path = where.http_token_file
+    if os.path.lexists(path):
+        return None
+    try:
+        private_directory(os.path.dirname(path))
+        _make(path, token)
+    except OSError as error:
+        raise IpcError(f"can not keep the token file {path} ({error.strerror}): check its directory") from None
+    return f"the token file {path} was gone; it was written again"
+
+
 def _read(path: str) -> str:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
@@ -45,14 +62,14 @@ def _read(path: str) -> str:
     return text
 
 
-def _make(path: str) -> None:
-    """Put a new token there, unless somebody else does at this moment: then theirs stands."""
+def _make(path: str, token: str | None = None) -> None:
+    """Put this token there, or a new one, unless somebody else does at this moment: then theirs stands."""
     draft = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.new"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             os.fchmod(descriptor, 0o600)
-            file.write(secrets.token_hex(32) + "\n")
+            file.write((token or secrets.token_hex(32)) + "\n")
             file.flush()
             os.fsync(descriptor)
         # A link and no rename: the first who makes one wins, and nobody meets half a token.

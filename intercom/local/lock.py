@@ -1,16 +1,28 @@
-"""One server per database: a lock beside it, which the system drops however its holder ends."""
+"""One server per database: locks beside it and on it, which the system drops however their holder ends.
+
+The file beside the database is the lock that everybody looks at, also before there is a database. It can be removed
+(cleaners of old files do), and whoever makes it again could lock it: so the holder makes it again first, and holds a
+second lock, on the database itself.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
+import sys
 import time
 from types import TracebackType
 
 import attrs
 
 from intercom.model.errors import IntercomError
+
+log = logging.getLogger("intercom")
+
+#: Whether a lock of this kind (`flock`) has nothing to do with those that SQLite takes on the same file (`fcntl`).
+_APART = sys.platform.startswith("linux")
 
 
 @attrs.frozen
@@ -34,15 +46,51 @@ class DatabaseLocked(IntercomError):
 class DatabaseLock:
     """Held until `release`, the end of the `with` block, or the end of the process."""
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, database: str, on_database: int, version: str) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._database = database
+        self._on_database = on_database
+        self._version = version
 
     def release(self) -> None:
         """Give the lock back; doing so twice does no harm. The file stays: removing it would let two hold one lock."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        for descriptor in (self._on_database, self._descriptor):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._on_database = -1
+
+    def renew(self) -> bool:
+        """Make the lock's file again if it was removed or replaced, and lock the database that is there now if that is
+        another; whether anything had to be done. Another program that is trying to take it at this moment is let try,
+        and the next call does it. Raises OSError when the file can not be made, as in a directory that is gone."""
+        if self._descriptor < 0:
+            return False
+        renewed = False
+        if _identity(self.path) != _identity(self._descriptor):
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _sign(descriptor, self._version)
+            except BlockingIOError:
+                os.close(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            else:
+                os.close(self._descriptor)
+                self._descriptor = descriptor
+                renewed = True
+                log.warning("the lock file %s was gone; it is there again", self.path)
+        if _identity(self._database) != _identity(self._on_database):
+            found = _lock_database(self._database)
+            if found >= 0:
+                # The one before is of another file, so that no lock of SQLite's on this one ends with it.
+                if self._on_database >= 0:
+                    os.close(self._on_database)
+                self._on_database = found
+                renewed = True
+        return renewed
 
     def __enter__(self) -> DatabaseLock:
         return self
@@ -63,8 +111,9 @@ def acquire(database: str | os.PathLike[str], *, version: str) -> DatabaseLock:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _lock(descriptor)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "version": version}).encode(), 0)
+        # Only once the first is had: in a process that has the database open, to close it would end SQLite's locks.
+        on_database = _lock_database(os.path.realpath(database))
+        _sign(descriptor, version)
     except BlockingIOError:
         found = _read(descriptor)
         os.close(descriptor)
@@ -77,7 +126,7 @@ def acquire(database: str | os.PathLike[str], *, version: str) -> DatabaseLock:
     except BaseException:
         os.close(descriptor)
         raise
-    return DatabaseLock(path, descriptor)
+    return DatabaseLock(path, descriptor, os.path.realpath(database), on_database, version)
 
 
 def holder(database: str | os.PathLike[str]) -> Holder | None:
@@ -110,6 +159,40 @@ def _lock(descriptor: int) -> None:
         else:
             return
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _lock_database(database: str) -> int:
+    """Lock the database itself; -1 where there is none yet, or it can not be. Raises BlockingIOError when another
+    process has that lock."""
+    if not _APART:
+        return -1
+    try:
+        descriptor = os.open(database, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return -1  # whoever opens it says why
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
+    except OSError:
+        os.close(descriptor)
+        return -1
+    return descriptor
+
+
+def _sign(descriptor: int, version: str) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "version": version}).encode(), 0)
+
+
+def _identity(file: str | int) -> tuple[int, int] | None:
+    """Which file this is; None for one that is not there."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _read(descriptor: int) -> Holder:

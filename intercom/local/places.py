@@ -16,6 +16,8 @@ APP = "agent-intercom"
 DEFAULT_IPC_NAME = "agent-intercom"
 #: Where systemd keeps users' runtime directories, by uid.
 RUN_USER = "/run/user"
+#: Where root may list the operator keys: where there is such a file, no other keys count.
+SYSTEM_OPERATOR_KEYS = "/etc/agent-intercom/operator-keys"
 
 #: Bytes a socket's path may have: `sun_path` less its closing NUL.
 SOCKET_PATH_LIMIT = 107 if sys.platform.startswith("linux") else 103
@@ -37,6 +39,16 @@ class Places:
         self.config_file = config_file
         self.state_dir = state_dir
         self.runtime_dir = runtime_dir
+
+    @property
+    def operator_keys_file(self) -> str:
+        """The public halves of the user's operator keys."""
+        return os.path.join(os.path.dirname(self.config_file), "operator-keys")
+
+    @property
+    def keys_directory(self) -> str:
+        """Where the private halves are, each encrypted in a file of its own."""
+        return os.path.join(os.path.dirname(self.config_file), "keys")
 
     @property
     def ctl_socket(self) -> str:
@@ -67,6 +79,11 @@ class Places:
     def start_lock(self) -> str:
         """Locked by the one shim that is starting a server, so that twenty shims do not start twenty."""
         return os.path.join(self.runtime_dir, f"{self.ipc_name}.start")
+
+    @property
+    def audit_anchor_file(self) -> str:
+        """The heads of the audit log, kept outside of the database."""
+        return os.path.join(self.state_dir, "audit.anchor")
 
     @property
     def log_file(self) -> str:

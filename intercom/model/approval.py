@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -43,6 +46,14 @@ APPROVAL_TRANSITIONS: dict[ApprovalStatus, frozenset[ApprovalStatus]] = {
     ApprovalStatus.INTERRUPTED: frozenset(),
 }
 
+
+class ProposalForm(StrEnum):
+    """How the text of a proposal is read: as a patch, or as a file's whole content, literally."""
+
+    PATCH = "patch"
+    CONTENT = "content"
+
+
 #: What stands for the hash of a file that does not exist.
 NEW_FILE = "new_file"
 
@@ -71,14 +82,80 @@ class FileChange:
     added: int = 0
     removed: int = 0
 
+    @property
+    def base_path(self) -> str:
+        """Where the content before stands: the old path of a rename."""
+        return self.old_path or self.path
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that changes: both ends of a rename."""
+        return (self.path,) if self.old_path is None else (self.old_path, self.path)
+
+
+def proposal_hash(
+    session_id: str,
+    workspace_root: str,
+    risk: RiskLevel,
+    files: Sequence[FileChange],
+    *,
+    root_inode: int | None = None,
+    operation: str | None = None,
+) -> str:
+    """The hash that names exactly what a person decides about: SHA-256, in hex, over canonical JSON of the record.
+
+    The record is the session, the workspace (its path and inode number), the risk, and of every file the canonical
+    path, kind, hash before and after, old path and mode. `operation` is the key of an operation that a permission hook
+    asks about, whose files alone do not say what is done. Line counts are left out: they follow from the hashes.
+    """
+    record = {
+        "session": session_id,
+        "workspace": workspace_root,
+        "root_inode": root_inode,
+        "risk": risk.value,
+        "operation": operation,
+        "files": [
+            [file.path, file.kind.value, file.before_hash, file.after_hash, file.old_path, file.mode] for file in files
+        ],
+    }
+    return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def without_secrets(diff: str, masked: Sequence[tuple[int, str]]) -> str:
+    """A diff with lines of it, by number from 0, replaced by what may leave the machine."""
+    if not masked:
+        return diff
+    lines = diff.split("\n")
+    for number, line in masked:
+        lines[number] = line
+    return "\n".join(lines)
+
+
+@frozen
+class Remark:
+    """What a diff cannot show, or shows badly, in plain words: about the file `path`, or (None) about the whole."""
+
+    path: str | None
+    text: str
+
 
 @frozen
 class ApprovalRequest:
     """A row of `approval_request`, with its files. `key` names the proposal (session, paths, base and diff hashes,
-    risk): asking again with the same key re-attaches. `preview` shows a whole-file proposal as a diff.
+    risk): asking again with the same key re-attaches. `diff_content` is the agent's own text, a patch or a whole file
+    by `form`, kept as evidence; `preview` is the diff that people are shown, made from the files' bytes, `remarks` say
+    what it cannot show, and `masked` are the lines of it, by number from 0, in which something is secret, without it.
+
+    `files` is the record of the proposal, made once: paths are canonical, every link is resolved. `root_inode` is the
+    inode number of the workspace directory at that time. `proposal_hash` names all of it; it is what a person decides
+    about, and what an apply is held against.
 
     `tool` is there for an operation that a client's permission hook asks leave for, and names what its client uses:
-    the client acts itself, once, and nothing is applied from here.
+    the client acts itself, once, and nothing is applied from here. `policy_question` is what the policy was asked about
+    it, as text: by it a policy that comes later is tried on what was asked before.
+
+    `replaces` names the approved request whose file has changed since: this one asks whether to write it over that, and
+    once applied it spends both.
     """
 
     id: str
@@ -102,3 +179,21 @@ class ApprovalRequest:
     delivered_at: datetime | None = None
     preview: str | None = None
     tool: str | None = None
+    policy_question: str | None = None
+    proposal_hash: str = ""
+    root_inode: int | None = None
+    remarks: tuple[Remark, ...] = ()
+    masked: tuple[tuple[int, str], ...] = ()
+    replaces: str | None = None
+    form: ProposalForm | None = None
+
+    def hash_of_record(self, workspace_root: str) -> str:
+        """What `proposal_hash` has to be if nothing of the record was changed since."""
+        return proposal_hash(
+            self.session_id,
+            workspace_root,
+            self.risk_level,
+            self.files,
+            root_inode=self.root_inode,
+            operation=None if self.tool is None else self.key,
+        )

@@ -8,10 +8,13 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from attrs import frozen
+from attrs import asdict, field, frozen
+from attrs.converters import optional
 
-from intercom.model.approval import FileChange, RiskLevel
+from intercom.model import signing
+from intercom.model.approval import FileChange, Remark, RiskLevel
 from intercom.model.verdict import Decided, Decision
+from intercom.model.visible import visible
 
 
 class CardKind(StrEnum):
@@ -59,29 +62,64 @@ CHOICES: dict[CardKind, tuple[Decision, ...]] = {
 ANSWERED: tuple[CardKind, ...] = tuple(kind for kind, choices in CHOICES.items() if choices)
 
 
+#: The kinds whose body an agent wrote; so is the title of an approval.
+AGENTS: frozenset[CardKind] = frozenset({CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY, CardKind.STALL})
+
+
 @frozen
 class Card:
-    """`body` is the text a person reads (description, prompt, message); `away` says that no call waits for the answer
+    """What people read is made visible, whatever channel shows it: no character of it hides, reorders or acts.
+
+    `body` is the text a person reads (description, prompt, message), an agent's own for the kinds in `AGENTS`; `away`
+    says that no call waits for the answer
     any more; `note` is one more line (auto-approved by which rule, a nudge that found no road, ...); `escalated` says
-    that an alert's nudges did not help."""
+    that an alert's nudges did not help. `proposal_hash` names exactly what a decision about a change approves. `diff`
+    is made by us from the files' bytes, unless `diff_from_agent` says that it is the agent's own text; `remarks` say
+    what it cannot show, and `masked` are lines of it to show in place of those of that number (from 0) where a diff
+    leaves the machine."""
 
     id: str
     kind: CardKind
     session_id: str
     workspace_root: str
-    title: str
+    title: str = field(converter=visible)
     created_at: datetime
     state: CardState = CardState.PENDING
-    body: str | None = None
-    detail: str | None = None
+    body: str | None = field(default=None, converter=optional(visible))
+    detail: str | None = field(default=None, converter=optional(visible))
     risk: RiskLevel | None = None
     files: tuple[FileChange, ...] = ()
     diff: str | None = None
     expires_at: datetime | None = None
     decided: Decided | None = None
     away: bool = False
-    note: str | None = None
+    note: str | None = field(default=None, converter=optional(visible))
     escalated: bool = False
+    proposal_hash: str | None = None
+    diff_from_agent: bool = False
+    remarks: tuple[Remark, ...] = ()
+    masked: tuple[tuple[int, str], ...] = ()
+
+
+def subject(card: Card) -> str:
+    """The hash of what the card shows; ctl makes the same of the card's JSON form."""
+    return signing.card_subject(
+        {
+            "kind": card.kind.value,
+            "request_id": card.id,
+            "session_id": card.session_id,
+            "workspace_root": card.workspace_root,
+            "title": card.title,
+            "description": card.body,
+            "detail": card.detail,
+            "risk_level": None if card.risk is None else card.risk.value,
+            "files": [asdict(change) for change in card.files],
+            "diff": card.diff,
+            "diff_from_agent": card.diff_from_agent,
+            "remarks": [asdict(remark) for remark in card.remarks],
+            "proposal_hash": card.proposal_hash,
+        }
+    )
 
 
 @frozen
@@ -89,7 +127,7 @@ class Notice:
     """One line for every channel: a broadcast, a recovery summary, a warning. `level` is info, success, warning or
     error; `key` names the outbox row of a line that is on its way to the chat already."""
 
-    text: str
+    text: str = field(converter=visible)
     level: str
     at: datetime
     session_id: str | None = None

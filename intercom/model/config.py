@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import Factory, evolve, field, fields, frozen
 
 from intercom.model.approval import RiskLevel
 from intercom.model.channel_id import CHANNEL_ID, LOOKS_LIKE
@@ -114,10 +114,25 @@ def token_off_loopback(owner: Any, _setting: Any, required: bool) -> None:
         )
 
 
-def setting(default: Any, doc: str, *checks: Check, converter: Callable[[Any], Any] | None = None) -> Any:
-    """Declare a setting; `default` may be a factory (a class or function)."""
+def proxy_url(_owner: Any, _setting: Any, value: str | None) -> None:
+    """A check that a text is a proxy's address."""
+    if value is not None and not re.fullmatch(r"https?://[^\s/?#]+/?", value):
+        raise ValueError(f"must be a proxy's address like http://proxy.example.org:3128, not {value!r}")
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *checks: Check,
+    converter: Callable[[Any], Any] | None = None,
+    operators: bool = False,
+) -> Any:
+    """Declare a setting; `default` may be a factory (a class or function). One for `operators` says whom the server
+    trusts or what it lets run, and is never taken from a file that an agent's client names."""
     value = {"factory": default} if callable(default) else {"default": default}
-    return field(**value, validator=list(checks) or None, converter=converter, metadata={"doc": doc})
+    return field(
+        **value, validator=list(checks) or None, converter=converter, metadata={"doc": doc, "operators": operators}
+    )
 
 
 #: Going on after an error, or past a limit, is what nobody may decide by being away.
@@ -154,6 +169,15 @@ class SlackSettings:
         "Who may answer from Slack, by user id. Left out: the ids in the server's `SLACK_MEMBER_IDS`.",
         matching(r"[UW][A-Z0-9]{2,}", "a user id like U0123456789 (a member's profile in Slack shows it)"),
     )
+    proxy: str | None = setting(
+        None,
+        "The HTTP proxy by which Slack is reached. Proxies that the environment names are not used: an agent could name"
+        " one, and be sent the tokens.",
+        proxy_url,
+    )
+    ca_file: Path | None = setting(
+        None, "Certificates to trust in place of the usual ones, PEM: for a proxy that looks into connections."
+    )
     reconnect_backoff_max_seconds: float = setting(
         300, "The longest pause between two attempts to reach Slack again.", SECONDS
     )
@@ -169,7 +193,9 @@ class TimeoutSettings:
         1800, "How long an agent's question waits before `prompt_on_timeout` decides it.", SECONDS
     )
     prompt_on_timeout: OnTimeout = setting(
-        OnTimeout.CONTINUE, "What an unanswered question becomes: the agent goes on, stops, or keeps waiting."
+        OnTimeout.CONTINUE,
+        "What an unanswered question becomes: the agent goes on, stops, or keeps waiting. "
+        "It is told that nobody answered and nobody consented (`timed_out`), and people are told what it was told.",
     )
     prompt_by_type: Mapping[PromptType, OnTimeout] = setting(
         dict,
@@ -180,6 +206,20 @@ class TimeoutSettings:
     wait_seconds: float = setting(0, "How long an agent stands by for work; 0 is without end.", SECONDS_OR_NONE)
     command_timeout_seconds: float = setting(
         60, "How long a command of `[commands]` may run before it is killed.", SECONDS
+    )
+
+
+@frozen
+class LimitSettings:
+    pending_per_session: int = setting(
+        200,
+        "How many requests of one session may wait for a person at once; a further one is refused.",
+        between(1, 100_000),
+    )
+    pending_total: int = setting(
+        2000,
+        "The same for all sessions together; one of which fewer than 5 wait may go beyond it, up to twice as many.",
+        between(1, 1_000_000),
     )
 
 
@@ -223,7 +263,16 @@ class PolicySettings:
     )
     trust_changes: bool = setting(
         False,
-        "Whether a policy file that comes to grant more takes effect at once. Otherwise an operator accepts it first.",
+        "Whether every content of a policy file takes effect at once. Otherwise a person accepts it first.",
+    )
+
+
+@frozen
+class ApplySettings:
+    agent_may_force: bool = setting(
+        False,
+        "Whether an agent's `force` alone writes an approved file over one that has changed since. Otherwise, and "
+        "wherever there is an operator key, a person decides, who is shown both.",
     )
 
 
@@ -253,7 +302,40 @@ class HooksSettings:
 class CtlSettings:
     trust_agent_processes: bool = setting(
         False,
-        "Whether a verdict from `agent-intercom-ctl` run by an agent counts. An agent could then approve itself.",
+        "Whether everything that runs as you may decide with `agent-intercom-ctl`, agents' own processes and those"
+        " without a terminal among them. An agent could then approve itself.",
+    )
+
+
+class HighestRisk(StrEnum):
+    """Up to which risk something may decide; `none` is nothing at all."""
+
+    NONE = "none"
+    LOW = "low"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        return -1 if self is HighestRisk.NONE else RiskLevel(self.value).rank
+
+
+@frozen
+class DecisionsSettings:
+    slack: HighestRisk = setting(
+        HighestRisk.HIGH,
+        "The highest risk that may be decided from Slack once there is an operator key. What needs more is decided"
+        " with the key.",
+    )
+    embed: HighestRisk = setting(
+        HighestRisk.NONE,
+        "The same for a program that embeds the server.",
+    )
+    unlock_minutes: float = setting(
+        15,
+        "How long a terminal keeps a key unlocked that is not used; 0 asks for the PIN each time. Critical decisions"
+        " always ask.",
+        between(0, 24 * 60),
     )
 
 
@@ -342,10 +424,15 @@ class Config:
     )
     max_concurrent_sessions: int = setting(3, "How many agents started by people may run at once.", between(1, 1000))
     host_cli: str | None = setting(
-        None, "The agent that `session-start` runs: a program's name or path. Left out: none can be started.", not_empty
+        None,
+        "The agent that `session-start` runs: a program's name or path. Left out: none can be started.",
+        not_empty,
+        operators=True,
     )
     host_cli_args: tuple[str, ...] = setting(
-        (), "Arguments for `host_cli`, before the prompt, which is the last one. Nothing goes through a shell."
+        (),
+        "Arguments for `host_cli`, before the prompt, which is the last one. Nothing goes through a shell.",
+        operators=True,
     )
     http_port: int | None = setting(
         None,
@@ -356,12 +443,14 @@ class Config:
         "127.0.0.1",
         "The address that port is opened on. Beyond loopback the token travels in clear: use a proxy with TLS instead.",
         address,
+        operators=True,
     )
     http_token_required: bool = setting(
         True,
         "Whether a caller over HTTP must show the token. Other users of the machine reach the port too. "
         "It can be lifted on loopback only.",
         token_off_loopback,
+        operators=True,
     )
     http_max_request_bytes: int = setting(
         16 * 2**20, "The largest request over HTTP, in bytes; a larger one is answered 413.", between(65536, 2**30)
@@ -371,12 +460,14 @@ class Config:
         "Names by which the port may be called besides those of loopback and `http_host`: what a reverse proxy passes "
         'on as `Host`, as in `"intercom.example.org"`; with a port, that port only.',
         matching(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", "a host, or host:port"),
+        operators=True,
     )
     http_allowed_origins: tuple[str, ...] = setting(
         (),
         'Web pages whose scripts may call the port, as in `"https://intercom.example.org"`. '
         "Requests of other pages are refused; programs that are no browser send no origin.",
         matching(r"https?://[A-Za-z0-9._:\[\]-]+", "an origin like https://intercom.example.org, without a path"),
+        operators=True,
     )
     ipc_name: str = setting(
         "agent-intercom",
@@ -384,13 +475,20 @@ class Config:
         matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", "up to 64 letters, digits, dots, dashes and underscores"),
     )
     retention_days: int = setting(30, "How long an ended session and all that belongs to it is kept.", DAYS)
+    interrupted_retention_days: int = setting(
+        7,
+        "How long a session whose agent is gone can still be taken up again. Then it ends, what waits in it is closed, "
+        "and `retention_days` counts.",
+        DAYS,
+    )
     checkpoint_retention_days: int = setting(30, "How long a checkpoint is kept, if its session is.", DAYS)
     command_output_limit_bytes: int = setting(
         65536, "How much of a command's output is kept; the rest is cut off and said to be.", between(1, 16 * 2**20)
     )
     database: DatabaseSettings = setting(DatabaseSettings, "Where everything is kept.")
-    slack: SlackSettings = setting(SlackSettings, "Slack. Its tokens never stand in this file.")
+    slack: SlackSettings = setting(SlackSettings, "Slack. Its tokens never stand in this file.", operators=True)
     timeouts: TimeoutSettings = setting(TimeoutSettings, "How long things wait for a person.")
+    limits: LimitSettings = setting(LimitSettings, "How much may wait for people.")
     stall: StallSettings = setting(StallSettings, "Agents that go quiet.")
     steering: SteeringSettings = setting(SteeringSettings, "What people tell agents that work.")
     commands: Mapping[str, str] = setting(
@@ -398,12 +496,23 @@ class Config:
         'Commands people may run by name, `name = "shell command"`. Nothing else can be run.',
         matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "named with letters, digits, dots, dashes and underscores"),
         not_empty,
+        operators=True,
     )
-    policy: PolicySettings = setting(PolicySettings, "Limits on what workspaces may approve by themselves.")
+    policy: PolicySettings = setting(
+        PolicySettings, "Limits on what workspaces may approve by themselves.", operators=True
+    )
+    apply: ApplySettings = setting(ApplySettings, "Writing approved changes.", operators=True)
     mcp: McpSettings = setting(McpSettings, "The tools as agents see them.")
     hooks: HooksSettings = setting(HooksSettings, "The clients' permission hooks.")
-    ctl: CtlSettings = setting(CtlSettings, "Who may answer from a terminal.")
-    spawn: SpawnSettings = setting(SpawnSettings, "Agents started by people: the processes of `host_cli`.")
+    ctl: CtlSettings = setting(CtlSettings, "Who may answer from a terminal.", operators=True)
+    decisions: DecisionsSettings = setting(
+        DecisionsSettings,
+        "What may be decided where, once there is an operator key (`agent-intercom-ctl key`).",
+        operators=True,
+    )
+    spawn: SpawnSettings = setting(
+        SpawnSettings, "Agents started by people: the processes of `host_cli`.", operators=True
+    )
     checkpoint: CheckpointSettings = setting(CheckpointSettings, "What checkpoints take in, and keep.")
     clients: Mapping[str, ClientSettings] = setting(
         dict,
@@ -411,3 +520,18 @@ class Config:
         "is for `codex-mcp-client`.",
     )
     logging: LoggingSettings = setting(LoggingSettings, "What is logged, and where.")
+
+
+def without_operators_settings(config: Config) -> tuple[Config, tuple[str, ...]]:
+    """The configuration with every setting that is for operators alone at its default, and the names of those that
+    were not."""
+    kept: dict[str, Any] = {}
+    for each in fields(Config):
+        if not each.metadata["operators"]:
+            continue
+        default: Any = each.default
+        if isinstance(default, Factory):  # type: ignore[arg-type]
+            default = default.factory()
+        if getattr(config, each.name) != default:
+            kept[each.name] = default
+    return (evolve(config, **kept), tuple(kept)) if kept else (config, ())

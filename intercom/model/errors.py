@@ -14,14 +14,16 @@ ERROR_CODES: dict[str, str] = {
     "db": "the database could not be opened, read or written",
     "slack": "Slack is not set up, or did not answer",
     "mcp": "the request does not fit the protocol or the tool",
-    "diff": "the proposal is neither a usable patch nor file content",
+    "diff": "the proposal is neither a usable patch nor clearly a whole file",
     "policy": "the workspace policy could not be read or evaluated",
     "ipc": "the local socket or what was sent over it is not usable",
     "file_error": "a file could not be read or written: permission, no space, or not a regular file",
     "path_violation": "a path leads outside the workspace, or through a link out of it",
+    "record_mismatch": "what would be done is not what a person saw and approved; nothing was done",
     "patch_conflict": "the file has changed since the proposal, or a hunk does not fit it",
     "not_found": "nothing by that name or id exists",
     "unauthorized": "the caller may not do this",
+    "signature_required": "there is an operator key, and the decision is not signed with it as it has to be",
     "already_consumed": "the approved change has been applied before",
     "request_not_found": "no request has this id",
     "task_not_found": "no task has this id",
@@ -36,6 +38,7 @@ ERROR_CODES: dict[str, str] = {
     "workspace_refused": "the directory can not serve as a workspace",
     "paused": "an operator has paused the session; nothing was done",
     "steer_queue_full": "too many words wait for this agent already, or they are too long together",
+    "too_many_pending": "as many requests wait for a person as may",
     "busy": "too much is queued; try again shortly",
     "unavailable": "a part of the server is restarting; try again",
     "version_mismatch": "shim, server or database are of versions that do not fit together",
@@ -101,12 +104,22 @@ class PatchConflict(IntercomError):
     code = "patch_conflict"
 
 
+class RecordMismatch(IntercomError):
+    code = "record_mismatch"
+
+
 class NotFound(IntercomError):
     code = "not_found"
 
 
 class Unauthorized(IntercomError):
     code = "unauthorized"
+
+
+class SignatureRefused(Unauthorized):
+    """A decision that is not signed, or not by a key that counts, where there is an operator key."""
+
+    code = "signature_required"
 
 
 class AlreadyConsumed(IntercomError):
@@ -135,6 +148,10 @@ class Paused(IntercomError):
 
 class SteerQueueFull(IntercomError):
     code = "steer_queue_full"
+
+
+class TooManyPending(IntercomError):
+    code = "too_many_pending"
 
 
 class ApplyStuck(IntercomError):

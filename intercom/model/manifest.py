@@ -41,7 +41,8 @@ class LeftOut:
 class Manifest:
     """`files` by path relative to the workspace, with `/` between names. `size` is their bytes together. `whole` is
     false when a limit ended the look before everything was seen; `skipped` are paths (of directories too) that were
-    seen and could not be taken in; `unclear` those that were asked about and could not be read."""
+    seen and could not be taken in; `unclear` those that were asked about and could not be read. `root_inode` is the
+    inode number of the workspace directory, where this was just made of it."""
 
     files: Mapping[str, FileState]
     size: int = 0
@@ -49,6 +50,7 @@ class Manifest:
     whole: bool = True
     skipped: tuple[str, ...] = ()
     unclear: frozenset[str] = field(default=frozenset(), eq=False)
+    root_inode: int | None = field(default=None, eq=False)
 
     def hashes(self) -> dict[str, str]:
         """The regular files' hashes by path."""

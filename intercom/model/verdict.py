@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
-from attrs import frozen
+from attrs import asdict, frozen
+
+from intercom.model import signing
+from intercom.model.origin import Origin
 
 
 class Decision(StrEnum):
@@ -23,9 +27,38 @@ class Decision(StrEnum):
 
 
 @frozen
+class Signature:
+    """A decision as it was signed: `value` is the signature (hexadecimal) of the statement that the other fields are.
+
+    `subject` is the hash of what was shown (`intercom.model.signing`), `method` says how the key was unlocked.
+    """
+
+    request_id: str
+    subject: str
+    risk: str | None
+    decision: str
+    text: str | None
+    at: str
+    decision_id: str
+    key_id: str
+    method: str
+    value: str
+
+    def statement(self) -> bytes:
+        """The bytes that `value` signs."""
+        return signing.statement(asdict(self))
+
+
+def signature_data(signature: Signature | None) -> dict[str, Any] | None:
+    """A signature as JSON can hold it, for a record."""
+    return None if signature is None else asdict(signature)
+
+
+@frozen
 class Verdict:
     """`text` is the reason of a rejection, or the instruction of a refine, resume or nudge; `by` names the person as
-    the channel knows them; `channel` is "ctl", "slack", "web", "embed", "policy" or "timeout"."""
+    the channel knows them; `channel` is "ctl", "slack", "web", "embed", "policy" or "timeout". `origin` is where the
+    decision came from; None where nobody decided, as for "policy" and "timeout"."""
 
     id: str
     decision: Decision
@@ -33,6 +66,13 @@ class Verdict:
     channel: str
     at: datetime
     text: str | None = None
+    origin: Origin | None = None
+    signature: Signature | None = None
+
+    @property
+    def origin_data(self) -> dict[str, Any] | None:
+        """What is known of where it came from, for a record; None where nothing is."""
+        return None if self.origin is None else self.origin.to_data()
 
 
 @frozen
@@ -45,3 +85,20 @@ class Decided:
     channel: str
     at: datetime
     text: str | None = None
+    origin: Origin | None = None
+    signature: Signature | None = None
+
+    @staticmethod
+    def of(verdict: Verdict, at: datetime, signature: Signature | None = None) -> Decided:
+        """The verdict as it is put on record at `at`, whatever its sender's clock says, with the signature that was
+        found to be in order."""
+        return Decided(
+            verdict.id,
+            verdict.decision.value,
+            verdict.by,
+            verdict.channel,
+            at,
+            verdict.text,
+            verdict.origin,
+            signature,
+        )

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from intercom.local.operator_keys import PublicKey
 from intercom.model.card import Card, CardKind
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.child import Child
+from intercom.model.origin import Origin
 from intercom.model.restore import Files, Restore
 from intercom.model.session import Session, SessionMode
 from intercom.model.steering import Instruction
-from intercom.model.verdict import Verdict
+from intercom.model.verdict import Signature, Verdict
 from intercom.sessions.checkpoint_messages import CheckpointTaken
 from intercom.sessions.children import Output
+from intercom.sessions.signatures import Signatures
 from intercom.sessions.spawning.output_files import Stream
 
 
@@ -41,7 +44,14 @@ class Children(Protocol):
     async def everyone(self) -> Mapping[str, Child]: ...
 
     async def output(
-        self, session: str, stream: Stream = ..., *, lines: int = ..., start: int | None = None, limit: int = ...
+        self,
+        session: str,
+        stream: Stream = ...,
+        *,
+        lines: int = ...,
+        start: int | None = None,
+        limit: int = ...,
+        masked: bool = False,
     ) -> Output: ...
 
 
@@ -106,6 +116,8 @@ class Desk(Protocol):
 
     async def sessions(self, *, everything: bool = False) -> Sequence[Session]: ...
 
+    async def session_id(self, prefix: str) -> str: ...
+
     async def pending(self, session_id: str | None = None) -> Sequence[Card]: ...
 
     async def card(self, prefix: str) -> Card: ...
@@ -122,11 +134,17 @@ class Desk(Protocol):
         self, session: str | None, mode: SessionMode, by: str, channel: str
     ) -> tuple[SessionMode, SessionMode]: ...
 
-    async def nudge(self, prefix: str, text: str | None, by: str, channel: str) -> Card | Session: ...
+    async def nudge(
+        self, prefix: str, text: str | None, by: str, channel: str, origin: Origin | None = None
+    ) -> Card | Session: ...
 
     async def end(self, session: str, by: str, channel: str, why: str) -> Session: ...
 
-    async def accept_policy(self, prefix_or_path: str | None, by: str, channel: str) -> Card: ...
+    async def accept_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card: ...
+
+    async def policies(self) -> Sequence[Any]: ...
+
+    async def policy(self, prefix_or_path: str) -> Any: ...
 
     async def audit(self, limit: int, session: str | None = None) -> Sequence[Any]: ...
 
@@ -134,8 +152,19 @@ class Desk(Protocol):
 
     async def chat_standing(self) -> Mapping[str, Any] | None: ...
 
+    @property
+    def signatures(self) -> Signatures: ...
+
+    async def admit_command(
+        self, command: str, act_id: str | None, subject: str, signature: Signature | None
+    ) -> None: ...
+
+    async def add_key(self, key: PublicKey, at: str, by: str, signature: str) -> bool: ...
+
+    async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey: ...
+
     async def security_event(self, summary: str, data: dict[str, Any]) -> None: ...
 
-    def client_pids(self) -> frozenset[int]: ...
+    async def is_new_terminal(self, origin: Origin) -> bool: ...
 
     def version(self) -> dict[str, Any]: ...

@@ -18,7 +18,7 @@ from attrs import evolve
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
 from intercom.model import crash_points
 from intercom.model.card import Card, Notice
-from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused
+from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, SignatureRefused
 from intercom.model.policy import PolicyAnswer
 from intercom.model.session import Session, SessionStatus
 from intercom.model.steering import Instruction
@@ -37,11 +37,14 @@ from intercom.store.messages import Database, Touch, Transact
 
 T = TypeVar("T")
 A = TypeVar("A")
+R = TypeVar("R", bound=Asked)
 
 #: How long a session waits for the store before it gives up on a handler: the writer restarts well within it.
 STORE_SECONDS = 30.0
 #: The same for the policy's watcher, without which nothing is granted.
 POLICY_SECONDS = 5.0
+#: What stands for its answer then.
+UNREADABLE = PolicyAnswer(False, why="the policy could not be read just now; ask again")
 
 #: A handler answers with a value, or with a coroutine that does.
 Handlers = Mapping[type[Any], Callable[["SessionActor", Any], Any]]
@@ -70,6 +73,7 @@ class SessionActor(Actor):
         #: The session that follows this one, where a checkpoint of it was restored.
         self.successor: str | None = None
         self._touched: Touch | None = None
+        self._void: set[str] = set()
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -82,6 +86,8 @@ class SessionActor(Actor):
         self.riders.words.update((word.id, word) for word in queued)
         self.riders.tasked.update(dict.fromkeys(tasked, math.inf))
         for request in late:
+            if self.refused(request) is not None:
+                continue
             self.riders.verdicts[request.id] = outcomes.late(request)
             self.riders.leave_to_task(request.id, self.now())
         for request in pending:
@@ -118,7 +124,7 @@ class SessionActor(Actor):
             watcher = self.context.watcher(self.row.workspace_root)
             return await ask(watcher, question, timeout=POLICY_SECONDS, retry=True)
         except (trio.TooSlowError, Down, NotRunning, Busy):
-            return PolicyAnswer(False, why="the policy could not be read just now; ask again")
+            return UNREADABLE
 
     def now(self) -> datetime:
         return self.context.now()
@@ -127,7 +133,36 @@ class SessionActor(Actor):
         """The request with this id, of this session. Raises NotFound (`request_not_found`)."""
         request = await self.transact(partial(requests.find, id=request_id))
         if request is None or request.session_id != self.id:
-            raise NotFound(f"no request of this session has the id {request_id!r}", code="request_not_found")
+            raise NotFound(f"no request of this session has the id {request_id[:100]!r}", code="request_not_found")
+        return request
+
+    def refused(self, request: Asked) -> SignatureRefused | None:
+        """Why the decision that is recorded about a request counts for nothing; None where it counts. One that does not
+        is closed, recorded, and told on every channel, once."""
+        fault = self.context.signatures.fault(request, self.row.workspace_root)
+        return None if fault is None else self.refuse(request, fault)
+
+    def refuse(self, request: Asked, fault: str) -> SignatureRefused:
+        """The refusal of a recorded decision, for this reason."""
+        if request.id not in self._void:
+            self._void.add(request.id)
+            card = cards.of_request(request, self.row.workspace_root)
+            told = f"refused the recorded decision about {request.id} ({card.title}): {fault}"
+            work = partial(_void, id=request.id, session_id=self.id, summary=told, at=self.now())
+            self.context.store.tell(Transact(work))
+            text = f"{told}; the agent is not told it, and nothing is written"
+            self.context.operators.tell(Notice(text, "error", self.now()))
+        return SignatureRefused(
+            f"the decision that is recorded about request {request.id} does not count ({fault}): do not act on it;"
+            " ask again",
+            request_id=request.id,
+        )
+
+    def trusted(self, request: R) -> R:
+        """The request, if what is recorded about it counts; raises SignatureRefused."""
+        refused = self.refused(request)
+        if refused is not None:
+            raise refused
         return request
 
     def touch(self, tool: str) -> None:
@@ -163,7 +198,7 @@ class SessionActor(Actor):
     def show_words(self, word: Instruction) -> Card:
         """Show on every channel how words for the agent stand; nudges of an alert are told of on its card."""
         card = cards.of_words(word, self.row.workspace_root)
-        if word.channel != cards.BY_ITSELF:
+        if not cards.is_told_of_on_alert(word):
             self.context.operators.tell(card)
         return card
 
@@ -282,7 +317,7 @@ class SessionActor(Actor):
         self.cancel_timer(Show(request.id))
         self.context.unattended.discard(request.id)
         if self.row.is_paused and request.status.value != "interrupted":
-            if request.delivered_at is None:
+            if request.delivered_at is None and self.refused(request) is None:
                 self.riders.verdicts[request.id] = outcomes.late(request)
             return self.show(request)
         return self.answer_waiting(request)
@@ -293,8 +328,8 @@ class SessionActor(Actor):
         if entries:
             self.brief_detector()
         try:
-            verdict = outcomes.late(request)
-        except InvalidState as ended:
+            verdict = outcomes.late(self.trusted(request))
+        except (InvalidState, SignatureRefused) as ended:
             for waiter in entries:
                 waiter.reply.fail(ended)
             return self.show(request)
@@ -316,6 +351,13 @@ class SessionActor(Actor):
 
 
 Loaded = tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...], tuple[str, ...], str | None]
+
+
+def _void(db: Database, id: str, session_id: str, summary: str, at: datetime) -> None:
+    requests.annul(db, id, at)
+    audit.record(
+        db, at=at, kind="security", session_id=session_id, who="intercom", summary=summary, data={"request_id": id}
+    )
 
 
 def _load(db: Database, session_id: str) -> Loaded:

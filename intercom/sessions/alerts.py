@@ -10,13 +10,15 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments
 from intercom.model.stall import StallAlert, StallStatus
 from intercom.model.steering import Instruction, Kind
 from intercom.model.verdict import Decision, Verdict
-from intercom.sessions import cards, child_processes, given
+from intercom.sessions import cards, child_processes, given, steering
 from intercom.sessions.actor import SessionActor
-from intercom.sessions.stall_messages import Activity, Escalated, NudgeDue, Recovered, Stalled
+from intercom.sessions.stall_messages import Activity, Escalated, NudgeDue, Prodded, Recovered, Stalled
 from intercom.store import instructions, sessions, stalls
 from intercom.store.messages import Database
 
 _OPEN = frozenset({StallStatus.PENDING, StallStatus.NUDGED, StallStatus.ESCALATED})
+#: Whose words the automatic nudge's are.
+INTERCOM = "intercom"
 _QUEUED = "rides on the agent's next call"
 _WAKES = "wakes the agent, whose program is started again with it once it has ended"
 _NOT_DELIVERED = "not delivered: no road leads to an idle agent"
@@ -46,10 +48,9 @@ async def stalled(session: SessionActor, event: Stalled) -> None:
         show(session, raised)
 
 
-async def nudge_due(session: SessionActor, event: NudgeDue) -> None:
+async def nudge_due(session: SessionActor, _event: NudgeDue) -> None:
     """The time for an automatic nudge: the default words, once more."""
-    text = session.context.config.stall.default_nudge_message
-    await _nudge(session, await _active(session), text, event.count, "intercom", "timeout")
+    await _nudge(session, await _active(session), session.context.config.stall.default_nudge_message, INTERCOM)
 
 
 async def escalated(session: SessionActor, event: Escalated) -> None:
@@ -57,7 +58,7 @@ async def escalated(session: SessionActor, event: Escalated) -> None:
     if alert is None:
         return
     moved = await session.transact(
-        partial(_move, session=session, alert=alert, to=StallStatus.ESCALATED, count=event.count, who="intercom")
+        partial(_move, session=session, alert=alert, to=StallStatus.ESCALATED, count=alert.nudge_count, who="intercom")
     )
     if moved is not None:
         show(session, moved, None if event.delivered else _NOT_DELIVERED)
@@ -93,8 +94,8 @@ async def answer(session: SessionActor, alert: StallAlert, verdict: Verdict) -> 
         raise AlreadyDecided(f"this alert is closed: {alert.status.value}; nothing was changed")
     if verdict.decision is Decision.NUDGE:
         text = verdict.text or session.context.config.stall.default_nudge_message
-        count = alert.nudge_count + 1
-        nudged = await _nudge(session, alert, text, count, verdict.by, verdict.channel, verdict)
+        nudged = await _nudge(session, alert, text, verdict.by, verdict)
+        session.stall.tell(Prodded())
         return nudged or show(session, alert)
     moved = await session.transact(
         partial(
@@ -119,31 +120,35 @@ async def _nudge(
     session: SessionActor,
     alert: StallAlert | None,
     text: str,
-    count: int,
     by: str,
-    channel: str,
     verdict: Verdict | None = None,
 ) -> Card | None:
     if alert is None:
         return None
     id = session.context.new_id() if verdict is None else verdict.id
-    word = Instruction(id, Kind.NUDGE, text, by, cards.BY_ITSELF, session.now(), session.id)
+    channel = cards.AUTOMATIC if verdict is None else f"{cards.ON_ALERT}{verdict.channel}"
+    word = Instruction(id, Kind.NUDGE, text, by, channel, session.now(), session.id)
     moved = await session.transact(
         partial(
             _queue_nudge,
             session=session,
             alert=alert,
             word=word,
-            count=count,
-            channel=channel,
             verdict=verdict,
         )
     )
-    # Only the newest nudge rides: three times "go on" says no more than once.
-    for queued in [w.id for w in session.riders.words.values() if w.kind is Kind.NUDGE]:
+    for queued in [each.id for each in session.riders.words.values() if _is_repeated_by(each, word)]:
         del session.riders.words[queued]
     session.riders.words[word.id] = word
     return show(session, moved or alert, _road(session))
+
+
+def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:
+    """Whether an earlier nudge need not be told beside this one: three times "go on" says no more than once. What a
+    person said in words of their own is always told."""
+    is_same = earlier.kind is Kind.NUDGE and earlier.id != word.id
+    is_automatic = earlier.channel == cards.AUTOMATIC and earlier.by == INTERCOM
+    return is_same and (is_automatic or earlier.text == word.text)
 
 
 def _road(session: SessionActor) -> str:
@@ -176,7 +181,8 @@ def _move(
         found = stalls.get(db, alert.id)
         return found if found is not None and found.status is to else None
     sessions.set_stall(db, session.id, count if to in _OPEN else 0, session.row.stall_paused)
-    session.record(db, who, f"stall_{to.value}", f"alert {alert.id}", alert_id=alert.id)
+    data = {} if verdict is None else {"channel": verdict.channel, "origin": verdict.origin_data}
+    session.record(db, who, f"stall_{to.value}", f"alert {alert.id}", alert_id=alert.id, **data)
     if verdict is not None:
         given.keep(db, session, verdict)
     return stalls.get(db, alert.id)
@@ -187,19 +193,23 @@ def _queue_nudge(
     session: SessionActor,
     alert: StallAlert,
     word: Instruction,
-    count: int,
-    channel: str,
     verdict: Verdict | None,
 ) -> StallAlert | None:
     now = session.now()
-    earlier = [queued.id for queued in instructions.queued(db, session.id) if queued.kind is Kind.NUDGE]
+    earlier = [queued.id for queued in instructions.queued(db, session.id) if _is_repeated_by(queued, word)]
+    count = alert.nudge_count + 1
+    if verdict is not None and instructions.get(db, word.id) is None:
+        limits = session.context.config.steering
+        steering.check_room(word.text, instructions.load(db, session.id), limits.max_queued, limits.max_queued_bytes)
     if not instructions.insert(db, word):
         # Queued before, when the writer fell between its commit and its answer.
         return stalls.get(db, alert.id)
     instructions.close(db, earlier, now)
     stalls.set_status(db, alert.id, {alert.status}, StallStatus.NUDGED, count, word.text, now)
     sessions.set_stall(db, session.id, count, session.row.stall_paused)
-    session.record(db, word.by, "nudged", word.text, alert_id=alert.id, channel=channel, count=count)
+    data = {} if verdict is None else {"origin": verdict.origin_data}
+    channel = "timeout" if verdict is None else verdict.channel
+    session.record(db, word.by, "nudged", word.text, alert_id=alert.id, channel=channel, count=count, **data)
     if verdict is not None:
         given.keep(db, session, verdict)
     return stalls.get(db, alert.id)

@@ -17,7 +17,20 @@ NOT_APPROVED_YET = (
     " waiting"
 )
 MAY_BE_DONE_NOW = "a person has allowed it: try exactly the same again, and it passes once"
+#: What an agent is told with a decision that nobody made.
+NOBODY_ANSWERED = {
+    "continue": (
+        "nobody answered in time: this is the configured default, and nobody consented to anything. Go on only with"
+        " what you may do without asking, do nothing of what you asked about that needs consent, and ask again for that"
+    ),
+    "stop": "nobody answered in time, and the configured default is to stop: no person has decided this; end your turn",
+}
 NOT_ANSWERED_YET = "no answer yet: call transmit again with this request_id to go on waiting; do not assume an answer"
+NOT_OVERWRITTEN_YET = (
+    "the file has changed since it was approved, and a person decides whether to write over it; nothing is written:"
+    " call check_diff again with this request_id to go on waiting"
+)
+NOT_OVERWRITTEN = "nothing was written: read the file as it is now, and propose against that"
 #: The same, for a call of a session that an operator has paused.
 PAUSED = (
     "this session was paused by an operator, and nothing was done: change nothing and start nothing new; call {tool}"
@@ -55,13 +68,18 @@ class PermissionAnswer:
 
 @frozen
 class PromptAnswer:
-    """`decision` is continue, refine or stop; a call that ended before a person answered has `status` "pending"."""
+    """`decision` is continue, refine or stop; a call that ended before a person answered has `status` "pending".
+    `timed_out` says that nobody answered: the decision is a default, and no person's consent."""
 
     decision: str | None = None
     instruction: str | None = None
     status: str | None = None
     request_id: str | None = None
     message: str | None = None
+    timed_out: bool | None = field(
+        default=None,
+        metadata={"doc": "true: nobody answered in time, the decision is a default and nobody consented to anything."},
+    )
 
 
 @frozen
@@ -82,8 +100,14 @@ class FileWritten:
 
 @frozen
 class ApplyAnswer:
-    files_written: tuple[FileWritten, ...]
+    """`status` is applied; or, where a file has changed since and a person decides whether to write over it, pending,
+    rejected or timeout: then `request_id` is that question's."""
+
+    files_written: tuple[FileWritten, ...] = ()
     status: str = "applied"
+    request_id: str | None = None
+    reason: str | None = None
+    message: str | None = None
 
 
 @frozen

@@ -1,5 +1,8 @@
 """Applying: the bytes that were approved become the bytes on disk, all of them, once, whatever crashes.
 
+What is applied is held against the record of the proposal: what the text on record makes of the files as they are now
+has to be, path by path and hash by hash, what a person saw. An approval that is found changed is void.
+
 The order is the promise: files are staged beside their targets, the journal commits to them, they are renamed into
 place, and one transaction says that it is done, spends the approval and keeps the answer under the call's name. A
 crash before the commitment leaves nothing; after it, recovery carries the rest through.
@@ -7,7 +10,9 @@ crash before the commitment leaves nothing; after it, recovery carries the rest 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 import trio
@@ -15,26 +20,31 @@ from attrs import evolve
 
 from intercom.model import crash_points
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
-from intercom.model.card import Card, CardState
+from intercom.model.card import Card, CardState, Notice
 from intercom.model.errors import (
     AlreadyConsumed,
     AlreadyDecided,
     ApplyStuck,
+    DiffError,
     IntercomError,
     InvalidArguments,
     InvalidState,
     NotFound,
+    PatchConflict,
+    PathViolation,
+    RecordMismatch,
 )
 from intercom.model.verdict import Decision, Verdict
-from intercom.sessions import cards, given
-from intercom.sessions.actor import SessionActor
-from intercom.sessions.answers import ApplyAnswer, FileWritten
+from intercom.sessions import cards, clearance, given, outcomes
+from intercom.sessions.actor import UNREADABLE, SessionActor
+from intercom.sessions.answers import NOT_OVERWRITTEN_YET, ApplyAnswer, FileWritten
 from intercom.sessions.messages import Answered, Apply, Decide
 from intercom.store import approvals, journal, requests
 from intercom.store.journal import Entry, JournalState
 from intercom.store.messages import Database
 from intercom.workspace import apply as files
 from intercom.workspace import patching, proposal
+from intercom.workspace.preview import FileVersions, is_on_card, is_part_of_card, preview
 from intercom.workspace.step import Step
 
 
@@ -43,13 +53,31 @@ async def apply(session: SessionActor, asked: Apply) -> Answered[ApplyAnswer]:
     session.require_open()
     session.touch("check_diff")
     async with session.context.lock(session.row.workspace_root):
-        request, entry = await session.transact(partial(_look, session=session, id=asked.request_id))
+        request, entry, used = await session.transact(partial(_look_once, session=session, id=asked.request_id))
+        if request.replaces is not None and request.status is ApprovalStatus.PENDING:
+            return Answered(_undecided(request))
         _check_state(request)
+        session.trusted(request)
+        if used is not None:
+            raise session.refuse(request, used)
+        again = entry is not None
         if entry is not None and entry.state is JournalState.STUCK:
             entry = await _retry_stuck(session, entry)
         if entry is None or entry.state is JournalState.ABANDONED:
-            entry = await _commit(session, request, asked)
-        answer = await _carry_through(session, entry, asked.call)
+            try:
+                entry = await _commit(session, request, asked.call)
+            except PatchConflict:
+                if not asked.force:
+                    raise
+                request = await clearance.overwrite(session, request, asked.call)
+                if request.status is not ApprovalStatus.APPROVED:
+                    return Answered(_undecided(request))
+                session.trusted(request)
+                _, _, used = await session.transact(partial(_look_once, session=session, id=request.id))
+                if used is not None:
+                    raise session.refuse(request, used) from None
+                entry = await _commit(session, request, asked.call)
+        answer = await _carry_through(session, entry, asked.call, again=again)
     return session.answered(asked.call, answer, own=request.id)
 
 
@@ -63,6 +91,7 @@ async def give_up(session: SessionActor, asked: Decide) -> Card:
         return evolve(cards.of_stuck(entry, request), state=CardState.CLOSED)
     if entry is None or entry.state is not JournalState.STUCK:
         raise AlreadyDecided(f"the apply of request {request.id} is not stuck any more; nothing was changed")
+    session.context.signatures.admit(asked.verdict, cards.of_stuck(entry, request), session.now())
     async with session.context.lock(entry.workspace_root):
         await _discard(entry)
         await session.transact(partial(_given_up, session=session, entry=entry, verdict=asked.verdict))
@@ -79,11 +108,23 @@ async def recover(session: SessionActor) -> None:
             if entry.state is JournalState.STAGING:
                 await _abandon(session, entry, "the server stopped before the change was committed")
             elif entry.state is JournalState.COMMITTED:
+                request, used = await session.transact(partial(_look_back, session=session, id=entry.request_id))
+                refused = None if request is None else session.refused(request)
+                if request is not None and used is not None:
+                    refused = session.refuse(request, used)
+                if refused is not None:
+                    await session.transact(partial(_stick, session=session, entry=entry, note=refused.message))
+                    await _show_stuck(session, entry, refused.message)
+                    continue
                 try:
-                    await _carry_through(session, entry)
+                    await _carry_through(session, entry, again=True)
                 except ApplyStuck:
                     # Said on its card; a person decides. The session lives on.
                     continue
+
+
+def _undecided(request: ApprovalRequest) -> ApplyAnswer:
+    return ApplyAnswer((), "pending", request.id, message=NOT_OVERWRITTEN_YET)
 
 
 def _check_state(request: ApprovalRequest) -> None:
@@ -104,10 +145,17 @@ def _check_state(request: ApprovalRequest) -> None:
     raise InvalidState(f"request {request.id} is {request.status.value}, not approved; {hint}", code="not_approved")
 
 
-async def _commit(session: SessionActor, request: ApprovalRequest, asked: Apply) -> Entry:
-    """Stage the files and commit the journal to them."""
+async def _commit(session: SessionActor, request: ApprovalRequest, call: str) -> Entry:
+    """Stage the files and commit the journal to them. Raises PatchConflict where a file has changed since."""
     root = Path(session.row.workspace_root)
-    plan = await trio.to_thread.run_sync(partial(_plan, root, request, asked.force))
+    await _check_decision(session, request)
+    try:
+        _check_record(session, request)
+        plan = await trio.to_thread.run_sync(_plan, root, request)
+        await trio.to_thread.run_sync(_check_shown, root, request, plan)
+    except RecordMismatch as changed:
+        await _void(session, request, f"request {request.id} was changed after it was decided: {changed}")
+        raise
     steps = files.prepare(root, plan, request.id)
     entry = Entry(
         request_id=request.id,
@@ -116,7 +164,7 @@ async def _commit(session: SessionActor, request: ApprovalRequest, asked: Apply)
         state=JournalState.STAGING,
         steps=tuple(step.to_json() for step in steps),
         at=session.now(),
-        call=asked.call,
+        call=call,
     )
     if not await session.transact(partial(_begin, entry=entry)):
         raise InvalidState(f"request {request.id} is being applied already; call check_diff again shortly")
@@ -128,18 +176,114 @@ async def _commit(session: SessionActor, request: ApprovalRequest, asked: Apply)
         raise _readable(failed) from failed
     await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
     crash_points.reach("journal.committed")
-    if plan.diverged:
-        which = ", ".join(plan.diverged)
-        session.notify(f"{which} had changed since the proposal; written all the same (force)", "warning")
     return entry
 
 
-async def _carry_through(session: SessionActor, entry: Entry, call: str | None = None) -> ApplyAnswer:
+async def _check_decision(session: SessionActor, request: ApprovalRequest) -> None:
+    """Make sure that what stands as approved was approved, and where the policy did it, that it still does. Raises
+    InvalidState, and then the approval is void."""
+    if request.decided is None or request.decided.decision != Decision.APPROVE:
+        why = f"request {request.id} stands as approved, and no decision to approve it is on record"
+    elif request.decided.channel == outcomes.FORCE:
+        if session.context.config.apply.agent_may_force:
+            return
+        why = f"request {request.id} was forced by the agent, and [apply] agent_may_force does not allow that"
+    else:
+        refusal = await _policy_refusal(session, request)
+        if refusal is None:
+            return
+        why = refusal
+    await _void(session, request, why)
+    raise InvalidState(f"{why}; nothing was written, propose the change again", code="not_approved")
+
+
+async def _policy_refusal(session: SessionActor, request: ApprovalRequest) -> str | None:
+    """Why what the policy approved does not pass any more; None where it does, or where a person decided. Raises
+    IntercomError (unavailable) while the policy cannot be read."""
+    if request.decided is None or request.decided.channel != "policy":
+        return None
+    answer = await clearance.judge(session, request.files, request.risk_level)
+    if answer.auto_approved:
+        return None
+    if answer == UNREADABLE:
+        raise IntercomError(f"{answer.why}; nothing was written", code="unavailable")
+    return f"the policy does not let it pass any more: {answer.why}"
+
+
+def _check_shown(root: Path, request: ApprovalRequest, plan: patching.Plan) -> None:
+    """Raises RecordMismatch where people were shown something else than what the plan does: the diff on record can be
+    edited before they look, and then a signature covers the edited one."""
+    if not is_on_card(request, preview(root, plan)):
+        raise RecordMismatch("the diff that people were shown is not the one of its files")
+
+
+def _check_shown_of_rest(root: Path, request: ApprovalRequest, steps: Sequence[Step]) -> None:
+    """The same for what is left of an apply that was committed before: of other files the content before is gone."""
+    versions = {
+        number: FileVersions(request.files[number], before, after)
+        for number, before, after in files.left_to_do(root, steps)
+    }
+    if not is_part_of_card(request, versions):
+        raise RecordMismatch(
+            "the diff that people were shown is not the one of its files, so it is not what was approved"
+        )
+
+
+def _check_record(session: SessionActor, request: ApprovalRequest) -> None:
+    """Raises RecordMismatch where the record of the proposal is not the one that was decided about."""
+    if request.hash_of_record(session.row.workspace_root) != request.proposal_hash:
+        raise RecordMismatch(
+            f"what is on record of request {request.id} is not what was shown and approved;"
+            " nothing was written, propose the change again"
+        )
+
+
+def _check_steps(session: SessionActor, request: ApprovalRequest, entry: Entry) -> None:
+    """The same for an apply that was committed before, with the decision behind it: a journal is no approval. Raises
+    SignatureRefused for a decision that does not count."""
+    decided = request.decided
+    if request.status is not ApprovalStatus.APPROVED or decided is None or decided.decision != Decision.APPROVE:
+        raise RecordMismatch(
+            f"no decision to approve request {request.id} is on record, so it is not what was approved"
+        )
+    session.trusted(request)
+    _check_record(session, request)
+    if entry.workspace_root != session.row.workspace_root:
+        raise RecordMismatch(f"it was approved for {session.row.workspace_root}, not {entry.workspace_root}")
+    steps = [Step.from_json(step) for step in entry.steps]
+    for step, file in zip_longest(steps, request.files):
+        if step is None or file is None or not step.carries_out(file):
+            name = step.path if step is not None else file.path if file is not None else "the whole"
+            raise RecordMismatch(f"the journal's step for {name} is not what was approved")
+
+
+async def _void(session: SessionActor, request: ApprovalRequest, why: str) -> None:
+    """Take an approval back that may not be applied, and tell everybody."""
+    await session.transact(partial(_voided, session=session, request=request, why=why))
+    session.riders.verdicts.pop(request.id, None)
+    found = await session.transact(partial(approvals.get, id=request.id))
+    assert found is not None, "requests are not deleted while their session lives"
+    session.show(found, note=f"void, nothing was written: {why}")
+    text = f"an approval was refused when it was to be applied ({request.title}): {why}"
+    session.context.operators.tell(Notice(text, "error", session.now()))
+
+
+async def _carry_through(
+    session: SessionActor, entry: Entry, call: str | None = None, *, again: bool = False
+) -> ApplyAnswer:
     """From committed to done; idempotent. `call` names the one that is answered with it, besides the one that began it.
-    Raises ApplyStuck when files are neither as before nor as after."""
+    `again` says that the journal was read back, and not just written: then a policy's approval is put before the policy
+    once more. Raises ApplyStuck when files are neither as before nor as after."""
     steps = tuple(Step.from_json(step) for step in entry.steps)
     root = Path(entry.workspace_root)
     try:
+        request = await session.transact(partial(approvals.get, id=entry.request_id))
+        assert request is not None, "a journal entry has its request"
+        _check_steps(session, request, entry)
+        if again:
+            if (refusal := await _policy_refusal(session, request)) is not None:
+                raise RecordMismatch(refusal)
+            await trio.to_thread.run_sync(_check_shown_of_rest, root, request, steps)
         written = await trio.to_thread.run_sync(files.roll_forward, root, steps)
     except (IntercomError, OSError) as failed:
         await session.transact(partial(_stick, session=session, entry=entry, note=str(failed)))
@@ -148,10 +292,19 @@ async def _carry_through(session: SessionActor, entry: Entry, call: str | None =
             f"the change stopped half-way: {failed}; an operator has been told", request_id=entry.request_id
         ) from failed
     answer = ApplyAnswer(tuple(FileWritten(one.path, one.bytes) for one in written))
-    request = await session.transact(partial(_finish, session=session, entry=entry, answer=answer, call=call))
+    done, others = await session.transact(partial(_finish, session=session, entry=entry, answer=answer, call=call))
+    for each in (done, *others):
+        if each.status is ApprovalStatus.CONSUMED:
+            session.context.signatures.note_use(each.id, session.now())
     crash_points.reach("journal.finished")
-    session.riders.verdicts.pop(request.id, None)
-    session.show(request)
+    session.riders.verdicts.pop(done.id, None)
+    session.show(done)
+    for each in others:
+        session.riders.verdicts.pop(each.id, None)
+        if each.status is ApprovalStatus.EXPIRED:
+            session.settle(each)
+        else:
+            session.show(each)
     return answer
 
 
@@ -181,10 +334,13 @@ async def _show_stuck(session: SessionActor, entry: Entry, why: str) -> None:
     session.context.operators.tell(cards.of_stuck(evolve(entry, note=why), request))
 
 
-def _plan(root: Path, request: ApprovalRequest, force: bool) -> patching.Plan:
-    parsed = proposal.parse(request.diff_content, request.file_path)
-    expected = {change.old_path or change.path: change.before_hash for change in request.files}
-    return patching.plan(root, parsed, force=force, expected=expected)
+def _plan(root: Path, request: ApprovalRequest) -> patching.Plan:
+    try:
+        parsed = proposal.recorded(request.diff_content, request.file_path, request.form)
+    except (DiffError, PathViolation) as fault:
+        # It could be read when it was proposed.
+        raise RecordMismatch(f"its text is another: {fault}") from None
+    return patching.plan_again(root, parsed, request.files, root_inode=request.root_inode)
 
 
 def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest, Entry | None]:
@@ -194,10 +350,37 @@ def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest
     return request, journal.get(db, id)
 
 
+def _look_once(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest, Entry | None, str | None]:
+    """The same, and why the approval may not take effect (again), if it may not."""
+    request, entry = _look(db, session, id)
+    return request, entry, session.context.signatures.fault_of_use(db, request)
+
+
+def _look_back(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest | None, str | None]:
+    """The request of an apply that was under way, and why it may not be carried through, if it may not."""
+    request = approvals.get(db, id)
+    return request, None if request is None else session.context.signatures.fault_of_use(db, request)
+
+
+def _voided(db: Database, session: SessionActor, request: ApprovalRequest, why: str) -> None:
+    now = session.now()
+    if approvals.void(db, request.id, now):
+        approvals.mark_delivered(db, request.id, now)
+        session.record(db, "intercom", "approval_voided", why, request_id=request.id)
+
+
 def _given_up(db: Database, session: SessionActor, entry: Entry, verdict: Verdict) -> None:
     _advance(db, entry, JournalState.ABANDONED, f"given up by {verdict.by}")
     if not given.was(db, verdict):
-        session.record(db, verdict.by, "apply_given_up", entry.note or "", request_id=entry.request_id)
+        session.record(
+            db,
+            verdict.by,
+            "apply_given_up",
+            entry.note or "",
+            request_id=entry.request_id,
+            channel=verdict.channel,
+            origin=verdict.origin_data,
+        )
         given.keep(db, session, verdict)
 
 
@@ -225,22 +408,31 @@ def _stick(db: Database, session: SessionActor, entry: Entry, note: str) -> None
 
 def _finish(
     db: Database, session: SessionActor, entry: Entry, answer: ApplyAnswer, call: str | None
-) -> ApprovalRequest:
+) -> tuple[ApprovalRequest, tuple[ApprovalRequest, ...]]:
+    """Put on record that it is done. The request as it is then, and those that it has settled with it: what it took
+    the place of, and what asked to take its own."""
     now = session.now()
-    if not approvals.consume(db, entry.request_id, now):
-        # Said before, when the writer fell between its commit and its answer.
-        done = approvals.get(db, entry.request_id)
-        assert done is not None
-        return done
-    approvals.mark_delivered(db, entry.request_id, now)
-    journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.DONE)
-    for name in {entry.call, call} - {None}:
-        session.answered_and_recorded(str(name), "check_diff", answer)(db)
-    paths = [one.path for one in answer.files_written]
-    session.record(db, "intercom", "applied", ", ".join(paths), request_id=entry.request_id, files=paths)
-    request = approvals.get(db, entry.request_id)
-    assert request is not None
-    return request
+    if approvals.consume(db, entry.request_id, now):
+        approvals.mark_delivered(db, entry.request_id, now)
+        journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.DONE)
+        for name in {entry.call, call} - {None}:
+            session.answered_and_recorded(str(name), "check_diff", answer)(db)
+        paths = [one.path for one in answer.files_written]
+        session.record(db, "intercom", "applied", ", ".join(paths), request_id=entry.request_id, files=paths)
+    # Else it was said before, when the writer crashed between its commit and its answer.
+    done = approvals.get(db, entry.request_id)
+    assert done is not None, "a journal entry has its request"
+    others: list[ApprovalRequest] = []
+    replaced = None if done.replaces is None else approvals.get(db, done.replaces)
+    # Another session's is none of ours: this one was taken over from there.
+    while replaced is not None and replaced.session_id == session.id:
+        approvals.consume(db, replaced.id, now)
+        approvals.mark_delivered(db, replaced.id, now)
+        others.append(replaced)
+        replaced = None if replaced.replaces is None else approvals.get(db, replaced.replaces)
+    closed = [id for each in (done, *others) for id in approvals.expire_replacing(db, each.id, now)]
+    settled = (approvals.get(db, id) for id in (*(each.id for each in others), *closed))
+    return done, tuple(each for each in settled if each is not None)
 
 
 def _readable(failed: Exception) -> IntercomError:

@@ -8,25 +8,23 @@ from __future__ import annotations
 import re
 from functools import partial
 
-import trio
 from attrs import frozen
 
 from actors import Reply
 from intercom.model import crash_points
 from intercom.model.card import Notice
 from intercom.model.errors import InvalidArguments
-from intercom.model.outbox import Content, RowState, Urgency
-from intercom.sessions import chat
+from intercom.model.outbox import Content, RowState
+from intercom.sessions import chat, chat_rows
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import BroadcastAnswer, from_json
 from intercom.sessions.chat import Posted
 from intercom.sessions.messages import Answered, Broadcast
-from intercom.store import calls, outbox, sessions
+from intercom.store import calls, outbox
 from intercom.store.messages import Database
 
 #: How long a broadcast waits for its message to stand in the chat before it is said to be on its way.
 POST_SECONDS = 2.0
-_SERIOUS = frozenset({"warning", "error"})
 _TS = re.compile(r"\d{1,12}\.\d{1,9}")
 
 
@@ -45,7 +43,9 @@ async def broadcast(session: SessionActor, asked: Broadcast) -> Answered[Broadca
     answer = await session.transact(partial(_found, call=asked.call, key=key))
     if answer is None:
         line = Notice(asked.message, asked.level, session.now(), session.id, asked.thread_ts, key)
-        content = await _drawn(session, line)
+        if line.thread is not None and chat_rows.is_shown(session) and _TS.fullmatch(line.thread) is None:
+            raise InvalidArguments("thread_ts is no message's ts; give one that an earlier broadcast answered with")
+        content = await chat_rows.drawn(session, line)
         answer = await session.transact(partial(_record, session=session, asked=asked, key=key, content=content))
         crash_points.reach("broadcast.recorded")
         session.notify(asked.message, asked.level, asked.thread_ts, key if answer.queued else None)
@@ -78,16 +78,6 @@ def _answer(session: SessionActor, key: str, answer: BroadcastAnswer) -> None:
             reply.set(session.answered(call, answer))
 
 
-async def _drawn(session: SessionActor, line: Notice) -> Content | None:
-    """The line as the chat shows it; None where it does not."""
-    there = session.context.chat
-    if there is None or not chat.is_notified(session.row.mode) or there.channel_for(session.row) is None:
-        return None
-    if line.thread is not None and _TS.fullmatch(line.thread) is None:
-        raise InvalidArguments("thread_ts is no message's ts; give one that an earlier broadcast answered with")
-    return await trio.to_thread.run_sync(there.draw_notice, line)
-
-
 def _found(db: Database, call: str, key: str) -> BroadcastAnswer | None:
     """What the call was answered, as things stand now; None for a new one."""
     recorded = calls.answer(db, call)
@@ -111,33 +101,7 @@ def _record(
         return answer
     session.record(db, "agent", "broadcast", asked.message, level=asked.level)
     if content is not None:
-        _put(db, session, asked, key, content)
-    return answer
-
-
-def _put(db: Database, session: SessionActor, asked: Broadcast, key: str, content: Content) -> None:
-    there = session.context.chat
-    row = sessions.get(db, session.id)
-    assert there is not None, "it was drawn for the chat"
-    assert row is not None, "the session's row outlives its actor"
-    top = chat.thread_key(session.id)
-    root = outbox.by_key(db, top)
-    # A session stays in the channel where its thread is, whatever the configuration says since.
-    channel = root.channel if root is not None else there.channel_for(row)
-    assert channel is not None, "it was drawn for a channel"
-    at = session.now()
-    if root is None:
-        outbox.put(
-            db, top, there.draw_root(row), at, channel=channel, urgency=Urgency.LOG, session_id=session.id, open=True
+        chat_rows.put(
+            db, session, Notice(asked.message, asked.level, session.now(), session.id, asked.thread_ts, key), content
         )
-    urgency = Urgency.LINE if asked.level in _SERIOUS else Urgency.LOG
-    outbox.put(
-        db,
-        key,
-        content,
-        at,
-        channel=channel,
-        urgency=urgency,
-        session_id=session.id,
-        thread=asked.thread_ts or top,
-    )
+    return answer

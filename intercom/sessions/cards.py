@@ -8,6 +8,7 @@ from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStat
 from intercom.model.session import ProgressItem
 from intercom.model.stall import StallAlert, StallStatus
 from intercom.model.steering import Instruction, Kind
+from intercom.model.visible import visible
 from intercom.sessions.outcomes import Asked, headline
 from intercom.store.journal import Entry
 
@@ -41,8 +42,16 @@ _STALL_STATE = {
 
 _WORDS_KIND = {Kind.NUDGE: CardKind.STEER, Kind.STEER: CardKind.STEER, Kind.TASK: CardKind.TASK}
 _WORDS_TITLE = {Kind.NUDGE: "Nudge", Kind.STEER: "To the agent", Kind.TASK: "Task"}
-#: How words came that no person gave, or that another card tells of.
-BY_ITSELF = "alert"
+#: How words came that no person gave: the automatic nudge of a stall alert.
+AUTOMATIC = "alert"
+#: How a person's words came that were said to an alert, with the channel behind it; the alert's card tells of them.
+ON_ALERT = "alert/"
+
+
+def is_told_of_on_alert(word: Instruction) -> bool:
+    """Whether the card of an alert tells of these words, so that they need none of their own."""
+    return word.channel == AUTOMATIC or word.channel.startswith(ON_ALERT)
+
 
 _STUCK = "apply-"
 
@@ -75,20 +84,30 @@ def _approval(request: ApprovalRequest, root: str, away: bool, note: str | None)
         created_at=request.created_at,
         state=state,
         body=request.description,
-        detail=request.file_path,
+        detail=_path(request),
         risk=request.risk_level,
         files=request.files,
-        diff=request.preview or request.diff_content,
+        diff=visible(request.diff_content) or None if request.preview is None else request.preview,
+        diff_from_agent=request.preview is None,
+        remarks=request.remarks,
+        masked=request.masked,
         expires_at=request.expires_at,
         decided=request.decided,
         away=away,
         note=note or _fate(request),
+        proposal_hash=request.proposal_hash,
     )
+
+
+def _path(request: ApprovalRequest) -> str:
+    """The path that names the change: as it is, not as the agent spelled it."""
+    known = [path for file in request.files for path in file.paths]
+    return request.file_path if request.tool is not None or request.file_path in known else (known or [""])[-1]
 
 
 def _fate(request: ApprovalRequest) -> str | None:
     if request.status is ApprovalStatus.EXPIRED and request.decided is not None:
-        return "approved, but not applied in time; propose it again"
+        return "approved, but not applied in time, or taken back; propose it again"
     if request.tool is not None:
         used = request.status is ApprovalStatus.CONSUMED
         return f"{request.tool}: the client does it itself, {'and was told' if used else 'once it is told'}"

@@ -57,8 +57,9 @@ class CheckpointCalls:
         self, checkpoint: str, files: Files, by: str, channel: str, act_id: str | None = None
     ) -> Restore:
         """Compare a checkpoint with its workspace, and ask whether to go back to it: the question, which is answered as
-        any card is, with proceed or cancel. Nothing changes until then. Raises NotFound and Ambiguous, and FileError
-        for a workspace that is gone."""
+        any card is, with proceed or cancel. Nothing changes until then. Raises NotFound and Ambiguous, FileError for
+        a workspace that is gone, and InvalidState, with what differs, where a session would end and nothing be put
+        back."""
         line = await self.checkpoint(checkpoint)
         wish = AskRestore(_named(act_id, "restore"), line.id, files, by, channel)
         card = await ask(self.actor, wish, timeout=LOOK_SECONDS, retry=True)

@@ -31,6 +31,7 @@ from intercom.sessions.checkpoint_messages import (
 )
 from intercom.sessions.restore_cards import of_restore
 from intercom.sessions.successors import Successors
+from intercom.sessions.timers import ClockChanged
 from intercom.store import checkpoints
 
 log = logging.getLogger("intercom.sessions")
@@ -66,7 +67,7 @@ class Checkpoints(Actor):
 
     async def on_receive(self, message: Any) -> Any:
         match message:
-            case LookBack():
+            case LookBack() | ClockChanged():
                 await self._look_back()
             case TakeCheckpoint():
                 self._begin(message.id, partial(checkpoint_taking.take, self._archive, message))
@@ -120,9 +121,18 @@ class Checkpoints(Actor):
 
     async def _answer(self, asked: AnswerRestore) -> Card:
         won, restore = await self._archive.transact(
-            partial(restore_records.decide, id=asked.restore_id, verdict=asked.verdict, at=self._archive.context.now())
+            partial(
+                restore_records.decide,
+                id=asked.restore_id,
+                verdict=asked.verdict,
+                at=self._archive.context.now(),
+                signatures=self._archive.context.signatures,
+            )
         )
         if not won:
+            if restore.state is RestoreState.ASKED:
+                # Its time is up and its timer late, as the clock was set.
+                await self._expire(restore.id)
             raise restore_records.too_late(restore)
         crash_points.reach("restore.accepted")
         self._tell(restore)

@@ -104,8 +104,10 @@ class Children:
         lines: int = LINES,
         start: int | None = None,
         limit: int = LONGEST_PIECE,
+        masked: bool = False,
     ) -> Output:
-        """What an agent wrote: its last `lines`, or from byte `start` on; at most `limit` bytes.
+        """What an agent wrote: its last `lines`, or from byte `start` on; at most `limit` bytes. For what leaves the
+        machine `masked` has secrets masked in it, also such as begin before the piece.
 
         Raises NotFound (also for a session whose agent people did not start) and Ambiguous.
         """
@@ -127,6 +129,9 @@ class Children:
             # Not through the middle of a character: the rest of it is to come.
             data = data[: len(data) - _loose_end(data)]
         text = data.decode(errors="replace")
+        if masked:
+            before = await trio.to_thread.run_sync(output_files.lead, directory, stream, piece.start)
+            text = (await trio.to_thread.run_sync(output_files.masked_after, before, data))[-limit:]
         return Output(id, stream, text, piece.start, piece.start + len(data), is_going, child.exit)
 
 

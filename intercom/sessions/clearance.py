@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import trio
+from attrs import evolve
 
 from intercom.model import crash_points
-from intercom.model.approval import ApprovalRequest, ApprovalStatus, FileChange
+from intercom.model.approval import ApprovalRequest, ApprovalStatus, FileChange, ProposalForm, RiskLevel
 from intercom.model.errors import InvalidArguments, NotFound
+from intercom.model.policy import PolicyAnswer
 from intercom.model.session import SessionMode
 from intercom.model.verdict import Decided
 from intercom.sessions import measures, outcomes, summary
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import ClearanceAnswer
+from intercom.sessions.limits import require_room
 from intercom.sessions.messages import Answered, AwaitClearance, Opened, Propose
 from intercom.store import approvals, requests
 from intercom.store.messages import Database
 from intercom.workspace import patching, proposal
 from intercom.workspace.messages import EvaluateFiles
-from intercom.workspace.preview import preview
+from intercom.workspace.patch_likeness import BEGINNINGS
+from intercom.workspace.preview import Preview, over, preview
 
 
 async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnswer]:
@@ -32,23 +38,31 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
     session.touch("check_clearance")
     if asked.request_id is not None:
         return _opened(session, await _approval(session, asked.request_id), asked.call)
-    if asked.title is None or asked.diff is None or asked.file_path is None:
-        raise InvalidArguments("title, diff and file_path are needed for a new proposal (or request_id for an old one)")
+    text = asked.diff if asked.content is None else asked.content
+    if asked.title is None or text is None or asked.file_path is None:
+        raise InvalidArguments(
+            "title, file_path and one of diff and content are needed for a new proposal (or request_id for an old one)"
+        )
+    if asked.diff is not None and asked.content is not None:
+        raise InvalidArguments("diff and content are two ways to say the same; send one of them")
     earlier = await session.transact(partial(requests.by_call, session_id=session.id, call=asked.call))
     if isinstance(earlier, ApprovalRequest):
         # Asked again by a client whose answer was lost: its files may have changed since, its request has not.
         return _opened(session, earlier, asked.call)
-    plan, shown = await trio.to_thread.run_sync(_plan, session.row.workspace_root, asked.diff, asked.file_path)
-    files = plan.changes
-    key = proposal_key(session.id, files, asked)
-    rule = await _auto_rule(session, files, asked)
+    form, plan, shown = await trio.to_thread.run_sync(
+        _plan, session.row.workspace_root, text, asked.file_path, asked.content is not None
+    )
+    files = shown.changes
+    key = proposal_key(session.id, files, asked.risk_level, text, form)
+    rule = (await judge(session, files, asked.risk_level)).matched_rule
     now = session.now()
     request = ApprovalRequest(
         id=session.context.new_id(),
         session_id=session.id,
         title=asked.title,
         description=asked.description,
-        diff_content=asked.diff,
+        diff_content=text,
+        form=form,
         file_path=asked.file_path,
         risk_level=asked.risk_level,
         status=ApprovalStatus.PENDING,
@@ -59,47 +73,118 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
         expires_at=now + timedelta(seconds=session.context.config.timeouts.approval_seconds),
         call=asked.call,
         auto_rule=rule,
-        preview=shown,
+        root_inode=plan.root_inode,
+        preview=shown.diff,
+        remarks=shown.remarks,
+        masked=shown.masked,
     )
-    kept, is_new = await session.transact(partial(_keep, session=session, request=request))
+    request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
+    decided = None if rule is None else Decided(f"policy/{request.id}", "approve", "policy", "policy", now, rule)
+    kept, is_new = await _put_on_record(session, request, decided)
+    if is_new and rule is not None:
+        session.riders.verdicts[kept.id] = outcomes.late(kept)
+        summary.let_pass(session, kept.title, rule)
+    return _opened(session, kept, asked.call)
+
+
+async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str) -> ApprovalRequest:
+    """Ask whether an approved whole file is to be written over what it has become since, once: asked again, it is the
+    same request. Where the configuration leaves that to the agent, and no decision has to be signed, it is approved at
+    once.
+
+    Raises PatchConflict for a patch: on another base it is another change.
+    """
+    by = "the policy" if approved.auto_rule is not None else approved.decided.by if approved.decided else "nobody"
+    shown = await trio.to_thread.run_sync(_shown_over, session.row.workspace_root, approved, by)
+    file, now = shown.changes[0], session.now()
+    request = evolve(
+        approved,
+        id=session.context.new_id(),
+        title=approved.title if approved.replaces is not None else f"Write over a changed file: {approved.title}",
+        status=ApprovalStatus.PENDING,
+        original_hash=file.before_hash,
+        created_at=now,
+        key=proposal_key(session.id, shown.changes, approved.risk_level, approved.diff_content, ProposalForm.CONTENT),
+        form=ProposalForm.CONTENT,
+        files=shown.changes,
+        expires_at=now + timedelta(seconds=session.context.config.timeouts.approval_seconds),
+        slack_ts=None,
+        call=call,
+        auto_rule=None,
+        decided=None,
+        delivered_at=None,
+        preview=shown.diff,
+        remarks=shown.remarks,
+        masked=shown.masked,
+        replaces=approved.id,
+    )
+    request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
+    decided = None
+    if session.context.config.apply.agent_may_force and not session.context.signatures.required:
+        decided = Decided(f"force/{request.id}", "approve", "agent", outcomes.FORCE, now, "[apply] agent_may_force")
+    kept, is_new = await _put_on_record(session, request, decided)
+    if is_new and decided is not None:
+        session.notify(f"{file.path} had changed since the proposal; written all the same (force)", "warning")
+    return kept
+
+
+async def _put_on_record(
+    session: SessionActor, request: ApprovalRequest, decided: Decided | None
+) -> tuple[ApprovalRequest, bool]:
+    """The request as it is on record, and whether this made it. `decided` is what decides it at once."""
+    kept, is_new = await session.transact(partial(_keep, session=session, request=request, decided=decided))
     crash_points.reach("request.recorded")
     if is_new:
         # On record before it is shown: a crash in between shows it after the restart, never loses it.
         session.watch_expiry(kept)
-        if kept.auto_rule is None:
+        if kept.decided is None:
             session.show_soon(kept)
         else:
-            session.context.measured(measures.settled(kept, now))
-            session.riders.verdicts[kept.id] = outcomes.late(kept)
-            summary.let_pass(session, kept.title, kept.auto_rule)
-    return _opened(session, kept, asked.call)
+            session.context.measured(measures.settled(kept, session.now()))
+    return kept, is_new
 
 
 async def await_clearance(session: SessionActor, asked: AwaitClearance) -> Answered[ClearanceAnswer] | None:
     request = await _approval(session, asked.request_id)
-    answer = session.unless_paused(outcomes.clearance(request))
+    answer = session.unless_paused(outcomes.clearance(session.trusted(request)))
     if answer is not None:
         return session.answered(asked.call, answer, own=request.id)
     session.wait(request, asked.call, asked.ticket)
     return None
 
 
-def proposal_key(session_id: str, files: tuple[FileChange, ...], asked: Propose) -> str:
-    """What names a proposal: session, paths, base hashes, diff hash and risk."""
-    parts = [
+def proposal_key(
+    session_id: str, files: tuple[FileChange, ...], risk: RiskLevel, text: str, form: ProposalForm | None
+) -> str:
+    """What names a proposal: session, paths, base hashes, the text's hash and risk."""
+    parts: list[Any] = [
         session_id,
-        asked.risk_level.value,
-        hashlib.sha256((asked.diff or "").encode("utf-8", "surrogatepass")).hexdigest(),
+        risk.value,
+        hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
         [[change.path, change.old_path, change.before_hash] for change in files],
     ]
+    if form is ProposalForm.CONTENT and text.startswith(BEGINNINGS):
+        # Only this text can be read in two ways.
+        parts.append(form.value)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _plan(workspace_root: str, diff: str, file_path: str) -> tuple[patching.Plan, str | None]:
-    """What the proposal does, and how to show it."""
-    root, parsed = Path(workspace_root), proposal.parse(diff, file_path)
-    plan = patching.plan(root, parsed)
-    return plan, preview(root, parsed, plan)
+def _plan(
+    workspace_root: str, text: str, file_path: str, is_content: bool
+) -> tuple[ProposalForm, patching.Plan, Preview]:
+    """How the text is read, what it does, and how people are shown that."""
+    root = Path(workspace_root)
+    read = proposal.whole(text, file_path) if is_content else proposal.parse(text, file_path)
+    plan = patching.plan(root, read)
+    return read.form, plan, preview(root, plan)
+
+
+def _shown_over(workspace_root: str, approved: ApprovalRequest, by: str) -> Preview:
+    """What an approved whole file would do to the file as it is now, and what was approved, as people are shown it."""
+    root = Path(workspace_root)
+    parsed = proposal.recorded(approved.diff_content, approved.file_path, approved.form)
+    plan = patching.plan_again(root, parsed, approved.files, root_inode=approved.root_inode, diverged=True)
+    return over(preview(root, plan), by, approved.preview, approved.masked)
 
 
 def _original_hash(files: tuple[FileChange, ...], file_path: str) -> str:
@@ -109,27 +194,44 @@ def _original_hash(files: tuple[FileChange, ...], file_path: str) -> str:
     return files[0].before_hash
 
 
-async def _auto_rule(session: SessionActor, files: tuple[FileChange, ...], asked: Propose) -> str | None:
+async def judge(session: SessionActor, files: Sequence[FileChange], risk: RiskLevel) -> PolicyAnswer:
+    """Whether the policy in force lets a change of these files pass without a person, and by which rule."""
     config = session.context.config.policy
     if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
-        return None
-    touched = tuple(path for change in files for path in (change.path, change.old_path) if path is not None)
-    return (await session.judge(EvaluateFiles(touched, asked.risk_level))).matched_rule
+        return PolicyAnswer(False, why="in remote mode a person is always asked")
+    return await session.judge(EvaluateFiles(tuple(path for file in files for path in file.paths), risk))
 
 
-def _keep(db: Database, session: SessionActor, request: ApprovalRequest) -> tuple[ApprovalRequest, bool]:
+def _keep(
+    db: Database, session: SessionActor, request: ApprovalRequest, decided: Decided | None
+) -> tuple[ApprovalRequest, bool]:
     """Insert the request unless its key still names one; either way the row that stands."""
     earlier = approvals.reattachable(db, request.key)
     if earlier is not None:
         # Our own row is there when the writer fell between its commit and its answer.
         return earlier, earlier.id == request.id
+    if decided is None:
+        require_room(db, session)
     approvals.insert(db, request)
-    session.record(db, "agent", "clearance_asked", request.title, request_id=request.id, file_path=request.file_path)
-    if request.auto_rule is not None:
-        decided = Decided(f"policy/{request.id}", "approve", "policy", "policy", request.created_at, request.auto_rule)
+    session.record(
+        db,
+        "agent",
+        "clearance_asked",
+        request.title,
+        request_id=request.id,
+        files=[path for file in request.files for path in file.paths],
+        proposal_hash=request.proposal_hash,
+    )
+    if decided is not None:
         approvals.decide(db, request.id, ApprovalStatus.APPROVED, decided)
         session.record(
-            db, "policy", "auto_approved", request.title, request_id=request.id, matched_rule=request.auto_rule
+            db,
+            decided.by,
+            "auto_approved",
+            request.title,
+            request_id=request.id,
+            matched_rule=decided.text,
+            proposal_hash=request.proposal_hash,
         )
     kept = approvals.get(db, request.id)
     assert kept is not None, "just inserted"
@@ -144,7 +246,7 @@ async def _approval(session: SessionActor, request_id: str) -> ApprovalRequest:
 
 
 def _opened(session: SessionActor, request: ApprovalRequest, call: str) -> Opened[ClearanceAnswer]:
-    answer = session.unless_paused(outcomes.clearance(request))
+    answer = session.unless_paused(outcomes.clearance(session.trusted(request)))
     if answer is None:
         return Opened(request.id)
     return Opened(request.id, session.answered(call, answer, own=request.id))

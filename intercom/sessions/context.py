@@ -13,6 +13,7 @@ from intercom.model.config import Config
 from intercom.model.measure import Measured, unmeasured
 from intercom.model.policy import WorkspacePolicy
 from intercom.sessions.chat import Chat
+from intercom.sessions.signatures import Signatures, without_keys
 
 #: One lock a workspace: two sessions may change the same files, and a base must not move between check and write.
 Locks = dict[str, trio.Lock]
@@ -23,7 +24,8 @@ class Context:
     """`now` is wall time; `policy` the policy in force for a workspace root (deny-all where none is
     known), `watcher` the actor that judges by it; `present` whether the agent of this key is connected; `chat` what is
     known of the chat channel, None where none is set up; `measured` is told what is worth counting. `unattended` are
-    pending requests that no call waits for, as far as their sessions know; their cards say so."""
+    pending requests that no call waits for, as far as their sessions know; their cards say so.
+    `signatures` says which decisions count."""
 
     config: Config
     store: Name
@@ -35,6 +37,7 @@ class Context:
     present: Callable[[str | None], bool]
     chat: Chat | None = None
     measured: Measured = unmeasured
+    signatures: Signatures = field(factory=without_keys)
     locks: Locks = field(factory=dict)
     unattended: set[str] = field(factory=set)
 

@@ -6,22 +6,24 @@ from functools import partial
 
 from attrs import evolve
 
-from intercom.model import crash_points
+from intercom.model import crash_points, text_limits
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
-from intercom.model.card import Card
+from intercom.model.card import Card, Notice
+from intercom.model.config import OnTimeout
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
+from intercom.model.outbox import Content
 from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
 from intercom.model.session import Session, SessionStatus, may_become
 from intercom.model.stall import StallAlert
 from intercom.model.steering import Instruction, Kind
-from intercom.model.verdict import Decided, Decision, Verdict
-from intercom.sessions import alerts, applying, cards, child_processes, given, pausing, steering
+from intercom.model.verdict import Decided, Decision, Verdict, signature_data
+from intercom.sessions import alerts, applying, cards, chat_rows, child_processes, given, pausing, steering
 from intercom.sessions.actor import SessionActor
-from intercom.sessions.messages import Decide, Describe, End, OpenCards, Resume
-from intercom.sessions.outcomes import Asked
+from intercom.sessions.messages import Decide, Describe, End, EndAbandoned, OpenCards, Resume
+from intercom.sessions.outcomes import Asked, headline
 from intercom.sessions.questions import on_timeout
 from intercom.sessions.steering_messages import Steer, Unpause
-from intercom.sessions.timers import Expire
+from intercom.sessions.timers import ClockChanged, Expire
 from intercom.store import approvals, instructions, prompts, requests, sessions, stalls, waits
 from intercom.store.messages import Database
 
@@ -32,6 +34,8 @@ _STANDBY = {Decision.RESUME, Decision.CONTINUE, Decision.REFINE, Decision.STOP}
 
 async def decide(session: SessionActor, asked: Decide) -> Card:
     """Let a verdict decide a request, if it is the first; a repeat of the winning verdict is answered as the first."""
+    if (too_long := text_limits.over("the text", asked.verdict.text, text_limits.TEXT)) is not None:
+        raise InvalidArguments(too_long)
     if cards.is_stuck(asked.request_id):
         return await applying.give_up(session, asked)
     won, found = await session.transact(partial(_decide, session=session, asked=asked))
@@ -42,6 +46,9 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
             await end(session, End(asked.verdict.by, asked.verdict.channel, "stopped from a stall alert"))
         return card
     if not won:
+        if _is_over(session, found):
+            # Nobody may answer it any more, so it does not stay open: its timer is late, as the clock was set.
+            found = await _run_out(session, found.id) or found
         raise _too_late(found)
     return session.settle(found)
 
@@ -64,8 +71,25 @@ async def resume(session: SessionActor, asked: Resume) -> Session:
     return session.row
 
 
+async def end_abandoned(session: SessionActor, asked: EndAbandoned) -> bool:
+    """Terminate a session whose agent did not come back; people are told of all such sessions together."""
+    row = session.row
+    if session.agent_here or row.status not in sessions.LEFT or row.updated_at >= asked.before:
+        return False
+    await _terminate(session, End("intercom", "retention", asked.why))
+    return True
+
+
 async def end(session: SessionActor, asked: End) -> Session:
-    """Terminate: pending requests are interrupted, approvals lapse, who waits is told."""
+    """Terminate: pending requests are interrupted, approvals lapse, who waits is told, and people."""
+    was_over = session.row.status is SessionStatus.TERMINATED
+    row = await _terminate(session, asked)
+    if not was_over:
+        session.notify(f"session ended by {asked.by}: {asked.why}", "warning")
+    return row
+
+
+async def _terminate(session: SessionActor, asked: End) -> Session:
     if session.row.status is SessionStatus.TERMINATED:
         child_processes.end(session)
         return session.row
@@ -79,7 +103,6 @@ async def end(session: SessionActor, asked: End) -> Session:
         session.show_words(word)
     session.brief_detector()
     await alerts.dismiss(session, asked.by)
-    session.notify(f"session ended by {asked.by}: {asked.why}", "warning")
     child_processes.end(session)
     await steering.tell_of_tasks(session, unheard)
     return session.row
@@ -100,11 +123,47 @@ async def open_cards(session: SessionActor, _asked: OpenCards) -> tuple[Card, ..
 
 
 async def expire(session: SessionActor, due: Expire) -> None:
-    """Time is up: the request ends as its kind says, and who waits is told."""
-    request = await session.transact(partial(_expire, session=session, id=due.request_id))
+    """Time is up: the request ends as its kind says, and who waits is told. By the wall clock: one that has time left
+    by that, as the clock was set back, is waited for again. What an agent is told in a person's place is news to
+    people: it comes as a message of its own."""
+    request = await _run_out(session, due.request_id)
+    if request is not None and not session.is_settled(request):
+        session.watch_expiry(request)
+
+
+async def clock_changed(session: SessionActor, _changed: ClockChanged) -> None:
+    """Judge the deadlines again: what is over by now ends at once, and the others' timers are set anew."""
+    session.riders.clock_changed(session.now())
+    for request in await session.transact(partial(requests.pending, session_id=session.id)):
+        session.watch_expiry(request)
+
+
+async def _run_out(session: SessionActor, id: str) -> Asked | None:
+    """End a request whose time is up by now; as it stands after, None where there is no such request."""
+    line, content = await _unanswered(session, id)
+    request = await session.transact(partial(_expire, session=session, id=id, line=line, content=content))
     crash_points.reach("expiry.recorded")
-    if request is not None:
-        session.settle(request)
+    if request is None or not session.is_settled(request):
+        return request
+    session.settle(request)
+    if line is not None and isinstance(request, ContinuationPrompt) and request.status is WaitStatus.EXPIRED:
+        session.notify(line.text, line.level, key=None if content is None else line.key)
+        if content is not None and session.context.chat is not None:
+            session.context.chat.wake()
+    return request
+
+
+async def _unanswered(session: SessionActor, id: str) -> tuple[Notice | None, Content | None]:
+    """What people are told of a question that nobody answered, and how the chat shows it; None for anything else."""
+    request = await session.transact(partial(requests.find, id=id))
+    if not isinstance(request, ContinuationPrompt) or session.is_settled(request):
+        return None, None
+    choice = on_timeout(session, request.prompt_type)
+    asked = headline(request.prompt_text)
+    told = f"told to {choice.value}" + (", and that nobody consented" if choice is OnTimeout.CONTINUE else "")
+    text = f'nobody answered "{asked}" in time: the agent is {told}'
+    line = Notice(text, "warning", session.now(), session.id, None, f"unanswered/{id}")
+    return line, await chat_rows.drawn(session, line)
 
 
 async def become(session: SessionActor, to: SessionStatus, who: str, why: str) -> None:
@@ -152,10 +211,19 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
     verdict = asked.verdict
     request = _find(db, session.id, asked.request_id)
     if isinstance(request, StallAlert):
+        if verdict.decision is not Decision.NUDGE or verdict.channel != "ctl":
+            # A nudge from ctl is a command, whose signature was checked as such.
+            card = cards.of_stall(request, session.row.workspace_root)
+            session.context.signatures.admit(verdict, card, session.now())
         return given.was(db, verdict), request
     _check_choice(request, verdict)
+    if not session.is_settled(request):
+        card = cards.of_request(request, session.row.workspace_root)
+        signature = session.context.signatures.admit(verdict, card, session.now())
+    else:
+        signature = verdict.signature
     # What counts is when the act is put on record: a late tap is late whatever its sender's clock says.
-    decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, session.now(), verdict.text)
+    decided = Decided.of(verdict, session.now(), signature)
     match request:
         case ApprovalRequest():
             won = approvals.decide(db, request.id, _APPROVAL[verdict.decision], decided)
@@ -173,7 +241,15 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
     if first:
         # A repeat of the verdict that won is no second act.
         session.record(
-            db, verdict.by, "decided", verdict.decision.value, request_id=request.id, channel=verdict.channel
+            db,
+            verdict.by,
+            "decided",
+            verdict.decision.value,
+            request_id=request.id,
+            channel=verdict.channel,
+            origin=verdict.origin_data,
+            signature=signature_data(decided.signature),
+            proposal_hash=request.proposal_hash if isinstance(request, ApprovalRequest) else None,
         )
     return won, after
 
@@ -223,18 +299,32 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
     return row, requests.interrupted(db, session.id), tuple(word for word in unheard if word is not None)
 
 
-def _expire(db: Database, session: SessionActor, id: str) -> Asked | None:
+def _is_over(session: SessionActor, request: Asked) -> bool:
+    """Whether a request is open although its time is up by the wall clock."""
+    at = request.expires_at
+    return not session.is_settled(request) and at is not None and at <= session.now()
+
+
+def _expire(db: Database, session: SessionActor, id: str, line: Notice | None, content: Content | None) -> Asked | None:
     request = requests.find(db, id)
     if request is None or session.is_settled(request):
         # Ended before: by a verdict, or by us when the writer fell between its commit and its answer.
+        return request
+    if not _is_over(session, request):
         return request
     now = session.now()
     match request:
         case ApprovalRequest():
             approvals.expire(db, id, now)
         case ContinuationPrompt():
-            choice = on_timeout(session, request.prompt_type).value
-            prompts.decide(db, id, WaitStatus.EXPIRED, Decided(f"timeout/{id}", choice, "timeout", "timeout", now))
+            choice = on_timeout(session, request.prompt_type)
+            if choice is OnTimeout.HOLD:
+                # It was asked when the configuration said otherwise; without a deadline it can be answered again.
+                prompts.hold(db, id)
+                return requests.find(db, id)
+            decided = Decided(f"timeout/{id}", choice.value, "timeout", "timeout", now)
+            if prompts.decide(db, id, WaitStatus.EXPIRED, decided) and line is not None and content is not None:
+                chat_rows.put(db, session, line, content)
         case Wait():
             waits.expire(db, id, now)
     session.record(db, "timeout", "expired", f"nobody answered in time: {id}", request_id=id)

@@ -2,56 +2,78 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-import outcome
-import trio
-from attrs import field, frozen
+from attrs import define, evolve, field, frozen
 
-from actors import Busy, Down, Info, NotRunning, Request, System, ask
+from actors import Info, Request, System, ask
 from intercom._version import __version__
-from intercom.model.card import Card, CardKind
-from intercom.model.errors import IntercomError
+from intercom.local.operator_keys import PublicKey
+from intercom.model.card import Card, CardKind, Notice
+from intercom.model.errors import SignatureRefused
+from intercom.model.origin import Origin
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.steering import Kind
-from intercom.model.verdict import Decision, Verdict
+from intercom.model.verdict import Decision, Signature, Verdict
 from intercom.sessions import finding, lookups, meant, measures
+from intercom.sessions.asking import ACT_SECONDS, ask_session
 from intercom.sessions.checkpoint_calls import CheckpointCalls
 from intercom.sessions.children import Children
 from intercom.sessions.context import Context
 from intercom.sessions.finding import single
 from intercom.sessions.messages import Decide, End, Resume, SwitchMode
-from intercom.sessions.policies import PolicyBoard
-from intercom.sessions.reception_messages import Wanted
+from intercom.sessions.policies import PolicyBoard, PolicyStatus
 from intercom.sessions.shown_cards import ShownCards
+from intercom.sessions.signatures import Signatures
 from intercom.sessions.steering_desk import Steering
 from intercom.sessions.steering_messages import Steer
-from intercom.store import audit, sessions
+from intercom.store import agent_processes, audit, sessions
 from intercom.store.audit import AuditEntry
 from intercom.store.messages import Database, Transact
 from intercom.store.reader import Reader
 
 R = TypeVar("R")
 
-#: How long an operator's act may take, in seconds; a part that restarts is back well within it.
-ACT_SECONDS = 30.0
+#: How long the same refusal is not told again, and of how many it is remembered.
+_AGAIN = timedelta(minutes=1)
+_REMEMBERED = 1000
+
+
+@define
+class Told:
+    """What was told lately, so that a process that tries again and again does not fill every channel with it."""
+
+    _at: OrderedDict[str, datetime] = field(factory=OrderedDict)
+
+    def is_new(self, text: str, now: datetime) -> bool:
+        """Whether this was not told within the last minute."""
+        last = self._at.get(text)
+        if last is not None and abs(now - last) < _AGAIN:
+            return False
+        self._at[text] = now
+        self._at.move_to_end(text)
+        while len(self._at) > _REMEMBERED:
+            self._at.popitem(last=False)
+        return True
 
 
 @frozen
 class Desk:
-    """`clients` gives the pids of connected agents' clients and shims, `chat` how the chat channel fares; None where
-    there is no such channel. `children` are the agents that people start."""
+    """`chat` says how the chat channel fares; None where there is no such channel. `children` are the agents that
+    people start."""
 
     system: System
     context: Context
     reader: Reader
     board: PolicyBoard
-    clients: Callable[[], frozenset[int]]
     children: Children
     chat: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
+    _told: Told = field(factory=lambda: Told(), init=False, repr=False)
 
     @property
     def checkpoints(self) -> CheckpointCalls:
@@ -65,7 +87,10 @@ class Desk:
         return await self.reader.read(lookups.all_sessions)
 
     async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
-        """What waits for a person, oldest first."""
+        """What waits for a person, oldest first; of one session, by its id or the beginning. Raises NotFound and
+        Ambiguous."""
+        if session_id is not None:
+            session_id = await self.session_id(session_id)
         found = await self.reader.read(partial(lookups.open_cards, session_id=session_id, away=self.context.unattended))
         for card in found:
             self.seen(card)
@@ -74,7 +99,7 @@ class Desk:
 
     async def card(self, prefix: str) -> Card:
         """Anything that waits or waited, by id or unique prefix. Raises NotFound and Ambiguous."""
-        proposed = self.board.find(prefix)
+        proposed = await self.board.find(prefix)
         if proposed is not None:
             return proposed
         card = await self.reader.read(partial(lookups.named_card, prefix=prefix, away=self.context.unattended))
@@ -96,8 +121,24 @@ class Desk:
 
     async def decide(self, prefix: str, verdict: Verdict) -> Card:
         """Answer what waits. The first verdict wins: raises AlreadyDecided for a later one, which changes nothing; the
-        same verdict (by its id) given again is answered as the first time."""
-        proposed = self.board.find(prefix)
+        same verdict (by its id) given again is answered as the first time. Where there is an operator key, raises
+        SignatureRefused for one that is not signed as it has to be, and tells everybody."""
+        try:
+            return await self._decide(prefix, verdict)
+        except SignatureRefused as refused:
+            await self._tell_refused(prefix, verdict, refused)
+            raise
+
+    async def _tell_refused(self, prefix: str, verdict: Verdict, refused: SignatureRefused) -> None:
+        who = f"{verdict.by} ({verdict.channel})"
+        summary = f"refused to {verdict.decision.value} {prefix} for {who}: {refused.message}"
+        data = {"request_id": prefix, "decision": verdict.decision.value, "channel": verdict.channel}
+        await self.security_event(summary, {**data, "origin": verdict.origin_data})
+        if self._told.is_new(f"{prefix} {refused.message}", self.context.now()):
+            self.context.operators.tell(Notice(summary, "error", self.context.now()))
+
+    async def _decide(self, prefix: str, verdict: Verdict) -> Card:
+        proposed = await self.board.find(prefix)
         if proposed is not None:
             return self._count(await self.board.decide(proposed, verdict), verdict)
         id, kind, session_id = await self._whose(prefix)
@@ -112,7 +153,7 @@ class Desk:
             if session is not None
             else await self._meant(verdict.id, lookups.only_waiting)
         )
-        given = Verdict(verdict.id, Decision.RESUME, verdict.by, verdict.channel, verdict.at, instruction)
+        given = evolve(verdict, decision=Decision.RESUME, text=instruction)
         return await self.ask_session(id, Resume(given))
 
     async def switch_mode(
@@ -123,11 +164,13 @@ class Desk:
         answered = await self.ask_session(id, SwitchMode(f"desk/{self.context.new_id()}", mode, by, channel))
         return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
 
-    async def nudge(self, prefix: str, text: str | None, by: str, channel: str) -> Card | Session:
+    async def nudge(
+        self, prefix: str, text: str | None, by: str, channel: str, origin: Origin | None = None
+    ) -> Card | Session:
         """Give an agent words that ride on its next result: by a stall alert's id, or a session's."""
         what, id = await self.reader.read(partial(lookups.nudged, prefix=prefix))
         if what == "alert":
-            verdict = Verdict(self.context.new_id(), Decision.NUDGE, by, channel, self.context.now(), text)
+            verdict = Verdict(self.context.new_id(), Decision.NUDGE, by, channel, self.context.now(), text, origin)
             return await self.decide(id, verdict)
         words = text or self.context.config.stall.default_nudge_message
         await self.ask_session(id, Steer(self.context.new_id(), Kind.NUDGE, words, by, channel))
@@ -139,10 +182,18 @@ class Desk:
         """Terminate a session; what waits in it is interrupted."""
         return await self.ask_session(await self.session_id(session), End(by, channel, why))
 
-    async def accept_policy(self, prefix_or_path: str | None, by: str, channel: str) -> Card:
-        """Let a policy change that was held back take effect; without a name, the only one there is."""
-        verdict = Verdict(self.context.new_id(), Decision.ACCEPT, by, channel, self.context.now())
-        return self._count(await self.board.decide(self.board.named(prefix_or_path), verdict), verdict)
+    async def accept_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
+        """Accept a policy by the id of its card or by its workspace; without a name, the only one that waits. `shown`
+        is the hash of the content that the person was shown."""
+        return self._count(await self.board.accept(prefix_or_path, verdict, shown), verdict)
+
+    async def policies(self) -> tuple[PolicyStatus, ...]:
+        """How the policies stand of all workspaces that are known."""
+        return await self.board.all()
+
+    async def policy(self, prefix_or_path: str) -> PolicyStatus:
+        """How one policy stands, by the id of its card or by its workspace."""
+        return await self.board.status(prefix_or_path)
 
     def _count(self, card: Card, verdict: Verdict) -> Card:
         told = measures.answered(card, verdict, self.context.now())
@@ -174,15 +225,17 @@ class Desk:
             retry=True,
         )
 
+    async def is_new_terminal(self, origin: Origin) -> bool:
+        """Put on record that somebody decides from this terminal; whether nobody ever did before."""
+        work = partial(agent_processes.is_new_terminal, origin=origin, at=self.context.now())
+        return await ask(self.context.store, Transact(work), timeout=ACT_SECONDS, retry=True)
+
     def tree(self) -> Info:
         return self.system.inspect()
 
     async def chat_standing(self) -> Mapping[str, Any] | None:
         """How the chat channel fares: its connection, what waits to be sent, what is wrong; None without one."""
         return None if self.chat is None else await self.chat()
-
-    def client_pids(self) -> frozenset[int]:
-        return self.clients()
 
     def version(self) -> dict[str, Any]:
         return {"version": __version__}
@@ -196,41 +249,68 @@ class Desk:
         """To pause agents, and to tell them something."""
         return Steering(self)
 
+    # --- operator keys -----------------------------------------------------------------------------------------------
+
+    @property
+    def signatures(self) -> Signatures:
+        """Which decisions count."""
+        return self.context.signatures
+
+    async def admit_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> None:
+        """Check the signature of a command that answers no card; nothing happens where there is no operator key.
+        Raises SignatureRefused."""
+        if self.signatures.required:
+            await self._transact(
+                partial(
+                    self.signatures.admit_command,
+                    command=command,
+                    act_id=act_id,
+                    subject=subject,
+                    signature=signature,
+                    now=self.context.now(),
+                )
+            )
+
+    async def add_key(self, key: PublicKey, at: str, by: str, signature: str) -> bool:
+        """Enrol an operator key; False when it is enrolled already. Raises SignatureRefused."""
+        added = await self._transact(partial(self._add_key, key=key, at=at, by=by, signature=signature))
+        if added:
+            text = f"operator key {key.id} ({key.name}) counts from now on: decisions have to be signed"
+            self.context.operators.tell(Notice(text, "warning", self.context.now()))
+        return added
+
+    async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey:
+        """Let an operator key count no more. Raises SignatureRefused and NotFound."""
+        key = await self._transact(partial(self._revoke_key, id=id, at=at, by=by, signature=signature))
+        rest = "" if self.signatures.required else ": no operator key is left, and decisions need no signature"
+        text = f"operator key {key.id} ({key.name}) was revoked{rest}"
+        self.context.operators.tell(Notice(text, "warning", self.context.now()))
+        return key
+
+    def _add_key(self, db: Database, key: PublicKey, at: str, by: str, signature: str) -> bool:
+        added = self.signatures.add(db, key, at, by, signature, self.context.now())
+        if added:
+            data = {"key_id": key.id, "public": key.public, "by": by, "at": at, "signature": signature}
+            self._record_key(db, "operator_key_added", key, data)
+        return added
+
+    def _revoke_key(self, db: Database, id: str, at: str, by: str, signature: str) -> PublicKey:
+        key = self.signatures.revoke(db, id, at, by, signature, self.context.now())
+        data = {"key_id": key.id, "public": key.public, "by": by, "at": at, "signature": signature}
+        self._record_key(db, "operator_key_revoked", key, data)
+        return key
+
+    def _record_key(self, db: Database, kind: str, key: PublicKey, data: dict[str, Any]) -> None:
+        audit.record(db, self.context.now(), kind, None, key.name or key.id, f"operator key {key.id}", data)
+
+    async def _transact(self, work: Callable[[Database], R]) -> R:
+        return await ask(self.context.store, Transact(work), timeout=ACT_SECONDS)
+
     # --- finding -----------------------------------------------------------------------------------------------------
 
     async def ask_session(self, session_id: str, message: Request[R]) -> R:
         """Ask a session, by its whole id; one that rests is woken."""
-        session = self.system.named(f"session/{session_id}")
-        try:
-            return await ask(session, message, timeout=ACT_SECONDS)
-        except (Down, NotRunning):
-            # It is restarting, or rests because nothing waits in it; or a server that has just started has not come to
-            # it yet. Then it is there before the reception, which brings back all others as well, has time for us.
-            return await self._ask_awake(session_id, message)
-
-    async def _ask_awake(self, session_id: str, message: Request[R]) -> R:
-        """Have a session woken, and ask it as soon as it is there."""
-        found: list[outcome.Outcome[R]] = []
-        async with trio.open_nursery() as nursery:
-
-            async def wake() -> None:
-                try:
-                    await ask(self.system.named("reception"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
-                except IntercomError as refused:
-                    found.append(outcome.Error(refused))
-                    nursery.cancel_scope.cancel()
-                except (Busy, Down, NotRunning, trio.TooSlowError):
-                    # The session may come up all the same, and else does not answer in time.
-                    pass
-
-            nursery.start_soon(wake)
-            try:
-                session = self.system.named(f"session/{session_id}")
-                found.append(outcome.Value(await ask(session, message, timeout=ACT_SECONDS, retry=True)))
-            except Exception as failed:
-                found.append(outcome.Error(failed))
-            nursery.cancel_scope.cancel()
-        return found[0].unwrap()
+        return await ask_session(self.system, session_id, message)
 
     async def session_id(self, prefix: str) -> str:
         """The whole id of a session. Raises NotFound and Ambiguous."""

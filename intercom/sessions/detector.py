@@ -7,7 +7,16 @@ import trio
 from actors import Actor, Name
 from intercom.sessions import stall
 from intercom.sessions.stall import Rules, StallState
-from intercom.sessions.stall_messages import Activity, DetectorStarted, Escalated, NudgeDue, Recovered, Stalled, Watch
+from intercom.sessions.stall_messages import (
+    Activity,
+    DetectorStarted,
+    Escalated,
+    NudgeDue,
+    Prodded,
+    Recovered,
+    Stalled,
+    Watch,
+)
 
 _TICK = "tick"
 
@@ -33,6 +42,8 @@ class StallDetector(Actor):
         match message:
             case Activity():
                 event = stall.Heard()
+            case Prodded():
+                event = stall.Prodded()
             case Watch(resting, road):
                 event = stall.Set(resting, road)
             case _:

@@ -30,7 +30,7 @@ from intercom.sessions import (
 )
 from intercom.sessions.actor import Handlers, SessionActor
 from intercom.sessions.context import Context
-from intercom.sessions.timers import Expire, LookRound, Show, WriteTouch
+from intercom.sessions.timers import ClockChanged, Expire, LookRound, Show, WriteTouch
 from intercom.store import children, instructions, requests
 
 
@@ -146,6 +146,7 @@ HANDLERS: Handlers = {
     messages.Decide: decisions.decide,
     messages.Resume: decisions.resume,
     messages.End: decisions.end,
+    messages.EndAbandoned: decisions.end_abandoned,
     messages.ProcessStarted: process_news.started,
     messages.ProcessEnded: process_news.ended,
     messages.HandOver: handing_over.hand_over,
@@ -165,6 +166,7 @@ HANDLERS: Handlers = {
     stall_messages.Escalated: alerts.escalated,
     stall_messages.Recovered: alerts.recovered,
     Expire: decisions.expire,
+    ClockChanged: decisions.clock_changed,
     summary.Summarize: summary.summarize,
     Show: _show,
     WriteTouch: _write_touch,

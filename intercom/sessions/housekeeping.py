@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import Any
 
 import trio
 
-from actors import Actor, ask
+from actors import Actor, Busy, Down, NotRunning, Refused, ask
 from intercom.model.card import Card, Notice
-from intercom.model.errors import DatabaseError
+from intercom.model.errors import DatabaseError, IntercomError
 from intercom.sessions import cards
+from intercom.sessions.asking import ask_session
 from intercom.sessions.checkpoint_messages import SweepContents
 from intercom.sessions.context import Context
+from intercom.sessions.messages import EndAbandoned
 from intercom.sessions.spawning import output_files
-from intercom.sessions.timers import Expire
+from intercom.sessions.timers import ClockChanged, Expire
 from intercom.store import approvals, children, retention, sessions
 from intercom.store.messages import Database, Transact
 
@@ -24,6 +27,10 @@ from intercom.store.messages import Database, Transact
 LAPSE_SECONDS = 60.0
 PURGE_SECONDS = 3600.0
 _AT_ONCE = 100
+#: How many of the sessions that were ended one line names.
+_NAMED = 5
+
+log = logging.getLogger("intercom.sessions")
 
 
 class Housekeeper(Actor):
@@ -40,9 +47,16 @@ class Housekeeper(Actor):
 
     async def on_receive(self, message: Any) -> None:
         try:
+            if isinstance(message, ClockChanged):
+                # Approvals lapse by the clock there is now. Nothing is purged by a clock that was only just set: it may
+                # be set again, and what is gone stays gone.
+                self.set_timer("purge", PURGE_SECONDS, "purge")
+                message = "lapse"
             if message == "lapse":
                 await self._lapse()
             elif message == "purge":
+                # Not in here: a session is asked, which takes its time.
+                self.spawn(self._end_abandoned)
                 await self._purge()
         except DatabaseError as failed:
             # The disk is full, say: there is nothing to be done here, and the next round tries again.
@@ -59,6 +73,27 @@ class Housekeeper(Actor):
                 session.tell(Expire(card.id))
             else:
                 self._context.operators.tell(card)
+
+    async def _end_abandoned(self) -> None:
+        """End the sessions whose agents did not come back, and tell people once of all of them."""
+        days = self._context.config.interrupted_retention_days
+        before = self._context.now() - timedelta(days=days)
+        ended: list[str] = []
+        try:
+            count = -1
+            while count < len(ended):
+                count = len(ended)
+                for id in await self._ask(partial(sessions.left_before, cutoff=before, limit=_AT_ONCE)):
+                    why = f"its agent has been away for more than {days} days"
+                    if await ask_session(self.system, id, EndAbandoned(before, why)):
+                        ended.append(id[:8])
+        except (IntercomError, Refused, Busy, Down, NotRunning, trio.TooSlowError) as failed:
+            log.warning("sessions whose agents are away could not be ended for now: %s", failed)
+        if ended:
+            some = ", ".join(ended[:_NAMED]) + (f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else "")
+            what = f"session {some} was" if len(ended) == 1 else f"{len(ended)} sessions ({some}) were"
+            text = f"{what} ended: away for more than {days} days; what waited there is closed"
+            self._context.operators.tell(Notice(text, "info", self._context.now()))
 
     async def _purge(self) -> None:
         now = self._context.now()

@@ -1,11 +1,11 @@
-"""What a server left behind: the sessions that may still be answered or applied, and what of policies was in force."""
+"""What a server left behind: the sessions that may still be answered or applied."""
 
 from __future__ import annotations
 
 from attrs import frozen
 
 from intercom.model.session import Session, SessionStatus
-from intercom.store import journal, policies, requests, sessions
+from intercom.store import journal, requests, sessions
 from intercom.store.messages import Database
 
 _UP = (SessionStatus.ACTIVE, SessionStatus.PAUSED)
@@ -13,13 +13,12 @@ _UP = (SessionStatus.ACTIVE, SessionStatus.PAUSED)
 
 @frozen
 class LeftBehind:
-    """`live` are the sessions that have not ended, `wanted` the ids of those in which something waits; `kept` holds, by
-    workspace, the hash and text of the policy that was in force under an agent, and `known` the ids of all sessions."""
+    """`live` are the sessions that have not ended, `wanted` the ids of those in which something waits; `known` are the
+    ids of all sessions."""
 
     live: tuple[Session, ...]
     wanted: frozenset[str]
     counts: requests.Counts
-    kept: dict[str, tuple[str, str]]
     known: tuple[str, ...]
 
     def going(self) -> tuple[Session, ...]:
@@ -41,6 +40,4 @@ def look(db: Database) -> LeftBehind:
     """What there is now."""
     wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in journal.open(db)}
     live = sessions.live(db)
-    roots = {each.workspace_root for each in live if each.status in _UP}
-    kept = {root: found for root in roots if (found := policies.get(db, root)) is not None}
-    return LeftBehind(live, frozenset(wanted), requests.counts(db), kept, sessions.ids(db))
+    return LeftBehind(live, frozenset(wanted), requests.counts(db), sessions.ids(db))

@@ -57,7 +57,8 @@ class Opened(Generic[A]):
 
 @frozen
 class Propose(Request[Opened[ClearanceAnswer]]):
-    """Put a change before a person. With `request_id`, only re-attach to that request."""
+    """Put a change before a person: a `diff`, or the whole new `content` of one file, taken literally. With
+    `request_id`, only re-attach to that request."""
 
     call: str
     title: str | None = None
@@ -66,6 +67,7 @@ class Propose(Request[Opened[ClearanceAnswer]]):
     description: str | None = None
     risk_level: RiskLevel = RiskLevel.LOW
     request_id: str | None = None
+    content: str | None = None
 
 
 @frozen
@@ -121,8 +123,10 @@ class AwaitStandby(Request[Answered[StandbyAnswer]]):
 @frozen
 class Apply(Request[Answered[ApplyAnswer]]):
     """Write an approved change to disk. Answered with the files written; refused with the errors of check_diff, and
-    then nothing was written (`apply_stuck`: an operator has been told). `force` writes a whole file over a changed
-    one."""
+    then nothing was written (`apply_stuck`: an operator has been told).
+
+    `force` is for a whole file that has changed since: the answer is then pending, with the request that puts it before
+    a person, and so it is for that request while it waits. Await it, and ask again with its id."""
 
     call: str
     request_id: str
@@ -287,6 +291,15 @@ class End(Request[Session]):
 
     by: str
     channel: str
+    why: str
+
+
+@frozen
+class EndAbandoned(Request[bool]):
+    """End the session if its agent is away, and has been since `before`, without a line about this session alone.
+    Answers whether it was ended."""
+
+    before: datetime
     why: str
 
 

@@ -10,6 +10,7 @@ from intercom.model.steering import Instruction
 from intercom.sessions import answers
 from intercom.sessions.answers import (
     MAY_BE_DONE_NOW,
+    NOBODY_ANSWERED,
     ClearanceAnswer,
     LateVerdict,
     PermissionAnswer,
@@ -60,6 +61,9 @@ def prompt(request: ContinuationPrompt) -> PromptAnswer | None:
         return None
     if request.status is WaitStatus.INTERRUPTED or request.decision is None:
         raise _ended(request)
+    if request.status is WaitStatus.EXPIRED:
+        decision = request.decision.value
+        return PromptAnswer(decision, request.instruction, message=NOBODY_ANSWERED[decision], timed_out=True)
     return PromptAnswer(request.decision.value, request.instruction)
 
 
@@ -109,11 +113,18 @@ def told(word: Instruction) -> answers.Instruction:
 
 #: How a standby ends that need not wait, because words were there for its agent already.
 INBOX = "inbox"
+#: How a change over a changed file is decided where the configuration leaves that to the agent.
+FORCE = "force"
+
+
+def ended_by_words(wait_id: str) -> str:
+    """The id of the verdict by which words or a task for the agent end its standby."""
+    return f"steer/{wait_id}"
 
 
 def is_automatic(request: Asked) -> bool:
     """Whether it was decided as soon as it was asked, so that no person is bothered with it."""
-    return request.decided is not None and request.decided.channel in ("policy", INBOX)
+    return request.decided is not None and request.decided.channel in ("policy", FORCE, INBOX)
 
 
 def headline(text: str, width: int = 80) -> str:

@@ -13,19 +13,22 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
-from intercom.model import crash_points
-from intercom.model.approval import NEW_FILE, ApprovalRequest, ApprovalStatus, RiskLevel
+from intercom.model import crash_points, text_limits
+from intercom.model.approval import NEW_FILE, ApprovalRequest, ApprovalStatus, Remark, RiskLevel
 from intercom.model.card import CardKind
-from intercom.model.errors import NotFound
+from intercom.model.errors import InvalidArguments, NotFound
 from intercom.model.measure import Settled
 from intercom.model.operation import Operation, OperationKind
 from intercom.model.session import SessionMode
+from intercom.model.verdict import Decision
 from intercom.sessions import outcomes, summary
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import PermissionAnswer, from_json
+from intercom.sessions.limits import require_room
 from intercom.sessions.messages import Answered, Opened
+from intercom.sessions.past_requests import to_text
 from intercom.sessions.permission_messages import AskPermission, AwaitPermission
 from intercom.store import approvals, calls, permissions
 from intercom.store.messages import Database
@@ -47,12 +50,24 @@ _LONG = 1500
 async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionAnswer]:
     """Judge an operation, or put it before a person: once, while it is undecided."""
     session.require_open()
+    operation = asked.operation
+    for name, text, most in (
+        ("the tool's name", operation.tool, text_limits.NAME),
+        ("what the tool is used for", operation.title, text_limits.PATH + text_limits.TITLE),
+        ("what the tool is used with", operation.text, text_limits.WHOLE),
+    ):
+        if (too_long := text_limits.over(name, text, most)) is not None:
+            raise InvalidArguments(too_long)
     root = Path(session.row.workspace_root)
     # The agent names the paths: one may lie where the system answers no more, and only this thread waits for it.
     seen = await trio.to_thread.run_sync(_look, root, asked.operation, abandon_on_cancel=True)
-    request = _request(session, asked, seen.foreseen, seen.risk)
-    rule = await _rule(session, asked.operation, seen)
-    answer, kept = await session.transact(partial(_settle, session=session, asked=asked, request=request, rule=rule))
+    question = _question(asked.operation, seen)
+    request = evolve(_request(session, asked, seen.foreseen, seen.risk), policy_question=to_text(question))
+    rule = await _rule(session, asked.operation, question)
+    settle = partial(_settle, session=session, asked=asked, request=request, rule=rule)
+    answer, kept = await session.transact(settle)
+    if isinstance(answer, _Untrusted):
+        raise session.refuse(answer.request, answer.fault)
     session.touch(asked.operation.tool)
     if kept is None:
         if answer.rule is not None:
@@ -60,6 +75,7 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
             summary.let_pass(session, request.title, answer.rule)
         return Opened("", Answered(answer))
     if answer.status == "allowed":
+        session.context.signatures.note_use(kept.id, session.now())
         crash_points.reach("permission.used")
         session.riders.verdicts.pop(kept.id, None)
         session.riders.unload((asked.call,))
@@ -79,7 +95,7 @@ async def wait(session: SessionActor, asked: AwaitPermission) -> Answered[Permis
     request = await session.find(asked.request_id)
     if not isinstance(request, ApprovalRequest) or request.tool is None:
         raise NotFound(f"request {asked.request_id} asks no leave for an operation", code="request_not_found")
-    answer = session.unless_paused(outcomes.permission(request))
+    answer = session.unless_paused(outcomes.permission(session.trusted(request)))
     if answer is not None:
         return session.answered(asked.call, answer, own=request.id, alone=True)
     session.wait(request, asked.call, asked.ticket, alone=True)
@@ -97,6 +113,14 @@ class _Seen:
     read: str | None
 
 
+@frozen
+class _Untrusted:
+    """The decision on record about this request counts for nothing, and why."""
+
+    request: ApprovalRequest
+    fault: str
+
+
 def _look(root: Path, operation: Operation) -> _Seen:
     """Everything that asks the file system, for a thread."""
     foreseen = foresee(root, operation)
@@ -106,14 +130,13 @@ def _look(root: Path, operation: Operation) -> _Seen:
 
 def _request(session: SessionActor, asked: AskPermission, foreseen: Foreseen, level: RiskLevel) -> ApprovalRequest:
     operation, now = asked.operation, session.now()
-    notes = [f"outside of the workspace: {', '.join(foreseen.outside)}"] if foreseen.outside else []
-    if foreseen.outside and operation.cwd is not None:
-        notes.append(f"as seen from {operation.cwd}")
-    if operation.why:
-        notes.append(f"the agent says: {operation.why}")
-    text = "\n".join([*((operation.text,) if operation.text else ()), *notes]) or None
+    remarks = foreseen.remarks
+    if foreseen.outside:
+        seen_from = "" if operation.cwd is None else f", as seen from {operation.cwd}"
+        remarks = (Remark(None, f"outside of the workspace: {', '.join(foreseen.outside)}{seen_from}"), *remarks)
+    text = "\n".join(filter(None, (operation.text, operation.why and f"why: {operation.why}"))) or None
     named = (*foreseen.inside, *foreseen.outside)
-    return ApprovalRequest(
+    request = ApprovalRequest(
         id=session.context.new_id(),
         session_id=session.id,
         title=operation.title,
@@ -129,7 +152,11 @@ def _request(session: SessionActor, asked: AskPermission, foreseen: Foreseen, le
         expires_at=now + timedelta(seconds=session.context.config.timeouts.approval_seconds),
         call=asked.call,
         tool=operation.tool,
+        preview=foreseen.diff or None,
+        remarks=remarks,
+        masked=foreseen.masked,
     )
+    return evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
 
 
 def _key(session: SessionActor, operation: Operation, foreseen: Foreseen) -> str:
@@ -142,11 +169,8 @@ def _key(session: SessionActor, operation: Operation, foreseen: Foreseen) -> str
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-async def _rule(session: SessionActor, operation: Operation, seen: _Seen) -> str | None:
-    """The rule of the policy in force that lets the operation pass, if one does."""
-    config = session.context.config.policy
-    if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
-        return None
+def _question(operation: Operation, seen: _Seen) -> Evaluate | EvaluateFiles | None:
+    """What the policy is asked about an operation; None where no policy may let it pass."""
     foreseen, level = seen.foreseen, seen.risk
     if foreseen.outside or not seen.in_place:
         return None
@@ -155,30 +179,35 @@ async def _rule(session: SessionActor, operation: Operation, seen: _Seen) -> str
             # The same words are harmless in one program and a command in another.
             return None
         case OperationKind.COMMAND:
-            # A rule for a tool of this name is no rule for a program of this name.
-            rule = (await session.judge(Evaluate(Query(operation.text or "", (), None, level)))).matched_rule
-            return rule if rule is not None and rule.startswith("command:") else None
+            return Evaluate(Query(operation.text or "", (), None, level))
         case OperationKind.WRITE:
-            if not foreseen.inside:
-                return None
-            return (await session.judge(EvaluateFiles(foreseen.inside, level))).matched_rule
+            return EvaluateFiles(foreseen.inside, level, in_place=True) if foreseen.inside else None
         case OperationKind.READ if operation.path is not None:
-            if seen.read is None:
-                return None
-            query = Query(operation.tool, _NO_COMMAND, seen.read, level, "read")
-            return (await session.judge(Evaluate(query))).matched_rule
+            return None if seen.read is None else Evaluate(Query(operation.tool, _NO_COMMAND, seen.read, level, "read"))
         case _:
-            return (await session.judge(Evaluate(Query(operation.tool, _NO_COMMAND, None, level)))).matched_rule
+            return Evaluate(Query(operation.tool, _NO_COMMAND, None, level))
+
+
+async def _rule(session: SessionActor, operation: Operation, question: Evaluate | EvaluateFiles | None) -> str | None:
+    """The rule of the policy in force that lets the operation pass, if one does."""
+    config = session.context.config.policy
+    if question is None or (config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE):
+        return None
+    rule = (await session.judge(question)).matched_rule
+    if operation.kind is OperationKind.COMMAND and rule is not None and not rule.startswith("command:"):
+        # A rule for a tool of this name is no rule for a program of this name.
+        return None
+    return rule
 
 
 def _settle(
     db: Database, session: SessionActor, asked: AskPermission, request: ApprovalRequest, rule: str | None
-) -> tuple[PermissionAnswer, ApprovalRequest | None]:
+) -> tuple[PermissionAnswer | _Untrusted, ApprovalRequest | None]:
     """What the hook is answered, and the request that it is about, if it is about one. All in one transaction."""
     name = _named(asked, request)
     told = calls.answer(db, name)
     if told is not None:
-        return from_json(PermissionAnswer, told), None
+        return _told_again(db, session, from_json(PermissionAnswer, told), request.key, rule)
     if rule is not None:
         answer = PermissionAnswer("allowed", rule=rule)
         about = {"matched_rule": rule, "file_path": request.file_path, "text": asked.operation.text}
@@ -186,10 +215,29 @@ def _settle(
         session.answered_and_recorded(name, request.tool or "", answer)(db)
         return answer, None
     covering = permissions.covering(db, request.key, asked.slot, asked.turn, session.now() - COVERED)
-    if covering is not None:
+    if (
+        covering is not None
+        and _is_on_card(approvals.get(db, covering), request, asked.operation)
+        and _covers(db, session, covering)
+    ):
         return _use(db, session, asked, covering, name)
     earlier = approvals.reattachable(db, request.key)
+    if earlier is not None:
+        fault = _fault(session, earlier) or session.context.signatures.fault_of_use(db, earlier)
+        if fault is not None:
+            return _Untrusted(earlier, fault), None
+    if (
+        earlier is not None
+        and earlier.status is ApprovalStatus.APPROVED
+        and not (_is_genuine(session, earlier) and _is_on_card(earlier, request, asked.operation))
+    ):
+        approvals.void(db, earlier.id, session.now())
+        session.record(
+            db, "intercom", "approval_voided", "it is not what was shown and approved", request_id=earlier.id
+        )
+        earlier = None
     if earlier is None:
+        require_room(db, session)
         approvals.insert(db, request)
         session.record(
             db,
@@ -206,6 +254,61 @@ def _settle(
     return outcomes.permission(earlier) or PermissionAnswer("pending", earlier.id), earlier
 
 
+def _is_genuine(session: SessionActor, request: ApprovalRequest) -> bool:
+    """Whether an approval has a decision behind it, and is still about what was decided."""
+    by_decision = request.decided is not None and request.decided.decision == Decision.APPROVE
+    return by_decision and request.hash_of_record(session.row.workspace_root) == request.proposal_hash
+
+
+def _is_on_card(decided: ApprovalRequest | None, request: ApprovalRequest, operation: Operation) -> bool:
+    """Whether the card that was `decided` shows this operation, of which `request` was made just now. The key says
+    which operation it is, and not how it was drawn: that stands in the store, which can be edited before a person
+    looks. What the agent says it is for may differ."""
+    if decided is None or decided.risk_level.rank < request.risk_level.rank:
+        return False
+    text, said = operation.text or "", decided.description or ""
+    why = said.removeprefix(text).removeprefix("\n")
+    if not said.startswith(text) or (why and ("\n" in why or not why.startswith("why: "))):
+        return False
+    # Where something is fetched from, or whose tool is used, is the same in every directory.
+    at_a_place = bool(operation.touches) or operation.kind in _BY_PLACE
+    return _drawn(decided, at_a_place) == _drawn(request, at_a_place)
+
+
+def _drawn(request: ApprovalRequest, at_a_place: bool) -> tuple[object, ...]:
+    path = request.file_path if at_a_place else None
+    return (request.title, path, request.files, request.diff_content, request.preview, request.remarks, request.masked)
+
+
+def _fault(session: SessionActor, request: ApprovalRequest) -> str | None:
+    return session.context.signatures.fault(request, session.row.workspace_root)
+
+
+def _covers(db: Database, session: SessionActor, request_id: str) -> bool:
+    """Whether a use that another one covers was a moment ago also by what is known of it beside its row."""
+    signatures = session.context.signatures
+    if not signatures.required:
+        return True
+    used = signatures.first_use(db, session.id, request_id)
+    return used is None or used >= session.now() - COVERED
+
+
+def _told_again(
+    db: Database, session: SessionActor, answer: PermissionAnswer, key: str, rule: str | None
+) -> tuple[PermissionAnswer | _Untrusted, None]:
+    """What a hook was told before, whose answer was lost. With an operator key that is no word of its own: it stands on
+    a person's decision, or on the policy as it is now."""
+    if answer.status == "allowed" and session.context.signatures.required:
+        request = None if answer.request_id is None else approvals.get(db, answer.request_id)
+        used = (session.id, key, ApprovalStatus.CONSUMED)
+        if request is not None and (request.session_id, request.key, request.status) == used:
+            fault = _fault(session, request)
+            return (answer if fault is None else _Untrusted(request, fault)), None
+        if rule is None:
+            return PermissionAnswer("denied", reason="nothing on record allows this any more; ask again"), None
+    return answer, None
+
+
 def _named(asked: AskPermission, request: ApprovalRequest) -> str:
     """The call's name for this very operation: a client that uses a name again for another one is answered anew."""
     return f"{asked.call}#{request.key[:32]}"
@@ -213,9 +316,13 @@ def _named(asked: AskPermission, request: ApprovalRequest) -> str:
 
 def _use(
     db: Database, session: SessionActor, asked: AskPermission, request_id: str, name: str
-) -> tuple[PermissionAnswer, ApprovalRequest]:
+) -> tuple[PermissionAnswer | _Untrusted, ApprovalRequest | None]:
     """Say "do it" to this hook, once."""
     now = session.now()
+    before = approvals.get(db, request_id)
+    fault = None if before is None else _fault(session, before)
+    if before is not None and fault is not None:
+        return _Untrusted(before, fault), None
     permissions.use(db, request_id, asked.slot, asked.turn, asked.call, now)
     approvals.mark_delivered(db, request_id, now)
     used = approvals.get(db, request_id)

@@ -28,10 +28,6 @@ class Presence:
         """Whether a connection of it is up now."""
         return key is not None and bool(self.doors.get(key))
 
-    def count(self, workspace_root: str) -> int:
-        """How many agents that are here work in this workspace."""
-        return sum(agent.workspace == workspace_root for agent in self.here.values())
-
     def came(self, key: str, door: str) -> None:
         """A connection of this agent is up."""
         self.doors.setdefault(key, set()).add(door)

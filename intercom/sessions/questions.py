@@ -15,6 +15,7 @@ from intercom.model.verdict import Decided
 from intercom.sessions import measures, outcomes, steering, summary
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import PromptAnswer, StandbyAnswer
+from intercom.sessions.limits import require_room
 from intercom.sessions.messages import Answered, AskPrompt, AwaitPrompt, AwaitStandby, Opened, StandBy
 from intercom.store import instructions, prompts, requests, waits
 from intercom.store.messages import Database
@@ -62,7 +63,7 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
 
 async def await_prompt(session: SessionActor, asked: AwaitPrompt) -> Answered[PromptAnswer] | None:
     prompt = await _prompt(session, asked.request_id)
-    answer = session.unless_paused(outcomes.prompt(prompt))
+    answer = session.unless_paused(outcomes.prompt(session.trusted(prompt)))
     if answer is not None:
         return session.answered(asked.call, answer, own=prompt.id)
     session.wait(prompt, asked.call, asked.ticket)
@@ -113,7 +114,7 @@ async def _wait_again(session: SessionActor, request_id: str, call: str) -> Open
 
 async def await_standby(session: SessionActor, asked: AwaitStandby) -> Answered[StandbyAnswer] | None:
     wait = await _wait(session, asked.request_id)
-    answer = session.unless_paused(outcomes.standby(wait))
+    answer = session.unless_paused(outcomes.standby(session.trusted(wait)))
     if answer is not None:
         return session.answered(asked.call, answer, own=wait.id)
     session.wait(wait, asked.call, asked.ticket)
@@ -149,6 +150,8 @@ def _keep_prompt(
     earlier = requests.by_call(db, session.id, prompt.call or "")
     if isinstance(earlier, ContinuationPrompt):
         return earlier, earlier.id == prompt.id
+    if rule is None:
+        require_room(db, session)
     prompts.insert(db, prompt)
     session.record(
         db,
@@ -173,6 +176,7 @@ def _keep_wait(
     earlier = requests.by_call(db, session.id, wait.call or "")
     if isinstance(earlier, Wait):
         return earlier, earlier.id == wait.id, instructions.queued(db, session.id)
+    require_room(db, session)
     waits.insert(db, wait)
     session.record(db, "agent", "standby", outcomes.headline(wait.message), request_id=wait.id)
     kept, _, queued = _look_in(db, session, wait, has_words, outcomes.INBOX)
@@ -202,10 +206,10 @@ async def _wait(session: SessionActor, request_id: str) -> Wait:
 
 
 def _opened_prompt(session: SessionActor, prompt: ContinuationPrompt, call: str) -> Opened[PromptAnswer]:
-    answer = session.unless_paused(outcomes.prompt(prompt))
+    answer = session.unless_paused(outcomes.prompt(session.trusted(prompt)))
     return Opened(prompt.id, session.answered(call, answer, own=prompt.id) if answer else None)
 
 
 def _opened_wait(session: SessionActor, wait: Wait, call: str) -> Opened[StandbyAnswer]:
-    answer = session.unless_paused(outcomes.standby(wait))
+    answer = session.unless_paused(outcomes.standby(session.trusted(wait)))
     return Opened(wait.id, session.answered(call, answer, own=wait.id) if answer else None)

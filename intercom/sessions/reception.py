@@ -74,7 +74,7 @@ class Sweep:
 
 
 class Reception(Actor):
-    """The actor `reception`."""
+    """The actor `reception`. `in_session` hears by which connections a session's agent is here."""
 
     refusals = (Refused, IntercomError)
     #: After a server's death all agents come at once, and none is to be turned away.
@@ -88,6 +88,7 @@ class Reception(Actor):
         watchers: Name,
         board: PolicyBoard,
         default_mode: SessionMode,
+        in_session: Callable[[str, frozenset[str]], object] = lambda _session_id, _connections: None,
     ) -> None:
         super().__init__()
         self._context = context
@@ -96,6 +97,7 @@ class Reception(Actor):
         self._watchers = watchers
         self._board = board
         self._default_mode = default_mode
+        self._in_session = in_session
         self._brought_back = self._announced = False
         self._awaited: set[str] = set()
         self._running: RunningSessions
@@ -109,8 +111,6 @@ class Reception(Actor):
     async def _bring_back(self) -> None:
         """Bring back what a server before this one left: every session that may still be answered or applied."""
         found = await self._transact(left_behind.look)
-        # Sessions that were alive when the server fell: a policy file changed meanwhile was changed under an agent.
-        self._board.kept.update(found.kept)
         going = found.going()
         await self._running.take_stock(found.known, {each.workspace_root for each in going})
         for session in going:
@@ -176,6 +176,7 @@ class Reception(Actor):
             )
         )
         crash_points.reach("session.opened")
+        self._in_session(session.id, frozenset(self._presence.doors.get(agent.key, ())))
         # The root as the session has it: one who was started for a session need not know where that is.
         self._note(agent if agent.session_id is None else evolve(agent, workspace=session.workspace_root))
         await self._running.run(session)
@@ -245,6 +246,7 @@ class Reception(Actor):
     async def _here(self, key: str) -> None:
         session = await self._transact(partial(sessions.by_agent, agent_key=key))
         if session is not None and self._presence.connected(key):
+            self._in_session(session.id, frozenset(self._presence.doors.get(key, ())))
             self._note(Agent(key, session.client_name, session.workspace_root))
             await self._running.run(session)
             self.system.named(f"session/{session.id}").tell(AgentCame())
@@ -254,14 +256,11 @@ class Reception(Actor):
         if self._presence.connected(key):
             # Back, while the timer's message was in the mailbox.
             return
-        agent = self._presence.here.pop(key, None)
+        self._presence.here.pop(key, None)
         session = await self._transact(partial(sessions.by_agent, agent_key=key))
         ended = session is not None and agent_keys.is_nameless(key) and await self._end_if_spent(session.id)
         if session is not None and not ended:
             self.system.named(f"session/{session.id}").tell(AgentLeft())
-        root = agent.workspace if agent else session.workspace_root if session else None
-        if root is not None:
-            self._board.connected(root, self._presence.count(root))
 
     def _is_in(self, key: str | None) -> bool:
         return self._presence.has(key) or self._presence.connected(key)
@@ -277,7 +276,6 @@ class Reception(Actor):
         else:
             # Its connection has ended while it was on its way in.
             self.set_timer(Gone(agent.key), GRACE_SECONDS, Gone(agent.key))
-        self._board.connected(agent.workspace, self._presence.count(agent.workspace))
 
     async def _sweep(self) -> None:
         """Stop the actors of sessions that have ended or been left and hold nothing; who wants one has it run again."""

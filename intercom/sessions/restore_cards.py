@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from intercom.model.card import Card, CardKind, CardState
+import hashlib
+import json
+
+from attrs import evolve
+
+from intercom.model.card import Card, CardKind, CardState, subject
 from intercom.model.checkpoint import DivergenceKind
 from intercom.model.restore import DivergenceSummary, Files, Restore, RestoreState
 
@@ -49,7 +54,23 @@ def of_restore(restore: Restore) -> Card:
         expires_at=restore.expires_at if restore.state is RestoreState.ASKED else None,
         decided=restore.decided,
         note=restore.note or (_STUCK if stuck else None),
+        proposal_hash=_hash(restore),
     )
+
+
+def decided_about(restore: Restore) -> Card:
+    """The card that the decision on record was about: the question, or how a restore had stopped."""
+    asked, stuck = (of_restore(evolve(restore, state=state)) for state in (RestoreState.ASKED, RestoreState.STUCK))
+    signature = None if restore.decided is None else restore.decided.signature
+    if restore.state is not RestoreState.HANDED_OVER or signature is None:
+        return asked
+    return stuck if signature.subject == subject(stuck) else asked
+
+
+def _hash(restore: Restore) -> str:
+    """What names exactly what is decided about: a label may stand for several checkpoints."""
+    record = [restore.checkpoint_id, restore.files.value, restore.digest]
+    return hashlib.sha256(json.dumps(record).encode("ascii")).hexdigest()
 
 
 _STUCK = "put the files right and proceed, or cancel to leave them as they are"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 
 from attrs import evolve
 
 from intercom.model.errors import AlreadyDecided, IntercomError, InvalidArguments, NotFound
 from intercom.model.restore import Restore, RestoreState
-from intercom.model.verdict import Decided, Decision, Verdict
+from intercom.model.verdict import Decided, Decision, Verdict, signature_data
+from intercom.sessions.restore_cards import of_restore
+from intercom.sessions.signatures import Signatures
 from intercom.store import audit, restores
 from intercom.store.messages import Database
 
@@ -58,17 +61,24 @@ def move(
     if restores.advance(db, restore.id, restore.state, to, at, note=note, steps=steps):
         who = restore.decided.by if restore.decided is not None else "intercom"
         data = {"restore_id": restore.id, "state": to.value}
+        if steps is not None:
+            data["steps"] = steps_hash(steps)
         audit.record(db, at, "restore", restore.session_id, who, note or to.value, data)
     moved = restores.get(db, restore.id)
     assert moved is not None
     return moved
 
 
+def steps_hash(text: str) -> str:
+    """What names the steps that a restore was committed to."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def unfinished(db: Database) -> tuple[Restore, ...]:
     return (*restores.waiting(db), *restores.under_way(db), *restores.given_up(db))
 
 
-def decide(db: Database, id: str, verdict: Verdict, at: datetime) -> tuple[bool, Restore]:
+def decide(db: Database, id: str, verdict: Verdict, at: datetime, signatures: Signatures) -> tuple[bool, Restore]:
     """Whether this verdict won, now or before, and the restore as it stands after."""
     restore = restores.get(db, id)
     if restore is None:
@@ -86,19 +96,28 @@ def decide(db: Database, id: str, verdict: Verdict, at: datetime) -> tuple[bool,
     late = restore.state is RestoreState.ASKED and restore.expires_at is not None and restore.expires_at <= at
     if to is None or late:
         return False, restore
-    decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, at, verdict.text)
+    signature = signatures.admit(verdict, of_restore(restore), at)
+    decided = Decided.of(verdict, at, signature)
     won = restores.advance(db, id, restore.state, to, at, decided=decided)
     after = restores.get(db, id)
     assert after is not None
     if won:
-        data = {"restore_id": id, "channel": verdict.channel}
+        data = {
+            "restore_id": id,
+            "channel": verdict.channel,
+            "origin": verdict.origin_data,
+            "signature": signature_data(signature),
+        }
         audit.record(db, at, "decided", restore.session_id, verdict.by, verdict.decision.value, data)
     return won, after
 
 
 def expire(db: Database, id: str, at: datetime) -> Restore | None:
+    """Close a question whose time is up by the wall clock; as it stands after."""
     restore = restores.get(db, id)
     if restore is None or restore.state is not RestoreState.ASKED:
+        return restore
+    if restore.expires_at is not None and restore.expires_at > at:
         return restore
     restores.advance(db, id, RestoreState.ASKED, RestoreState.EXPIRED, at, note="nobody said whether to proceed")
     return restores.get(db, id)

@@ -21,15 +21,19 @@ from attrs import evolve
 from intercom.model import crash_points
 from intercom.model.card import Notice
 from intercom.model.checkpoint import Checkpoint
-from intercom.model.errors import ApplyStuck, DatabaseError, FileError, IntercomError, NotFound
-from intercom.model.restore import Restore, RestoreState
+from intercom.model.errors import ApplyStuck, DatabaseError, FileError, IntercomError, InvalidState, NotFound
+from intercom.model.restore import Files, Restore, RestoreState
+from intercom.model.session import SessionStatus
+from intercom.model.verdict import Decision
 from intercom.sessions import checkpoint_taking, comparing, restore_records
 from intercom.sessions.archive import Archive
 from intercom.sessions.checkpoint_messages import AskRestore, TakeCheckpoint
 from intercom.sessions.comparing import Compared
-from intercom.sessions.restore_cards import of_restore
+from intercom.sessions.restore_cards import decided_about, of_restore
+from intercom.sessions.signatures import Signatures
 from intercom.sessions.successors import Successors
-from intercom.store import checkpoints, restores
+from intercom.store import audit, checkpoints, restores, sessions
+from intercom.store.messages import Database
 from intercom.workspace import apply, putting_back
 from intercom.workspace.put_back_plan import PutBack
 
@@ -46,6 +50,7 @@ async def ask(archive: Archive, asked: AskRestore) -> Restore:
             partial(comparing.compare, archive, checkpoint, asked.files, keep=False)
         )
     ended = await archive.read(partial(restores.newest_of_line, session_id=checkpoint.session_id))
+    await _refuse_for_nothing(archive, checkpoint, ended, asked.files, compared)
     now = archive.context.now()
     restore = Restore(
         id=asked.id,
@@ -73,12 +78,46 @@ async def ask(archive: Archive, asked: AskRestore) -> Restore:
     return kept
 
 
+async def _refuse_for_nothing(
+    archive: Archive, checkpoint: Checkpoint, session_id: str, files: Files, compared: Compared
+) -> None:
+    """Raise InvalidState for a restore that would end a session and put none of the files back that differ."""
+    found = compared.summary
+    if compared.steps or (files is not Files.LEAVE and not found.total):
+        return
+    session = await archive.read(partial(sessions.get, id=session_id))
+    if session is None or session.status is SessionStatus.TERMINATED:
+        return
+    name = checkpoint.label or checkpoint.id[:8]
+    if files is Files.LEAVE:
+        why, advice = "the files would stay as they are", "ask for the files too: back, or exact"
+    else:
+        why, advice = "none of these files would be put back", "exact also removes what was added"
+    counts = f"{found.modified} modified, {found.deleted} deleted, {found.added} added since"
+    raise InvalidState(
+        f"nothing was changed: checkpoint {name} ({counts}): {why}, and session {session_id[:8]} would end; {advice}",
+        checkpoint_id=checkpoint.id,
+        label=checkpoint.label,
+        session_id=session_id,
+        workspace_root=checkpoint.workspace_root,
+        files=files.value,
+        modified=found.modified,
+        deleted=found.deleted,
+        added=found.added,
+        diverged=[{"path": each.path, "kind": each.kind.value} for each in found.first],
+        remarks=list(found.remarks),
+    )
+
+
 async def carry_out(archive: Archive, successors: Successors, id: str) -> Restore:
     """Carry a restore that was accepted as far as it goes: to its end, to a person's word, or to the question asked
     anew, which is what is returned then. To be called again after a crash, or once a person let it go on."""
     while True:
         restore = await archive.read(partial(restores.get, id=id))
         assert restore is not None, "restores outlive those who carry them out"
+        refused = await _refused(archive, restore)
+        if refused is not None:
+            return refused
         match restore.state:
             case RestoreState.ACCEPTED:
                 async with archive.work:
@@ -96,6 +135,43 @@ async def carry_out(archive: Archive, successors: Successors, id: str) -> Restor
                 return restore
 
 
+_ENDS = frozenset({RestoreState.DONE, RestoreState.FAILED, RestoreState.GIVEN_UP})
+#: The states in which a restore is carried further, each with those that it cannot have come to before.
+_LATER = {
+    RestoreState.ACCEPTED: _ENDS | {RestoreState.COMMITTED, RestoreState.HANDED_OVER, RestoreState.STUCK},
+    RestoreState.COMMITTED: _ENDS | {RestoreState.HANDED_OVER, RestoreState.STUCK},
+    RestoreState.HANDED_OVER: _ENDS,
+}
+
+
+async def _refused(archive: Archive, restore: Restore) -> Restore | None:
+    """The restore as it stands after the decision on record was refused; None where it counts."""
+    if restore.state not in _LATER:
+        return None
+    fault = await archive.read(partial(_fault, restore=restore, signatures=archive.context.signatures))
+    if fault is None:
+        return None
+    text = f"refused to restore {restore.label or restore.checkpoint_id}: {fault}; no file was changed"
+    archive.context.operators.tell(Notice(text, "error", archive.context.now()))
+    if restore.state is RestoreState.HANDED_OVER:
+        return await _advance(archive, restore, RestoreState.STUCK, text)
+    await _discard(Path(restore.workspace_root), restore.id)
+    return await _advance(archive, restore, RestoreState.FAILED, text)
+
+
+def _fault(db: Database, restore: Restore, signatures: Signatures) -> str | None:
+    if not signatures.required:
+        return None
+    fault = signatures.fault_of_card(restore.decided, decided_about(restore), Decision.PROCEED)
+    if fault is None:
+        fault = signatures.fault_of_restore(db, restore, _LATER[restore.state])
+    if fault is not None or restore.state is RestoreState.ACCEPTED:
+        return fault
+    steps = restore_records.steps_hash(restores.steps(db, restore.id))
+    is_committed = steps == audit.restore_steps(db, restore.session_id, restore.id)
+    return None if is_committed else "what it would write is not what it was committed to"
+
+
 async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
     """From accepted to committed, failed, or outdated; the restore that is asked in its place, if it is outdated."""
     root = Path(restore.workspace_root)
@@ -109,10 +185,11 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
             return await _ask_anew(archive, restore, compared, newest, "the session was restored")
         if compared.digest != restore.digest:
             return await _ask_anew(archive, restore, compared, newest, _changed(compared))
+        await _refuse_for_nothing(archive, checkpoint, newest, restore.files, compared)
         await _make_safe(archive, restore, compared)
         async with archive.context.lock(restore.workspace_root):
             await trio.to_thread.run_sync(_stage, archive, root, restore.id, compared.steps)
-    except (FileError, ApplyStuck, NotFound, DatabaseError) as failed:
+    except (FileError, ApplyStuck, InvalidState, NotFound, DatabaseError) as failed:
         await _discard(root, restore.id)
         await _advance(archive, restore, RestoreState.FAILED, f"failed, and nothing was changed: {failed}")
         return None
@@ -241,6 +318,8 @@ async def _advance(
     moved = await archive.transact(
         partial(restore_records.move, restore=restore, to=to, note=note, steps=steps, at=archive.context.now())
     )
+    if to in _ENDS:
+        archive.context.signatures.note_use(restore.id, archive.context.now())
     archive.context.operators.tell(of_restore(moved))
     return moved
 

@@ -59,6 +59,13 @@ class Riders:
         if request_id in self.tasked:
             self.tasked[request_id] = now.timestamp() + FETCH_SECONDS
 
+    def clock_changed(self, now: datetime) -> None:
+        """What is left to tasks by a clock that was set back is left to them no longer than by this one."""
+        latest = now.timestamp() + FETCH_SECONDS
+        for id, until in self.tasked.items():
+            if math.isfinite(until):
+                self.tasked[id] = min(until, latest)
+
     def _is_a_tasks(self, request_id: str, at: float) -> bool:
         return at < self.tasked.get(request_id, -math.inf)
 

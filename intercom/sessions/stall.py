@@ -43,6 +43,11 @@ class Heard:
 
 
 @frozen
+class Prodded:
+    """A person said something to the agent: silence counts from now, and the automatic nudges begin again."""
+
+
+@frozen
 class Set:
     """How things stand: whether silence is no stall now, and whether a road leads to the agent."""
 
@@ -55,7 +60,7 @@ class Ticked:
     pass
 
 
-Event = Heard | Set | Ticked
+Event = Heard | Prodded | Set | Ticked
 
 
 @frozen
@@ -94,6 +99,13 @@ def step(state: StallState, event: Event, now: float, rules: Rules) -> tuple[Sta
             effects: tuple[Effect, ...] = () if state.phase is Phase.WATCHING else (Recover(),)
             due = None if state.resting else now + rules.threshold
             return evolve(state, since=now, due=due, phase=Phase.WATCHING, nudges=0), effects
+        case Prodded():
+            if not state.road and state.phase is Phase.ESCALATED:
+                # The words wait: nothing reaches the agent before it is back.
+                return state, ()
+            due = None if state.resting else now + rules.threshold
+            phase = Phase.WATCHING if state.phase is Phase.WATCHING else Phase.STALLED
+            return evolve(state, since=now, due=due, phase=phase, nudges=0), ()
         case Set(resting=True, road=road):
             return evolve(state, resting=True, road=road, due=None), ()
         case Set(road=road):

@@ -11,6 +11,11 @@ class Activity:
 
 
 @frozen
+class Prodded:
+    """A person said something to the agent, which has time to answer from now on."""
+
+
+@frozen
 class Watch:
     """How things stand with the agent. `resting`: it waits for a person, or is not there, so silence is no stall;
     `road`: whether words can reach it."""

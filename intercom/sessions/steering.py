@@ -12,13 +12,15 @@ from attrs import evolve
 
 from intercom.model import crash_points
 from intercom.model.card import Card
-from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound, SteerQueueFull
+from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound, SteerQueueFull
 from intercom.model.prompt import Wait, WaitStatus
+from intercom.model.session import SessionStatus
 from intercom.model.steering import Instruction
 from intercom.model.verdict import Decided, Decision
 from intercom.sessions import child_processes, delivered, outcomes
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import Answered, Delivery, TakeWords, Written
+from intercom.sessions.stall_messages import Prodded
 from intercom.sessions.steering_messages import Steer, TakeBack, TasksLeft, Told
 from intercom.store import instructions, sessions, waits
 from intercom.store.instructions import Load
@@ -30,12 +32,14 @@ CHANNEL = "steer"
 
 async def steer(session: SessionActor, asked: Steer) -> Card:
     """Queue words for the agent, once for each act. Raises InvalidArguments, SteerQueueFull, InvalidState."""
-    session.require_open()
+    if session.row.status is SessionStatus.TERMINATED:
+        raise InvalidState("this session was ended: no agent will get these words; start another, or leave a task")
     word = await session.transact(partial(_queue, session=session, asked=asked))
     crash_points.reach("instruction.recorded")
     if word.is_open:
         session.riders.words[word.id] = word
     card = session.show_words(word)
+    session.stall.tell(Prodded())
     await end_standby(session, asked.by, asked.channel)
     return evolve(card, note=_road(session) or card.note) if word.is_open else card
 
@@ -139,7 +143,7 @@ def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple
 def end_wait(db: Database, session: SessionActor, wait: Wait, has_words: bool, by: str, channel: str) -> bool:
     """In the caller's transaction, let words for the agent, or else the oldest task it may take, end this standby.
     False where there are none: then it waits."""
-    decided = Decided(f"{CHANNEL}/{wait.id}", Decision.RESUME.value, by, channel, session.now())
+    decided = Decided(outcomes.ended_by_words(wait.id), Decision.RESUME.value, by, channel, session.now())
     if wait.decided is not None and wait.decided.verdict_id == decided.verdict_id:
         # Ended before, when the writer fell between its commit and its answer.
         return True

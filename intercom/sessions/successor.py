@@ -24,7 +24,6 @@ from intercom.model.restore import Restore, RestoreState
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.steering import Instruction
 from intercom.sessions.clearance import proposal_key
-from intercom.sessions.messages import Propose
 from intercom.sessions.outcomes import Asked
 from intercom.store import (
     approvals,
@@ -41,7 +40,6 @@ from intercom.store import (
 from intercom.store.messages import Database
 
 _TABLES: dict[type[Any], str] = {
-    ApprovalRequest: "approval_request",
     ContinuationPrompt: "continuation_prompt",
     Wait: "wait",
 }
@@ -139,35 +137,42 @@ def _bring(db: Database, restore: Restore, id: str, timeouts: TimeoutSettings, a
     if request.status.value == "pending":
         if request.session_id != restore.session_id:
             return None
-        _move(db, request, restore.successor_id)
+        _move(db, request, restore)
         return id
     anew = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{restore.id}/{id}"))
-    _ask_anew(db, request, anew, restore.successor_id, timeouts, at)
+    _ask_anew(db, request, anew, restore, timeouts, at)
     return anew
 
 
-def _move(db: Database, request: Asked, session_id: str) -> None:
+def _move(db: Database, request: Asked, restore: Restore) -> None:
+    if isinstance(request, ApprovalRequest):
+        # The agent that takes the session over asks under its name: the same proposal is to find this request.
+        moved = _in_session(request, restore)
+        approvals.move(db, request, moved.session_id, moved.key, moved.proposal_hash)
+        return
     table = _TABLES[type(request)]
     rows.changed(
         db,
         f"update {table} set session_id = ? where id = ? and session_id = ? and status = 'pending'",
-        (session_id, request.id, request.session_id),
+        (restore.successor_id, request.id, request.session_id),
     )
-    if isinstance(request, ApprovalRequest):
-        # The agent that takes the session over asks under its name: the same proposal is to find this request.
-        db.execute(
-            "update approval_request set key = ? where id = ? and session_id = ?",
-            (_key(session_id, request), request.id, session_id),
-        )
 
 
-def _ask_anew(db: Database, request: Asked, id: str, session_id: str, timeouts: TimeoutSettings, at: datetime) -> None:
+def _in_session(request: ApprovalRequest, restore: Restore) -> ApprovalRequest:
+    """The same proposal as a request of the new session, under the names that it has there."""
+    session_id = restore.successor_id
+    key = proposal_key(session_id, request.files, request.risk_level, request.diff_content, request.form)
+    moved = evolve(request, session_id=session_id, key=key)
+    return evolve(moved, proposal_hash=moved.hash_of_record(restore.workspace_root))
+
+
+def _ask_anew(db: Database, request: Asked, id: str, restore: Restore, timeouts: TimeoutSettings, at: datetime) -> None:
     def until(seconds: float) -> datetime | None:
         return at + timedelta(seconds=seconds) if seconds > 0 else None
 
     fresh: dict[str, Any] = {
         "id": id,
-        "session_id": session_id,
+        "session_id": restore.successor_id,
         "created_at": at,
         "call": None,
         "decided": None,
@@ -179,10 +184,9 @@ def _ask_anew(db: Database, request: Asked, id: str, session_id: str, timeouts: 
             approvals.insert(
                 db,
                 evolve(
-                    request,
+                    _in_session(request, restore),
                     **fresh,
                     status=ApprovalStatus.PENDING,
-                    key=_key(session_id, request),
                     consumed_at=None,
                     auto_rule=None,
                     expires_at=until(timeouts.approval_seconds),
@@ -204,8 +208,3 @@ def _ask_anew(db: Database, request: Asked, id: str, session_id: str, timeouts: 
                     expires_at=until(timeouts.wait_seconds),
                 ),
             )
-
-
-def _key(session_id: str, request: ApprovalRequest) -> str:
-    asked = Propose("", request.title, request.diff_content, request.file_path, None, request.risk_level)
-    return proposal_key(session_id, request.files, asked)

@@ -34,3 +34,10 @@ class LookRound:
 @frozen
 class WriteTouch:
     """The last activity goes to the store."""
+
+
+@frozen
+class ClockChanged:
+    """Wall time has jumped by so many seconds: every deadline is judged again."""
+
+    seconds: float

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
 from sqlite_utils import Database
 
 from intercom.model import clock
-from intercom.model.approval import ApprovalRequest, ApprovalStatus, ChangeKind, FileChange, RiskLevel
+from intercom.model.approval import (
+    ApprovalRequest,
+    ApprovalStatus,
+    ChangeKind,
+    FileChange,
+    ProposalForm,
+    Remark,
+    RiskLevel,
+)
 from intercom.store import rows
 from intercom.store.lifecycle import Lifecycle, decided_columns, decided_value
 from intercom.store.rows import Row
@@ -36,7 +45,14 @@ def _to_row(request: ApprovalRequest) -> Row:
         "key": request.key,
         "auto_rule": request.auto_rule,
         "preview": request.preview,
+        "remarks": json.dumps([[remark.path, remark.text] for remark in request.remarks]) if request.remarks else None,
+        "masked": json.dumps(request.masked) if request.masked else None,
         "tool": request.tool,
+        "form": None if request.form is None else request.form.value,
+        "proposal_hash": request.proposal_hash,
+        "root_inode": None if request.root_inode is None else str(request.root_inode),
+        "policy_question": request.policy_question,
+        "replaces": request.replaces,
         "expires_at": rows.time_text(request.expires_at),
         "call": request.call,
         "delivered_at": rows.time_text(request.delivered_at),
@@ -61,7 +77,14 @@ def _from_row(db: Database, row: Row) -> ApprovalRequest:
         key=row["key"],
         auto_rule=row["auto_rule"],
         preview=row["preview"],
+        remarks=tuple(Remark(path, text) for path, text in json.loads(row["remarks"] or "[]")),
+        masked=tuple((number, line) for number, line in json.loads(row["masked"] or "[]")),
         tool=row["tool"],
+        form=None if row["form"] is None else ProposalForm(row["form"]),
+        proposal_hash=row["proposal_hash"],
+        root_inode=None if row["root_inode"] is None else int(row["root_inode"]),
+        policy_question=row["policy_question"],
+        replaces=row["replaces"],
         expires_at=rows.time_value(row["expires_at"]),
         call=row["call"],
         delivered_at=rows.time_value(row["delivered_at"]),
@@ -104,6 +127,7 @@ due = _life.due
 decide = _life.decide
 expire = _life.expire
 mark_delivered = _life.mark_delivered
+annul = _life.annul
 
 
 def insert(db: Database, request: ApprovalRequest) -> bool:
@@ -148,6 +172,11 @@ def consume(db: Database, id: str, at: datetime) -> bool:
     )
 
 
+def expire_replacing(db: Database, id: str, at: datetime) -> tuple[str, ...]:
+    """Close what asks to take the place of this request, which needs that no more; returns the ids."""
+    return _life.close(db, "expired", at, "status = 'pending' and replaces = :replaced", {"replaced": id})
+
+
 def is_one_unspent(db: Database, session_id: str) -> bool:
     """Whether this session has an approval that may still be applied."""
     found = rows.one(
@@ -163,6 +192,25 @@ def lapse(db: Database, approved_before: datetime, at: datetime) -> tuple[str, .
     """
     where = f"status = 'approved' and decided_at < :before and {_NOT_BEING_APPLIED}"
     return _life.close(db, "expired", at, where, {"before": clock.to_text(approved_before)})
+
+
+def void(db: Database, id: str, at: datetime) -> bool:
+    """Take an approval back that may not be applied: it is expired. False when it is in any other state, or is being
+    applied."""
+    return bool(
+        _life.close(db, "expired", at, f"id = :id and status = 'approved' and {_NOT_BEING_APPLIED}", {"id": id})
+    )
+
+
+def move(db: Database, request: ApprovalRequest, session_id: str, key: str, proposal_hash: str) -> bool:
+    """Let a pending request wait in another session, under the names it has there. False when it does not wait in its
+    own any more."""
+    return rows.changed(
+        db,
+        "update approval_request set session_id = ?, key = ?, proposal_hash = ?"
+        " where id = ? and session_id = ? and status = 'pending'",
+        (session_id, key, proposal_hash, request.id, request.session_id),
+    )
 
 
 def interrupt(db: Database, session_id: str, at: datetime) -> tuple[str, ...]:

@@ -1,4 +1,9 @@
-"""The audit trail: who did what when. Rows are only ever added, and go by age alone."""
+"""The audit log: who did what when, from where. Rows are only ever added, each chained to the one before by its hash.
+
+An entry's hash covers all its columns and the hash before, so no entry is changed, removed or put in without the rest
+of the chain showing it. Who can write the database can make the whole chain anew: against that its head is kept
+outside (`audit_anchor`). Entries go by age only as a whole beginning, and what went is on record (`prune`).
+"""
 
 from __future__ import annotations
 
@@ -12,12 +17,13 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.store import rows
+from intercom.store.audit_chain import COLUMNS, GENESIS, PRUNED, entry_hash
 
 
 @frozen
 class AuditEntry:
-    """`id` rises with time; `kind` is a past participle ("approved", "refused", ...); `who` names a person, an agent or
-    a part of the server."""
+    """`id` rises by one from entry to entry; `kind` is a past participle ("approved", "refused", ...); `who` names a
+    person, an agent or a part of the server. `hash` is over all of it and over `previous`, the hash before."""
 
     id: int
     at: datetime
@@ -26,6 +32,8 @@ class AuditEntry:
     who: str
     summary: str
     data: Mapping[str, Any] | None = None
+    previous: str = GENESIS
+    hash: str = ""
 
 
 def record(
@@ -38,12 +46,23 @@ def record(
     data: Mapping[str, Any] | None = None,
 ) -> int:
     """Add an entry, in the transaction of what it records; returns its id."""
-    cursor = db.execute(
-        "insert into audit (at, kind, session_id, who, summary, data) values (?, ?, ?, ?, ?, ?)",
-        (clock.to_text(at), kind, session_id, who, summary, None if data is None else rows.json_text(dict(data))),
+    last = rows.one(db, "select id, hash from audit order by id desc limit 1")
+    entry: dict[str, Any] = {
+        "id": 1 if last is None else last["id"] + 1,
+        "at": clock.to_text(at),
+        "kind": kind,
+        "session_id": session_id,
+        "who": who,
+        "summary": summary,
+        "data": None if data is None else rows.json_text(dict(data)),
+        "previous": GENESIS if last is None else last["hash"],
+    }
+    db.execute(
+        f"insert into audit ({', '.join(COLUMNS)}, hash) values ({', '.join('?' * len(COLUMNS))}, ?)",
+        (*(entry[name] for name in COLUMNS), entry_hash(entry)),
     )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    number: int = entry["id"]
+    return number
 
 
 def recent(
@@ -76,6 +95,81 @@ def recent(
             who=row["who"],
             summary=row["summary"],
             data=None if row["data"] is None else json.loads(row["data"]),
+            previous=row["previous"],
+            hash=row["hash"],
         )
         for row in found
     )
+
+
+def first_use(db: Database, session_id: str, request_id: str) -> datetime | None:
+    """When an approved request of this session was applied, or its operation let pass, for the first time."""
+    row = rows.one(
+        db,
+        "select min(at) as at from audit where session_id = ? and kind in ('applied', 'permission_used')"
+        " and json_extract(data, '$.request_id') = ?",
+        (session_id, request_id),
+    )
+    return None if row is None or row["at"] is None else clock.from_text(row["at"])
+
+
+def restore_states(db: Database, session_id: str, id: str) -> frozenset[str]:
+    """The states that a restore has come to since it was accepted."""
+    found = rows.column(
+        db,
+        "select json_extract(data, '$.state') from audit where session_id = ? and kind = 'restore'"
+        " and json_extract(data, '$.restore_id') = ?",
+        (session_id, id),
+    )
+    return frozenset(map(str, found))
+
+
+def restore_steps(db: Database, session_id: str, id: str) -> str | None:
+    """The hash of the steps that a restore was committed to."""
+    row = rows.one(
+        db,
+        "select json_extract(data, '$.steps') as steps from audit where session_id = ? and kind = 'restore'"
+        " and json_extract(data, '$.restore_id') = ? and json_extract(data, '$.state') = 'committed'",
+        (session_id, id),
+    )
+    return None if row is None or row["steps"] is None else str(row["steps"])
+
+
+def policy_decisions(db: Database, root: str) -> tuple[tuple[str, bool], ...]:
+    """What was decided about policies of this workspace, oldest first: the hash of each content, and whether it was
+    accepted."""
+    found = rows.every(
+        db,
+        "select kind, json_extract(data, '$.sha256') as sha from audit where session_id is null"
+        " and kind in ('policy_accept', 'policy_reject') and json_extract(data, '$.workspace_root') = ? order by id",
+        (root,),
+    )
+    return tuple((str(row["sha"]), row["kind"] == "policy_accept") for row in found)
+
+
+def prune(db: Database, cutoff: datetime, limit: int) -> dict[str, Any] | None:
+    """Delete the oldest entries, at most `limit`: those before the first that is as young as `cutoff`, or of a session
+    that is kept. Returns what must go on record with it, in the same transaction, or None if nothing went.
+
+    What is left begins with an entry whose previous hash is `hash`: the entry of kind `purged` vouches for it.
+    """
+    kept = rows.one(
+        db,
+        "select min(id) as id from audit where at >= ? or session_id in (select id from session)",
+        (clock.to_text(cutoff),),
+    )
+    newest = rows.one(db, "select max(id) as id from audit")
+    assert kept is not None
+    assert newest is not None
+    # The newest stays in any case: the next entry follows it.
+    end = min(kept["id"] or newest["id"] or 0, newest["id"] or 0)
+    last = rows.one(
+        db,
+        "select id, hash from audit where id in (select id from audit where id < ? order by id limit ?)"
+        " order by id desc limit 1",
+        (end, limit),
+    )
+    if last is None:
+        return None
+    count = rows.affected(db, "delete from audit where id <= ?", (last["id"],))
+    return {PRUNED: {"through": last["id"], "hash": last["hash"], "count": count}}

@@ -18,12 +18,25 @@ from intercom.model.errors import DatabaseError
 from intercom.store import faults
 from intercom.store.migrations import LATEST, migrate, version
 
-__all__ = ["Database", "Opened", "backup", "connect", "make_private", "move_aside", "open_database", "transaction"]
+__all__ = [
+    "BESIDE",
+    "Database",
+    "Opened",
+    "backup",
+    "beside",
+    "connect",
+    "free_name",
+    "make_private",
+    "move_aside",
+    "open_database",
+    "transaction",
+]
 
 #: Seconds a statement waits for another program's lock.
 BUSY_SECONDS = 5.0
 
-_WITH = ("-wal", "-shm")
+#: What belongs to a database: its log and its index.
+BESIDE = ("-wal", "-shm")
 
 
 @frozen
@@ -54,7 +67,7 @@ def open_database(
     file = Path(path)
     make_private(file)
     moved = None
-    aside = _free_name(file, "damaged", now())
+    aside = free_name(file, "damaged", now())
     try:
         try:
             db = _sound(file, busy_seconds, aside)
@@ -151,11 +164,11 @@ def _sound(file: Path, busy_seconds: float, aside: Path) -> Database:
         if db.execute("pragma quick_check(1)").fetchone()[0] != "ok":
             raise _damage()
     except BaseException as error:
-        log = _beside(file, "-wal")
+        log = beside(file, "-wal")
         if isinstance(error, sqlite3.Error) and faults.damaged(error) and log.exists():
             # closing the last connection deletes the log, which may hold what the file has lost
-            shutil.copyfile(log, _beside(aside, "-wal"))
-            _beside(aside, "-wal").chmod(0o600)
+            shutil.copyfile(log, beside(aside, "-wal"))
+            beside(aside, "-wal").chmod(0o600)
         db.close()
         raise
     return db
@@ -184,7 +197,7 @@ def _upgrade(db: Database, file: Path, at: datetime) -> Path | None:
     before = version(db)
     copy = None
     if 0 < before < LATEST:
-        copy = _free_name(file, f"schema-{before}", at)
+        copy = free_name(file, f"schema-{before}", at)
         backup(db, copy)
     if before != LATEST:
         # two programs that open an empty file at once must not both create it
@@ -213,28 +226,30 @@ def make_private(file: Path) -> None:
 
 def move_aside(file: Path, at: datetime | None = None) -> Path:
     """Move a damaged database and what belongs to it to a free name beside it, and say which."""
-    return _move_aside(file, _free_name(file, "damaged", at or datetime.now(UTC)))
+    return _move_aside(file, free_name(file, "damaged", at or datetime.now(UTC)))
 
 
 def _move_aside(file: Path, target: Path) -> Path:
     # the log first: left behind, it could be taken for that of the new database
-    for suffix in (*_WITH, ""):
-        if _beside(file, suffix).exists():
-            _beside(file, suffix).rename(_beside(target, suffix))
+    for suffix in (*BESIDE, ""):
+        if beside(file, suffix).exists():
+            beside(file, suffix).rename(beside(target, suffix))
     return target
 
 
-def _free_name(file: Path, word: str, at: datetime) -> Path:
+def free_name(file: Path, word: str, at: datetime) -> Path:
+    """A name beside `file` that neither a database nor anything of one has, which says `word` and when."""
     stem = f"{file.name}.{word}-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     number = 0
     while True:
         name = stem if number == 0 else f"{stem}-{number}"
-        if not any(file.with_name(name + suffix).exists() for suffix in ("", *_WITH)):
+        if not any(file.with_name(name + suffix).exists() for suffix in ("", *BESIDE)):
             return file.with_name(name)
         number += 1
 
 
-def _beside(file: Path, suffix: str) -> Path:
+def beside(file: Path, suffix: str) -> Path:
+    """The file of a database's log or index; the database itself for no suffix."""
     return file.with_name(file.name + suffix)
 
 

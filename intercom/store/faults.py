@@ -47,6 +47,12 @@ def damaged(error: sqlite3.Error) -> bool:
     return _primary(error) in (_CODE["corrupt"], _CODE["notadb"])
 
 
+def lasting(error: sqlite3.Error) -> bool:
+    """Whether the error says that nothing can be written until somebody does something: no space, no right, no disk."""
+    names = ("full", "readonly", "perm", "auth", "cantopen", "ioerr")
+    return _primary(error) in [_CODE[name] for name in names]
+
+
 def _primary(error: sqlite3.Error) -> int | None:
     # extended codes keep the primary one in the low byte
     code = getattr(error, "sqlite_errorcode", None)

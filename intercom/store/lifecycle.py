@@ -7,16 +7,18 @@ one wins, in this process or another.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from attrs import frozen
+from attrs import asdict, frozen
 from sqlite_utils import Database
 
 from intercom.model import clock
-from intercom.model.verdict import Decided
+from intercom.model.origin import Origin
+from intercom.model.verdict import Decided, Signature
 from intercom.store import rows
 from intercom.store.rows import Row
 
@@ -110,6 +112,16 @@ class Lifecycle(Generic[T, S]):
         where = "session_id = :session and status = 'pending'"
         return self.close(db, "interrupted", at, where, {"session": session_id})
 
+    def annul(self, db: Database, id: str, at: datetime) -> bool:
+        """Close what is recorded as decided, by a decision that counts for nothing. What is recorded stays, as
+        evidence."""
+        return rows.changed(
+            db,
+            f"update {self.table} set status = 'interrupted', closed_at = ? where id = ?"
+            " and status in ('approved', 'rejected', 'decided')",
+            (clock.to_text(at), id),
+        )
+
     def close(self, db: Database, status: str, at: datetime, where: str, values: Mapping[str, Any]) -> tuple[str, ...]:
         """Move all rows that fit `where` to a final status without a verdict; returns their ids, oldest first."""
         ids = rows.column(db, f"select id from {self.table} where {where} {_OLDEST_FIRST}", values)
@@ -126,7 +138,10 @@ class Lifecycle(Generic[T, S]):
 def decided_columns(decided: Decided | None) -> Row:
     """The columns a verdict is kept in; all empty for None."""
     if decided is None:
-        names = ("verdict_id", "verdict", "decided_by", "decided_via", "decided_at", "decided_text")
+        names = (
+            *("verdict_id", "verdict", "decided_by", "decided_via"),
+            *("decided_at", "decided_text", "decided_origin", "signature"),
+        )
         return dict.fromkeys(names)
     return {
         "verdict_id": decided.verdict_id,
@@ -135,6 +150,8 @@ def decided_columns(decided: Decided | None) -> Row:
         "decided_via": decided.channel,
         "decided_at": clock.to_text(decided.at),
         "decided_text": decided.text,
+        "decided_origin": None if decided.origin is None else decided.origin.to_text(),
+        "signature": None if decided.signature is None else rows.json_text(asdict(decided.signature)),
     }
 
 
@@ -149,4 +166,16 @@ def decided_value(row: Row) -> Decided | None:
         channel=row["decided_via"],
         at=clock.from_text(row["decided_at"]),
         text=row["decided_text"],
+        origin=None if row["decided_origin"] is None else Origin.from_text(row["decided_origin"]),
+        signature=_signature(row["signature"]),
     )
+
+
+def _signature(text: str | None) -> Signature | None:
+    """A signature as it was written; None also for what nobody here wrote, which then counts as none."""
+    if text is None:
+        return None
+    try:
+        return Signature(**json.loads(text))
+    except (ValueError, TypeError):
+        return None

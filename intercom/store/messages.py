@@ -47,3 +47,9 @@ class Touch:
 @frozen
 class Flush:
     """The writer's reminder to itself to write what it was told."""
+
+
+@frozen
+class Inspect:
+    """Tell: look at the database's files, which other programs may have removed, replaced or cut. Sent every few
+    seconds."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 from attrs import frozen
@@ -116,6 +116,29 @@ def interim(db: Database, key: str, line: str, until: datetime) -> bool:
         " where key = ? and open = 1 and state in ('queued', 'posting', 'posted')",
         (line, clock.to_text(until), key),
     )
+
+
+def shift(db: Database, seconds: float) -> None:
+    """Move what is put off by as much as the clock was moved, so that it waits neither longer nor shorter."""
+    found = rows.every(
+        db, "select id, not_before, interim_until from outbox where not_before is not null or interim_until is not null"
+    )
+    for row in found:
+        later = {name: _later(row[name], seconds) for name in ("not_before", "interim_until")}
+        db.execute(
+            "update outbox set not_before = :not_before, interim_until = :interim_until where id = :id",
+            {**later, "id": row["id"]},
+        )
+
+
+def _later(text: str | None, seconds: float) -> str | None:
+    if text is None:
+        return None
+    try:
+        return clock.to_text(clock.from_text(text) + timedelta(seconds=seconds))
+    except OverflowError:
+        # A clock without a year: now, then.
+        return None
 
 
 def restore(db: Database, key: str) -> bool:

@@ -76,4 +76,12 @@ due = _life.due
 decide = _life.decide
 expire = _life.expire
 mark_delivered = _life.mark_delivered
+annul = _life.annul
 interrupt = _life.interrupt
+
+
+def hold(db: Database, id: str) -> bool:
+    """Take the deadline of an open question away: it waits until somebody answers. False when it is not open."""
+    return rows.changed(
+        db, "update continuation_prompt set expires_at = null where id = ? and status = 'pending'", (id,)
+    )

@@ -91,6 +91,21 @@ def mark_delivered(db: Database, id: str, at: datetime) -> bool:
     )
 
 
+def annul(db: Database, id: str, at: datetime) -> bool:
+    """Close a request whose recorded decision counts for nothing; False where it was closed before."""
+    return approvals.annul(db, id, at) or prompts.annul(db, id, at) or waits.annul(db, id, at)
+
+
+def waiting(db: Database, session_id: str | None = None) -> int:
+    """How many requests wait for a person, of all kinds; of one session or of all."""
+    if session_id is None:
+        return sum(rows.count(db, f"select count(*) from {table} where status = 'pending'") for _, table in _TABLES)
+    return sum(
+        rows.count(db, f"select count(*) from {table} where session_id = ? and status = 'pending'", (session_id,))
+        for _, table in _TABLES
+    )
+
+
 def counts(db: Database) -> Counts:
     """What recovery has to tell people about."""
     pending = {

@@ -30,7 +30,7 @@ from intercom.store.rows import Row
 _COLUMNS = (
     "id, checkpoint_id, session_id, successor_id, safety_id, workspace_root, state, files, label, asked_by, asked_via,"
     " divergence, digest, note, created_at, expires_at, updated_at, verdict_id, verdict, decided_by, decided_via,"
-    " decided_at, decided_text"
+    " decided_at, decided_text, decided_origin, signature"
 )
 
 

@@ -8,6 +8,7 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.store import audit, rows
+from intercom.store.audit_chain import PRUNED, PURGED
 
 #: A restore that is not over needs its checkpoint, and the session that this is of.
 _OPEN_RESTORE = "state in ('asked', 'accepted', 'committed', 'handed_over', 'stuck')"
@@ -44,9 +45,10 @@ def purge(
     Slack was shown and asked outside of sessions from before it; and checkpoints of any session from before
     `checkpoints_before`, when given.
 
-    At most `limit` sessions (oldest first) and a hundred times as many of the others in one call, so that no one waits
-    long behind it: call again while a count is at its limit. A session with an apply not finished stays. Returns how
-    many rows went, by table, and records the sum in the audit trail.
+    Of the audit log only a whole beginning goes, which the chain vouches for (`audit.prune`). At most `limit` sessions
+    (oldest first) and a hundred times as many of the others go in one call, so that no one waits long behind it: call
+    again while a count is at its limit. A session with an apply not finished stays. Returns how many rows went, by
+    table, and records the sum in the audit trail.
     """
     text = clock.to_text(cutoff)
     ids = rows.column(
@@ -66,7 +68,6 @@ def purge(
     }
     by_age = [
         ("answered_call", "name", "created_at", cutoff, "true"),
-        ("audit", "id", "at", cutoff, "true"),
         ("outbox", "id", "created_at", cutoff, _DONE_WITH),
         ("slack_question", "rowid", "at", cutoff, "true"),
         ("instruction", "id", "created_at", cutoff, "session_id is null and closed_at is not null"),
@@ -88,7 +89,9 @@ def purge(
             f" (select {key} from {table} where {age} < ? and {also} order by {age} limit ?)",
             (clock.to_text(before), limit * 100),
         )
+    pruned = audit.prune(db, cutoff, limit * 100) or {}
+    gone["audit"] = pruned[PRUNED]["count"] if pruned else 0
     if any(gone.values()):
         summary = f"purged {gone['session']} sessions ended before {text}"
-        audit.record(db, at, "purged", None, "retention", summary, gone)
+        audit.record(db, at, PURGED, None, "retention", summary, gone | pruned)
     return gone

@@ -114,6 +114,29 @@ def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
     return rows.ids_with_prefix(db, "session", prefix)
 
 
+#: The statuses of a session whose agent is not there: it is gone, or never came.
+LEFT = (SessionStatus.CREATED, SessionStatus.INTERRUPTED)
+
+
+def left_before(db: Database, cutoff: datetime, limit: int) -> tuple[str, ...]:
+    """Sessions whose agent has been gone since before `cutoff`, or never came; the longest gone first.
+
+    Not one whose process runs, or of which a restore or an apply is not finished.
+    """
+    return tuple(
+        rows.column(
+            db,
+            f"select id from session where status in ({rows.holders(LEFT)}) and updated_at < ?"
+            " and id not in (select session_id from child where state <> 'over')"
+            " and id not in (select session_id from apply_journal where state in ('staging', 'committed', 'stuck'))"
+            " and id not in (select session_id from restore"
+            " where state in ('asked', 'accepted', 'committed', 'handed_over', 'stuck'))"
+            " order by updated_at, rowid limit ?",
+            (*(status.value for status in LEFT), clock.to_text(cutoff), limit),
+        )
+    )
+
+
 def adoptable(db: Database, workspace_root: str, client_name: str | None) -> tuple[Session, ...]:
     """Sessions that an agent of this client in this workspace might take over, the most recently active first.
 

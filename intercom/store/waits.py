@@ -44,8 +44,8 @@ def _from_row(db: Database, row: Row) -> Wait:
     )
 
 
-def _instruction(decided: Decided) -> str | None:
-    # "Resumed" without the word would read as "go on".
+def instruction(decided: Decided) -> str | None:
+    """What the agent is told. "Resumed" without the word would read as "go on"."""
     if decided.decision == "stop":
         return f"stop: {decided.text}" if decided.text else "stop"
     return decided.text
@@ -56,7 +56,7 @@ _life: Lifecycle[Wait, WaitStatus] = Lifecycle(
     to_row=_to_row,
     from_row=_from_row,
     undelivered=("decided", "expired"),
-    told=lambda decided: {"instruction": _instruction(decided)},
+    told=lambda decided: {"instruction": instruction(decided)},
 )
 
 insert = _life.insert
@@ -68,6 +68,7 @@ due = _life.due
 decide = _life.decide
 expire = _life.expire
 mark_delivered = _life.mark_delivered
+annul = _life.annul
 interrupt = _life.interrupt
 
 

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,16 +19,22 @@ from attrs import frozen
 
 from actors import Down, Letter, Refused, ThreadActor
 from intercom.model import crash_points
-from intercom.model.errors import IntercomError, InvalidArguments
+from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments
 from intercom.model.measure import Committed, Measured, unmeasured
-from intercom.store import faults, sessions
-from intercom.store.database import BUSY_SECONDS, Database, Opened, open_database
-from intercom.store.messages import Flush, Touch, Transact
+from intercom.store import disturbance, faults, sessions
+from intercom.store.database import BUSY_SECONDS, Database, Opened, free_name, open_database
+from intercom.store.disturbance import Disturbance, Fault, Files
+from intercom.store.messages import Flush, Inspect, Touch, Transact
 
 logger = logging.getLogger("intercom.store")
 
 #: Seconds a Touch may wait for a commit to ride on.
 TOUCH_SECONDS = 1.0
+
+#: How often within so many seconds the database is put back in its place: somebody who takes it away again and again
+#: means it, or is a program that fights with us.
+MOST_RESCUES = 5
+RESCUE_SECONDS = 600.0
 
 
 @frozen
@@ -54,7 +61,8 @@ class Writer(ThreadActor):
 
     Opens the database when it starts (each time anew after a crash) and tells `on_opened`, in the writer's thread, what
     it found. A database that can not be opened fails the start with a DatabaseError. `measured` is told of each commit,
-    in that thread too.
+    in that thread too, and `on_fault` of what other programs do to the files, of a disk that takes nothing, and of the
+    end of that; `now` is the wall clock.
     """
 
     batch_size: ClassVar[int] = 256
@@ -67,6 +75,8 @@ class Writer(ThreadActor):
         on_opened: Callable[[Opened], None] | None = None,
         busy_seconds: float = BUSY_SECONDS,
         measured: Measured = unmeasured,
+        on_fault: Callable[[Fault], object] = lambda _fault: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         super().__init__()
         self._path = Path(path)
@@ -76,10 +86,24 @@ class Writer(ThreadActor):
         self._db: Database | None = None
         self._touched: dict[str, Touch] = {}
         self._reminded = False
+        self._on_fault = on_fault
+        self._now = now
+        self._files = Files(None, None, None)
+        self._version = 0
+        self._newest = 0
+        self._written = False
+        self._told_of_writes = False
+        self._rescues: list[float] = []
+        #: Why nothing can be saved now: the contents are not where they belong, or, if `_lost`, nowhere.
+        self._unsafe: str | None = None
+        self._lost = False
+        #: Why the last change was not saved, or the next will not be, for the disk's reasons.
+        self._short: str | None = None
 
     def on_start(self) -> None:
         opened = open_database(self._path, busy_seconds=self._busy_seconds)
         self._db = opened.db
+        self._take_stock(opened.db)
         if self._on_opened is not None:
             self._on_opened(opened)
 
@@ -93,7 +117,7 @@ class Writer(ThreadActor):
 
     def receive_batch(self, letters: Sequence[Letter]) -> None:
         asked = []
-        flush = False
+        flush = inspect = False
         for letter in letters:
             message = letter.message
             if isinstance(message, Transact):
@@ -104,10 +128,14 @@ class Writer(ThreadActor):
             elif isinstance(message, Flush):
                 flush = True
                 self._reminded = False
+            elif isinstance(message, Inspect):
+                inspect = True
             else:
                 letter.fail(InvalidArguments(f"the store's writer does not understand {type(message).__name__}"))
                 continue
             letter.reply(None)
+        if inspect:
+            self._inspect()
         if asked or flush:
             self._commit(asked)
         if self._touched and not self._reminded:
@@ -122,9 +150,14 @@ class Writer(ThreadActor):
 
     def _commit(self, letters: Sequence[Letter]) -> None:
         """Run a group in one transaction, commit it, then answer it."""
+        if self._unsafe is not None:
+            for letter in letters:
+                letter.fail(DatabaseError(self._unsafe, path=str(self._path)))
+            return
         db = self._db
         assert db is not None
         broken: sqlite3.Error | None = None
+        short: str | None = None
         began = time.perf_counter()
         try:
             db.execute("begin immediate")
@@ -142,18 +175,144 @@ class Writer(ThreadActor):
                 raise
             answers = [_Answer(letter, refused=refused) for letter in letters]
             broken = error if faults.damaged(error) else None
+            short = str(refused) if faults.lasting(error) else None
         except BaseException:
             db.rollback()
             raise
         else:
+            self._written = True
             if letters:
                 crash_points.reach("store.after_commit")
                 self._measured(Committed(len(letters), time.perf_counter() - began))
+        if (found := self._disturbance()) is None:
+            self._note_shortage(short)
+        elif not self._save(found):
+            # Committed, perhaps, but where nobody will find it.
+            refused = DatabaseError(str(self._unsafe), path=str(self._path))
+            answers = [_Answer(letter, refused=refused) for letter in letters]
         for answer in answers:
             answer.give()
-        if broken is not None:
+        if broken is not None and not self._lost:
             # what follows needs a sound file: open it anew
             raise broken
+
+    # The files
+
+    def _take_stock(self, db: Database) -> None:
+        """Remember the files of a connection that was just opened."""
+        # The log and its index are there from the first read on.
+        self._newest = disturbance.newest_entry(db)
+        self._version = _data_version(db)
+        self._files = disturbance.look(self._path)
+        self._written = False
+
+    def _disturbance(self) -> Disturbance | None:
+        return disturbance.disturbance(self._files, disturbance.look(self._path))
+
+    def _inspect(self) -> None:
+        """Look for what was done to the files, and for a disk that takes nothing."""
+        db = self._db
+        if db is None or self._lost:
+            return  # the server ends
+        now = disturbance.look(self._path)
+        found = disturbance.disturbance(self._files, now)
+        if found is None and self._unsafe is None:
+            found = self._foreign_write(db, now)
+        if found is not None or self._unsafe is not None:
+            self._save(found or Disturbance("was out of its place", whole=True))
+            return
+        self._files = now
+        self._written = False
+        short = disturbance.shortage(self._path)
+        if short is not None or self._short in disturbance.shortages(self._path):
+            # What a write has met stays until one succeeds.
+            self._note_shortage(short)
+
+    def _foreign_write(self, db: Database, now: Files) -> Disturbance | None:
+        """What another program wrote into the file, if that did harm; changes made by way of SQLite are told."""
+        if now.changed != self._files.changed:
+            found = disturbance.unsound(self._path, self._newest, thorough=not self._written)
+            if found is not None:
+                return found
+        self._newest = disturbance.newest_entry(db)
+        version = _data_version(db)
+        if version != self._version:
+            self._version = version
+            if not self._told_of_writes:
+                self._told_of_writes = True
+                text = f"another program writes to the database {self._path} while the server runs: find out which"
+                self._on_fault(Fault(text, "warning"))
+        return None
+
+    def _save(self, found: Disturbance) -> bool:
+        """Put the contents back in place, or move aside what is left of them; whether the database is sound again."""
+        db = self._db
+        assert db is not None
+        began = time.monotonic()
+        self._rescues = [at for at in self._rescues if began - at < RESCUE_SECONDS]
+        if not found.whole or len(self._rescues) >= MOST_RESCUES:
+            self._lose(found)
+            return False
+        try:
+            aside = disturbance.rescue(db, self._path, self._now())
+            reopened = open_database(self._path, busy_seconds=self._busy_seconds)
+        except sqlite3.DatabaseError as error:
+            if not faults.damaged(error) and faults.refusal(error, self._path) is not None:
+                self._wait_for_rescue(found, error)
+            else:
+                self._lose(found)
+            return False
+        except (OSError, IntercomError) as error:
+            self._wait_for_rescue(found, error)
+            return False
+        db.close()
+        self._db = reopened.db
+        self._take_stock(reopened.db)
+        self._unsafe = None
+        self._rescues.append(began)
+        where = "" if aside is None else f"; what stood there is at {aside}"
+        text = f"the database {self._path} {found.what} while the server runs: it was put back whole{where}"
+        self._on_fault(Fault(text))
+        if self._on_opened is not None:
+            self._on_opened(reopened)
+        return True
+
+    def _wait_for_rescue(self, found: Disturbance, error: Exception) -> None:
+        """Save nothing until the contents can be put back; they stay open meanwhile, since they are nowhere else."""
+        text = (
+            f"the database {self._path} {found.what} while the server runs, and can not be put back yet ({error}):"
+            " nothing is saved until then; do not stop the server, which still holds everything"
+        )
+        if self._unsafe is None:
+            self._on_fault(Fault(text))
+        self._unsafe = text
+
+    def _lose(self, found: Disturbance) -> None:
+        """Move aside what is left, and say that the server has to end."""
+        at = self._now()
+        aside = free_name(self._path, "damaged", at)
+        try:
+            disturbance.set_aside(self._path, aside)
+            kept = f"what is left is at {aside}"
+        except OSError as error:
+            kept = f"what is left is still there ({error})"
+        self._unsafe = (
+            f"the database {self._path} {found.what} while the server runs: {kept}, and the server ends;"
+            " the next one begins a new database, and earlier requests have to be asked again"
+        )
+        self._lost = True
+        disturbance.leave_word(self._path, self._unsafe, at)
+        self._on_fault(Fault(self._unsafe, fatal=True))
+
+    def _note_shortage(self, why: str | None) -> None:
+        """Tell once that nothing can be saved, and once that it can again."""
+        if why == self._short:
+            return
+        if why is not None:
+            self._on_fault(Fault(why))
+        else:
+            self._on_fault(Fault(f"the database {self._path} can be written again", "info"))
+        self._short = why
 
     def _work(self, db: Database, letter: Letter) -> _Answer:
         """One work in a savepoint of its own."""
@@ -188,8 +347,16 @@ class Writer(ThreadActor):
 
     def _close(self) -> None:
         if self._db is not None:
+            if not self._lost and (found := self._disturbance()) is not None and found.whole:
+                # With the connection go its contents, which are nowhere else.
+                self._save(found)
             self._db.close()
             self._db = None
+
+
+def _data_version(db: Database) -> int:
+    """A number that changes when another connection than this one commits."""
+    return int(db.execute("pragma data_version").fetchone()[0])
 
 
 def _unstorable(error: UnicodeEncodeError | OverflowError) -> IntercomError:

@@ -20,9 +20,10 @@ from weakref import WeakValueDictionary
 from intercom.model import crash_points
 from intercom.model.approval import NEW_FILE, ChangeKind
 from intercom.model.errors import ApplyStuck, FileError, PathViolation
-from intercom.workspace.hashing import file_hash
+from intercom.workspace.descriptors import WorkspaceGone, opened_parent, opened_root
+from intercom.workspace.hashing import digest, file_hash
 from intercom.workspace.patching import Plan, PlannedFile
-from intercom.workspace.paths import open_parent, open_root
+from intercom.workspace.reading import read_at, read_beneath
 from intercom.workspace.step import Step, Written
 
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -43,7 +44,7 @@ _locks_guard = threading.Lock()
 def locked(root: Path) -> Iterator[None]:
     """Hold the workspace `root` for one apply; others in this process wait. Blocks: for worker threads only."""
     with _locks_guard:
-        mine = _locks.setdefault(os.path.realpath(root), _Lock())
+        mine = _locks.setdefault(os.path.abspath(root), _Lock())
     with mine.lock:
         yield
 
@@ -54,12 +55,15 @@ def prepare(root: Path, plan: Plan, tag: str) -> tuple[Step, ...]:
     `tag` (the request's id) becomes part of the staged files' names, so that what a crash leaves can be found.
     """
     name = tag if _TAG.fullmatch(tag) else hashlib.sha256(tag.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return tuple(_step(root, file, f".intercom-{name}-{i}.tmp", plan.forced) for i, file in enumerate(plan.files))
+    with opened_root(root, plan.root_inode) as top:
+        return tuple(
+            _step(top, file, f".intercom-{name}-{i}.tmp", plan.root_inode) for i, file in enumerate(plan.files)
+        )
 
 
-def _step(root: Path, file: PlannedFile, temp: str, forced: bool) -> Step:
+def _step(top: int, file: PlannedFile, temp: str, root_inode: int | None) -> Step:
     change = file.change
-    missing, parent_mode = _surroundings(root, change.path)
+    missing, parent_mode = _surroundings(top, change.path)
     mode = file.mode
     if file.after is not None and mode is None:
         mode = parent_mode & 0o666 | 0o600
@@ -74,28 +78,21 @@ def _step(root: Path, file: PlannedFile, temp: str, forced: bool) -> Step:
         after_hash=change.after_hash,
         mode=mode,
         made=missing,
-        forced=forced,
         size=len(file.after or b""),
+        root_inode=root_inode,
     )
 
 
-def _surroundings(root: Path, rel: str) -> tuple[tuple[str, ...], int]:
+def _surroundings(top: int, rel: str) -> tuple[tuple[str, ...], int]:
     """The directories above `rel` that do not exist yet, outermost first, and the mode of the nearest that does."""
-    fd = open_root(root)
-    try:
-        mode = os.fstat(fd).st_mode & 0o777
-    finally:
-        os.close(fd)
+    mode = os.fstat(top).st_mode & 0o777
     parents = [str(parent) for parent in reversed(PurePosixPath(rel).parents) if str(parent) != "."]
     for i, parent in enumerate(parents):
         try:
-            fd = open_parent(root, f"{parent}/x", create=False)
+            with opened_parent(top, f"{parent}/x") as fd:
+                mode = os.fstat(fd).st_mode & 0o777
         except FileNotFoundError:
             return tuple(parents[i:]), mode
-        try:
-            mode = os.fstat(fd).st_mode & 0o777
-        finally:
-            os.close(fd)
     return (), mode
 
 
@@ -105,18 +102,17 @@ def stage(root: Path, plan: Plan, steps: Sequence[Step]) -> None:
     No file of the workspace changes. Raises FileError or PathViolation where the system refuses; then the caller
     discards the steps.
     """
-    for file, step in zip(plan.files, steps, strict=True):
-        if file.after is None or step.temp is None:
-            continue
-        parent = open_parent(root, step.path, create=True)
-        try:
-            _write_new(parent, step.temp, file.after, step.mode or 0o600)
-            os.fsync(parent)
-        except OSError as error:
-            raise FileError(f"{step.path} can not be written: {error.strerror}") from None
-        finally:
-            os.close(parent)
-        crash_points.reach("apply.staged_one")
+    with opened_root(root, plan.root_inode) as top:
+        for file, step in zip(plan.files, steps, strict=True):
+            if file.after is None or step.temp is None:
+                continue
+            with opened_parent(top, step.path, create=True) as parent:
+                try:
+                    _write_new(parent, step.temp, file.after, step.mode or 0o600)
+                    os.fsync(parent)
+                except OSError as error:
+                    raise FileError(f"{step.path} can not be written: {error.strerror}") from None
+            crash_points.reach("apply.staged_one")
     crash_points.reach("apply.staged_all")
 
 
@@ -134,7 +130,12 @@ def _write_new(parent: int, name: str, data: bytes, mode: int) -> None:
 
 def verify(root: Path, steps: Sequence[Step]) -> None:
     """Make sure that every step is done or can be done. Raises ApplyStuck naming each file for which neither holds."""
-    stuck = [why for step in steps if (why := _obstacle(root, step)) is not None]
+    with opened_root(root, _root_inode(steps)) as top:
+        _verify(top, steps)
+
+
+def _verify(top: int, steps: Sequence[Step]) -> None:
+    stuck = [why for step in steps if (why := _obstacle(top, step)) is not None]
     if stuck:
         paths = tuple(step.path for step in steps)
         raise ApplyStuck(
@@ -148,35 +149,55 @@ def roll_forward(root: Path, steps: Sequence[Step]) -> tuple[Written, ...]:
     """Bring every file to its state after the apply, and say what each holds; steps done before are left alone.
 
     Nothing is renamed unless everything can be. Raises ApplyStuck where a file is in neither its state before nor
-    after, or the system refuses; the steps can be rolled forward again when that is mended.
+    after, FileError where the workspace is not the one it was, or either where the system refuses; the steps can be
+    rolled forward again when that is mended.
     """
-    verify(root, steps)
-    # Removals last, so that at every instant each content is somewhere.
-    for step in sorted(steps, key=lambda step: step.change is ChangeKind.DELETE):
-        try:
-            _perform(root, step)
-        except OSError as error:
-            raise ApplyStuck(f"the apply stopped at {step.path}: {error.strerror}", paths=(step.path,)) from None
+    with opened_root(root, _root_inode(steps)) as top:
+        _verify(top, steps)
+        # Removals last, so that at every instant each content is somewhere.
+        for step in sorted(steps, key=lambda step: step.change is ChangeKind.DELETE):
+            try:
+                _perform(top, step)
+            except OSError as error:
+                raise ApplyStuck(f"the apply stopped at {step.path}: {error.strerror}", paths=(step.path,)) from None
     crash_points.reach("apply.renamed_all")
     return tuple(Written(step.path, step.size) for step in steps)
+
+
+def _root_inode(steps: Sequence[Step]) -> int | None:
+    return steps[0].root_inode if steps else None
+
+
+def left_to_do(root: Path, steps: Sequence[Step]) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    """The steps that are not done yet, by their number: each with the content before and after, None for no file."""
+    with opened_root(root, _root_inode(steps)) as top:
+        for number, step in enumerate(steps):
+            base = read_beneath(top, step.old_path or step.path)
+            staged = None if step.temp is None else read_beneath(top, _staged_path(step))
+            if (NEW_FILE if base is None else digest(base.data)) != step.before_hash:
+                continue
+            if step.change is ChangeKind.DELETE or staged is not None:
+                yield number, None if base is None else base.data, None if staged is None else staged.data
 
 
 def discard(root: Path, steps: Sequence[Step]) -> None:
     """Remove what staging left: temporary files, and the directories it made that are empty. What is gone already, or
     no longer reached without a link, is passed over, be it the whole workspace; other files are not touched. Raises
     FileError where the system refuses."""
-    if not os.path.isdir(root):
-        return
-    for step in steps:
-        if step.temp is not None:
-            _remove(root, _staged_path(step), os.unlink)
-    for made in sorted({made for step in steps for made in step.made}, key=lambda path: -path.count("/")):
-        _remove(root, made, os.rmdir)
-
-
-def _remove(root: Path, rel: str, remove: Callable[..., None]) -> None:
     try:
-        with _directory(root, rel) as parent:
+        with opened_root(root, _root_inode(steps)) as top:
+            for step in steps:
+                if step.temp is not None:
+                    _remove(top, _staged_path(step), os.unlink)
+            for made in sorted({made for step in steps for made in step.made}, key=lambda path: -path.count("/")):
+                _remove(top, made, os.rmdir)
+    except WorkspaceGone:
+        return
+
+
+def _remove(top: int, rel: str, remove: Callable[..., None]) -> None:
+    try:
+        with opened_parent(top, rel) as parent:
             remove(_name(rel), dir_fd=parent)
             os.fsync(parent)
     except (FileNotFoundError, PathViolation):
@@ -184,15 +205,6 @@ def _remove(root: Path, rel: str, remove: Callable[..., None]) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise FileError(f"{rel} can not be removed: {error.strerror}") from None
-
-
-@contextmanager
-def _directory(root: Path, rel: str) -> Iterator[int]:
-    parent = open_parent(root, rel, create=False)
-    try:
-        yield parent
-    finally:
-        os.close(parent)
 
 
 def _name(rel: str) -> str:
@@ -203,14 +215,14 @@ def _staged_path(step: Step) -> str:
     return str(PurePosixPath(step.path).with_name(step.temp or ""))
 
 
-def _obstacle(root: Path, step: Step) -> str | None:
+def _obstacle(top: int, step: Step) -> str | None:
     """Why a step is neither done nor can be done, in words; None where it is or can."""
     try:
-        target = file_hash(root, step.path)
+        target = file_hash(top, step.path)
         if step.change is ChangeKind.DELETE:
             return None if target in (NEW_FILE, step.before_hash) else f"{step.path} changed while it was to be removed"
-        staged = file_hash(root, _staged_path(step))
-        old = file_hash(root, step.old_path) if step.old_path is not None else NEW_FILE
+        staged = file_hash(top, _staged_path(step))
+        old = file_hash(top, step.old_path) if step.old_path is not None else NEW_FILE
     except (PathViolation, FileError) as error:
         return error.message
     if old not in (step.before_hash, NEW_FILE):
@@ -218,32 +230,41 @@ def _obstacle(root: Path, step: Step) -> str | None:
     if target == step.after_hash:
         return None
     before = NEW_FILE if step.old_path is not None else step.before_hash
-    if target != before and not step.forced:
+    if target != before:
         return f"{step.path} changed in between"
     if step.old_path is not None and old == NEW_FILE:
         return f"{step.old_path} is gone, and {step.path} is not there"
     return None if staged == step.after_hash else f"the staged content of {step.path} is missing or damaged"
 
 
-def _perform(root: Path, step: Step) -> None:
+def _perform(top: int, step: Step) -> None:
     """Do what is left of a step that is done or ready."""
     if step.temp is not None:
-        with _directory(root, step.path) as parent:
-            _put(parent, step.temp, _name(step.path))
+        with opened_parent(top, step.path) as parent:
+            _put(parent, step, step.temp, _name(step.path))
     leaving = step.path if step.change is ChangeKind.DELETE else step.old_path
     if leaving is not None:
-        with suppress(FileNotFoundError), _directory(root, leaving) as parent:
+        with suppress(FileNotFoundError), opened_parent(top, leaving) as parent:
+            # Looked at again in the very directory that it is removed from: others may be renamed around us.
+            if _hash_at(parent, _name(leaving), leaving) not in (step.before_hash, NEW_FILE):
+                raise ApplyStuck(f"the apply stopped at {leaving}: it changed in between", paths=(leaving,))
             os.unlink(_name(leaving), dir_fd=parent)
             os.fsync(parent)
             crash_points.reach("apply.renamed_one")
 
 
-def _put(parent: int, temp: str, name: str) -> None:
+def _put(parent: int, step: Step, temp: str, name: str) -> None:
     """Give the staged file its name. A file that came up under that name since it was checked is not overwritten when
     there was none: linking, unlike renaming, refuses."""
-    there = _exists(parent, name)
-    if not _exists(parent, temp):
+    staged = _hash_at(parent, temp, step.path)
+    if staged == NEW_FILE:
         return
+    # Looked at again in the very directory that the file is put into: others may be renamed around us.
+    before = NEW_FILE if step.old_path is not None else step.before_hash
+    current = _hash_at(parent, name, step.path)
+    if current not in (before, step.after_hash) or staged != step.after_hash:
+        raise ApplyStuck(f"the apply stopped at {step.path}: it changed in between", paths=(step.path,))
+    there = current != NEW_FILE
     if not there:
         try:
             os.link(temp, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
@@ -260,9 +281,6 @@ def _put(parent: int, temp: str, name: str) -> None:
     crash_points.reach("apply.renamed_one")
 
 
-def _exists(parent: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
+def _hash_at(parent: int, name: str, rel: str) -> str:
+    found = read_at(parent, name, rel)
+    return NEW_FILE if found is None else digest(found.data)

@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 import functools
+import re
 import shlex
 from collections.abc import Sequence
 
+from attrs import frozen
 from wcmatch import fnmatch
+
+from intercom.workspace.command_options import harmless
 
 #: What makes a command more than one program with its words: operators, substitutions, redirections, grouping, further
 #: lines. None of it ever matches, quoted or not: how a shell, or the next one it starts, will read it is not known.
 _ACTIVE = frozenset(";&|<>$`(){}\n\r\0")
 
 _FLAGS = fnmatch.CASE | fnmatch.DOTMATCH | fnmatch.FORCEUNIX
+
+#: A word with its quotes, and the quotes that a word may begin with and that hold nothing.
+_RAW = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")
+_EMPTY = re.compile(r"""(?:''|"")*""")
+_WILD = ("*", "?", "[")
+
+
+@frozen
+class Command:
+    """A single plain command: its words, and for each whether a wildcard of a rule may stand for it."""
+
+    words: tuple[str, ...]
+    harmless: tuple[bool, ...]
+
+
+def read(command: str, args: Sequence[str] = ()) -> Command | None:
+    """The command that `command` followed by `args` is; None where it is no single plain command."""
+    found = words(command, args)
+    if found is None:
+        return None
+    # A file may be named like an option, and a shell puts it in the place of a glob. How `args` are quoted is not told.
+    expands = [_EMPTY.sub("", raw, count=1).startswith(_WILD) for raw in _RAW.findall(command)]
+    expands += [arg.startswith(_WILD) for arg in args]
+    if len(expands) != len(found):
+        expands = [True] * len(found)
+    return Command(found, harmless(found, expands))
 
 
 def words(command: str, args: Sequence[str] = ()) -> tuple[str, ...] | None:
@@ -27,17 +57,26 @@ def words(command: str, args: Sequence[str] = ()) -> tuple[str, ...] | None:
     return (*named, *args) if named else None
 
 
-def matches(pattern: str, given: Sequence[str]) -> bool:
-    """Whether the words of the glob `pattern` fit the words `given`, one to one. `*`, `?` and `[...]` stay within a
-    word; a last word of `*` fits any further words, or none."""
-    expected = _pattern_words(pattern)
+def matches(pattern: str, command: Command) -> bool:
+    """Whether the words of the glob `pattern` fit those of `command`, one to one. `*`, `?` and `[...]` stay within a
+    word; a last word of `*` fits any further words, or none. Wildcards fit harmless words only: a rule names any other
+    in so many letters."""
+    expected, given = _pattern_words(pattern), command.words
     if expected is None:
         return False
     open_ended = expected[-1] == "*"
     fixed = expected[:-1] if open_ended else expected
     if len(given) < max(len(fixed), 1) or (len(given) > len(fixed) and not open_ended):
         return False
-    return all(fnmatch.fnmatch(word, glob, flags=_FLAGS) for word, glob in zip(given, fixed, strict=False))
+    fits = (
+        word == glob if not _is_glob(glob) else is_harmless and fnmatch.fnmatch(word, glob, flags=_FLAGS)
+        for word, is_harmless, glob in zip(given, command.harmless, fixed, strict=False)
+    )
+    return all(fits) and all(command.harmless[len(fixed) :])
+
+
+def _is_glob(word: str) -> bool:
+    return any(char in word for char in _WILD)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -41,8 +41,8 @@ def divergences(
 
 def digest(found: list[Divergence], now: Manifest, remarked: Iterable[str] = ()) -> str:
     """What names these divergences, what the files hold now and what else is `remarked` of them: the same again only
-    while nothing changed."""
-    sum = hashlib.sha256()
+    while nothing changed, and in the same workspace directory."""
+    sum = hashlib.sha256(f"{now.root_inode}\n".encode())
     for each in found:
         state = now.files.get(each.path, _ABSENT)
         sum.update(f"{each.kind.value}\0{each.path}\0{state.sign}\0{state.mode}\n".encode("utf-8", "surrogatepass"))

@@ -6,21 +6,19 @@ large to be read) is shown as far as it is known, and refused by nobody but the 
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 
 from attrs import frozen
 
-from intercom.model.approval import NEW_FILE, ChangeKind, FileChange
+from intercom.model.approval import NEW_FILE, ChangeKind, FileChange, Remark
 from intercom.model.errors import IntercomError
 from intercom.model.operation import FileTouch, Operation
 from intercom.workspace import paths
 from intercom.workspace.hashing import digest
+from intercom.workspace.preview import FileVersions, Preview, joined, quote, show
 from intercom.workspace.reading import FileBytes, read
 
-#: The most that is compared of a file, in lines and bytes: beyond it a comparison may take seconds.
-_LINES, _BYTES = 5000, 2 * 2**20
 #: The hash of a file that is there and could not be read.
 _UNREAD = "unread"
 
@@ -28,11 +26,14 @@ _UNREAD = "unread"
 @frozen
 class Foreseen:
     """`changes` are the files inside the workspace, `outside` what lies elsewhere (as it was named), and `diff` shows
-    both."""
+    both: made by us where the bytes are known, else the agent's words behind bars. `remarks` say which, and what a diff
+    cannot show; `masked` are lines of the diff without what is secret in them."""
 
     changes: tuple[FileChange, ...] = ()
     outside: tuple[str, ...] = ()
     diff: str = ""
+    remarks: tuple[Remark, ...] = ()
+    masked: tuple[tuple[int, str], ...] = ()
 
     @property
     def inside(self) -> tuple[str, ...]:
@@ -45,22 +46,23 @@ def foresee(root: Path, operation: Operation) -> Foreseen:
     nothing, and never raises for what an agent can name."""
     changes: list[FileChange] = []
     outside: list[str] = []
-    diffs: list[str] = []
+    shown: list[Preview] = []
     for touch in operation.touches:
         path = within(root, operation.cwd, touch.path)
         target = None if touch.move_to is None else within(root, operation.cwd, touch.move_to)
-        base = None if path is None else _read(root, path)
-        shown = path or touch.path
-        before, after, diff = _change(shown, base, touch)
-        diffs.append(diff)
         if path is None:
             outside.append(touch.path)
         if touch.move_to is not None and target is None:
             outside.append(touch.move_to)
-        if path is not None:
-            moved = target if target is not None else path
-            changes.append(_file(moved, path if moved != path else None, before, after, touch, diff))
-    return Foreseen(tuple(changes), tuple(outside), "".join(diffs))
+        if path is None:
+            change = FileChange(touch.path, ChangeKind.DELETE if touch.delete else ChangeKind.WRITE, _UNREAD, None)
+            shown.append(quote(change, _words(touch), "it lies outside of the workspace and was not read"))
+            continue
+        moved = target if target is not None else path
+        shown.append(_inside(touch, moved, path if moved != path else None, _read(root, path)))
+        changes += shown[-1].changes
+    whole = joined(shown)
+    return Foreseen(tuple(changes), tuple(outside), whole.diff, whole.remarks, whole.masked)
 
 
 def place(root: Path, cwd: str | None) -> bool:
@@ -94,21 +96,36 @@ def _read(root: Path, path: str) -> FileBytes | str | None:
         return _UNREAD
 
 
-def _change(name: str, base: FileBytes | str | None, touch: FileTouch) -> tuple[str, str | None, str]:
-    """The file's hash before and after (None where it is not known, or nothing is left), and the diff."""
+def _inside(touch: FileTouch, path: str, old_path: str | None, base: FileBytes | str | None) -> Preview:
+    """What becomes of a file of the workspace; `base` is "unread" for one that could not be read."""
     before = base if isinstance(base, str) else NEW_FILE if base is None else digest(base.data)
-    old = base.data if isinstance(base, FileBytes) else b""
     if touch.delete:
-        return before, None, _diff(name, old, b"", gone=True)
+        kind = ChangeKind.DELETE
+    elif old_path is not None:
+        kind = ChangeKind.RENAME
+    else:
+        kind = ChangeKind.CREATE if before == NEW_FILE else ChangeKind.WRITE
+    after, why = _after(touch, base)
+    change = FileChange(path, kind, before, None if after is None else digest(after), old_path)
+    if why is not None:
+        return quote(change, _words(touch), why)
+    return show([FileVersions(change, base.data if isinstance(base, FileBytes) else None, after)])
+
+
+def _after(touch: FileTouch, base: FileBytes | str | None) -> tuple[bytes | None, str | None]:
+    """The bytes that the file is to hold (None where it goes, or where they are not known), and why no diff can be made
+    of it, if none can."""
+    unread = "it could not be read" if isinstance(base, str) else None
+    if touch.delete:
+        return None, unread
     if touch.diff is not None:
-        return before, None, f"--- a/{name}\n+++ b/{name}\n@@ lines as the client gives them @@\n{touch.diff}"
+        return None, "the client gives these lines alone"
     if touch.content is not None:
-        after = touch.content.encode("utf-8", "surrogatepass")
-        return before, digest(after), _diff(name, old, after, new_file=base is None)
-    replaced = _replaced(old, touch) if isinstance(base, FileBytes) else None
+        return touch.content.encode("utf-8", "surrogatepass"), unread
+    replaced = _replaced(base.data, touch) if isinstance(base, FileBytes) else None
     if replaced is None:
-        return before, None, _pieces(name, touch)
-    return before, digest(replaced), _diff(name, old, replaced)
+        return None, unread or "it does not hold what is to be replaced"
+    return replaced, None
 
 
 def _replaced(old: bytes, touch: FileTouch) -> bytes | None:
@@ -122,44 +139,15 @@ def _replaced(old: bytes, touch: FileTouch) -> bytes | None:
     return text
 
 
-def _pieces(name: str, touch: FileTouch) -> str:
-    lines = [f"--- a/{name}", f"+++ b/{name}"]
+def _words(touch: FileTouch) -> str:
+    """What the client says of the change, in its own lines."""
+    if touch.diff is not None:
+        return touch.diff
+    if touch.content is not None:
+        return "".join(f"+{line}\n" for line in touch.content.removesuffix("\n").split("\n"))
+    lines: list[str] = []
     for piece in touch.replacements:
         lines.append("@@ every place @@" if piece.every else "@@ one place @@")
-        lines += [f"-{line}" for line in piece.old.splitlines()]
-        lines += [f"+{line}" for line in piece.new.splitlines()]
-    return "\n".join(lines) + "\n"
-
-
-def _diff(name: str, old: bytes, new: bytes, *, new_file: bool = False, gone: bool = False) -> str:
-    head = f"--- {'/dev/null' if new_file else f'a/{name}'}\n+++ {'/dev/null' if gone else f'b/{name}'}\n"
-    before, after = _lines(old), _lines(new)
-    if before is None or after is None:
-        return f"{head}@@ {len(old)} bytes become {len(new)}; they are no text, or too many to compare @@\n"
-    lines: list[str] = []
-    for line in list(difflib.unified_diff(before, after))[2:]:
-        lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
-    return head + "".join(lines)
-
-
-def _lines(data: bytes) -> list[str] | None:
-    if len(data) > _BYTES:
-        return None
-    try:
-        *whole, last = data.decode().split("\n")
-    except UnicodeDecodeError:
-        return None
-    lines = [f"{line}\n" for line in whole] + ([last] if last else [])
-    return lines if len(lines) <= _LINES else None
-
-
-def _file(path: str, old_path: str | None, before: str, after: str | None, touch: FileTouch, diff: str) -> FileChange:
-    if touch.delete:
-        kind = ChangeKind.DELETE
-    elif old_path is not None:
-        kind = ChangeKind.RENAME
-    else:
-        kind = ChangeKind.CREATE if before == NEW_FILE else ChangeKind.WRITE
-    body = diff.splitlines()[2:]
-    added, removed = (sum(line.startswith(mark) for line in body) for mark in "+-")
-    return FileChange(path, kind, before, after, old_path, None, added, removed)
+        lines += [f"-{line}" for line in piece.old.split("\n")]
+        lines += [f"+{line}" for line in piece.new.split("\n")]
+    return "".join(f"{line}\n" for line in lines)

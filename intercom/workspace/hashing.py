@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 from intercom.model.approval import NEW_FILE
-from intercom.workspace.reading import read
+from intercom.workspace.reading import read_beneath
 
 
 def digest(data: bytes) -> str:
@@ -14,7 +13,8 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def file_hash(root: Path, rel: str) -> str:
-    """The digest of the file `rel` of the workspace, "new_file" where nothing is. Errors as `reading.read`."""
-    found = read(root, rel)
+def file_hash(top: int, rel: str) -> str:
+    """The digest of the file `rel` beneath the open directory `top`, "new_file" where nothing is. Errors as
+    `reading.read`."""
+    found = read_beneath(top, rel)
     return NEW_FILE if found is None else digest(found.data)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import unicodedata
 from pathlib import Path
 
 from attrs import define, frozen
 
 from intercom.model.errors import FileError, InvalidArguments, NotFound, PathViolation
-from intercom.workspace.paths import lexical, open_parent, open_root, relative
+from intercom.workspace.descriptors import open_root, opened_parent, opened_root
+from intercom.workspace.paths import lexical, relative, resolved
 
 DEPTH = 3
 DEEPEST = 10
@@ -92,30 +94,33 @@ def _open(root: Path, path: str) -> tuple[str, int]:
         return ".", open_root(root)
     rel = relative(root, path)
     try:
-        parent = open_parent(root, rel, create=False)
+        with opened_root(root) as top, opened_parent(top, rel) as parent:
+            return rel, _entered(parent, rel)
     except FileNotFoundError:
         raise NotFound(f"there is no directory {path!r} in the workspace") from None
+
+
+def _entered(parent: int, rel: str) -> int:
+    name = rel.rsplit("/", 1)[-1]
     try:
-        return rel, os.open(rel.rsplit("/", 1)[-1], _DIRECTORY, dir_fd=parent)
+        return os.open(name, _DIRECTORY, dir_fd=parent)
     except FileNotFoundError:
-        raise NotFound(f"there is no directory {path!r} in the workspace") from None
+        raise
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             # A link was resolved before; one that is here now was put here since.
-            if os.path.islink(os.path.join(os.path.realpath(root), rel)):
+            if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 raise PathViolation(f"{rel} is a symbolic link; it was none when it was checked") from None
             raise FileError(f"{rel} is a file; show it with show-file") from None
         raise FileError(f"{rel} can not be listed: {error.strerror}") from None
-    finally:
-        os.close(parent)
 
 
 def _is_root(root: Path, path: str) -> bool:
     """Whether a path is one more way to say the workspace itself; what can not be said at all is left to be refused."""
     if os.path.normpath(path or ".") == ".":
         return True
-    top = os.path.realpath(root)
-    return os.path.realpath(os.path.join(top, lexical(path))) == top
+    top = resolved(root)
+    return resolved(os.path.join(top, lexical(path))) == top
 
 
 @frozen

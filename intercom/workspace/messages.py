@@ -6,7 +6,7 @@ from attrs import frozen
 
 from actors import Request
 from intercom.model.approval import RiskLevel
-from intercom.model.policy import PolicyAnswer
+from intercom.model.policy import PolicyAnswer, PolicyDecision
 from intercom.workspace.policy import Query
 from intercom.workspace.policy_state import PolicyState
 
@@ -20,10 +20,12 @@ class Evaluate(Request[PolicyAnswer]):
 
 @frozen
 class EvaluateFiles(Request[PolicyAnswer]):
-    """Does the policy let a proposal that changes all of these files pass without a person? Paths are canonical."""
+    """Does the policy let a proposal that changes all of these files pass without a person? Paths are canonical;
+    `in_place` says that a client writes into the files themselves, and so into all their names."""
 
     paths: tuple[str, ...]
     risk: RiskLevel
+    in_place: bool = False
 
 
 @frozen
@@ -32,23 +34,10 @@ class Current(Request[PolicyState]):
 
 
 @frozen
-class Accept(Request[PolicyState]):
-    """Put the proposed policy with this hash in force; `by` is the person. Refused (not_found) when it is not what
-    waits."""
+class PolicyDecided(Request[PolicyState]):
+    """A person decided about some content of the policy file, and it is on record: act on it."""
 
-    sha256: str
-    by: str
-
-
-@frozen
-class AgentsConnected(Request[None]):
-    """So many agents are connected to this workspace now.
-
-    Ask it before the first call of an agent that connects is served: once it is answered, no change that the agent
-    makes can pass for one that was there before. When one leaves, telling is enough.
-    """
-
-    count: int
+    decision: PolicyDecision
 
 
 @frozen

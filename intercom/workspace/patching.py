@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attrs import frozen
 
 from intercom.model.approval import NEW_FILE, ChangeKind, FileChange
-from intercom.model.errors import PatchConflict, PathViolation
+from intercom.model.errors import PatchConflict, PathViolation, RecordMismatch
 from intercom.workspace import hunks
+from intercom.workspace.descriptors import opened_root
 from intercom.workspace.file_patch import FilePatch
 from intercom.workspace.hashing import digest
 from intercom.workspace.paths import is_link, relative
 from intercom.workspace.proposal import Proposal
-from intercom.workspace.reading import FileBytes, read
+from intercom.workspace.reading import FileBytes, read_beneath
 
 
 @frozen
@@ -32,11 +34,11 @@ class PlannedFile:
 
 @frozen
 class Plan:
-    """`diverged` are the paths whose content is not what was expected (only ever filled with `force`); `forced` says
-    that such a file may be overwritten whatever it holds."""
+    """`root_inode` is the inode number of the workspace directory that it was made in. `diverged` are the paths whose
+    content is not what was approved: only ever filled where the caller asked for a plan all the same."""
 
     files: tuple[PlannedFile, ...]
-    forced: bool = False
+    root_inode: int | None = None
     diverged: tuple[str, ...] = ()
 
     @property
@@ -46,77 +48,127 @@ class Plan:
     @property
     def paths(self) -> tuple[str, ...]:
         """Every path that changes, canonical, both ends of a rename: what the policy judges."""
-        return tuple(path for change in self.changes for path in (change.old_path, change.path) if path is not None)
-
-    @property
-    def bases(self) -> dict[str, str]:
-        """The hash of each file that the plan starts from, by path: what a later `plan` takes as `expected`."""
-        return {_based_on(file.change): file.before for file in self.files}
+        return tuple(path for change in self.changes for path in change.paths)
 
 
-def plan(root: Path, proposal: Proposal, force: bool = False, expected: Mapping[str, str] | None = None) -> Plan:
+def plan(root: Path, proposal: Proposal) -> Plan:
     """Work out what `proposal` does to the workspace `root` as it is now; nothing is written.
 
-    `expected` gives the hash ("new_file" for none) that each path had when a person approved, by canonical path, the
-    old path of a rename. Where the file has changed since, PatchConflict, unless `force` and the proposal is a whole
-    file: a patch on another base is not what was approved, and has to be asked for again. Also raises PatchConflict
-    for hunks that do not fit and files that should or should not exist, PathViolation, and FileError.
+    Every path is resolved here, and never again. Raises PatchConflict for hunks that do not fit and files that should
+    or should not exist, PathViolation, and FileError.
     """
-    if proposal.content is not None:
-        planned = [_whole(root, proposal.file_path, proposal.content)]
-    else:
-        planned = list(_patched(root, proposal, expected or {}))
-    diverged = tuple(_based_on(file.change) for file in planned if _diverged(file, expected or {}))
-    if diverged and not (force and proposal.content is not None):
-        raise _changed(diverged, forced=force)
-    return Plan(tuple(planned), forced=force and proposal.content is not None, diverged=diverged)
+    with opened_root(root) as top:
+        if proposal.content is None:
+            planned = list(_each_patched(root, top, proposal.patches))
+        else:
+            path = relative(root, proposal.file_path)
+            planned = [_whole(path, read_beneath(top, path), proposal.content)]
+        return Plan(tuple(planned), os.fstat(top).st_ino)
 
 
-def _based_on(change: FileChange) -> str:
-    return change.old_path or change.path
+def plan_again(
+    root: Path,
+    proposal: Proposal,
+    record: Sequence[FileChange],
+    *,
+    root_inode: int | None = None,
+    diverged: bool = False,
+) -> Plan:
+    """The plan for an approved proposal, as the workspace is now: exactly what is on record, or a refusal.
+
+    `record` are the files as they were approved. Their paths are opened as they stand there, through no link; what the
+    proposal's text calls them does not count any more. Raises PatchConflict where a file has changed since, unless
+    `diverged` allows it and the proposal is a whole file; RecordMismatch naming the first file that would become
+    something else than what was approved; PathViolation and FileError as `plan`.
+    """
+    parts: Sequence[FilePatch | bytes] = proposal.patches if proposal.content is None else (proposal.content,)
+    if len(parts) != len(record):
+        raise RecordMismatch(f"the proposal changes {len(parts)} file(s), and {len(record)} were approved; {_ANEW}")
+    planned: list[PlannedFile] = []
+    changed: list[str] = []
+    with opened_root(root, root_inode) as top:
+        for part, approved in zip(parts, record, strict=True):
+            base = read_beneath(top, approved.base_path)
+            if _hash(base) != approved.before_hash:
+                changed.append(approved.base_path)
+            elif approved.old_path is not None and read_beneath(top, approved.path) is not None:
+                changed.append(approved.path)
+            if approved.base_path not in changed or (diverged and isinstance(part, bytes)):
+                planned.append(_plan_approved(part, base, approved, is_other_base=bool(changed)))
+    if changed and not (diverged and proposal.content is not None):
+        raise _changed(changed, is_patch=proposal.is_patch)
+    return Plan(tuple(planned), root_inode, tuple(changed))
 
 
-def _diverged(file: PlannedFile, expected: Mapping[str, str]) -> bool:
-    return expected.get(_based_on(file.change), file.before) != file.before
+def _plan_approved(
+    part: FilePatch | bytes, base: FileBytes | None, approved: FileChange, *, is_other_base: bool
+) -> PlannedFile:
+    """A file's plan, held against what was approved of it."""
+    try:
+        if isinstance(part, bytes):
+            planned = _whole(approved.path, base, part)
+        else:
+            planned = _patched(part, base, approved.path, approved.base_path)
+    except PatchConflict as fault:
+        # It fitted this very content when it was proposed.
+        raise RecordMismatch(f"what was approved of {approved.path} is another patch ({fault}); {_ANEW}") from None
+    now = planned.change
+    differs = [
+        what
+        for what, one, other in (
+            ("path", now.path, approved.path),
+            ("old path", now.old_path, approved.old_path),
+            ("content after", now.after_hash, approved.after_hash),
+            # Over a file that has changed, a whole file is another kind of change, and takes over that file's mode.
+            ("kind of change", is_other_base or now.kind, is_other_base or approved.kind),
+            ("mode", is_other_base or now.mode, is_other_base or approved.mode),
+        )
+        if one != other
+    ]
+    if differs:
+        raise RecordMismatch(
+            f"{approved.path} would not become what was approved: its {differs[0]} differs; {_ANEW}", path=approved.path
+        )
+    return planned
 
 
-def _changed(paths: tuple[str, ...], forced: bool = False) -> PatchConflict:
-    way = (
-        "a patch can not be forced onto another base; ask for clearance again"
-        if forced
-        else "ask for clearance again, or force a whole file over it"
-    )
-    return PatchConflict(f"{', '.join(paths)} changed since the proposal was made; {way}", paths=paths)
+_ANEW = "nothing was written, propose the change again"
 
 
-def _whole(root: Path, file_path: str, content: bytes) -> PlannedFile:
-    path = relative(root, file_path)
-    base = read(root, path)
-    kind = ChangeKind.CREATE if base is None else ChangeKind.WRITE
-    return _planned(path, kind, base, content)
+def _changed(paths: Sequence[str], *, is_patch: bool) -> PatchConflict:
+    way = "ask for clearance again"
+    if not is_patch:
+        way += ", or call again with force to have a person asked whether to write over it"
+    return PatchConflict(f"{', '.join(paths)} changed since the proposal was made; {way}", paths=tuple(paths))
 
 
-def _patched(root: Path, proposal: Proposal, expected: Mapping[str, str]) -> Iterator[PlannedFile]:
+def _hash(base: FileBytes | None) -> str:
+    return NEW_FILE if base is None else digest(base.data)
+
+
+def _whole(path: str, base: FileBytes | None, content: bytes) -> PlannedFile:
+    return _planned(path, ChangeKind.CREATE if base is None else ChangeKind.WRITE, base, content)
+
+
+def _each_patched(root: Path, top: int, patches: Sequence[FilePatch]) -> Iterator[PlannedFile]:
     seen: set[str] = set()
-    for patch in proposal.patches:
-        planned = _patch_one(root, patch, expected)
-        for path in {planned.change.path, _based_on(planned.change)}:
-            if path in seen:
-                raise PathViolation(f"two files of the patch are {path}, through a symbolic link; name it once")
-            seen.add(path)
+    for patch in patches:
+        source = patch.old_path or patch.path
+        if patch.kind in (ChangeKind.DELETE, ChangeKind.RENAME) and is_link(root, source):
+            raise PathViolation(f"{source} is a symbolic link; removing or renaming links is not supported")
+        path, old = relative(root, patch.path), relative(root, source)
+        planned = _patched(patch, read_beneath(top, old), path, old)
+        if planned.change.kind is ChangeKind.RENAME and read_beneath(top, path) is not None:
+            raise PatchConflict(f"the patch renames {old} to {path}, which exists already", path=path)
+        for each in set(planned.change.paths):
+            if each in seen:
+                raise PathViolation(f"two files of the patch are {each}, through a symbolic link; name it once")
+            seen.add(each)
         yield planned
 
 
-def _patch_one(root: Path, patch: FilePatch, expected: Mapping[str, str]) -> PlannedFile:
-    source = patch.old_path or patch.path
-    if patch.kind in (ChangeKind.DELETE, ChangeKind.RENAME) and is_link(root, source):
-        raise PathViolation(f"{source} is a symbolic link; removing or renaming links is not supported")
-    path, old = relative(root, patch.path), relative(root, source)
-    base = read(root, old)
-    before = NEW_FILE if base is None else digest(base.data)
-    if expected.get(old, before) != before:
-        # Said before the hunks are tried: it is the reason why they do not fit.
-        raise _changed((old,))
+def _patched(patch: FilePatch, base: FileBytes | None, path: str, old: str) -> PlannedFile:
+    """What a file's patch makes of `base`, the content of `old`, at `path`; the two are one but for a rename."""
     if patch.kind is ChangeKind.CREATE or (base is None and _only_adds(patch)):
         if base is not None:
             raise PatchConflict(f"the patch makes {path}, which exists already", path=path)
@@ -129,8 +181,6 @@ def _patch_one(root: Path, patch: FilePatch, expected: Mapping[str, str]) -> Pla
             raise PatchConflict(f"the patch removes {path}, but {len(after)} bytes would be left in it", path=path)
         return _planned(path, ChangeKind.DELETE, base, None)
     if patch.kind is ChangeKind.RENAME:
-        if read(root, path) is not None:
-            raise PatchConflict(f"the patch renames {old} to {path}, which exists already", path=path)
         return _planned(path, ChangeKind.RENAME, base, after, patch.executable, old)
     return _planned(path, ChangeKind.WRITE, base, after, patch.executable)
 
@@ -147,7 +197,7 @@ def _planned(
     executable: bool | None = None,
     old_path: str | None = None,
 ) -> PlannedFile:
-    before = NEW_FILE if base is None else digest(base.data)
+    before = _hash(base)
     mode = None if base is None or after is None else _mode(base.mode, executable)
     added, removed = _counts(b"" if base is None else base.data, after or b"")
     change = FileChange(

@@ -1,20 +1,19 @@
-"""Paths: what a client may name, and the way to it that no symbolic link can bend.
+"""Paths: what a client may name, and the canonical path that it means.
 
-A name is judged twice. `relative` resolves it once, when a request comes, into the canonical path that people see and
-the policy judges. `open_parent` walks that path again, one component at a time and following no link, whenever a file
-is touched; so a link swapped in between is met as a link, and refused.
+A name is resolved once, when a request comes, into the canonical path that people see and the policy judges. Whenever
+a file is touched, `descriptors` opens that path and follows no link; so a link swapped in between is met as a link, and
+refused.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import pwd
 import re
 import unicodedata
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from intercom.model.errors import FileError, PathViolation, WorkspaceRefused
+from intercom.model.errors import PathViolation, WorkspaceRefused
 
 MAX_PATH_BYTES = 4096
 MAX_NAME_BYTES = 255
@@ -23,8 +22,6 @@ MAX_NAME_BYTES = 255
 #: and the marks that turn the direction of writing.
 _MISLEADING = frozenset("\u2028\u2029\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _DRIVE = re.compile(r"[A-Za-z]:(/|$)")
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def lexical(candidate: str) -> str:
@@ -70,12 +67,8 @@ def relative(root: Path, candidate: str) -> str:
     refuses, and where a link leads outside, in a circle, or to nothing that can hold the file.
     """
     spelled = lexical(candidate)
-    try:
-        top = os.path.realpath(root)
-        real = os.path.realpath(os.path.join(top, spelled))
-    except OSError:
-        # A link that was there is not there to be read.
-        raise PathViolation(f"the path {_shown(candidate)} changed while it was looked at; try again") from None
+    top = resolved(root)
+    real = resolved(os.path.join(top, spelled))
     if os.path.commonpath([top, real]) != top:
         raise PathViolation(f"the path {_shown(candidate)} leads outside the workspace through a symbolic link")
     if real == top:
@@ -94,61 +87,16 @@ def relative(root: Path, candidate: str) -> str:
 
 def is_link(root: Path, candidate: str) -> bool:
     """Whether the last name of `candidate`, as spelled, is a symbolic link."""
-    return os.path.islink(os.path.join(os.path.realpath(root), lexical(candidate)))
+    return os.path.islink(os.path.join(resolved(root), lexical(candidate)))
 
 
-def open_root(root: Path) -> int:
-    """A descriptor of the workspace directory itself; the caller closes it. Raises FileError when it is gone."""
+def resolved(path: str | os.PathLike[str]) -> str:
+    """The path with every link in it followed. Raises PathViolation where one changed while it was followed."""
     try:
-        return os.open(os.path.realpath(root), _DIRECTORY)
-    except OSError as error:
-        raise FileError(f"the workspace {root} can not be opened: {error.strerror}") from None
-
-
-def open_parent(root: Path, rel: str, create: bool) -> int:
-    """A descriptor of the directory that holds `rel`, a path that `relative` gave; the caller closes it.
-
-    Every component is opened from the one before, following no link. With `create`, directories that are missing are
-    made with their parent's mode and are on disk when the call returns. Raises PathViolation where a component is a
-    link or no directory (it was swapped since `relative` looked), FileNotFoundError where one is missing and `create`
-    is false, FileError where the system refuses.
-    """
-    fd = open_root(root)
-    walked: list[str] = []
-    try:
-        for name in PurePosixPath(lexical(rel)).parts[:-1]:
-            walked.append(name)
-            deeper = _open_directory(fd, name, create)
-            os.close(fd)
-            fd = deeper
-    except FileNotFoundError:
-        os.close(fd)
-        raise
-    except OSError as error:
-        os.close(fd)
-        place = "/".join(walked)
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise PathViolation(f"{place} is a symbolic link or no directory; it was one when it was checked") from None
-        raise FileError(f"the directory {place} can not be opened: {error.strerror}") from None
-    return fd
-
-
-def _open_directory(parent: int, name: str, create: bool) -> int:
-    try:
-        return os.open(name, _DIRECTORY, dir_fd=parent)
-    except FileNotFoundError:
-        if not create:
-            raise
-    mode = os.fstat(parent).st_mode & 0o777
-    try:
-        os.mkdir(name, mode, dir_fd=parent)
-    except FileExistsError:
-        return os.open(name, _DIRECTORY, dir_fd=parent)
-    made = os.open(name, _DIRECTORY, dir_fd=parent)
-    # The server's own umask is tight; what it makes in a workspace follows the workspace.
-    os.fchmod(made, mode)
-    os.fsync(parent)
-    return made
+        return os.path.realpath(path)
+    except OSError:
+        # A link that was there is not there to be read.
+        raise PathViolation(f"the path {_shown(os.fspath(path))} changed while it was looked at; try again") from None
 
 
 def check_workspace(path: Path | str) -> Path:

@@ -114,10 +114,10 @@ def _refusal(policy: WorkspacePolicy, risk: RiskLevel, limits: Limits) -> str | 
 
 
 def _command_rule(policy: WorkspacePolicy, query: Query, limits: Limits) -> str | None:
-    given = commands.words(query.tool_name, query.args)
-    if given is None or any(mentions_protected(word) for word in given):
+    given = commands.read(query.tool_name, query.args)
+    if given is None or any(mentions_protected(word) for word in given.words):
         return None
-    if limits.allowlist is not None and not commands.allowed(limits.allowlist, given):
+    if limits.allowlist is not None and not commands.allowed(limits.allowlist, given.words):
         return None
     return next((f"command:{rule}" for rule in policy.commands if commands.matches(rule, given)), None)
 

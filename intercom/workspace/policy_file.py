@@ -1,6 +1,7 @@
 """The policy file of a workspace: found, read, checked, and turned into a policy.
 
-Any fault means that nothing is granted, and is put into words with the line where it stands.
+The file is read once: the bytes that are hashed are the bytes that are parsed. Any fault means that nothing is granted,
+and is put into words with the line where it stands.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from intercom.model.errors import FileError, PathViolation
 from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
 from intercom.workspace.hashing import digest
 from intercom.workspace.json_places import doubled, line_and_column, locate
-from intercom.workspace.paths import lexical, relative
+from intercom.workspace.paths import lexical, relative, resolved
 from intercom.workspace.reading import read
 
 POLICY_FILE = ".intercom/settings.json"
@@ -32,8 +33,8 @@ MAX_POLICY_BYTES = 256 * 1024
 
 @frozen
 class Loaded:
-    """`sha256` and `text` are those of the file's bytes, None where there is no file or it could not be read; `source`
-    is its path in the workspace; `fault` says why a file that is there grants nothing."""
+    """`sha256` and `text` are those of the file's bytes (a byte order mark included), None where there is no file or it
+    could not be read; `source` is its path in the workspace; `fault` says why a file that is there grants nothing."""
 
     policy: WorkspacePolicy = DENY_ALL
     sha256: str | None = None
@@ -42,27 +43,35 @@ class Loaded:
     text: str | None = None
 
 
-def load(root: Path) -> Loaded:
+def load(root: Path, known: Loaded | None = None) -> Loaded:
     """Read the policy of the workspace `root`: its `.intercom/settings.json`, or where that is absent the older
-    `.monocoque/settings.json`. Never raises: no file grants nothing, nor does one with a fault."""
+    `.monocoque/settings.json`. Never raises: no file grants nothing, nor does one with a fault.
+
+    The same bytes as those of `known` are not parsed again, and `known` is returned.
+    """
     for name in (POLICY_FILE, OLDER_POLICY_FILE):
         try:
+            if resolved(root) != str(root):
+                # People accept a policy for a directory; through a link the same path leads to any.
+                raise PathViolation(f"{root} leads through a symbolic link; a policy needs the path itself")
             path = relative(root, name)
             if lexical(path).split("/")[0] not in (".intercom", ".monocoque"):
                 # Where a policy might let an agent write.
                 raise PathViolation("it is a symbolic link that leads out of its directory")
             found = read(root, path, MAX_POLICY_BYTES)
         except (PathViolation, FileError) as error:
-            return Loaded(source=name, fault=f"{name} can not be used: {error.message}")
+            return Loaded(source=name, fault=f"{name} cannot be used: {error.message}")
         if found is not None:
-            return _read(name, found.data)
+            return _of_bytes(name, found.data, known)
     return Loaded()
 
 
-def _read(name: str, data: bytes) -> Loaded:
+def _of_bytes(name: str, data: bytes, known: Loaded | None) -> Loaded:
     sha = digest(data)
+    if known is not None and (known.sha256, known.source) == (sha, name):
+        return known
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return Loaded(sha256=sha, source=name, fault=f"{name}, line {line}: the file is not UTF-8")
@@ -73,6 +82,7 @@ def _read(name: str, data: bytes) -> Loaded:
 def parse(text: str) -> tuple[WorkspacePolicy, str | None]:
     """The policy that `text` states, in the flat or the older nested form, and no fault; or one that grants nothing,
     and the fault: its line and column, and the reason."""
+    text = text.removeprefix("\ufeff")
     try:
         return _policy(_checked(text)), None
     except _Fault as fault:

@@ -1,23 +1,54 @@
-"""Which policy is in force in a workspace: a pure state machine over what its file says and who is connected.
+"""Which policy is in force in a workspace: a pure state machine over its file and what people decided about it.
 
-The policy found at start holds. What grants less takes effect at once. What grants more while agents are connected (one
-of them may have written it) waits until a person accepts it; meanwhile only what both grant is in force.
+A policy counts when a person accepted its content for this workspace, by hash. Of a file whose content was not
+accepted, only that is in force which the accepted one grants too: what grants less takes effect at once, what grants
+more waits.
+What a file has taken away stays away, also when the older content comes back: a person may have taken it away.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attrs import evolve, frozen
 
-from intercom.model.errors import NotFound
-from intercom.model.policy import DENY_ALL, WorkspacePolicy
+from intercom.model.policy import DENY_ALL, PolicyDecision, WorkspacePolicy
 from intercom.workspace.hashing import digest
 from intercom.workspace.policy_file import Loaded, parse, render
 from intercom.workspace.widening import narrowed, widens
 
 
 @frozen
+class PolicyRecord:
+    """What is on record about a workspace's policy: the content that counts as accepted, None for none; the text of
+    what its file has narrowed that to, None for not at all; the hashes of what was rejected."""
+
+    accepted: PolicyDecision | None = None
+    narrowing: str | None = None
+    rejected: frozenset[str] = frozenset()
+
+
+def record_of(decisions: Iterable[PolicyDecision], narrowing: str | None) -> PolicyRecord:
+    """The record that `decisions` come to, oldest first: the content accepted last counts, and no other; it does not
+    once it is rejected. A decision whose text is not what its hash says counts for nothing."""
+    accepted: PolicyDecision | None = None
+    rejected: set[str] = set()
+    for each in decisions:
+        if not each.is_sound:
+            continue
+        if each.accepted:
+            accepted = each
+            rejected.discard(each.sha256)
+            continue
+        rejected.add(each.sha256)
+        if accepted is not None and accepted.sha256 == each.sha256:
+            accepted = None
+    return PolicyRecord(accepted, narrowing, frozenset(rejected))
+
+
+@frozen
 class InForce:
-    """A policy with a text that states it and that text's hash, to be kept across restarts."""
+    """A policy with a text that states it, and that text's hash."""
 
     policy: WorkspacePolicy
     sha256: str
@@ -37,51 +68,72 @@ class Proposed:
 @frozen
 class PolicyState:
     """`policy` is what decides now. `in_force` is what was last in force with no fault in the file: with a `fault`,
-    nothing is granted, but what stood before may come back unasked once the fault is mended."""
+    nothing is granted, but what stood before comes back unasked once the fault is mended. `is_trusted` says that the
+    server's configuration takes every content, and that nobody was asked."""
 
     in_force: InForce
+    record: PolicyRecord = PolicyRecord()
     source: str | None = None
     proposed: Proposed | None = None
     fault: str | None = None
+    is_trusted: bool = False
 
     @property
     def policy(self) -> WorkspacePolicy:
         return DENY_ALL if self.fault is not None else self.in_force.policy
 
-
-def started(loaded: Loaded, kept: tuple[str, str] | None) -> PolicyState:
-    """The state at start. `kept` are hash and text of what was in force before the server went away while agents
-    lived: the file found now is then held against it, as any change under a live agent is."""
-    if kept is None:
-        policy = loaded.policy
-        return PolicyState(_in_force(policy, loaded), loaded.source, fault=loaded.fault)
-    sha, text = kept
-    # A text that can not be read any more states nothing.
-    state = PolicyState(InForce(parse(text)[0], sha, text))
-    return changed(state, loaded, agents=True)
+    @property
+    def narrowing(self) -> str | None:
+        """What the accepted policy has been narrowed to, for the record; None for not at all."""
+        accepted = self.record.accepted
+        if accepted is None or self.is_trusted or self.in_force.policy == parse(accepted.text)[0]:
+            return None
+        return self.in_force.text
 
 
-def changed(state: PolicyState, loaded: Loaded, agents: bool, trust: bool = False) -> PolicyState:
-    """The state after the file was read again. `agents` says that one is connected; `trust` takes every change."""
+def started(loaded: Loaded, record: PolicyRecord, trust: bool = False) -> PolicyState:
+    """The state at start, when `loaded` is what the file says and `record` what people have decided before."""
+    return changed(PolicyState(_granted_by(record), record), loaded, trust)
+
+
+def changed(state: PolicyState, loaded: Loaded, trust: bool = False) -> PolicyState:
+    """The state after the file was read again; `trust` takes every content."""
     if loaded.fault is not None:
         return evolve(state, source=loaded.source, fault=loaded.fault, proposed=None)
-    # What was held back stays so when the agents have left: they need not be connected to come back for it.
-    held = state.proposed is not None and state.proposed.sha256 == loaded.sha256
-    ways = widens(state.in_force.policy, loaded.policy)
-    if not ways or trust or not (agents or held):
-        return PolicyState(_in_force(loaded.policy, loaded), loaded.source)
+    ways = () if trust else widens(state.in_force.policy, loaded.policy)
+    if not ways:
+        in_force = _in_force(loaded.policy, loaded)
+        return PolicyState(in_force, state.record, loaded.source, is_trusted=trust)
     both = narrowed(state.in_force.policy, loaded.policy)
     in_force = state.in_force if both == state.in_force.policy else _in_force(both, None)
     proposed = Proposed(loaded.policy, loaded.sha256 or "", loaded.text or "", ways)
-    return PolicyState(in_force, loaded.source, proposed)
+    return PolicyState(in_force, state.record, loaded.source, proposed)
 
 
-def accepted(state: PolicyState, sha256: str) -> PolicyState:
-    """The state after a person accepted the proposed policy. Raises NotFound when it is not the one that waits."""
-    proposed = state.proposed
-    if proposed is None or proposed.sha256 != sha256:
-        raise NotFound("no policy with this content waits to be accepted; look at the policy file as it is now")
-    return evolve(state, in_force=InForce(proposed.policy, proposed.sha256, proposed.text), proposed=None)
+def decided(state: PolicyState, decision: PolicyDecision, loaded: Loaded, trust: bool = False) -> PolicyState:
+    """The state after a person decided about some content, when `loaded` is what the file says by now."""
+    before = state.record
+    if decision.accepted:
+        record = PolicyRecord(decision, None, before.rejected - {decision.sha256})
+        in_force = _granted_by(record)
+    else:
+        is_withdrawn = before.accepted is not None and before.accepted.sha256 == decision.sha256
+        accepted = None if is_withdrawn else before.accepted
+        record = evolve(before, accepted=accepted, rejected=before.rejected | {decision.sha256})
+        in_force = _granted_by(record) if is_withdrawn else state.in_force
+    return changed(PolicyState(in_force, record, state.source), loaded, trust)
+
+
+def _granted_by(record: PolicyRecord) -> InForce:
+    accepted = record.accepted
+    if accepted is None or not accepted.is_sound:
+        return _in_force(DENY_ALL, None)
+    # A text that cannot be read any more states nothing.
+    policy = parse(accepted.text)[0]
+    if record.narrowing is None:
+        return InForce(policy, accepted.sha256, accepted.text)
+    both = narrowed(policy, parse(record.narrowing)[0])
+    return InForce(policy, accepted.sha256, accepted.text) if both == policy else _in_force(both, None)
 
 
 def _in_force(policy: WorkspacePolicy, loaded: Loaded | None) -> InForce:

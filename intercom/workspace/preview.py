@@ -1,41 +1,566 @@
-"""What a whole-file proposal changes, as a diff for people: the new content alone does not show what goes."""
+"""The diff that people are shown of a proposal: made by us, from the bytes before and after, and from nothing else.
+
+Agents write hunk headers, context and file headers as they like, and escape sequences into what they add. So none of
+their text is shown as a diff. A hunk header carries line numbers alone, and every character that a reader could not
+see is written as its code. What a diff cannot show, or shows badly, is said per file, in a `Remark`.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
+import unicodedata
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
+from attrs import define, evolve, field, frozen
+
+from intercom.masking import masked_lines
+from intercom.model.approval import ApprovalRequest, ChangeKind, FileChange, Remark
+from intercom.model.errors import PatchConflict
+from intercom.model.visible import code_of, name_of, one_line, visible_line
 from intercom.workspace.hashing import digest
+from intercom.workspace.lines import BOM, UTF8, Encoding, encoding_of
 from intercom.workspace.patching import Plan
-from intercom.workspace.proposal import Proposal
 from intercom.workspace.reading import read
+from intercom.workspace.showing import is_binary
 
-#: Beyond this many lines on either side a comparison may take seconds; then the new content itself has to do.
-LINES_AT_MOST = 5000
+#: The most of one file's diff that is shown, in lines and characters, and of one line, in characters as shown.
+MAX_LINES, MAX_CHARACTERS, MAX_LINE = 50_000, 4 * 1024 * 1024, 4_000
+#: So many characters of one file's diff are masked. No channel that leaves the machine shows more of it.
+MAX_MASKED = 1024 * 1024
+#: A line longer than this is pointed out: nobody reads it to its end.
+LONG_LINE = 500
+
+#: What stands above a diff that was approved before. No line of a file's part begins so.
+_APPROVED_BEFORE = "What was approved, for the file as it was then:\n"
+#: How the first remark on such a diff begins.
+_CHANGED_SINCE = "has changed since this was approved by"
+_CONTEXT = 3
+#: How many pairs of lines the standard library compares in one go; beyond it, lines that occur once divide the text.
+_PAIRS = 250_000
+_DEPTH = 12
+#: How many bytes without a NUL are shown, whatever they are.
+_LITTLE = 512
+#: How many of the lines of one kind a remark names.
+_NAMED = 3
+_WORD = re.compile(r"\w+")
+#: White space in the middle of a line that moves what follows out of sight.
+_GAP = re.compile(r"\S(?: {80}|\t{10})\s*\S")
+#: Alphabets with letters that look like Latin ones.
+_LOOK_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU", "FULLWIDTH", "MATHEMATICAL", "COPTIC")
 
 
-def preview(root: Path, proposal: Proposal, plan: Plan) -> str | None:
-    """A unified diff from the file as it is to the content proposed; None where the proposal is a patch itself, the
-    file is new, or a comparison would say nothing (no text, too long, changed since the plan was made)."""
-    if proposal.is_patch:
+@frozen
+class FileVersions:
+    """A file's bytes before and after a change; None where there is no file."""
+
+    change: FileChange
+    before: bytes | None
+    after: bytes | None
+
+
+@frozen
+class Preview:
+    """`changes` are the files as they were given, their lines counted as the diff counts them; `remarks` are in the
+    order of how much they matter. `masked` are the lines of `diff`, by number from 0, in which something is secret,
+    without it: a hunk may begin in the middle of a key."""
+
+    diff: str
+    remarks: tuple[Remark, ...]
+    changes: tuple[FileChange, ...]
+    masked: tuple[tuple[int, str], ...] = ()
+
+
+def preview(root: Path, plan: Plan) -> Preview:
+    """What people are shown of `plan`, which was made for the workspace `root` just now.
+
+    Raises PatchConflict where a file has changed since; and what reading it raises.
+    """
+    return show(_versions(root, plan))
+
+
+def _versions(root: Path, plan: Plan) -> Iterator[FileVersions]:
+    for file in plan.files:
+        path = file.change.old_path or file.change.path
+        base = None if file.change.kind is ChangeKind.CREATE else read(root, path)
+        if base is not None and digest(base.data) != file.before:
+            raise PatchConflict(f"{path} changed while the proposal was read; send it again", path=path)
+        yield FileVersions(file.change, None if base is None else base.data, file.after)
+
+
+def show(files: Iterable[FileVersions]) -> Preview:
+    """The diff of `files`, one after the other."""
+    parts = [_Section(versions) for versions in files]
+    for part in parts:
+        part.write()
+    masked: list[tuple[int, str]] = []
+    at = 0
+    for part in parts:
+        masked += [(at + number, line) for number, line in part.masked()]
+        at += sum(line.count("\n") for line in part.lines)
+    ranked = sorted(((rank, remark) for part in parts for rank, remark in part.remarks), key=lambda each: each[0])
+    return Preview(
+        "".join(line for part in parts for line in part.lines),
+        tuple(remark for _, remark in ranked),
+        tuple(part.counted for part in parts),
+        tuple(masked),
+    )
+
+
+def show_text(path: str, before: str | None, after: str) -> Preview:
+    """The diff of two texts that are not read from the workspace, the one `before` if there was one."""
+    change = FileChange(path, ChangeKind.CREATE if before is None else ChangeKind.WRITE, "", "")
+    old = None if before is None else before.encode("utf-8", "surrogatepass")
+    return show([FileVersions(change, old, after.encode("utf-8", "surrogatepass"))])
+
+
+def over(shown: Preview, by: str, approved: str | None, masked: Sequence[tuple[int, str]] = ()) -> Preview:
+    """The preview of a change that was approved for what the file was before it changed: what would become of the file
+    as it is now, and below it, behind bars, the diff that was `approved` (with its `masked` lines), if one was made."""
+    path = shown.changes[0].path
+    remark = Remark(path, f"{_CHANGED_SINCE} {by}; the diff begins with what would become of it")
+    remarks = (remark, *shown.remarks)
+    if not approved:
+        return evolve(shown, remarks=remarks)
+    before = "".join(f"| {line}\n" for line in approved.removesuffix("\n").split("\n"))
+    at = shown.diff.count("\n") + 1
+    return evolve(
+        shown,
+        diff=f"{shown.diff}{_APPROVED_BEFORE}{before}",
+        remarks=remarks,
+        masked=(*shown.masked, *((at + number, f"| {line}") for number, line in masked)),
+    )
+
+
+def is_on_card(request: ApprovalRequest, made: Preview) -> bool:
+    """Whether the card of `request` shows `made`, which its files are drawn as. Its hash does not say so: it covers
+    what is written, and the drawing stands in the store beside it. What has no drawing is shown as the agent's own
+    words."""
+    if request.preview is None:
+        return True
+    diff, remarks, masked = request.preview, request.remarks, request.masked
+    if request.replaces is not None:
+        diff, _, before = request.preview.partition(_APPROVED_BEFORE)
+        count = diff.count("\n")
+        quoted = [*before.removesuffix("\n").split("\n"), *(line for number, line in masked if number >= count)]
+        if before and not all(line.startswith("| ") for line in quoted):
+            return False
+        if not remarks or not remarks[0].text.startswith(_CHANGED_SINCE):
+            return False
+        remarks, masked = remarks[1:], tuple(each for each in masked if each[0] < count)
+    return (diff, remarks, masked, request.files) == (made.diff, made.remarks, made.masked, made.changes)
+
+
+def is_part_of_card(request: ApprovalRequest, versions: Mapping[int, FileVersions]) -> bool:
+    """The same for some of its files, by their number: the others are not as they were any more."""
+    if request.preview is None:
+        return True
+    diff = request.preview.partition(_APPROVED_BEFORE)[0]
+    parts = re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE)[1:]
+    return len(parts) == len(request.files) and all(
+        show([each]).diff == parts[number] for number, each in versions.items()
+    )
+
+
+def quote(change: FileChange, text: str, why: str) -> Preview:
+    """An agent's own text about a file, where the bytes are not known: each line behind a bar, and `why` that is."""
+    lines = text.removesuffix("\n").split("\n") if text else []
+    shown = "".join(f"| {visible_line(line.removesuffix(chr(13)))}\n" for line in lines)
+    remark = Remark(change.path, f"{why}: what is shown are the agent's words and no diff made from the file")
+    added, removed = (sum(line.startswith(mark) for line in lines) for mark in "+-")
+    return Preview(f"{_head(change)}\n{shown}", (remark,), (evolve(change, added=added, removed=removed),))
+
+
+def joined(previews: Sequence[Preview]) -> Preview:
+    """Several previews as one."""
+    begins = accumulate((each.diff.count("\n") for each in previews), initial=0)
+    return Preview(
+        "".join(each.diff for each in previews),
+        tuple(remark for each in previews for remark in each.remarks),
+        tuple(change for each in previews for change in each.changes),
+        tuple((at + number, line) for at, each in zip(begins, previews, strict=False) for number, line in each.masked),
+    )
+
+
+def _head(change: FileChange) -> str:
+    # No line of a hunk begins so, whatever the files contain.
+    return f"diff --git a/{one_line(change.old_path or change.path)} b/{one_line(change.path)}"
+
+
+@define
+class _Text:
+    """One side of a file as text. `lines` have their ends, but for returns that every line of both sides has."""
+
+    lines: list[str]
+    encoding: Encoding
+    has_mark: bool
+
+    @property
+    def ends(self) -> Counter[str]:
+        return Counter("CRLF" if line.endswith("\r\n") else "LF" for line in self.lines if line.endswith("\n"))
+
+
+@define
+class _Section:
+    """The part of a diff that shows one file, while it is made."""
+
+    versions: FileVersions
+    lines: list[str] = field(factory=list)
+    remarks: list[tuple[int, Remark]] = field(factory=list)
+    counted: FileChange = field(init=False)
+    _hidden: dict[str, list[str]] = field(factory=dict)
+    _long: dict[int, int] = field(factory=dict)
+    _mixed: dict[int, str] = field(factory=dict)
+    _gaps: list[int] = field(factory=list)
+    _size: int = 0
+    _cut: int = 0
+    #: The lines of the two sides, and where in `lines` each of them stands that is shown.
+    _sides: dict[str, list[str]] = field(factory=dict)
+    _shown: list[tuple[int, str, int]] = field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.counted = self.versions.change
+
+    def write(self) -> None:
+        """Fill `lines`, `remarks` and `counted`."""
+        change, before, after = self.versions.change, self.versions.before or b"", self.versions.after or b""
+        self._headers(change)
+        self._about_file(change, before, after)
+        if _hides_bytes(before) or _hides_bytes(after):
+            self._binary(before, after)
+            return
+        old, new = _texts(before, after)
+        self._about_text(old, new)
+        _drop_shared(old, new)
+        self._sides = {"-": old.lines, "+": new.lines}
+        self._hunks(old.lines, new.lines)
+        self._about_lines()
+
+    def masked(self) -> Iterator[tuple[int, str]]:
+        """The lines of this part, by number from 0, in which something is secret, without it. Each side of the file is
+        masked as a whole, or as much of it as a secret may stretch over."""
+        found: dict[str, dict[int, str]] = {
+            side: masked_lines(lines, [number for _, mark, number in self._shown if mark == side])
+            for side, lines in self._sides.items()
+        }
+        if not any(found.values()):
+            return
+        begins = [0, *accumulate(line.count("\n") for line in self.lines)]
+        for at, mark, number in self._shown:
+            if (line := found[mark].get(number)) is not None:
+                yield begins[at], f"{self.lines[at][:1]}{visible_line(line.removesuffix(chr(10)))[:MAX_LINE]}"
+
+    def say(self, rank: int, text: str) -> None:
+        """Remark something; what has the lower rank comes first."""
+        self.remarks.append((rank, Remark(self.versions.change.path, text)))
+
+    def _headers(self, change: FileChange) -> None:
+        self.lines.append(f"{_head(change)}\n")
+        if change.old_path is not None:
+            self.lines.append(f"rename from {one_line(change.old_path)}\nrename to {one_line(change.path)}\n")
+        if change.mode is not None:
+            kind = "new file mode" if change.kind is ChangeKind.CREATE else "new mode"
+            self.lines.append(f"{kind} 100{change.mode:o}\n")
+
+    def _about_file(self, change: FileChange, before: bytes, after: bytes) -> None:
+        if change.mode is not None:
+            runs = bool(change.mode & 0o111)
+            self.say(2, f"{'becomes' if runs else 'is no longer'} executable (mode {change.mode:o})")
+        if change.kind is ChangeKind.CREATE and not after:
+            self.say(5, "is made as an empty file")
+        elif change.kind is ChangeKind.DELETE:
+            if not before:
+                self.say(5, "an empty file goes")
+        elif before == after and change.kind is not ChangeKind.CREATE:
+            self.say(5, "its content does not change")
+        elif not after:
+            self.say(4, "is emptied")
+        for path in filter(None, (change.path, change.old_path)):
+            if one_line(path) != path:
+                self.say(0, f"its name is not as it looks: {path!a}")
+            if word := _mixed_word(path):
+                self.say(1, f"its name mixes alphabets whose letters look alike: {word}")
+
+    def _binary(self, before: bytes, after: bytes) -> None:
+        match self.versions.change.kind:
+            case ChangeKind.CREATE:
+                what = f"{len(after)} bytes come"
+            case ChangeKind.DELETE:
+                what = f"{len(before)} bytes go"
+            case _:
+                what = f"{len(before)} bytes become {len(after)}"
+        self.lines.append(f"Binary content: {what}, not shown\n")
+        self.say(0, f"binary: {what}, and none of them is shown")
+
+    def _about_text(self, old: _Text, new: _Text) -> None:
+        kind = self.versions.change.kind
+        sides = [each for each, there in ((old, self.versions.before), (new, self.versions.after)) if there]
+        if len(sides) == 2:
+            self._about_both(old, new)
+        elif kind is ChangeKind.CREATE and new.ends["CRLF"]:
+            self.say(5, f"its lines end in CRLF{'' if not new.ends['LF'] else ' and LF, mixed'}")
+        for encoding in {side.encoding.name: side.encoding for side in sides}.values():
+            if encoding is not UTF8:
+                self.say(
+                    4,
+                    f"is read as {encoding.name}, which is a guess"
+                    if "utf" not in encoding.name
+                    else f"is {encoding.name}",
+                )
+
+    def _about_both(self, old: _Text, new: _Text) -> None:
+        if old.encoding.codec != new.encoding.codec:
+            self.say(2, f"its encoding changes from {old.encoding.name} to {new.encoding.name}")
+        if old.has_mark != new.has_mark:
+            self.say(3, f"a byte order mark {'comes' if new.has_mark else 'goes'}")
+        if old.lines == new.lines:
+            return
+        bare_old, bare_new = ([line.rstrip("\r\n") for line in side.lines] for side in (old, new))
+        if bare_old == bare_new:
+            if old.ends != new.ends:
+                self.say(2, f"only line ends change: {_ends(old)} to {_ends(new)}")
+            if old.lines[-1].endswith("\n") != new.lines[-1].endswith("\n"):
+                self.say(3, f"the newline at its end {'comes' if new.lines[-1].endswith(chr(10)) else 'goes'}")
+            return
+        if set(old.ends) != set(new.ends) and old.ends and new.ends:
+            self.say(2, f"line ends change: {_ends(old)} to {_ends(new)}")
+        if [part for line in old.lines for part in line.split()] == [
+            part for line in new.lines for part in line.split()
+        ]:
+            self.say(4, "only white space changes")
+
+    def _hunks(self, old: list[str], new: list[str]) -> None:
+        change = self.versions.change
+        matcher = _Matcher(old, new)
+        added = removed = 0
+        begun = False
+        for group in matcher.get_grouped_opcodes(_CONTEXT):
+            if not begun:
+                name, target = one_line(change.old_path or change.path), one_line(change.path)
+                self.lines.append(f"--- {'/dev/null' if change.kind is ChangeKind.CREATE else f'a/{name}'}\n")
+                self.lines.append(f"+++ {'/dev/null' if change.kind is ChangeKind.DELETE else f'b/{target}'}\n")
+                begun = True
+            self._line(f"@@ -{_range(group[0][1], group[-1][2])} +{_range(group[0][3], group[-1][4])} @@\n")
+            for tag, i1, i2, j1, j2 in group:
+                if tag == "equal":
+                    for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
+                        self._content(" ", new[j], j + 1, old[i])
+                    continue
+                self._look_alike_headers(old, new, i2, j1)
+                for i in range(i1, i2):
+                    self._content("-", old[i], i + 1, new[j1 + i - i1] if i - i1 < j2 - j1 else "")
+                for j in range(j1, j2):
+                    self._content("+", new[j], j + 1, old[i1 + j - j1] if j - j1 < i2 - i1 else "")
+                removed, added = removed + i2 - i1, added + j2 - j1
+        self.counted = evolve(change, added=added, removed=removed)
+
+    def _look_alike_headers(self, old: list[str], new: list[str], i2: int, j1: int) -> None:
+        """A removed line `-- x` before an added one `++ y` looks like a file's header."""
+        if old[i2 - 1 : i2] and new[j1 : j1 + 1] and old[i2 - 1].startswith("-- ") and new[j1].startswith("++ "):
+            self.say(1, f"line {j1 + 1} looks like the header of another file, and is none")
+
+    def _content(self, mark: str, line: str, number: int, other: str) -> None:
+        has_end = line.endswith("\n")
+        text = line.removesuffix("\n")
+        where = f"line {number}" if mark != "-" else f"line {number} of before"
+        shown = visible_line(text, lambda character: self._found(character, where))
+        if len(text) > LONG_LINE and mark != " ":
+            self._long[number] = max(len(text), self._long.get(number, 0))
+        if mark == "+" and _GAP.search(text):
+            self._gaps.append(number)
+        if mark == "+" and not text.isascii() and (word := _mixed_word(text)):
+            self._mixed.setdefault(number, word)
+        if len(shown) > MAX_LINE:
+            shown = _window(shown, visible_line(other.removesuffix("\n")))
+        at = len(self.lines)
+        self._line(f"{mark}{shown}\n" if has_end else f"{mark}{shown}\n\\ No newline at end of file\n")
+        if len(self.lines) > at and self._size <= MAX_MASKED:
+            self._shown.append((at, "-" if mark == "-" else "+", number - 1))
+
+    def _line(self, line: str) -> None:
+        if self._cut or len(self.lines) >= MAX_LINES or self._size + len(line) > MAX_CHARACTERS:
+            self._cut += 1
+            return
+        self._size += len(line)
+        self.lines.append(line)
+
+    def _found(self, character: str, where: str) -> None:
+        places = self._hidden.setdefault("byte" if "\udc80" <= character <= "\udcff" else character, [])
+        if where not in places[-1:]:
+            places.append(where)
+
+    def _about_lines(self) -> None:
+        if self._cut:
+            shown = len(self.lines)
+            self.lines.append(f"\\ {self._cut} more lines of this diff are not shown\n")
+            self.say(0, f"{shown} of {shown + self._cut} lines of its diff are shown")
+        for character, places in self._hidden.items():
+            if character == "byte":
+                what = "bytes that are no UTF-8, written as \\x80 and so on,"
+            else:
+                what = f"{code_of(character)} ({name_of(character)})"
+            self.say(0 if character != "\ufeff" else 3, f"{what} is written as its code on {_places(places)}")
+        if self._mixed:
+            number, word = next(iter(self._mixed.items()))
+            more = f", and {len(self._mixed) - 1} more lines" if len(self._mixed) > 1 else ""
+            self.say(1, f"line {number} mixes alphabets whose letters look alike: {word}{more}")
+        if self._gaps:
+            more = f" and {len(self._gaps) - 1} more lines" if len(self._gaps) > 1 else ""
+            self.say(1, f"there is more behind a wide gap on line {self._gaps[0]}{more}")
+        if self._long:
+            number, size = max(self._long.items(), key=lambda each: each[1])
+            more = f", and {len(self._long) - 1} more are over {LONG_LINE}" if len(self._long) > 1 else ""
+            cut = f"; {MAX_LINE:,} of them are shown" if size > MAX_LINE else ""
+            self.say(1, f"line {number} is {size:,} characters long{cut}{more}")
+
+
+def _hides_bytes(data: bytes) -> bool:
+    """Whether bytes are shown by their number alone: what is no text, unless it is so little that codes are better."""
+    return is_binary(data) and (b"\0" in data or len(data) > _LITTLE)
+
+
+def _texts(before: bytes, after: bytes) -> tuple[_Text, _Text]:
+    first, second = encoding_of(before), encoding_of(after)
+    # What is ASCII is the same in every narrow encoding: it says nothing of the file's.
+    if first is UTF8 and before.isascii() and not second.codec.startswith("utf"):
+        first = second
+    if second is UTF8 and after.isascii() and not first.codec.startswith("utf"):
+        second = first
+    return _text(before, first), _text(after, second)
+
+
+def _text(data: bytes, encoding: Encoding) -> _Text:
+    text = encoding.decode(data)
+    lines = [line + "\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    if not lines[-1]:
+        lines.pop()
+    return _Text(lines, encoding, text.startswith(BOM))
+
+
+def _drop_shared(old: _Text, new: _Text) -> None:
+    """Leave away what every line of both sides has, or both begin with: it says nothing of the change."""
+    sides = [side for side in (old, new) if side.lines]
+    if sides and all(side.has_mark for side in sides):
+        for side in sides:
+            side.lines[0] = side.lines[0].removeprefix(BOM)
+    if sides and all(set(side.ends) == {"CRLF"} for side in sides):
+        for side in sides:
+            side.lines = [line[:-2] + "\n" if line.endswith("\r\n") else line for line in side.lines]
+
+
+def _ends(text: _Text) -> str:
+    return (
+        " and ".join(f"{count} {end}" if len(text.ends) > 1 else end for end, count in sorted(text.ends.items()))
+        or "none"
+    )
+
+
+def _range(start: int, stop: int) -> str:
+    count = stop - start
+    return f"{start + 1}" if count == 1 else f"{start + 1 if count else start},{count}"
+
+
+def _window(line: str, other: str) -> str:
+    """The part of a very long line where it differs from its counterpart."""
+    pairs = enumerate(zip(line, other, strict=False))
+    same = next((i for i, (here, there) in pairs if here != there), min(len(line), len(other)))
+    start = 0 if same < MAX_LINE // 2 else min(same - 200, len(line) - MAX_LINE)
+    before = f"[{start:,} characters before are not shown] " if start else ""
+    rest = len(line) - start - MAX_LINE
+    return f"{before}{line[start : start + MAX_LINE]}" + (f" [{rest:,} more are not shown]" if rest > 0 else "")
+
+
+def _places(places: list[str]) -> str:
+    more = f" and {len(places) - _NAMED} more lines" if len(places) > _NAMED else ""
+    return ", ".join(places[:_NAMED]) + more
+
+
+def _mixed_word(text: str) -> str | None:
+    """A word of Latin letters and letters of another alphabet that look like them, those as their codes."""
+    if text.isascii():
         return None
-    file = plan.files[0]
-    base = read(root, file.change.path)
-    if base is None or file.after is None or digest(base.data) != file.before:
-        return None
-    try:
-        before, after = _lines(base.data), _lines(file.after)
-    except UnicodeDecodeError:
-        return None
-    if max(len(before), len(after)) > LINES_AT_MOST:
-        return None
-    lines: list[str] = []
-    for line in difflib.unified_diff(before, after, f"a/{file.change.path}", f"b/{file.change.path}"):
-        lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
-    return "".join(lines) or None
+    for word in _WORD.findall(text):
+        if word.isascii() or not re.search("[A-Za-z]", word):
+            continue
+        strange = {letter for letter in word if not letter.isascii() and _looks_alike(letter)}
+        if strange:
+            return "".join(code_of(letter) if letter in strange else letter for letter in word[:60])
+    return None
 
 
-def _lines(data: bytes) -> list[str]:
-    """Lines with their ends; only a line feed ends one, as in patches."""
-    *whole, last = data.decode().split("\n")
-    return [f"{line}\n" for line in whole] + ([last] if last else [])
+def _looks_alike(letter: str) -> bool:
+    return unicodedata.name(letter, "").startswith(_LOOK_ALIKE)
+
+
+class _Matcher(difflib.SequenceMatcher[str]):
+    """The standard library's comparison, divided at lines that occur once on both sides: its time grows with the
+    square of the lines, and with more than that for files that were made to be slow."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__(None, old, new)
+        self._old, self._new = old, new
+
+    def get_matching_blocks(self) -> list[difflib.Match]:
+        blocks: list[difflib.Match] = []
+        for i, j, size in sorted(_matches(self._old, self._new)):
+            if blocks and (blocks[-1].a + blocks[-1].size, blocks[-1].b + blocks[-1].size) == (i, j):
+                size += blocks[-1].size
+                i, j, _ = blocks.pop()
+            blocks.append(difflib.Match(i, j, size))
+        return [*blocks, difflib.Match(len(self._old), len(self._new), 0)]
+
+
+def _matches(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    todo = [(0, len(a), 0, len(b), 0)]
+    while todo:
+        alo, ahi, blo, bhi, depth = todo.pop()
+        same = 0
+        while alo + same < ahi and blo + same < bhi and a[alo + same] == b[blo + same]:
+            same += 1
+        if same:
+            yield alo, blo, same
+        alo, blo, same = alo + same, blo + same, 0
+        while ahi - same > alo and bhi - same > blo and a[ahi - same - 1] == b[bhi - same - 1]:
+            same += 1
+        if same:
+            yield ahi - same, bhi - same, same
+        ahi, bhi = ahi - same, bhi - same
+        if alo == ahi or blo == bhi:
+            continue
+        if (ahi - alo) * (bhi - blo) <= _PAIRS:
+            for i, j, size in difflib.SequenceMatcher(None, a[alo:ahi], b[blo:bhi]).get_matching_blocks():
+                if size:
+                    yield alo + i, blo + j, size
+            continue
+        anchors = _anchors(a, b, alo, ahi, blo, bhi) if depth < _DEPTH else []
+        for i, j in anchors:
+            todo.append((alo, i, blo, j, depth + 1))
+            alo, blo = i, j
+        if anchors:
+            todo.append((alo, ahi, blo, bhi, depth + 1))
+
+
+def _anchors(a: Sequence[str], b: Sequence[str], alo: int, ahi: int, blo: int, bhi: int) -> list[tuple[int, int]]:
+    """Lines that occur once on each side, as far as they are in the same order on both: the longest such row."""
+    here, there = Counter(a[alo:ahi]), Counter(b[blo:bhi])
+    where = {b[j]: j for j in range(blo, bhi) if there[b[j]] == 1}
+    pairs = [(i, where[a[i]]) for i in range(alo, ahi) if here[a[i]] == 1 and a[i] in where]
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int | None] = []
+    for index, (_, j) in enumerate(pairs):
+        at = bisect_left(ends, j)
+        before.append(last[at - 1] if at else None)
+        ends[at : at + 1] = [j]
+        last[at : at + 1] = [index]
+    row: list[tuple[int, int]] = []
+    index_or_none = last[-1] if last else None
+    while index_or_none is not None:
+        row.append(pairs[index_or_none])
+        index_or_none = before[index_or_none]
+    return row[::-1]

@@ -12,10 +12,11 @@ from unidiff.errors import UnidiffParseError
 from unidiff.patch import Hunk as ParsedHunk
 from unidiff.patch import PatchSet
 
-from intercom.model.approval import ChangeKind
+from intercom.model.approval import ChangeKind, ProposalForm
 from intercom.model.errors import DiffError
 from intercom.workspace.file_patch import FilePatch, Hunk, HunkLine
 from intercom.workspace.headers import Named, read_git, read_plain
+from intercom.workspace.patch_likeness import BEGINNINGS, likeness
 from intercom.workspace.paths import lexical
 from intercom.workspace.stamps import says_gone
 
@@ -41,6 +42,11 @@ class Proposal:
         return self.content is None
 
     @property
+    def form(self) -> ProposalForm:
+        """How the text was read, to be kept with it."""
+        return ProposalForm.PATCH if self.is_patch else ProposalForm.CONTENT
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """Every path that would change, both ends of a rename."""
         if self.content is not None:
@@ -49,33 +55,70 @@ class Proposal:
 
 
 def parse(diff: str, file_path: str) -> Proposal:
-    """Read what an agent proposes for `file_path`.
+    """Read what an agent sends as the `diff` for `file_path`.
 
     Text that begins with "--- " or "diff " is a unified diff, with or without git's extended headers; `file_path` must
-    be one of the files it names. Anything else is the file's whole content, taken as UTF-8 exactly as given. Raises
+    be one of the files it names. What is clearly no patch is the file's whole content, as `whole` reads it. Raises
     DiffError for what is neither, is too large, names a file twice, or asks for what is not supported (binary patches,
     copies, symbolic links); PathViolation for a path that can not be inside a workspace.
     """
     wanted = lexical(file_path)
+    data = _encoded(diff)
+    if not data:
+        raise DiffError(f"the diff is empty; {_WAYS} (to make the file empty, content is an empty text)")
+    if not diff.startswith(BEGINNINGS):
+        found = likeness(diff)
+        if found is not None:
+            raise DiffError(f"the diff looks like {found}; {_WAYS}")
+        return Proposal(wanted, content=data)
     try:
-        size = len(diff.encode())
+        patches = tuple(_patches(_lines(diff), wanted))
+        _check_names(patches, wanted)
+    except DiffError as fault:
+        if "\n@@ " in diff:
+            raise
+        # Without a hunk it may be a text that only begins as a patch does.
+        raise DiffError(f"{fault.message}; if it is a whole file, send it as content") from None
+    return Proposal(wanted, patches=patches)
+
+
+def whole(content: str, file_path: str) -> Proposal:
+    """What an agent sends as the `content` of `file_path`: taken literally, whatever it looks like, as UTF-8.
+
+    Raises DiffError for what is too large or no text; PathViolation as `parse`.
+    """
+    return Proposal(lexical(file_path), content=_encoded(content))
+
+
+def recorded(text: str, file_path: str, form: ProposalForm | None) -> Proposal:
+    """A proposal as it is on record: `form` says how its text was read. One from before that was recorded is read by
+    today's rules. Raises as `parse`."""
+    return whole(text, file_path) if form is ProposalForm.CONTENT else parse(text, file_path)
+
+
+_WAYS = "send a patch that begins with its --- line or with diff --git, or send the whole file as content"
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        data = text.encode()
     except UnicodeEncodeError:
         raise DiffError("the proposal holds half a surrogate pair, which is no character; send valid text") from None
-    if size > MAX_DIFF_BYTES:
-        raise DiffError(f"the proposal is {size} bytes long; the most is {MAX_DIFF_BYTES}, so send it in parts")
-    if not diff:
-        raise DiffError("the proposal is empty; send the file's content, or a patch to empty or remove the file")
-    if not diff.startswith(("--- ", "diff ")):
-        return Proposal(wanted, content=diff.encode())
-    patches = tuple(_patches(_lines(diff), wanted))
-    _check_names(patches, wanted)
-    return Proposal(wanted, patches=patches)
+    if len(data) > MAX_DIFF_BYTES:
+        raise DiffError(f"the proposal is {len(data)} bytes long; the most is {MAX_DIFF_BYTES}, so send it in parts")
+    return data
 
 
 def _lines(diff: str) -> list[str]:
     lines = [line + "\n" for line in diff.removesuffix("\n").split("\n")]
     if lines[0].endswith("\r\n"):
         # The patch as a whole was carried with other line ends: its headers never end in a return of their own.
+        other = next((i for i, line in enumerate(lines[:-1], 1) if not line.endswith("\r\n")), None)
+        if other is not None:
+            raise DiffError(
+                f"the patch mixes line ends: line 1 ends with CRLF and line {other} with LF, "
+                "so what belongs to the file is not certain; send its headers with LF"
+            )
         lines = [line[:-2] + "\n" if line.endswith("\r\n") else line for line in lines]
     # The marker's words depend on the language of who made the patch.
     return ["\\ No newline at end of file\n" if line.startswith("\\ ") else line for line in lines]

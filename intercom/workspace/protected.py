@@ -18,13 +18,24 @@ PROTECTED_NAMES = frozenset(
         ".git", ".gitmodules", ".gitattributes", ".hg", ".svn", ".jj", ".husky", ".pre-commit-config.yaml",
         ".claude", ".claude.json", ".mcp.json", "mcp.json", ".cursor", ".cursorrules", ".codex", ".copilot", ".vscode",
         ".idea", ".zed", ".gemini", ".windsurf", ".windsurfrules", ".aider.conf.yml", ".continue", ".agents",
-        ".devcontainer", ".envrc",
-        "claude.md", "claude.local.md", "agents.md", "agents.override.md", "gemini.md",
+        ".devcontainer", ".devcontainer.json", ".envrc", ".gitconfig", ".githooks",
+        ".lefthook.yml", "lefthook.yml", ".lefthook.yaml", "lefthook.yaml", ".lefthook", ".overcommit.yml",
+        ".aider.conf.yaml", ".claude-plugin", ".clinerules", ".roo", ".roorules", ".roomodes", ".kilocode", ".kiro",
+        ".trae", ".amazonq", ".junie", ".augment", ".augment-guidelines", ".opencode", "opencode.json",
+        "opencode.jsonc", ".goose", ".goosehints", ".qwen", ".crush", ".crush.json", "crush.json", ".codeium",
+        "claude.md", "claude.local.md", "agents.md", "agent.md", "agents.override.md", "gemini.md", "qwen.md",
+        "crush.md", "warp.md",
     }
 )  # fmt: skip
 
+#: Endings of what is protected: settings and tasks as `.vscode` holds them.
+_ENDINGS = (".code-workspace",)
+
 #: What is protected below `.github`: what Copilot reads, and what runs.
 _GITHUB = ("copilot", "instructions", "prompts", "agents", "chatmodes", "skills", "hooks", "workflows", "mcp")
+
+#: What Windows file systems make of a long name: up to six of its letters, a number, and the start of its ending.
+_SHORT = re.compile(r"([a-z0-9_-]{1,6})~[0-9]+(?:\.[a-z0-9]{0,3})?")
 
 _SEPARATORS = re.compile(r"[/\\]+")
 _PARTS = re.compile(r"[=:,@]")
@@ -34,19 +45,29 @@ _QUOTES = str.maketrans("", "", "\\'\"")
 
 def is_protected(path: str) -> bool:
     """Whether a relative path names something protected, or something below it. Letter case does not count, nor do
-    dots and spaces at a name's end, nor characters that do not show: some file systems ignore them."""
+    dots and spaces at a name's end, nor characters that do not show: some file systems ignore them. FAT and NTFS know
+    each name by a short one as well."""
     shown = path if path.isascii() else "".join(char for char in path if unicodedata.category(char) != "Cf")
-    names = [name.casefold().rstrip(". ") for name in _SEPARATORS.split(shown)]
-    if any(name in PROTECTED_NAMES for name in names):
+    # What follows a colon is a stream of the same file, to Windows.
+    names = [name.partition(":")[0].casefold().rstrip(". ") for name in _SEPARATORS.split(shown)]
+    if any(name in PROTECTED_NAMES or name.endswith(_ENDINGS) or _is_short_name(name) for name in names):
         return True
     return any(name == ".github" and following.startswith(_GITHUB) for name, following in pairwise(names))
+
+
+def _is_short_name(name: str) -> bool:
+    """Whether a name could be a protected one as FAT and NTFS shorten it: `git~1` for `.git`."""
+    found = _SHORT.fullmatch(name)
+    return found is not None and any(each.lstrip(".").startswith(found[1]) for each in (*PROTECTED_NAMES, ".github"))
 
 
 def mentions_protected(word: str) -> bool:
     """Whether a word of a command could name something protected: also behind an option's equals sign, with quotes that
     another shell would take away, or as a glob that it would expand."""
     plain = word.translate(_QUOTES)
-    return any(is_protected(part) or _may_expand(part) for part in (plain, *_PARTS.split(plain)))
+    # The value of a short option stands behind its letter.
+    attached = (plain[2:],) if plain.startswith("-") and not plain.startswith("--") else ()
+    return any(is_protected(part) or _may_expand(part) for part in (plain, *attached, *_PARTS.split(plain)))
 
 
 def _may_expand(part: str) -> bool:

@@ -20,7 +20,8 @@ IN_THE_WAY = "a directory that is not empty stands there now"
 class PutBack:
     """One file's way back, as a journal keeps it. `before` and `after` are the signs of what it holds and shall hold,
     NOTHING for no file; `mode` and `link` belong to what it shall be. `staged` is the name of what is staged for it,
-    None for a file that goes."""
+    None for a file that goes. `root_inode` is the inode number of the workspace directory, None where it is not
+    known."""
 
     path: str
     before: str
@@ -28,6 +29,7 @@ class PutBack:
     mode: int = 0
     link: str | None = None
     staged: str | None = None
+    root_inode: int | None = None
 
     @property
     def hash(self) -> str:
@@ -66,7 +68,7 @@ def plan(
     going = {each.path for each in found if each.kind is DivergenceKind.ADDED} if exact else set()
     staying = now.files.keys() - going
     directories = _directories(staying)
-    steps = [_removal(path, now.files[path]) for path in sorted(going)]
+    steps = [PutBack(path, now.files[path].sign, NOTHING, root_inode=now.root_inode) for path in sorted(going)]
     blocked = []
     for each in found:
         if each.kind is DivergenceKind.ADDED:
@@ -78,12 +80,8 @@ def plan(
             continue
         current = now.files.get(each.path)
         before = NOTHING if current is None else current.sign
-        steps.append(PutBack(each.path, before, state.sign, state.mode, state.link, str(len(steps))))
+        steps.append(PutBack(each.path, before, state.sign, state.mode, state.link, str(len(steps)), now.root_inode))
     return PutBackPlan(tuple(steps), tuple(blocked))
-
-
-def _removal(path: str, state: FileState) -> PutBack:
-    return PutBack(path, state.sign, NOTHING)
 
 
 def _obstacle(

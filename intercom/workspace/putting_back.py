@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from intercom.model import crash_points
 from intercom.model.errors import ApplyStuck, FileError
-from intercom.workspace.descending import descend
-from intercom.workspace.paths import open_root
+from intercom.workspace.descriptors import WorkspaceGone, opened_directory, opened_root
 from intercom.workspace.put_back_plan import IN_THE_WAY, NOTHING, Blocked, PutBack, PutBackPlan
 from intercom.workspace.standing import DIRECTORY, is_taken, names, sign, sign_at, will_be_empty
 
@@ -29,7 +28,7 @@ def possible(root: Path, plan: PutBackPlan) -> PutBackPlan:
     """The plan without the files in whose place a directory stands that will not be empty: it may hold what no manifest
     tells of, as .gitignore leaves it out. Those are blocked. Raises FileError when the workspace can not be opened."""
     going = {step.path for step in plan.steps if step.after == NOTHING}
-    with _open(root) as top:
+    with opened_root(root, _root_inode(plan.steps)) as top:
         blocked = {step.path for step in plan.steps if step.staged is not None and is_taken(top, step.path, going)}
     steps = tuple(step for step in plan.steps if step.path not in blocked)
     return PutBackPlan(steps, (*plan.blocked, *(Blocked(path, IN_THE_WAY) for path in sorted(blocked))))
@@ -42,11 +41,13 @@ def stage(root: Path, tag: str, steps: Sequence[PutBack], read: Callable[[str], 
     No file of the workspace changes. Raises FileError where the system refuses or a content is gone; then the caller
     discards the tag.
     """
-    discard(root, tag)
+    discard(root, tag, steps)
+    if not steps:
+        return
     try:
-        with _open(root) as top:
+        with opened_root(root, _root_inode(steps)) as top:
             os.mkdir(_staging(tag), 0o700, dir_fd=top)
-            with descend(top, [_staging(tag)]) as there:
+            with opened_directory(top, [_staging(tag)]) as there:
                 for step in steps:
                     if step.staged is not None:
                         _stage_one(there, step, step.staged, read)
@@ -75,9 +76,13 @@ def _stage_one(there: int, step: PutBack, name: str, read: Callable[[str], bytes
 
 def verify(root: Path, tag: str, steps: Sequence[PutBack]) -> None:
     """Make sure that every step is done or can be done. Raises ApplyStuck naming the files for which neither holds."""
-    with _open(root) as top:
-        going = {step.path for step in steps if step.after == NOTHING}
-        stuck = [why for step in steps if (why := _obstacle(top, tag, step, going)) is not None]
+    with opened_root(root, _root_inode(steps)) as top:
+        _verify(top, tag, steps)
+
+
+def _verify(top: int, tag: str, steps: Sequence[PutBack]) -> None:
+    going = {step.path for step in steps if step.after == NOTHING}
+    stuck = [why for step in steps if (why := _obstacle(top, tag, step, going)) is not None]
     if stuck:
         more = f" and {len(stuck) - 5} more" if len(stuck) > 5 else ""
         raise ApplyStuck(f"the files can not be put back: {'; '.join(stuck[:5])}{more}", reasons=tuple(stuck))
@@ -89,42 +94,43 @@ def roll_forward(root: Path, tag: str, steps: Sequence[PutBack]) -> None:
     Nothing is removed or renamed unless everything can be. Raises ApplyStuck where a file is neither as before nor as
     after, or the system refuses; the steps can be rolled forward again when that is mended.
     """
-    verify(root, tag, steps)
     touched: set[str] = set()
     removals = sorted((step for step in steps if step.after == NOTHING), key=lambda step: -step.path.count("/"))
     try:
-        with _open(root) as top:
+        with opened_root(root, _root_inode(steps)) as top:
+            _verify(top, tag, steps)
             # Removals first: a file may stand where a directory is to be, or the other way round.
             for step in removals:
                 _remove(top, step, touched)
             # Where nothing is staged any more, all is in its place: an earlier life came to its end after that.
             if sign(top, _staging(tag)) == DIRECTORY:
-                with descend(top, [_staging(tag)]) as there:
+                with opened_directory(top, [_staging(tag)]) as there:
                     for step in steps:
                         if step.staged is not None and sign_at(there, step.staged) != NOTHING:
                             _place(top, there, step, step.staged)
                             touched.add(step.path.rpartition("/")[0])
             for directory in touched:
-                with suppress(FileNotFoundError, NotADirectoryError), descend(top, names(directory)) as fd:
+                with suppress(FileNotFoundError, NotADirectoryError), opened_directory(top, names(directory)) as fd:
                     os.fsync(fd)
             crash_points.reach("restore.placed_all")
     except OSError as error:
         raise ApplyStuck(f"putting files back stopped: {error.strerror} ({error.filename})") from None
-    discard(root, tag)
+    discard(root, tag, steps)
 
 
-def discard(root: Path, tag: str) -> None:
-    """Remove what is staged, if anything is. Raises FileError where the system refuses."""
-    if not os.path.isdir(root):
-        return
+def discard(root: Path, tag: str, steps: Sequence[PutBack] = ()) -> None:
+    """Remove what is staged, if anything is; with `steps`, only in the workspace directory that they are for. Raises
+    FileError where the system refuses."""
     try:
-        with _open(root) as top:
-            with suppress(FileNotFoundError), descend(top, [_staging(tag)]) as there:
+        with opened_root(root, _root_inode(steps)) as top:
+            with suppress(FileNotFoundError), opened_directory(top, [_staging(tag)]) as there:
                 for name in os.listdir(there):
                     os.unlink(name, dir_fd=there)
             with suppress(FileNotFoundError):
                 os.rmdir(_staging(tag), dir_fd=top)
             os.fsync(top)
+    except WorkspaceGone:
+        return
     except OSError as error:
         raise FileError(f"{_staging(tag)} can not be removed from {root}: {error.strerror}") from None
 
@@ -137,7 +143,7 @@ def _obstacle(top: int, tag: str, step: PutBack, going: set[str]) -> str | None:
             # A directory in its place: removed before, and what belongs there is put back.
             known = current in (step.before, NOTHING, DIRECTORY)
             return None if known and _may_change(top, step.path) else _changed(step, current)
-        with suppress(FileNotFoundError), descend(top, [_staging(tag)]) as there:
+        with suppress(FileNotFoundError), opened_directory(top, [_staging(tag)]) as there:
             if sign_at(there, step.staged) != step.after:
                 return None if current == step.after else f"what is staged for {step.path} is missing or damaged"
             if current == DIRECTORY:
@@ -160,7 +166,7 @@ def _may_change(top: int, path: str) -> bool:
     above = names(path)[:-1]
     while True:
         try:
-            with descend(top, above) as fd:
+            with opened_directory(top, above) as fd:
                 return os.access(".", os.W_OK | os.X_OK, dir_fd=fd)
         except (FileNotFoundError, NotADirectoryError):
             above = above[:-1]
@@ -170,7 +176,7 @@ def _remove(top: int, step: PutBack, touched: set[str]) -> None:
     """Remove a file, and the directories above it that are empty then."""
     *above, name = names(step.path)
     try:
-        with descend(top, above) as parent:
+        with opened_directory(top, above) as parent:
             current = sign_at(parent, name)
             if current == step.before:
                 os.unlink(name, dir_fd=parent)
@@ -183,7 +189,7 @@ def _remove(top: int, step: PutBack, touched: set[str]) -> None:
     while above:
         *above, name = above
         try:
-            with descend(top, above) as parent:
+            with opened_directory(top, above) as parent:
                 os.rmdir(name, dir_fd=parent)
         except OSError:
             return
@@ -194,7 +200,7 @@ def _place(top: int, there: int, step: PutBack, staged: str) -> None:
     """Give what is staged its name. A file that was changed or came up there since it was looked at is not overwritten:
     no checkpoint holds it. Where there was none, linking, unlike renaming, refuses."""
     *above, name = names(step.path)
-    with descend(top, above, create=True) as parent:
+    with opened_directory(top, above, create=True) as parent:
         current = sign_at(parent, name)
         if current not in (step.before, step.after, NOTHING, DIRECTORY):
             raise _changed_late(step)
@@ -223,19 +229,14 @@ def _changed_late(step: PutBack) -> ApplyStuck:
 
 def _clear(parent: int, name: str) -> None:
     """Remove a directory in which there are only empty ones."""
-    with descend(parent, [name]) as fd:
+    with opened_directory(parent, [name]) as fd:
         for below in os.listdir(fd):
             _clear(fd, below)
     os.rmdir(name, dir_fd=parent)
 
 
-@contextmanager
-def _open(root: Path) -> Iterator[int]:
-    top = open_root(root)
-    try:
-        yield top
-    finally:
-        os.close(top)
+def _root_inode(steps: Sequence[PutBack]) -> int | None:
+    return steps[0].root_inode if steps else None
 
 
 def _staging(tag: str) -> str:

@@ -1,4 +1,4 @@
-"""Showing a file of the workspace to people: as text, bounded, through the walk that follows no link."""
+"""Showing a file of the workspace to people: as text, bounded, through no link."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from pathlib import Path
 
 from attrs import frozen
 
+from intercom.masking import Masked, Masker
 from intercom.model.errors import FileError, InvalidArguments, NotFound
+from intercom.workspace.descriptors import opened_parent, opened_root
 from intercom.workspace.lines import encoding_of
-from intercom.workspace.paths import open_parent, relative
+from intercom.workspace.paths import relative
 from intercom.workspace.reading import read_at
 
 #: The largest file that is opened for showing, and the most text that is shown of it, in bytes.
 MAX_READ_BYTES = 16 * 1024 * 1024
 MAX_SHOWN_BYTES = 1_000_000
+
+#: A file of no more characters is masked whole; of a larger one, so many on either side of what is shown.
+_MASKED_WHOLE = 2_000_000
+_SURROUNDINGS = 256_000
 
 #: How much of a file is looked at to tell text from other things, and the share of control characters text may have.
 _LOOKED_AT = 8192
@@ -27,10 +33,12 @@ _TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
 @frozen
 class FileText:
     """`path` is canonical; `text` the lines from `first` to `last`, both counted from 1 and included (0 and 0 of an
-    empty file), with "\\n" between lines; `size` in bytes and `line_count` are of the whole file."""
+    empty file), with "\\n" between lines and without secrets, of which `masked` tells the kinds; `size` in bytes and
+    `line_count` are of the whole file."""
 
     path: str
     text: str
+    masked: tuple[str, ...]
     first: int
     last: int
     line_count: int
@@ -44,6 +52,7 @@ class FileText:
 
 def show(root: Path, path: str, lines: tuple[int, int | None] | None = None) -> FileText:
     """The text of the file `path` in the workspace `root`; of `lines` (first, last or None for the end) only those.
+    The file is masked before lines are taken from it: the middle of a key is not recognised as one.
 
     Raises PathViolation for a path that leads outside, NotFound for no such file, FileError for a directory, what is
     no regular file, binary, too large or not to be read, InvalidArguments for lines that the file has not.
@@ -51,18 +60,15 @@ def show(root: Path, path: str, lines: tuple[int, int | None] | None = None) -> 
     rel = relative(root, path)
     name = rel.rsplit("/", 1)[-1]
     try:
-        parent = open_parent(root, rel, create=False)
+        with opened_root(root) as top, opened_parent(top, rel) as parent:
+            if _is_directory(parent, name):
+                raise FileError(f"{rel} is a directory; list it with list-files")
+            read = read_at(parent, name, rel, MAX_READ_BYTES)
+            modified = _modified(parent, name)
     except FileNotFoundError:
-        raise NotFound(f"there is no file {path!r} in the workspace") from None
-    try:
-        if _is_directory(parent, name):
-            raise FileError(f"{rel} is a directory; list it with list-files")
-        read = read_at(parent, name, rel, MAX_READ_BYTES)
-        if read is None:
-            raise NotFound(f"there is no file {path!r} in the workspace")
-        modified = _modified(parent, name)
-    finally:
-        os.close(parent)
+        read = None
+    if read is None:
+        raise NotFound(f"there is no file {path!r} in the workspace")
     if is_binary(read.data):
         raise FileError(f"{rel} is no text ({len(read.data)} bytes); only text can be shown")
     encoding = encoding_of(read.data)
@@ -71,10 +77,29 @@ def show(root: Path, path: str, lines: tuple[int, int | None] | None = None) -> 
     if not every[-1]:
         every.pop()
     first, last = _range(rel, len(every), lines)
-    part = "\n".join(every[max(first - 1, 0) : last])
-    if len(part.encode()) > MAX_SHOWN_BYTES:
+    if len("\n".join(every[max(first - 1, 0) : last]).encode()) > MAX_SHOWN_BYTES:
         raise FileError(f"this is more than {MAX_SHOWN_BYTES} bytes of {rel}; name fewer lines with --lines 1:200")
-    return FileText(rel, part, first, last, len(every), len(read.data), modified)
+    shown = _masked(every, max(first, 1), last)
+    return FileText(rel, shown.text, shown.kinds, first, last, len(every), len(read.data), modified)
+
+
+def _masked(every: list[str], first: int, last: int) -> Masked:
+    """The lines from `first` to `last`, masked together with all others that a secret may stretch over."""
+    start, end = first - 1, last
+    if sum(map(len, every)) <= _MASKED_WHOLE:
+        start, end = 0, len(every)
+    else:
+        start, end = _wider(every, start, -1), _wider(every, end, 1)
+    return Masker().mask("\n".join(every[start:end])).lines(first - start, last - start)
+
+
+def _wider(every: list[str], at: int, step: int) -> int:
+    """The line that is far enough from line `at`, in the direction of `step`, for any secret to fit in between."""
+    room = _SURROUNDINGS
+    while room > 0 and 0 <= at - (step < 0) < len(every):
+        room -= len(every[at - (step < 0)]) + 1
+        at += step
+    return at
 
 
 def is_binary(data: bytes) -> bool:

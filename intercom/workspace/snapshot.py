@@ -14,14 +14,12 @@ from typing import Protocol
 from attrs import define, field, frozen
 
 from intercom.model.manifest import FileState, Manifest
-from intercom.workspace.descending import descend
-from intercom.workspace.paths import open_root
+from intercom.workspace.descriptors import NotRegular, open_regular, opened_directory, opened_root
 from intercom.workspace.walking import Enough, Limits, Spotted, Tally, Walk
 
 #: How often a file that changes while it is read is read again.
 TRIES = 3
 _CHUNK = 1024 * 1024
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Keeper(Protocol):
@@ -49,8 +47,8 @@ def snapshot(
     says by now. What can not be taken in is told in the manifest. Raises FileError when the workspace itself can not be
     opened, and what the keeper raises.
     """
-    top = open_root(root)
-    try:
+    with opened_root(root) as top:
+        inode = os.fstat(top).st_ino
         taking = _Taking(Walk(top, limits or Limits(), Tally(), now), keeper, frozenset(also))
         try:
             for spotted in taking.walk.spotted():
@@ -58,11 +56,9 @@ def snapshot(
             taking.look_at_the_rest()
         except Enough:
             taking.unclear |= taking.also - taking.files.keys()
-    finally:
-        os.close(top)
     tally = taking.walk.tally
     return Manifest(
-        taking.files, taking.size, tally.told(), tally.whole, tuple(tally.skipped), frozenset(taking.unclear)
+        taking.files, taking.size, tally.told(), tally.whole, tuple(tally.skipped), frozenset(taking.unclear), inode
     )
 
 
@@ -99,7 +95,7 @@ class _Taking:
             self.walk.hurry()
             *above, name = path.split("/")
             try:
-                with descend(self.walk.root, above) as parent:
+                with opened_directory(self.walk.root, above) as parent:
                     kind = os.lstat(name, dir_fd=parent).st_mode
                     if stat.S_ISLNK(kind) or stat.S_ISREG(kind):
                         self.take(Spotted(path, parent, name, stat.S_ISLNK(kind)))
@@ -123,12 +119,13 @@ class _Taking:
         return FileState(hashlib.sha256(data).hexdigest(), 0, target)
 
     def _file(self, spotted: Spotted) -> FileState | None:
-        fd = os.open(spotted.name, _FLAGS, dir_fd=spotted.parent)
+        try:
+            fd = open_regular(spotted.parent, spotted.name)
+        except NotRegular:
+            self._leave_out("what is no regular file (a pipe, socket or device)", spotted.path)
+            return None
         try:
             before = os.fstat(fd)
-            if not stat.S_ISREG(before.st_mode):
-                self._leave_out("what is no regular file (a pipe, socket or device)", spotted.path)
-                return None
             for _ in range(TRIES):
                 if self.size + before.st_size > self.walk.limits.max_bytes:
                     raise self.walk.tally.end(f"the limit of {self.walk.limits.max_bytes} bytes was reached")

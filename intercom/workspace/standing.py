@@ -7,13 +7,12 @@ import os
 import stat
 from collections.abc import Collection
 
-from intercom.workspace.descending import descend
+from intercom.workspace.descriptors import NotRegular, open_regular, opened_directory
 from intercom.workspace.put_back_plan import NOTHING
 
 #: The sign of a directory, and of what is neither file, link nor directory.
 DIRECTORY, OTHER = "directory", "other"
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1024 * 1024
 
 
@@ -26,7 +25,7 @@ def sign(top: int, path: str) -> str:
     """What stands at a path, through no link: the sign of a file or link, DIRECTORY, OTHER or NOTHING."""
     *above, name = names(path)
     try:
-        with descend(top, above) as parent:
+        with opened_directory(top, above) as parent:
             return sign_at(parent, name)
     except (FileNotFoundError, NotADirectoryError):
         return NOTHING
@@ -43,9 +42,11 @@ def sign_at(parent: int, name: str) -> str:
             return DIRECTORY
         if not stat.S_ISREG(kind):
             return OTHER
-        fd = os.open(name, _READ, dir_fd=parent)
+        fd = open_regular(parent, name)
     except FileNotFoundError:
         return NOTHING
+    except NotRegular:
+        return OTHER
     sum = hashlib.sha256()
     try:
         while chunk := os.read(fd, _CHUNK):
@@ -60,7 +61,7 @@ def will_be_empty(top: int, path: str, going: Collection[str]) -> bool:
     ahead = [path]
     while ahead:
         directory = ahead.pop()
-        with descend(top, names(directory)) as fd, os.scandir(fd) as entries:
+        with opened_directory(top, names(directory)) as fd, os.scandir(fd) as entries:
             for entry in entries:
                 below = f"{directory}/{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
@@ -74,7 +75,7 @@ def is_taken(top: int, path: str, going: Collection[str]) -> bool:
     """Whether a directory stands at a path in which something stays once the files `going` are gone."""
     *above, name = names(path)
     try:
-        with descend(top, above) as parent:
+        with opened_directory(top, above) as parent:
             if not stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
                 return False
         return not will_be_empty(top, path, going)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Iterator
 
@@ -16,7 +15,7 @@ from attrs import define, field, frozen
 
 from intercom.model.manifest import LeftOut
 from intercom.workspace import ignoring
-from intercom.workspace.descending import descend
+from intercom.workspace.descriptors import open_regular, opened_directory
 from intercom.workspace.ignoring import Chain, Rules
 
 #: Directories (or files) that are never looked into, at any depth: they have keepers of their own.
@@ -27,8 +26,6 @@ STAGED = re.compile(r"\.intercom-(restore-.+|[A-Za-z0-9_-]{1,64}-\d+\.tmp)")
 DEEPEST = 200
 EXAMPLES = 5
 MAX_SKIPPED = 1000
-
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @frozen
@@ -113,7 +110,7 @@ class Walk:
             names, chain = ahead.pop()
             path = "/".join(names)
             try:
-                with descend(self.root, names) as parent:
+                with opened_directory(self.root, names) as parent:
                     chain = self._with_rules(parent, names, chain)
                     below, here = self._sorted_out(parent, names, chain)
                     ahead += [((*names, name), chain) for name in reversed(below)]
@@ -174,18 +171,10 @@ class Walk:
 def rules_in(parent: int) -> Rules | None:
     """The rules of an open directory, None where it has none, or they can not be read. Through no link, as git does."""
     try:
-        fd = os.open(ignoring.NAME, _READ, dir_fd=parent)
-    except OSError:
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
-        with os.fdopen(fd, "rb", closefd=False) as file:
+        with os.fdopen(open_regular(parent, ignoring.NAME), "rb") as file:
             return ignoring.read_rules(file.read(ignoring.MAX_BYTES))
     except OSError:
         return None
-    finally:
-        os.close(fd)
 
 
 def is_valid(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,11 +14,12 @@ from watchfiles import Change, awatch
 
 from actors import Actor, Refused
 from intercom.model.errors import IntercomError
-from intercom.workspace import policy, policy_file
-from intercom.workspace.messages import Accept, AgentsConnected, Current, Evaluate, EvaluateFiles, FileTouched
-from intercom.workspace.policy import NO_LIMITS, Limits
+from intercom.model.policy import PolicyAnswer, WorkspacePolicy
+from intercom.workspace import policy, policy_file, protected_links
+from intercom.workspace.messages import Current, Evaluate, EvaluateFiles, FileTouched, PolicyDecided
+from intercom.workspace.policy import NO_LIMITS, Limits, Query
 from intercom.workspace.policy_file import OLDER_POLICY_FILE, POLICY_FILE, Loaded
-from intercom.workspace.policy_state import PolicyState, accepted, changed, started
+from intercom.workspace.policy_state import PolicyRecord, PolicyState, changed, decided, started
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +30,6 @@ DEBOUNCE_MS = 200
 #: What no notice was received of (network file systems, a full notification queue) is seen after so long.
 POLL_SECONDS = 5.0
 
-Signature = tuple[tuple[int, ...] | None, ...]
-
 
 def watcher_name(root: Path) -> str:
     """The name under which the watcher of a workspace is registered."""
@@ -40,11 +39,10 @@ def watcher_name(root: Path) -> str:
 class PolicyWatcher(Actor):
     """Holds the policy of the workspace `root`, and answers by it.
 
-    `on_change` is called on the loop with the new state at start and whenever it changes: the caller keeps what is in
-    force, shows what is proposed, and tells people of a fault. `in_force` is the hash and text of what was in force
-    before this actor or the server went down while agents lived, None where none did: what the file says now is held
-    against it. `agents` is how many are connected at start. `trust_changes` puts every change in force at once.
-    Loading fails never: a file with a fault grants nothing.
+    `on_change` is awaited with the new state at start and whenever it changes: the caller keeps what is in force, shows
+    what is proposed, and tells people of a fault. `recall` gives what people have decided before about this
+    workspace's policy; nothing else than that, or `trust_changes`, lets a file grant anything. Loading never fails: a
+    file with a fault grants nothing.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]] = (Refused, IntercomError)
@@ -52,29 +50,25 @@ class PolicyWatcher(Actor):
     def __init__(
         self,
         root: Path,
-        on_change: Callable[[PolicyState], object],
+        on_change: Callable[[PolicyState], Awaitable[object]],
+        recall: Callable[[], Awaitable[PolicyRecord]],
         *,
-        in_force: tuple[str, str] | None = None,
         trust_changes: bool = False,
-        agents: int = 0,
         limits: Limits = NO_LIMITS,
     ) -> None:
         super().__init__()
         self._root = root
         self._on_change = on_change
-        self._kept = in_force
+        self._recall = recall
         self._trust = trust_changes
-        self._agents = agents
         self._limits = limits
-        self._signature: Signature | None = None
+        self._loaded: Loaded | None = None
         self._state: PolicyState
 
     async def on_start(self) -> None:
         """Read the file, and begin to follow it."""
-        loaded = await self._read()
-        assert loaded is not None
-        self._state = started(loaded, None if self._trust else self._kept)
-        self._on_change(self._state)
+        self._state = started(await self._read(), await self._recall(), self._trust)
+        await self._on_change(self._state)
         self.spawn(_follow, self._root, self._touched)
 
     async def on_receive(self, message: Any) -> Any:
@@ -83,25 +77,18 @@ class PolicyWatcher(Actor):
             case Evaluate(query):
                 await self._refresh()
                 # Beside the loop, as below: hundreds of patterns and a deep path take seconds to match.
-                return await trio.to_thread.run_sync(policy.evaluate, self._state.policy, query, self._limits)
-            case EvaluateFiles(paths, risk):
+                return await trio.to_thread.run_sync(_evaluate, self._root, self._state.policy, query, self._limits)
+            case EvaluateFiles():
                 await self._refresh()
                 return await trio.to_thread.run_sync(
-                    policy.evaluate_files, self._state.policy, paths, risk, self._limits
+                    _evaluate_files, self._root, self._state.policy, message, self._limits
                 )
             case Current():
                 await self._refresh()
                 return self._state
-            case Accept(sha256, by):
-                self._become(accepted(self._state, sha256))
-                logger.info("policy of %s accepted by %s", self._root, by)
+            case PolicyDecided(decision):
+                await self._become(decided(self._state, decision, await self._read(), self._trust))
                 return self._state
-            case AgentsConnected(count):
-                # A change not yet seen may be the work of those who just came, or just left.
-                self._agents = max(self._agents, count)
-                await self._refresh()
-                self._agents = count
-                return None
             case FileTouched():
                 await self._refresh()
                 return None
@@ -111,37 +98,39 @@ class PolicyWatcher(Actor):
         self.actor_ref.tell(FileTouched())
 
     async def _refresh(self) -> None:
+        before = self._loaded
         loaded = await self._read()
-        if loaded is not None:
-            self._become(changed(self._state, loaded, agents=self._agents > 0, trust=self._trust))
+        if loaded != before:
+            await self._become(changed(self._state, loaded, self._trust))
 
-    async def _read(self) -> Loaded | None:
-        """The file's content, None where it has not changed since it was last read."""
-        found = await trio.to_thread.run_sync(_read_if_changed, self._root, self._signature)
-        if found is None:
-            return None
-        self._signature, loaded = found
-        return loaded
+    async def _read(self) -> Loaded:
+        """The file's content now. It is always read whole: a change that leaves no trace in its status is seen too."""
+        self._loaded = await trio.to_thread.run_sync(policy_file.load, self._root, self._loaded)
+        return self._loaded
 
-    def _become(self, state: PolicyState) -> None:
+    async def _become(self, state: PolicyState) -> None:
         if state != self._state:
             self._state = state
-            self._on_change(state)
+            await self._on_change(state)
 
 
-def _read_if_changed(root: Path, known: Signature | None) -> tuple[Signature, Loaded] | None:
-    # Looked at before the file is read: a change in between is seen the next time.
-    there = _status(root)
-    signature = (there and there[:2], *(_status(root / name) for name in _FILES))
-    return None if signature == known else (signature, policy_file.load(root))
+def _evaluate(root: Path, in_force: WorkspacePolicy, query: Query, limits: Limits) -> PolicyAnswer:
+    """By the policy, and then by what stands on the disk under other names."""
+    answer = policy.evaluate(in_force, query, limits)
+    return answer if query.file_path is None else _unless_protected(answer, root, (query.file_path,))
 
 
-def _status(path: Path) -> tuple[int, ...] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mode, status.st_mtime_ns, status.st_ctime_ns)
+def _evaluate_files(root: Path, in_force: WorkspacePolicy, asked: EvaluateFiles, limits: Limits) -> PolicyAnswer:
+    answer = policy.evaluate_files(in_force, asked.paths, asked.risk, limits)
+    twin = next((path for path in asked.paths if asked.in_place and protected_links.has_other_name(root, path)), None)
+    if twin is not None:
+        return PolicyAnswer(False, why=f"{twin} has another name (a hard link), which would change with it")
+    return _unless_protected(answer, root, asked.paths)
+
+
+def _unless_protected(answer: PolicyAnswer, root: Path, paths: Sequence[str]) -> PolicyAnswer:
+    why = protected_links.why_protected(root, paths) if answer.auto_approved else None
+    return answer if why is None else PolicyAnswer(False, why=why)
 
 
 async def _follow(root: Path, touched: Callable[[], None]) -> None:

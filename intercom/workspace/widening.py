@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from intercom.model.approval import RiskLevel
@@ -42,7 +43,7 @@ def _ways(old: WorkspacePolicy, new: WorkspacePolicy) -> Iterator[str]:
         yield f"risk_level_threshold rises from {old.risk_level_threshold} to {new.risk_level_threshold}"
     yield from _added("command", old.commands, new.commands)
     tools = {canonical(name) for name in old.tools}
-    yield from (f'tool added: "{name}"' for name in new.tools if canonical(name) not in tools)
+    yield from (f"tool added: {_quoted(name)}" for name in new.tools if canonical(name) not in tools)
     yield from _added("write pattern", old.file_patterns.write, new.file_patterns.write)
     yield from _added("read pattern", old.file_patterns.read, new.file_patterns.read)
     if old.enabled and old.log_auto_approved:
@@ -62,7 +63,12 @@ def _reach(policy: WorkspacePolicy) -> int:
 
 
 def _added(kind: str, old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    return (f'{kind} added: "{rule}"' for rule in new if rule not in old)
+    return (f"{kind} added: {_quoted(rule)}" for rule in new if rule not in old)
+
+
+def _quoted(rule: str) -> str:
+    """A rule as people are shown it: nothing in it looks like another line, or like other characters than it is of."""
+    return json.dumps(rule)
 
 
 def _both(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:

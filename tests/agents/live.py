@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from tests.operators.house import Peer
 from tests.support.trio_case import trio_test
 
 COMMAND = [sys.executable, "-m", "intercom.cli.main"]
+#: The same with faults installed, which INTERCOM_FAULT in its environment asks for.
+FAULTY = [sys.executable, str(Path(__file__).parents[1] / "support" / "program_with_faults.py")]
 CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
 
 #: The person at the socket is a process of the test's, and so is the agents' client.
@@ -52,6 +54,11 @@ def live(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
         assert not scope.cancelled_caught, f"what was waited for did not come within {SECONDS} s"
 
     return trio_test(plainly, real_time=True, seconds=SECONDS + 10)
+
+
+def program(environ: Mapping[str, str]) -> list[str]:
+    """The command to run with this environment."""
+    return FAULTY if "INTERCOM_FAULT" in environ else COMMAND
 
 
 class Home:
@@ -104,7 +111,7 @@ class Home:
         """A server in the foreground, ready when this is entered and stopped when it is left."""
         hear, tell = os.pipe()
         process = subprocess.Popen(
-            [*COMMAND, "serve", "--ready-fd", str(tell)],
+            [*program(environ), "serve", "--ready-fd", str(tell)],
             env=self.environ | environ,
             pass_fds=[tell],
             stderr=(self.root / "server.log").open("ab"),
@@ -127,7 +134,7 @@ class Home:
 
     def parameters(self, *arguments: str, cwd: Path | None = None, **environ: str) -> StdioServerParameters:
         """How a client launches its shim."""
-        command, *first = COMMAND
+        command, *first = program(environ)
         return StdioServerParameters(
             command=command, args=[*first, *arguments], env=self.environ | environ, cwd=cwd or self.root
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 import trio
 
 from intercom.agents.shim.hello import WIRE
+from intercom.operators.ctl.client import request
 from tests.agents.live import COMMAND, ERAS, TRUSTING, Home, begin, call, home, live
 
 both_eras = pytest.mark.parametrize("mode", ERAS)
@@ -267,3 +269,21 @@ async def test_who_speaks_nonsense_at_the_shims_socket_harms_nobody(house: Home)
                     peer.sendall(nonsense)
                 assert (await call(agent, "ping"))["acknowledged"]
         assert server.poll() is None
+
+
+@live
+async def test_a_runtime_directory_that_was_cleaned_away_is_there_again_for_agents_and_people(house: Home) -> None:
+    root = house.workspace()
+    async with house.agent(root) as agent, trio.open_nursery() as nursery:
+        await call(agent, "ping")
+        server = house.server()
+        shutil.rmtree(house.places.runtime_dir)
+        # Connections go on; people and new agents find the same server again.
+        asked = begin(nursery, agent, "check_clearance", **CHANGE)
+        assert await trio.to_thread.run_sync(request, house.places, "list", {})
+        id = await pending(house, root)
+        await decide(house, root, id)
+        assert (await asked())["status"] == "approved"
+        async with house.agent(root) as other:
+            assert (await call(other, "ping"))["acknowledged"]
+        assert house.server() == server

@@ -184,7 +184,7 @@ GONE = "--- a/gone.txt\n+++ b/gone.txt\n@@ -1 +1 @@\n-a\n+b\n"
 
 # What is asked -> the code of the refusal, and a part of its sentence
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
-    ("check_clearance", {}, "invalid_arguments", "title, diff and file_path"),
+    ("check_clearance", {}, "invalid_arguments", "title, file_path and one of diff and content"),
     ("check_clearance", {"title": 1, "diff": "x", "file_path": "a"}, "invalid_arguments", "title: must be a string"),
     ("check_clearance", {"titel": "x"}, "invalid_arguments", "did you mean title?"),
     ("check_clearance", {"title": "t", "diff": "x", "file_path": "../a"}, "path_violation", "workspace"),
@@ -252,6 +252,7 @@ async def test_the_policy_lets_a_change_pass_and_says_by_which_rule(house: Home,
     )
     async with house.agent(root, mode=mode) as agent, house.person(root) as person:
         published = await schemas(agent)
+        await person.do("policy-accept", workspace=str(root))
         said = await call(agent, "check_clearance", title="Note", diff="one\n", file_path="notes/a.md")
         assert said["status"] == "approved"
         assert said["auto_approved"] == "file_pattern:write:notes/*.md"

@@ -28,6 +28,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation
 
+#: agent-intercom, with the faults that the environment asks for.
+PROGRAM = Path(__file__).resolve().parents[1] / "support" / "program_with_faults.py"
 #: Seconds any single thing may take; longer is a fault the judge is told of.
 PATIENCE = 90.0
 
@@ -256,7 +258,7 @@ class Agent:
         if self._http is None:
             command = StdioServerParameters(
                 command=sys.executable,
-                args=["-m", "intercom.cli.main", "--workspace", str(self._workspace)],
+                args=[str(PROGRAM), "--workspace", str(self._workspace)],
                 env=dict(os.environ),
             )
             yield stdio_client(command)

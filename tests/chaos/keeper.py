@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +12,9 @@ from pathlib import Path
 from attrs import define, field
 
 from intercom.local.places import Places, private_directory
+from tests.agents.live import FAULTY
 
-SERVE = [sys.executable, "-m", "intercom.cli.main", "serve"]
+SERVE = [*FAULTY, "serve"]
 
 
 @define

@@ -10,7 +10,8 @@ from attrs import frozen
 
 from intercom.local.places import Places
 from intercom.model.errors import IntercomError
-from intercom.operators.ctl.client import NoServer, Refusal, request
+from intercom.operators.ctl.client import NoServer, Refusal
+from tests.chaos.terminal import Terminal
 
 
 @frozen
@@ -27,10 +28,10 @@ class Given:
 
 
 class Operators:
-    """Several operators, each on a thread of its own, who may answer the same request at the same moment.
+    """Several operators, each at a terminal of its own, who may answer the same request at the same moment.
 
-    They are not the agents' descendants, so their verdicts count. `later` is how often one leaves a card for another
-    look, or for somebody else.
+    They descend from nothing that is an agent's, so their verdicts count. `later` is how often one leaves a card for
+    another look, or for somebody else.
     """
 
     def __init__(self, places: Places, seed: str, *, later: float = 0.4, count: int = 2) -> None:
@@ -44,6 +45,8 @@ class Operators:
         self._places = places
         self._paused: str | None = None
         self._guard = threading.Lock()
+        #: The terminal of the operator whose thread this is.
+        self._own = threading.local()
         self._over = threading.Event()
         self._final = threading.Event()
         self._threads = [
@@ -65,21 +68,25 @@ class Operators:
             thread.join(30)
 
     def _work(self, dice: random.Random, number: int) -> None:
-        while not self._over.is_set():
-            cards = self._ask("pending", {})
-            if cards is None:
-                continue
-            if number == 0:
-                self.pending = len(cards)
-            for card in cards:
-                if self._over.is_set():
-                    return
-                self._look_at(card, dice)
-            if number == 0 and cards and dice.random() < 0.1:
-                self._nudge(dice.choice(cards)["session_id"], dice)
-            if number == 0:
-                self._pause_one(cards, dice)
-            self._over.wait(dice.uniform(0.01, 0.15))
+        with Terminal(self._places) as self._own.terminal:
+            while not self._over.is_set():
+                self._look_around(dice, number)
+
+    def _look_around(self, dice: random.Random, number: int) -> None:
+        cards = self._ask("pending", {})
+        if cards is None:
+            return
+        if number == 0:
+            self.pending = len(cards)
+        for card in cards:
+            if self._over.is_set():
+                return
+            self._look_at(card, dice)
+        if number == 0 and cards and dice.random() < 0.1:
+            self._nudge(dice.choice(cards)["session_id"], dice)
+        if number == 0:
+            self._pause_one(cards, dice)
+        self._over.wait(dice.uniform(0.01, 0.15))
 
     def _look_at(self, card: dict[str, Any], dice: random.Random) -> None:
         if card["kind"] not in ("approval", "prompt", "standby"):
@@ -109,7 +116,7 @@ class Operators:
     def _give(self, verb: str, fields: dict[str, Any], decision: str, text: str | None) -> None:
         outcome, code = "recorded", None
         try:
-            request(self._places, verb, fields, patience=30)
+            self._own.terminal.request(verb, fields, patience=30)
         except Refusal as refusal:
             outcome, code = "refused", refusal.code
             if code not in ("already_decided", "unavailable", "busy"):
@@ -133,8 +140,10 @@ class Operators:
 
     def _act(self, verb: str, fields: dict[str, Any]) -> str:
         try:
-            request(self._places, verb, fields, patience=30)
+            self._own.terminal.request(verb, fields, patience=30)
         except Refusal as refusal:
+            if refusal.code == "unauthorized":
+                self.refusals.append(f"{verb} {fields}: {refusal}")
             return "unknown" if refusal.code in ("unavailable", "busy") else "refused"
         except (NoServer, OSError, IntercomError):
             return "unknown"
@@ -144,14 +153,16 @@ class Operators:
         words = f"nudge {dice.getrandbits(40):010x}"
         self.nudged[words] = session_id
         try:
-            request(self._places, "nudge", {"id": session_id, "text": words})
+            self._own.terminal.request("nudge", {"id": session_id, "text": words})
             self.nudges[words] = "recorded"
-        except (Refusal, NoServer, OSError, IntercomError):
+        except (Refusal, NoServer, OSError, IntercomError) as failed:
+            if isinstance(failed, Refusal) and failed.code == "unauthorized":
+                self.refusals.append(f"nudge {session_id}: {failed}")
             self.nudges[words] = "unknown"
 
     def _ask(self, verb: str, fields: dict[str, Any]) -> Any:
         try:
-            return request(self._places, verb, fields, patience=0.5)
+            return self._own.terminal.request(verb, fields, patience=0.5)
         except (Refusal, NoServer, OSError, IntercomError):
             self._over.wait(0.05)
             return None

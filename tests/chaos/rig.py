@@ -23,6 +23,7 @@ from attrs import define, field, frozen
 
 from intercom.local import http_token, lock
 from intercom.local.places import Places, places
+from tests.agents.live import FAULTY
 from tests.chaos.keeper import Keeper
 from tests.chaos.operator_desk import Operators
 from tests.chaos.slack_people import SlackPeople
@@ -77,7 +78,7 @@ class Broken(Exception):
 
 @frozen
 class Plan:
-    """How much is to happen. `faults` come true one by one first (see `intercom.cli.faults`), then the random kills."""
+    """How much is to happen. `faults` come first, one by one (see `tests.support.faults`), then the random kills."""
 
     seed: str
     agents: int
@@ -372,7 +373,7 @@ class Rig:
             self._spawn("stop").wait(30)
 
     def _spawn(self, *words: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "intercom.cli.main", *words]
+        command = [*FAULTY, *words]
         return subprocess.Popen(
             command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.root
         )

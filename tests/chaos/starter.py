@@ -12,7 +12,8 @@ from attrs import define, field
 
 from intercom.local.places import Places
 from intercom.model.errors import IntercomError
-from intercom.operators.ctl.client import NoServer, Refusal, request
+from intercom.operators.ctl.client import NoServer, Refusal
+from tests.chaos.terminal import Terminal
 
 
 @define
@@ -34,6 +35,10 @@ class Starter:
     refusals: list[str] = field(factory=list)
     _over: threading.Event = field(factory=threading.Event)
     _thread: threading.Thread | None = None
+    _terminal: Terminal = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._terminal = Terminal(self.places)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._work, name="starter")
@@ -44,6 +49,8 @@ class Starter:
         self._over.set()
         if self._thread is not None:
             self._thread.join(60)
+        # Opened again if somebody asks what is running.
+        self._terminal.close()
 
     def running(self) -> int | None:
         """How many of them run; None when nobody says."""
@@ -72,7 +79,7 @@ class Starter:
         """What the server says; None where it could not be had. An act that may not have come about is repeated."""
         for _ in range(20):
             try:
-                return request(self.places, verb, fields, patience=10)
+                return self._terminal.request(verb, fields, patience=10)
             except Refusal as refusal:
                 if refusal.code not in ("unavailable", "busy"):
                     if refusal.code != "too_many_sessions":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from intercom.cli.faults import Wish, Wishes
+from tests.support.faults import Wish, Wishes
 
 
 def test_a_wish_is_a_kind_a_target_and_a_count() -> None:

@@ -65,6 +65,8 @@ COMMANDS = [
     ("log --limit 3", 0),
     ("policy accept", 0),
     ("policy accept pol-1", 0),
+    ("policy list", 0),
+    ("policy show pol-1", 0),
     ("approve ab", 1),
     ("approve zzz", 1),
     ("approve pro", 1),
@@ -175,7 +177,8 @@ async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
 async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> None:
     done = await run(environ(tmp_path), "--help")
     assert done.returncode == 0
-    for verb in [*(verb for verb in VERBS if verb not in ("policy-accept", "version", "restoring")), "watch", "policy"]:
+    unnamed = ("keys", "key-add", "key-revoke", "policy-accept", "policy-list", "policy-show", "version", "restoring")
+    for verb in [*(verb for verb in VERBS if verb not in unnamed), "watch", "policy", "key"]:
         assert f"\n    {verb} ".encode() in done.stdout
 
 
@@ -251,6 +254,10 @@ def test_an_option_amid_a_text_is_refused_with_the_way_out(line: str, capsys: py
         ("list --all", "list", {"everything": True}),
         ("log --limit 5", "log", {"limit": 5}),
         ("policy accept", "policy-accept", {}),
+        ("policy accept policy-12", "policy-accept", {"id": "policy-12"}),
+        ("policy accept /ws", "policy-accept", {"workspace": "/ws"}),
+        ("policy show /ws/", "policy-show", {"workspace": "/ws"}),
+        ("policy list", "policy-list", {}),
         ("nudge s", "nudge", {"id": "s"}),
         ("reject r", "reject", {"id": "r"}),
     ],
@@ -258,3 +265,31 @@ def test_an_option_amid_a_text_is_refused_with_the_way_out(line: str, capsys: py
 def test_a_line_stands_for_a_request(line: str, verb: str, fields: dict[str, Any]) -> None:
     assert fields_of(parser().parse_args(hoist(line.split()))) == (verb, fields)
     assert verb in VERBS
+
+
+@pytest.mark.parametrize(
+    "words", [("approve", "abc"), ("list",), ("start", "fix", "it"), ("restore", "c-1"), ("watch",)]
+)
+@trio_test(real_time=True)
+async def test_a_session_named_for_a_command_that_heeds_none_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = await run(environ(tmp_path), "--session", "s-1", *words)
+    assert done.returncode == 2
+    assert f"--session is not for {words[0]}".encode() in done.stderr
+
+
+@trio_test(real_time=True)
+async def test_a_session_that_is_not_there_is_refused_and_not_said_to_wait_for_nothing(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        for words in (
+            ("pending",),
+            ("task", "x"),
+            ("tasks",),
+            ("log",),
+            ("pause",),
+            ("steer", "x", "y"),
+            ("mode", "local"),
+        ):
+            done = await run(house.environ, "--session", "nope", *words)
+            assert done.returncode == 1, words
+            assert done.stderr
+        assert house.desk.acts == []

@@ -13,31 +13,127 @@ from intercom.model.card import ANSWERED, CHOICES, CardKind
 from intercom.operators.ctl.verbs import VERBS
 
 
-def card(name: str, kind: str = "approval", status: str = "pending") -> dict[str, Any]:
-    return {"request_id": name, "kind": kind, "status": status}
+def card(name: str, kind: str = "approval", status: str = "pending", **more: Any) -> dict[str, Any]:
+    return {"request_id": name, "kind": kind, "status": status, **more}
 
 
-def test_the_oldest_card_is_before_the_person_until_it_ends() -> None:
+def test_nothing_is_selected_until_the_person_selects() -> None:
     board = Board()
-    assert board.current is None
-    assert board.take(card("a")) is True
+    board.take(card("a"))
+    board.take(card("b"))
+    assert board.selected is None
+    assert board.key("a") is None
+    board.next()
+    assert board.selected == card("a")
+
+
+def test_a_card_that_comes_leaves_the_selection() -> None:
+    board = Board()
+    board.take(card("a"))
+    board.next()
     assert board.take(card("b")) is False
-    assert board.take(card("a")) is False
     assert board.take(card("b", status="expired")) is False
-    assert board.take(card("c")) is False
+    assert board.selected == card("a")
+
+
+def test_when_the_selected_card_closes_nothing_is_selected() -> None:
+    board = Board()
+    board.take(card("a"))
+    board.take(card("b"))
+    board.next()
     assert board.take(card("a", status="approved")) is True
-    assert board.current == card("c")
-    assert board.take(card("c", status="rejected")) is True
-    assert board.current is None
+    assert board.selected is None
+    assert board.key("a") is None
+    board.next()
+    assert board.selected == card("b")
+
+
+def test_a_selected_card_that_says_something_else_is_another_question_and_was_not_seen() -> None:
+    board = Board()
+    board.take(card("a", diff="+1\n"))
+    board.next()
+    board.saw(card("a", diff="+1\n"), 1)
+    assert board.take(card("a", diff="+1\n", away=True)) is False
+    assert board.not_seen(card("a", diff="+1\n")) == ""
+    assert board.take(card("a", diff="+1\n", proposal_hash="other")) is True
+    other = card("a", diff="+2\n", files=[{"path": "x", "after": "other"}])
+    assert board.take(other) is True
+    assert board.not_seen(other) == "1 of 1 lines not seen"
 
 
 def test_next_goes_round() -> None:
     board = Board()
     assert board.next() is False
     board.take(card("a"))
+    assert board.next() is True
     assert board.next() is False
     board.take(card("b"))
-    assert [board.next() and board.current and board.current["request_id"] for _ in range(3)] == ["b", "a", "b"]
+    assert [board.next() and board.selected and board.selected["request_id"] for _ in range(3)] == ["b", "a", "b"]
+
+
+LONG = "".join(f"+{number}\n" for number in range(755))
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "more", "seen", "question"),
+    [
+        ("approval", "a", {"risk_level": "low", "diff": "+1\n"}, 1, None),
+        ("approval", "a", {"risk_level": "high", "diff": "+1\n"}, 1, "approve x 'do it' (high)? type y "),
+        (
+            "approval",
+            "a",
+            {"risk_level": "critical", "diff": LONG},
+            60,
+            "approve x 'do it' (critical, 695 of 755 lines not seen)? type y ",
+        ),
+        (
+            "approval",
+            "a",
+            {"risk_level": "low", "diff": LONG},
+            60,
+            "approve x 'do it' (low, 695 of 755 lines not seen)? type y ",
+        ),
+        ("approval", "a", {"risk_level": "low", "diff": LONG}, 755, None),
+        (
+            "approval",
+            "a",
+            {"risk_level": "low", "diff": None, "diff_omitted": True},
+            0,
+            "approve x 'do it' (low, diff not seen)? type y ",
+        ),
+        (
+            "approval",
+            "a",
+            {"risk_level": "low", "diff": "+1\n", "remarks": [{"path": None, "text": "binary"}]},
+            1,
+            "approve x 'do it' (low, 1 remark on the diff)? type y ",
+        ),
+        (
+            "approval",
+            "a",
+            {"risk_level": "low", "diff": "+1\n", "diff_from_agent": True},
+            1,
+            "approve x 'do it' (low, the diff is the agent's own text)? type y ",
+        ),
+        ("approval", "r", {"risk_level": "critical", "diff": LONG}, 0, None),
+        ("policy", "a", {}, 0, "accept x 'do it'? type y "),
+        ("restore", "p", {}, 0, "proceed x 'do it'? type y "),
+        ("restore", "c", {}, 0, None),
+        ("prompt", "c", {}, 0, None),
+    ],
+)
+def test_what_weighs_much_or_was_not_seen_whole_is_asked_once_more_by_name(
+    kind: str, key: str, more: dict[str, Any], seen: int, question: str | None
+) -> None:
+    board = Board()
+    shown = card("x", kind, title="do it", **more)
+    board.take(shown)
+    board.next()
+    if seen:
+        board.saw(shown, seen)
+    act = board.key(key)
+    assert act is not None
+    assert board.question(act) == question
 
 
 @pytest.mark.parametrize(
@@ -61,6 +157,7 @@ def test_next_goes_round() -> None:
 def test_a_key_stands_for_a_request(kind: str, key: str, text: str | None, verb: str, fields: dict[str, str]) -> None:
     board = Board()
     board.take(card("x", kind))
+    board.next()
     act = board.key(key)
     assert act is not None
     assert request_of(act, text) == (verb, fields)
@@ -84,23 +181,38 @@ def test_a_key_means_nothing_where_nothing_waits() -> None:
     assert quit_.word == "quit"
 
 
-def test_the_prompt_says_which_keys_there_are() -> None:
+def test_the_prompt_names_the_selected_card_and_its_keys() -> None:
     board = Board()
     assert board.prompt() == "nothing waits; [q]uit "
-    board.take(card("a"))
-    assert board.prompt() == "[a]pprove [r]eject [v]iew whole [q]uit "
-    board.take(card("b", "stall"))
+    board.take(card("a", title="add\na file", risk_level="low", files=[{"path": "x.py"}], diff="+1\n"))
+    assert board.prompt() == "1 waiting, none selected; [n]ext [q]uit "
     board.next()
-    assert board.prompt() == "2 waiting; n[u]dge [s]top [d]ismiss [v]iew whole [n]ext [q]uit "
+    assert board.prompt() == (
+        "approval a 'add a file' (low, x.py, 1 of 1 lines not seen)\n[a]pprove [r]eject [v]iew whole [q]uit "
+    )
+    board.take(card("b", "stall", title="Quiet"))
+    board.next()
+    assert board.prompt() == "stall b 'Quiet'\n2 waiting; n[u]dge [s]top [d]ismiss [v]iew whole [n]ext [q]uit "
+
+
+def test_many_files_are_counted_and_a_long_title_is_cut() -> None:
+    files = [{"path": f"{number}.py"} for number in range(4)]
+    board = Board()
+    board.take(card("a", title="t" * 100, files=files))
+    board.next()
+    assert board.prompt().startswith(f"approval a '{'t' * 57}...' (0.py, and 3 more files)\n")
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["pending", "approved"])) | st.just(None)))
-def test_whoever_is_before_the_person_waits(acts: list[tuple[str, str] | None]) -> None:
+def test_the_selection_moves_by_the_person_alone(acts: list[tuple[str, str] | None]) -> None:
     board = Board()
     waiting: dict[str, None] = {}
+    selected: str | None = None
     for act in acts:
         if act is None:
             board.next()
+            selected = (board.selected or {}).get("request_id")
+            assert selected in (waiting or {None})
             continue
         name, status = act
         board.take(card(name, status=status))
@@ -108,5 +220,6 @@ def test_whoever_is_before_the_person_waits(acts: list[tuple[str, str] | None]) 
             waiting[name] = None
         else:
             waiting.pop(name, None)
+            selected = None if name == selected else selected
         assert board.waiting == len(waiting)
-        assert (board.current or {}).get("request_id") in (waiting or {None})
+        assert (board.selected or {}).get("request_id") == selected

@@ -47,13 +47,33 @@ async def test_a_restore_is_asked_and_answered_or_left_open(tmp_path: Path) -> N
         assert "a remark" in words
         assert "answer restore-1 proceed | cancel" in words
         assert house.desk.acts[-1][:3] == ("restore", "c-1", "back")
-        assert json.loads((await run(house.environ, "restore", "c-1", "--json")).stdout)["state"] == "asked"
+        assert json.loads((await run(house.environ, "restore", "c-1", "--files", "--json")).stdout)["state"] == "asked"
         answered = await run(house.environ, "answer", "restore-1", "cancel")
         assert answered.stdout == b"cancelled restore-1\n"
         done = await run(house.environ, "restore", "c-1", "--exact", "--yes")
         assert done.returncode == 0
-        assert done.stdout.decode() == "it is done\nto go back: agent-intercom-ctl restore c-before\n"
+        assert done.stdout.decode() == "it is done\nto go back: agent-intercom-ctl restore c-before --exact\n"
         assert house.desk.acts[-1][:3] == ("decide", "restore-3", "proceed")
+
+
+@pytest.mark.parametrize("more", [(), ("--yes",)])
+def test_a_restore_without_files_shows_what_differs_and_changes_nothing(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """It ended the session, and restored nothing."""
+
+    @trio_test(real_time=True)
+    async def check() -> None:
+        async with open_house(tmp_path, desk()) as house:
+            await run(house.environ, "checkpoint", "--session", "abcd-1", "before")
+            shown = await run(house.environ, "restore", "c-1", *more)
+            assert shown.returncode == 1
+            words = shown.stdout.decode()
+            assert "checkpoint before of /home/me/project: 1 modified, 0 deleted, 1 added since" in words
+            assert "modified a.txt" in words
+            assert "add --files to put back what was modified or deleted" in words
+            assert "the session would end" in shown.stderr.decode()
+            assert [act[0] for act in house.desk.acts] == ["checkpoint", "restore"]
+
+    check()
 
 
 @pytest.mark.parametrize("end", [RestoreState.FAILED, RestoreState.STUCK])
@@ -63,7 +83,7 @@ def test_a_restore_that_does_not_come_out_is_a_failure(tmp_path: Path, end: Rest
         async with open_house(tmp_path, desk()) as house:
             await run(house.environ, "checkpoint", "--session", "abcd-1")
             house.desk.checkpoints.end = end
-            done = await run(house.environ, "restore", "c-1", "--yes")
+            done = await run(house.environ, "restore", "c-1", "--files", "--yes")
             assert done.returncode == 1
             assert end.value in done.stdout.decode()
 

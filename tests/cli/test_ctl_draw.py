@@ -11,9 +11,11 @@ import pytest
 from rich.console import Console
 
 from intercom.cli import ctl_draw
-from intercom.model.approval import ChangeKind, FileChange
+from intercom.cli.ctl_text import short
+from intercom.model.approval import ChangeKind, FileChange, Remark
 from intercom.model.card import ANSWERED, CardKind, CardState
 from intercom.model.clock import to_text
+from intercom.model.origin import Origin
 from intercom.model.verdict import Decided, Decision
 from intercom.operators.ctl.entries import card_entry, plain, session_entry
 from tests.operators.desk import START, StandInDesk, card, session
@@ -44,9 +46,9 @@ def test_pending_shows_what_a_person_needs_to_answer() -> None:
         ),
     ]
     assert drawn("pending", entries) == (
-        " HIGH  Retry the upload\n"
+        " HIGH  Agent asks: Retry the upload\n"
         "approval · 3f2a9c1e · 3 min ago · expires in 57 min · session s-1 · /home/me/project\n"
-        "It gives up at once.\n"
+        "from the agent: It gives up at once.\n"
         "  write  src/app.py  +1 -1\n"
         "--- a/src/app.py\n"
         "+++ b/src/app.py\n"
@@ -100,6 +102,16 @@ def test_who_decided_did_not_do_what_came_of_it(kind: CardKind, decision: str, s
     assert words in drawn("show", card_entry(card("a", kind, state=state, decided=decided))).splitlines()
 
 
+def test_a_decision_says_where_it_came_from() -> None:
+    origin = Origin("ctl", 12, 3456, "boot", "/dev/pts/3", 11, 3400, "/usr/bin/python3", 11, "/usr/bin/bash")
+    decided = Decided("v", "approve", "root", "ctl", START, origin=origin)
+    text = drawn("show", card_entry(card("a", state=CardState.APPROVED, decided=decided)))
+    assert "from python3 (process 12), in /dev/pts/3, started by bash (process 11)" in text.splitlines()
+    entry = {"at": "2026-11-21T12:00:00", "kind": "decided", "who": "root", "summary": "approve"}
+    logged = drawn("log", {"entries": [{**entry, "data": {"origin": origin.to_data()}}]})
+    assert "approve (from python3 (process 12), in /dev/pts/3, started by bash (process 11))" in logged
+
+
 def test_what_nobody_decided_is_nobodys_act() -> None:
     by_policy = Decided("v", "approve", "policy", "policy", START, "tool:write")
     by_time = Decided("v", "continue", "timeout", "timeout", START)
@@ -121,7 +133,7 @@ def test_what_nobody_decided_is_nobodys_act() -> None:
     ],
 )
 def test_what_is_shown_of_an_id_is_enough_to_tell_it_from_others(id: str, shown: str) -> None:
-    assert ctl_draw.short(id) == shown
+    assert short(id) == shown
     assert f"agent-intercom-ctl policy accept {shown}" in drawn("show", card_entry(card(id, CardKind.POLICY)))
 
 
@@ -169,12 +181,23 @@ def test_no_word_of_an_agent_reaches_the_terminal_as_a_command() -> None:
         assert "[bold red]m[/]:smile:" in text
 
 
+def test_no_line_of_an_agents_reads_as_ours() -> None:
+    words = "fine\n  write  README.md  +1 -1\n  ! approved by the security team"
+    shown = drawn("show", card_entry(card("a", body=words)))
+    assert (
+        "from the agent:\n│ fine\n│   write  README.md  +1 -1\n│   ! approved by the security team\n  write  src"
+        in shown
+    )
+    # What we wrote ourselves is not said to be an agent's.
+    assert "from the agent" not in drawn("show", card_entry(card("a", CardKind.POLICY, body="grants more")))
+
+
 def test_pending_cuts_a_long_diff_and_show_does_not() -> None:
     entry = card_entry(card("a", diff="".join(f"+{number}\n" for number in range(200))))
     cut = drawn("pending", [entry])
     assert "+59\n" in cut
     assert "+60\n" not in cut
-    assert "(140 more lines: agent-intercom-ctl show a)" in cut
+    assert "(60 of 200 lines; all: agent-intercom-ctl show a)" in cut
     assert "+199\n" in drawn("show", entry)
 
 
@@ -193,14 +216,38 @@ def test_on_a_terminal_words_are_kept_whole_and_lines_of_a_patch_too() -> None:
     assert added in plain
     told = [line for line in plain if "word" in line]
     assert len(told) > 1
-    assert {word for line in told for word in line.split()} == {"word"}
+    assert {word for line in told for word in line.split()} == {"word", "from", "the", "agent:"}
     assert max(map(len, told)) <= 80
 
 
-def test_the_whole_content_of_a_file_is_not_drawn_like_a_patch() -> None:
-    shown = drawn("show", card_entry(card("a", diff="- bread\n+ butter\n")), colour=True)
-    assert "the whole new content:" in shown
-    assert "\n- bread\n+ butter" in shown
+def test_an_agents_own_words_are_not_drawn_like_a_diff() -> None:
+    words = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n- bread\n+ butter\n"
+    shown = drawn("show", card_entry(card("a", diff=words, diff_from_agent=True)), colour=True)
+    assert "the agent's own words, and no diff made from the files:" in shown
+    assert f"\n{words}" in shown
+    # An entry that does not say whose words they are is not taken for a diff either.
+    entry = card_entry(card("a", diff=words))
+    del entry["diff_from_agent"]
+    assert "the agent's own words" in drawn("show", entry)
+
+
+def test_lines_of_a_hunk_that_look_like_headers_are_drawn_as_lines() -> None:
+    diff = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n @@ -1 +1 @@\ndiff --git a/z b/z\n"
+    shown = drawn("show", card_entry(card("a", diff=diff)), colour=True)
+    assert "\x1b[1m--- a/x\x1b[0m" in shown
+    assert "\x1b[31m--- a/y\x1b[0m" in shown
+    assert "\x1b[32m+++ b/y\x1b[0m" in shown
+    assert "\n @@ -1 +1 @@\n" in shown
+    assert "\x1b[1mdiff --git a/z b/z\x1b[0m" in shown
+
+
+def test_what_a_diff_cannot_show_is_said_above_it() -> None:
+    said = tuple(Remark("src/app.py", f"line {n} is long\x1b") for n in range(9))
+    entry = card_entry(card("a", remarks=(Remark(None, "of the whole"), *said)))
+    whole, some = drawn("show", entry), drawn("pending", [entry])
+    assert "  ! of the whole\n  ! src/app.py: line 0 is long\\x1b\n" in whole
+    assert "  ! src/app.py: line 8 is long\\x1b\n---" in whole
+    assert "  ! src/app.py: line 4 is long\\x1b\n  ! and 4 more: agent-intercom-ctl show a\n---" in some
 
 
 def test_list_is_a_table() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import trio
 
 from tests.operators.house import environ
+from tests.support.person_shell import the_person
 from tests.support.trio_case import trio_test
 
 CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
@@ -57,7 +58,7 @@ DIFF = """--- a/notes.txt
 
 
 async def ctl(env: dict[str, str], *words: str) -> tuple[int, Any]:
-    done = await trio.run_process([*CTL, *words], env=env, capture_stdout=True, check=False)
+    done = await the_person().run_async([*CTL, *words], env)
     return done.returncode, json.loads(done.stdout)
 
 
@@ -100,7 +101,8 @@ async def test_an_agent_proposes_and_a_person_beside_it_approves(tmp_path: Path)
                 if event["event"] == "card" and event["data"]["kind"] == "approval":
                     shown = event["data"]
                     break
-            assert shown["diff"] == DIFF
+            # Made by the server from the bytes, as git writes it.
+            assert shown["diff"] == f"diff --git a/notes.txt b/notes.txt\n{DIFF}"
             said = json_lines(agent)
             assert agent.stdin is not None
             await agent.stdin.send_all(shown["request_id"].encode() + b"\n")

@@ -17,6 +17,7 @@ import pytest
 import trio
 import trio.testing
 
+from intercom.model.approval import RiskLevel
 from intercom.model.card import CardKind, CardState, Notice
 from tests.operators.desk import START, StandInDesk, card
 from tests.operators.house import House, environ, open_house
@@ -108,7 +109,7 @@ async def test_watch_in_a_pipe_prints_cards(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("old"))) as house:
         await ready(house)
         async with piped(house, "watch") as found:
-            assert await anext(found) == " HIGH  approval old"
+            assert await anext(found) == " HIGH  Agent asks: approval old"
             while await anext(found) != "  agent-intercom-ctl approve old":
                 pass
 
@@ -128,16 +129,29 @@ async def test_watch_outlives_its_server(tmp_path: Path) -> None:
                 seen.add(json.loads(await anext(found))["data"]["request_id"])
 
 
+LOW: dict[str, Any] = {"risk": RiskLevel.LOW}
+
+
+async def select(screen: Terminal, name: str) -> None:
+    """Select the next card, which is this one."""
+    screen.type("n")
+    await screen.until(f"approval {name} '")
+    await screen.until("[q]uit")
+
+
 @trio_test(real_time=True, seconds=20)
-async def test_a_key_approves(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("one"))) as house:
+async def test_a_key_approves_the_selected_card(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("one", **LOW))) as house:
         await ready(house)
         async with terminal(house, "watch") as screen:
+            await screen.until("+ approval one 'approval one' (low)")
+            await screen.until("1 waiting, none selected; [n]ext [q]uit")
+            screen.type("n")
             drawn = await screen.until("[a]pprove [r]eject [v]iew whole [q]uit")
-            assert "approval one" in drawn
             assert "\x1b[32m+new = 2" in drawn
+            assert "approval one 'approval one' (low, src/app.py)" in drawn
             screen.type("a")
-            await screen.until("approved one")
+            await screen.until("approved one 'approval one' (low)")
             assert house.desk.acts == [("decide", "one", "approve", None, house.desk.acts[0][4], "ctl")]
             house.tell(house.desk.cards["one"])
             await screen.until("nothing waits; [q]uit")
@@ -146,23 +160,124 @@ async def test_a_key_approves(tmp_path: Path) -> None:
 
 
 @trio_test(real_time=True, seconds=20)
+async def test_keys_typed_together_do_not_decide_a_card_that_was_not_on_the_screen(tmp_path: Path) -> None:
+    """`n` and `a` in one go approved the other card."""
+    async with open_house(tmp_path, StandInDesk(card("one", **LOW), card("two", **LOW))) as house:
+        await ready(house)
+        async with terminal(house, "watch") as screen:
+            await screen.until("2 waiting")
+            screen.type("nana")
+            await screen.until("[a]pprove")
+            screen.type("nay\n")
+            await screen.until("approval two 'approval two'")
+            screen.type("q")
+            assert await screen.process.wait() == 0
+            assert house.desk.acts == []
+
+
+@pytest.mark.parametrize("answer", ["n", "a", "\r", "\x04"])
+@trio_test(real_time=True, seconds=20)
+async def test_a_critical_card_that_was_not_seen_whole_asks_by_name(tmp_path: Path, answer: str) -> None:
+    """A critical change, 60 of 755 lines seen, was approved with one key."""
+    long = card("one", diff="".join(f"+{number}\n" for number in range(755)), risk=RiskLevel.CRITICAL)
+    async with open_house(tmp_path, StandInDesk(long)) as house:
+        await ready(house)
+        async with terminal(house, "watch") as screen:
+            await screen.until("none selected")
+            await select(screen, "one")
+            screen.type("ay")
+            await screen.until("approve one 'approval one' (critical, 695 of 755 lines not seen)? type y ")
+            screen.type(answer)
+            await screen.until("approve left undone: one 'approval one' (critical)")
+            await screen.until("[q]uit")
+            assert house.desk.acts == []
+            screen.type("v")
+            await screen.until("+754")
+            await screen.until("[q]uit")
+            screen.type("a")
+            await screen.until("approve one 'approval one' (critical)? type y ")
+            screen.type("y")
+            await screen.until("approved one")
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_a_card_that_comes_or_goes_changes_no_keys_meaning(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("one", **LOW), card("two", **LOW))) as house:
+        await ready(house)
+        async with terminal(house, "watch") as screen:
+            await screen.until("2 waiting")
+            await select(screen, "one")
+            house.tell(card("three", **LOW))
+            await screen.until("3 waiting; [a]pprove")
+            house.tell(card("one", state=CardState.EXPIRED))
+            await screen.until("2 waiting, none selected; [n]ext [q]uit")
+            screen.type("a")
+            screen.type("v")
+            screen.type("q")
+            assert await screen.process.wait() == 0
+            assert house.desk.acts == []
+
+
+@trio_test(real_time=True, seconds=20)
+async def test_a_selected_card_that_changes_is_shown_again(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("one", **LOW))) as house:
+        await ready(house)
+        async with terminal(house, "watch") as screen:
+            await screen.until("none selected")
+            await select(screen, "one")
+            house.tell(card("one", risk=RiskLevel.CRITICAL, title="another"))
+            await screen.until("the selected card has changed:")
+            await screen.until("approval one 'another' (critical, src/app.py)")
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+@trio_test(real_time=True, seconds=20)
+async def test_a_rejected_card_is_drawn_once(tmp_path: Path, on_terminal: bool) -> None:
+    """The agent's having been told a rejection drew the same card a second time."""
+    async with open_house(tmp_path, StandInDesk(card("one"))) as house, contextlib.AsyncExitStack() as stack:
+        await ready(house)
+        if on_terminal:
+            screen = await stack.enter_async_context(terminal(house, "watch"))
+            await screen.until("none selected")
+        else:
+            found = await stack.enter_async_context(piped(house, "watch"))
+            while "approve one" not in await anext(found):
+                pass
+        rejected = card("one", state=CardState.REJECTED)
+        house.tell(rejected)
+        house.tell(rejected)
+        house.tell(Notice("the end", "info", START))
+        if on_terminal:
+            seen = await screen.until("the end")
+        else:
+            seen = ""
+            while "the end" not in seen:
+                seen += await anext(found)
+        assert seen.count("rejected") == 1
+
+
+@trio_test(real_time=True, seconds=20)
 async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("one"), card("two", CardKind.PROMPT))) as house:
         await ready(house)
         async with terminal(house, "watch") as screen:
-            await screen.until("2 waiting; [a]pprove")
-            screen.type("r")
-            await screen.until("reject, with what words (may be empty)? ")
+            await screen.until("2 waiting")
+            await select(screen, "one")
+            screen.type("rthis was typed before the question\n")
+            await screen.until("reject one 'approval one' (high), with what words (may be empty)? ")
             screen.type("too broad\n")
             await screen.until("rejected one")
             house.tell(house.desk.cards["one"])
+            await screen.until("1 waiting, none selected")
+            screen.type("n")
             await screen.until("[c]ontinue re[f]ine")
             screen.type("f")
-            await screen.until("refine, with what words? ")
+            await screen.until("refine two 'prompt two', with what words? ")
             screen.type("\n")
             await screen.until("refine left undone")
+            await screen.until("[q]uit")
             screen.type("f")
-            await screen.until("refine, with what words? ")
+            await screen.until("with what words? ")
             screen.type("do less\n")
             await screen.until("refined two")
             assert [act[1:4] for act in house.desk.acts] == [
@@ -174,39 +289,28 @@ async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
 @trio_test(real_time=True, seconds=20)
 async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> None:
     long = card("one", diff="".join(f"+{number}\n" for number in range(100)))
-    async with open_house(tmp_path, StandInDesk(long, card("two"))) as house:
+    async with open_house(tmp_path, StandInDesk(long, card("two", **LOW))) as house:
         await ready(house)
         async with terminal(house, "watch") as screen:
-            await screen.until("40 more lines")
             await screen.until("2 waiting")
+            screen.type("n")
+            await screen.until("60 of 100 lines")
+            await screen.until("40 of 100 lines not seen")
             await screen.until("[q]uit")
             screen.type("v")
             await screen.until("+99")
-            screen.type("n")
-            await screen.until("approval two")
+            await screen.until("(high, src/app.py)")
+            await screen.until("[q]uit")
+            await select(screen, "two")
             del house.desk.cards["two"]
             screen.type("a")
             await screen.until("no request or alert begins with two")
             house.tell(Notice("a \x1b[2Jnotice", "warning", START))
             await screen.until("a \\x1b[2Jnotice")
             house.tell(card("three"))
-            await screen.until("+ approval: approval three")
+            await screen.until("+ approval three 'approval three' (high)")
             house.tell(card("two", state=CardState.EXPIRED))
             await screen.until("expired")
-
-
-@trio_test(real_time=True, seconds=20)
-async def test_a_key_meant_for_a_card_that_has_just_gone_does_not_answer_the_next(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("one"), card("two"))) as house:
-        await ready(house)
-        async with terminal(house, "watch") as screen:
-            await screen.until("2 waiting; [a]pprove")
-            house.tell(card("one", state=CardState.EXPIRED))
-            await screen.until("approval two")
-            await screen.until("[q]uit")
-            screen.type("a")
-            await screen.until("look, then press again")
-            assert house.desk.acts == []
 
 
 @pytest.mark.parametrize("way", ["\x04", "q"])
@@ -238,7 +342,7 @@ async def test_an_interrupt_ends_it_quietly_and_leaves_the_terminal_as_it_was(tm
 
 @trio_test(real_time=True, seconds=20)
 async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) -> None:
-    desk = StandInDesk(card("one"))
+    desk = StandInDesk(card("one", **LOW))
     async with contextlib.AsyncExitStack() as stack:
         async with open_house(tmp_path, desk) as house:
             await ready(house)
@@ -247,7 +351,8 @@ async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) ->
         await screen.until("the server went away; waiting for it")
         async with open_house(tmp_path, desk) as house:
             await screen.until("the server is back")
-            await screen.until("[a]pprove")
+            await screen.until("1 waiting, none selected")
+            await select(screen, "one")
             screen.type("a")
             await screen.until("approved one")
 
@@ -258,9 +363,10 @@ async def test_a_person_may_watch_before_there_is_a_server(tmp_path: Path) -> No
         await screen.until("no server runs yet; waiting for one")
         await screen.until("[q]uit")
         screen.type("a")
-        async with open_house(tmp_path, StandInDesk(card("one"))):
+        async with open_house(tmp_path, StandInDesk(card("one", **LOW))):
             await screen.until("a server is here")
-            await screen.until("[a]pprove")
+            await screen.until("1 waiting, none selected")
+            await select(screen, "one")
             screen.type("a")
             await screen.until("approved one")
 

@@ -77,7 +77,8 @@ def test_with_yes_it_goes_through_and_leaves_the_approved_file_alone_behind(stag
     assert killed != started
     shown = [line.strip() for line in said.splitlines()]
     added = [line for line in demo_agent.patch(demo_agent.FIRST, demo_agent.SECOND).splitlines() if line[0] == "+"]
-    assert [line for line in [*demo_agent.FIRST.splitlines(), *added] if line.strip() not in shown] == []
+    first = [f"+{line}" for line in demo_agent.FIRST.splitlines()]
+    assert [line for line in [*first, *added] if line.strip() not in shown] == []
     assert said.count("with status approved") + said.count("with status\n   approved") == 2
     assert said.count("The request is applied.") == 2
     assert stage.left() == {demo_agent.FILE: demo_agent.SECOND}

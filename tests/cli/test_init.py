@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -50,8 +54,18 @@ def backups(file: Path) -> list[Path]:
     return sorted(file.parent.glob(f"{file.name}.*.bak"))
 
 
+def snapshot(root: Path) -> dict[str, tuple[int, bytes | str]]:
+    """Everything below a directory: kinds, modes, contents."""
+    found: dict[str, tuple[int, bytes | str]] = {}
+    for each in sorted(root.rglob("*")):
+        mode = each.lstat().st_mode
+        content = str(each.readlink()) if each.is_symlink() else "" if each.is_dir() else each.read_bytes()
+        found[str(each.relative_to(root))] = (mode, content)
+    return found
+
+
 def test_it_writes_a_configuration_that_changes_nothing(home: Path) -> None:
-    assert init_with() == 0
+    assert init_with("--write") == 0
     assert stat.S_IMODE(own_config(home).stat().st_mode) == 0o600
     assert load(own_config(home)) == attrs.evolve(Config(), database=load().database)
 
@@ -86,16 +100,16 @@ def test_a_default_that_is_shown_is_the_default(home: Path) -> None:
 def test_a_configuration_that_is_there_is_kept_unless_forced(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own_config(home).parent.mkdir(parents=True)
     own_config(home).write_text("retention_days = 9\n")
-    assert init_with() == 0
+    assert init_with("--write") == 0
     assert own_config(home).read_text() == "retention_days = 9\n"
     assert "--force writes it anew" in capsys.readouterr().out
-    assert init_with("--force") == 0
+    assert init_with("--write", "--force") == 0
     assert load(own_config(home)).retention_days == 30
     assert [each.read_text() for each in backups(own_config(home))] == ["retention_days = 9\n"]
 
 
 def test_a_named_workspace_becomes_the_default_one(home: Path) -> None:
-    assert init_with("--workspace", home / "project") == 0
+    assert init_with("--write", "--workspace", home / "project") == 0
     assert load(own_config(home)).default_workspace_root == home / "project"
 
 
@@ -113,22 +127,35 @@ def test_a_workspace_that_is_not_there_is_refused(home: Path, capsys: pytest.Cap
     assert "is not a directory" in capsys.readouterr().err
 
 
-def test_without_a_client_it_shows_the_entries_of_all_and_touches_none(
-    home: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("argv", [(), ("--client", "codex"), ("--http",), ("--force",), ("--hooks", "--client", "all")])
+def test_without_write_it_shows_and_changes_nothing_on_disk(
+    home: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]
 ) -> None:
-    assert init_with() == 0
+    """The preview wrote a configuration, and made a token."""
+    before = snapshot(home)
+    assert init_with(*argv) == 0
+    assert snapshot(home) == before
     shown = capsys.readouterr().out
-    for client in CLIENTS.values():
+    for client in [CLIENTS["codex"]] if "codex" in argv else CLIENTS.values():
         assert client.title in shown
         assert str(client.file(home / "project")) in shown
-        assert not client.file(home / "project").exists()
-    assert f"tool_timeout_sec = {24 * 3600}" in shown
+    assert f"would write {own_config(home)}" in shown
+    assert "nothing was changed: add --write" in shown
 
 
-def test_write_without_a_client_is_a_usage_error(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert init_with("--write") == 2
-    assert "add --client" in capsys.readouterr().err
-    assert not own_config(home).exists()
+def test_a_preview_beside_a_configuration_changes_nothing_either(home: Path) -> None:
+    assert init_with("--write", "--client", "all") == 0
+    before = snapshot(home)
+    assert init_with("--http", "4100") == 0
+    assert init_with("--force") == 0
+    assert snapshot(home) == before
+
+
+def test_write_without_a_client_writes_the_configuration_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init_with("--write") == 0
+    assert "no client was connected: add --client codex" in capsys.readouterr().out
+    assert own_config(home).exists()
+    assert not any(client.file(home / "project").exists() for client in CLIENTS.values())
 
 
 def test_a_client_nobody_knows_is_a_usage_error_that_names_those_there_are(
@@ -142,7 +169,7 @@ def test_a_client_nobody_knows_is_a_usage_error_that_names_those_there_are(
 def test_write_merges_into_every_client_and_a_second_time_changes_nothing(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert init_with("--write", "--client", "all") == 0
+    assert init_with("--write", "--client", "all", "--hooks") == 0
     files = [each.file(home / "project") for each in (*CLIENTS.values(), *HOOKS.values())]
     first = [file.read_bytes() for file in files]
     assert init_with("--write", "--client", "all") == 0
@@ -206,6 +233,7 @@ def test_a_file_that_can_not_be_merged_is_left_alone_and_the_entry_shown(
     (home / ".cursor").mkdir()
     (home / ".cursor/mcp.json").write_bytes(b"\xff")
     assert init_with("--write", "--client", "vscode", "--client", "cursor", "--client", "codex") == 1
+    assert not (home / ".cursor/hooks.json").exists()
     assert file.read_text() == '{ // mine\n "servers": {} }'
     assert not backups(file)
     said = capsys.readouterr().err
@@ -220,33 +248,72 @@ def test_a_file_that_can_not_be_written_is_told_and_nothing_is_left_behind(
 ) -> None:
     (home / ".codex").write_text("a file where a directory should be")
     assert init_with("--write", "--client", "codex") == 1
-    assert "file exists" in capsys.readouterr().err
+    assert f"not a directory: {home}/.codex; nothing of it was changed" in capsys.readouterr().err
     assert not list(home.glob(".*.toml.*"))
 
 
 def test_a_directory_in_place_of_the_configuration_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert init_with("--config", home, "--force") == 1
+    assert init_with("--write", "--config", home, "--force") == 1
     assert "is a directory: give --config a file in it" in capsys.readouterr().err
 
 
-def test_a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("call", ["fsync", "replace", "fchmod"])
+@pytest.mark.parametrize("nth", range(3))
+@pytest.mark.parametrize("fails", [OSError(28, "No space left on device", "x"), KeyboardInterrupt()])
+def test_a_write_that_fails_at_any_step_leaves_the_client_as_it_was(
+    home: Path, monkeypatch: pytest.MonkeyPatch, call: str, nth: int, fails: BaseException
 ) -> None:
-    assert init_with("--write", "--client", "cursor") == 0
-    file = home / ".cursor/mcp.json"
-    file.write_text('{"mine": 1}')
+    """A client's files were written one after the other: the entry without its hooks."""
+    assert init_with("--write") == 0
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text('{"mine": 1}')
+    before = snapshot(home)
+    done = getattr(os, call)
+    calls = iter(range(100))
 
-    def full(_handle: int) -> None:
-        raise OSError(28, "No space left on device", "x")
+    def once_failing(*given: Any) -> Any:
+        if next(calls) == nth:
+            raise fails
+        return done(*given)
 
-    monkeypatch.setattr(init_files.os, "fsync", full)
-    assert init_with("--write", "--client", "cursor") == 1
-    assert "no space left on device" in capsys.readouterr().err
-    assert file.read_text() == '{"mine": 1}'
-    assert sorted(each.name for each in file.parent.iterdir() if each not in backups(file)) == [
-        "hooks.json",
-        "mcp.json",
-    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(init_files.os, call, once_failing)
+        assert init_with("--write", "--client", "cursor", "--hooks") == (1 if isinstance(fails, OSError) else 130)
+    assert snapshot(home) == before
+    assert init_with("--write", "--client", "cursor", "--hooks") == 0
+
+
+def test_output_that_cannot_be_written_is_told_and_what_was_done_is_done(home: Path) -> None:
+    words = [sys.executable, "-m", "intercom.cli.main", "init", "--write", "--client", "cursor"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=home / "project", check=False)
+    assert done.returncode == 1
+    assert done.stderr == "what was done could not be printed: No space left on device\n"
+    assert (home / ".cursor/mcp.json").exists()
+
+
+@pytest.mark.parametrize("lines", [0, 1, 3])
+def test_a_reader_that_closes_the_pipe_leaves_nothing_half_done(home: Path, lines: int) -> None:
+    """`init --write | head -3` left clients half done, and said to add the rest by hand."""
+    words = [sys.executable, "-m", "intercom.cli.main", "init", "--write", "--client", "all", "--hooks"]
+    with subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        env=os.environ,
+        cwd=home / "project",
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(lines):
+            process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 0
+    for file in (*CLIENTS.values(), *HOOKS.values()):
+        assert file.file(home / "project").exists()
 
 
 def test_a_shared_file_gets_the_bare_name_only_where_the_path_finds_this_program(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,12 @@ from hypothesis import strategies as st
 
 from intercom.cli import doctor_hooks, init_hooks
 from intercom.cli.finding import State
+from intercom.cli.init_clients import CLIENTS
 from intercom.cli.init_hooks import HOOKS, Hooks
 from intercom.cli.init_merge import Unmergeable
 from tests.cli.test_init import backups, home, init_with
+from tests.support.terminal import on_terminal
+from tests.support.trio_case import trio_test
 
 START = ["/opt/bin/agent-intercom"]
 
@@ -107,26 +112,64 @@ def test_a_command_that_can_not_be_started_denies(hooks: Hooks, tmp_path: Path) 
     assert "this is denied" in done.stderr
 
 
-def test_init_writes_hooks_with_a_backup_and_leaves_them_where_told_to(
+def test_init_writes_no_hooks_unless_told_to(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Hooks that hold in every project, and deny when the program is gone, were installed unasked."""
+    project = home / "project"
+    assert init_with("--write", "--client", "all") == 0
+    assert not any(hooks.file(project).exists() for hooks in HOOKS.values())
+    assert "Codex may use its own tools without asking (--hooks installs them)" in capsys.readouterr().out
+
+
+def test_init_writes_hooks_with_a_backup_and_keeps_those_that_are_installed_up_to_date(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = HOOKS["claude-code"].file(home / "project")
-    assert init_with("--write", "--client", "claude-code", "--no-hooks") == 0
-    assert not file.exists()
     file.parent.mkdir()
     file.write_text('{"model": "x"}')
-    assert init_with("--write", "--client", "claude-code") == 0
+    assert init_with("--write", "--client", "claude-code", "--hooks") == 0
     assert init_hooks.installed(HOOKS["claude-code"], file.read_text()) == ("PreToolUse", "Stop")
     assert [each.read_text() for each in backups(file)] == ['{"model": "x"}']
-    assert "Claude Code's hooks" in capsys.readouterr().out
+    assert "Claude Code's hooks, in this project only" in capsys.readouterr().out
+    now = file.read_text()
+    file.write_text(
+        now.replace("agent-intercom hook", "--config /gone hook").replace(
+            'command": "', 'command": "/old/agent-intercom '
+        )
+    )
+    assert "/old" in file.read_text()
+    assert init_with("--write", "--client", "claude-code") == 0
+    assert json.loads(file.read_text()) == json.loads(now)
+
+
+@pytest.mark.parametrize(("typed", "are_installed"), [("y\n", True), ("\n", False), ("n\n", False), ("\x04", False)])
+@trio_test(real_time=True, seconds=20)
+async def test_on_a_terminal_it_asks_says_where_hooks_hold_and_installs_none_by_default(
+    home: Path, typed: str, are_installed: bool
+) -> None:
+    project = home / "project"
+    words = ["init", "--write", "--client", "codex", "--client", "claude-code", "--workspace", str(project)]
+    words.append("--no-key")
+    async with on_terminal([sys.executable, "-m", "intercom.cli.main", *words], os.environ) as screen:
+        said = await screen.until("Install these hooks? [y/N] ")
+        assert "Codex: in all your projects" in said
+        assert "Claude Code: in this project only" in said
+        assert "hook denies every such use: before you remove the program, run" in said
+        assert "'agent-intercom init --remove'" in said
+        assert not (home / ".codex").exists()
+        screen.type(typed)
+        assert await screen.process.wait() == 0
+    assert (home / ".codex/config.toml").exists()
+    for name in ("codex", "claude-code"):
+        assert HOOKS[name].file(project).exists() is are_installed
 
 
 def test_hooks_that_can_not_be_merged_are_shown(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = HOOKS["cursor"].file(home / "project")
     file.parent.mkdir()
     file.write_text("// mine\n{}")
-    assert init_with("--write", "--client", "cursor") == 1
+    assert init_with("--write", "--client", "cursor", "--hooks") == 1
     assert file.read_text() == "// mine\n{}"
+    assert not CLIENTS["cursor"].file(home / "project").exists(), "a client is written whole or not at all"
     assert '"beforeShellExecution": [' in capsys.readouterr().err
 
 
@@ -136,7 +179,7 @@ def test_doctor_says_who_may_do_without_asking(home: Path) -> None:
     assert init_with("--write", "--client", "codex", "--no-hooks") == 0
     found = doctor_hooks.examine(project)
     assert (found.state, "Codex may write and run without asking" in found.text) == (State.WARN, True)
-    assert init_with("--write", "--client", "codex") == 0
+    assert init_with("--write", "--client", "codex", "--hooks") == 0
     assert doctor_hooks.examine(project).text == "Codex must ask"
     file = HOOKS["codex"].file(project)
     document = json.loads(file.read_text())

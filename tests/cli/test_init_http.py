@@ -132,7 +132,7 @@ def test_without_write_it_shows_what_it_would_write_and_touches_no_client(
 
 
 def test_the_configuration_opens_the_port(home: Path) -> None:
-    assert init_with("--http", 4000) == 0
+    assert init_with("--write", "--http", 4000) == 0
     assert load(own_config(home)).http_port == 4000
 
 
@@ -141,7 +141,7 @@ def test_a_configuration_that_is_there_gets_the_port_and_keeps_all_else(
 ) -> None:
     own_config(home).parent.mkdir(parents=True)
     own_config(home).write_text("# mine\nretention_days = 9\n\n[stall]\nenabled = false\n")
-    assert init_with("--http") == 0
+    assert init_with("--write", "--http") == 0
     assert own_config(home).read_text() == "http_port = 3000\n# mine\nretention_days = 9\n\n[stall]\nenabled = false\n"
     assert [each.read_text() for each in backups(own_config(home))] == [
         "# mine\nretention_days = 9\n\n[stall]\nenabled = false\n"

@@ -28,8 +28,10 @@ def project(house: Home) -> Path:
 
 
 async def connect(house: Home, client: str, *words: str) -> None:
-    """Let `agent-intercom init` write the client's files."""
-    done = await trio.to_thread.run_sync(lambda: house.command("init", "--write", "--client", client, *words))
+    """Let `agent-intercom init` write the client's files, with its hooks."""
+    done = await trio.to_thread.run_sync(
+        lambda: house.command("init", "--write", "--hooks", "--client", client, *words)
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import termios
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from tests.agents.live import COMMAND, Home
+from tests.support.person_shell import the_person
 
 
 class Hosted:
@@ -83,15 +88,19 @@ class Hosted:
 
 
 @asynccontextmanager
-async def hosted(home: Home, workspace: Path) -> AsyncIterator[Hosted]:
-    """A connected agent whose host process is a child of this one, in a session of its own as a terminal's is."""
+async def hosted(home: Home, workspace: Path, *wrapper: str, arguments: Sequence[str] = ()) -> AsyncIterator[Hosted]:
+    """A connected agent whose host process leads a session at a terminal of its own, as one does that a person has
+    started. The host starts its relay through `wrapper`, if one is named, and with these arguments."""
     script = Path(__file__).with_name("client_host.py")
+    master, slave = os.openpty()
     process = await trio.lowlevel.open_process(
-        [sys.executable, str(script), *COMMAND, "--workspace", str(workspace)],
+        [sys.executable, str(script), *wrapper, *COMMAND, "--workspace", str(workspace), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=home.environ,
         start_new_session=True,
+        pass_fds=[slave],
+        preexec_fn=partial(fcntl.ioctl, slave, termios.TIOCSCTTY, 0),
     )
     try:
         agent = Hosted(process)
@@ -100,16 +109,11 @@ async def hosted(home: Home, workspace: Path) -> AsyncIterator[Hosted]:
     finally:
         process.kill()
         await process.wait()
+        os.close(slave)
+        os.close(master)
 
 
 async def ctl(home: Home, *words: str) -> tuple[int, Any]:
-    """Run agent-intercom-ctl as a person at the desk does; its exit code and what it printed."""
-    done = await trio.run_process(
-        [sys.executable, "-m", "intercom.cli.ctl", "--json", *words],
-        env=home.environ,
-        capture_stdout=True,
-        capture_stderr=True,
-        check=False,
-    )
-    assert done.returncode is not None
+    """Run agent-intercom-ctl as a person at a terminal does; its exit code and what it printed."""
+    done = await the_person().run_async([sys.executable, "-m", "intercom.cli.ctl", "--json", *words], home.environ)
     return done.returncode, json.loads(done.stdout)

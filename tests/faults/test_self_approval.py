@@ -90,6 +90,7 @@ async def test_an_agent_can_not_have_its_policy_changed_by_proposal_without_a_pe
     (root / ".intercom/settings.json").write_text(
         '{"enabled": true, "file_patterns": {"write": ["**/*", ".intercom/*"]}}'
     )
+    await ctl(house, "policy", "accept", str(root))
     async with hosted(house, root) as agent:
         let_pass = await agent.call("check_clearance", title="t", diff="x\n", file_path="x.txt")
         assert let_pass["status"] == "approved"

@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from intercom.agents.shim.relay import Relay, ToClient
+from intercom.model.config import LimitSettings
 from tests.fuzz.harm import is_fair_error, is_fair_result
-from tests.fuzz.rig import ERAS, STATELESS, Agent, Gone, Late, Rig, sound
+from tests.fuzz.rig import ERAS, STATELESS, Agent, Late, Rig, sound
 from tests.fuzz.test_tools import ANSWERS
 from tests.fuzz.values import LONG
 
@@ -45,21 +46,23 @@ def many(agent: Agent, tool: str, all_arguments: list[dict[str, Any]], at_once: 
     return [answers[id] for id in begun]
 
 
-def test_thousands_of_requests_may_wait_in_one_session(on: Rig) -> None:
+def test_of_thousands_of_requests_as_many_wait_as_may(on: Rig) -> None:
     count = 5000 if LONG else 300
+    most = LimitSettings().pending_per_session
     agent, before = on.agent(), memory(on)
     asked = [{"title": f"t{n}", "diff": f"{n}\n", "file_path": f"f{n}"} for n in range(count)]
-    for answer in many(agent, "check_clearance", asked):
-        assert answer["result"]["structuredContent"]["status"] == "pending"
+    answers = [answer["result"]["structuredContent"] for answer in many(agent, "check_clearance", asked)]
+    assert sum(answer["status"] == "pending" for answer in answers) == most
+    assert {answer.get("error_code") for answer in answers} == {None, "too_many_pending"}
     assert calm(on) < 2
-    assert memory(on) - before < 40 + count * 0.03
+    assert memory(on) - before < 40 + most * 0.03
     ctl = on.ctl()
     waiting = ctl.do("pending", session=agent.does("ping")["session_id"])
-    assert len(waiting) == count
-    ctl.do("approve", id=waiting[count // 2]["request_id"])
+    assert len(waiting) == most
+    ctl.do("approve", id=waiting[most // 2]["request_id"])
     recovered = agent.does("reboot")
     assert recovered["status"] == "recovered"
-    assert len(recovered["pending_requests"]) == count - 1
+    assert len(recovered["pending_requests"]) == most - 1
     # The verdict nobody waited for rides on it.
     assert len(recovered["late_verdicts"]) == 1
 
@@ -124,6 +127,8 @@ def test_a_patch_that_is_slow_to_read_holds_nobody_else_up(on: Rig) -> None:
 @pytest.mark.parametrize("door", ["ctl", "shims"])
 def test_a_crowd_of_silent_connections_locks_nobody_out(on: Rig, door: str) -> None:
     before, ctl = memory(on), on.ctl()
+    # Who has shown the token does not give way to who has not.
+    assert ctl.ask("version")["ok"]
     path = on.home.places.ctl_socket if door == "ctl" else on.home.places.mcp_socket
     crowd = []
     for _ in range(200):
@@ -136,23 +141,14 @@ def test_a_crowd_of_silent_connections_locks_nobody_out(on: Rig, door: str) -> N
         crowd.append(one)
     assert calm(on) < 2
     assert ctl.ask("version")["ok"]
+    # Those who show the token are let in while the crowd stays.
     if door == "shims":
         on.done_with(on.agent())
     else:
-        # Those there is no room for are told so, and people who were there go on.
-        told = on.ctl()
-        assert json.loads(told.wire.line())["error_code"] == "busy"
+        assert on.ctl().ask("version")["ok"]
     assert memory(on) - before < 60
     for one in crowd:
         one.close()
-    deadline = time.monotonic() + 5
-    while True:
-        try:
-            late = on.ctl()
-            assert late.ask("version")["ok"]
-            break
-        except (AssertionError, Gone):
-            assert time.monotonic() < deadline
     sound(on)
 
 
@@ -188,7 +184,7 @@ def request(agent: Agent) -> bytes:
 def test_a_watcher_that_never_reads_is_dropped(on: Rig) -> None:
     deaf, before = on.ctl(), memory(on)
     deaf.wire.say(json.dumps({"command": "watch", "auth_token": deaf.token}).encode() + b"\n")
-    long = "x" * 50_000
+    long = "x" * 20_000
     for _ in range(40 if LONG else 10):
         for answer in many(on.first, "broadcast", [{"message": long}] * 40):
             assert "result" in answer

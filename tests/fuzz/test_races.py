@@ -114,7 +114,7 @@ def test_nothing_outside_is_written_while_links_come_and_go(on: Rig, race: str) 
         # As bait: what a deletion or a rename would hit if it were led outside.
         (grounds.root / "outside" / f"d{n}").write_bytes(b"one\ntwo\nthree\n")
     around = grounds.outside()
-    said = {"applied": 0, "error": 0}
+    said = {"applied": 0, "error": 0, "pending": 0}
     with flipping(grounds.workspace / flipped, grounds.root / target):
         for n in range(rounds):
             path, diff = (text.replace("{n}", str(n)) for text in proposals[n % len(proposals)])

@@ -44,8 +44,9 @@ def test_a_new_file_and_one_that_goes(root: Path) -> None:
         ("a.txt", ChangeKind.DELETE, 0, 2),
     ]
     assert found.diff == (
+        "diff --git a/b.txt b/b.txt\n"
         "--- /dev/null\n+++ b/b.txt\n@@ -0,0 +1,2 @@\n+x\n+y\n\\ No newline at end of file\n"
-        "--- a/a.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-two\n"
+        "diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-two\n"
     )
 
 
@@ -53,7 +54,10 @@ def test_pieces_are_replaced_where_they_fit_and_shown_where_they_do_not(root: Pa
     two = (Replacement("one", "1"), Replacement("1\ntwo", "2"))
     assert "-one\n-two\n+2\n" in seen(root, FileTouch("a.txt", replacements=two)).diff
     found = seen(root, FileTouch("a.txt", replacements=(Replacement("three", "3", True),)))
-    assert found.diff.endswith("@@ every place @@\n-three\n+3\n")
+    assert found.diff.endswith("| @@ every place @@\n| -three\n| +3\n")
+    assert found.remarks[0].text.startswith(
+        "it does not hold what is to be replaced: what is shown are the agent's words"
+    )
     assert found.changes[0].after_hash is None
 
 
@@ -64,8 +68,9 @@ def test_pieces_are_replaced_where_they_fit_and_shown_where_they_do_not(root: Pa
 def test_what_lies_elsewhere_is_named_and_never_read(root: Path, named: str, cwd: str | None) -> None:
     found = seen(root, FileTouch(named, "new\n"), cwd=cwd)
     assert (found.changes, found.outside) == ((), (named,))
-    assert "+new\n" in found.diff
-    assert "\n-" not in found.diff.rpartition("@@")[2]
+    assert found.diff.endswith("\n| +new\n")
+    assert "\n-" not in found.diff
+    assert found.remarks[0].text.startswith("it lies outside of the workspace and was not read: what is shown are the")
 
 
 def test_a_move_out_of_the_workspace_is_one_to_elsewhere(root: Path) -> None:
@@ -78,6 +83,13 @@ def test_a_move_out_of_the_workspace_is_one_to_elsewhere(root: Path) -> None:
 def test_what_is_no_text_is_told_by_its_size(root: Path) -> None:
     (root / "b").write_bytes(b"\xff\0")
     assert "2 bytes become 1" in seen(root, FileTouch("b", "x")).diff
+
+
+def test_lines_that_a_client_gives_without_the_file_are_the_agents_words(root: Path) -> None:
+    found = seen(root, FileTouch("a.txt", diff="@@ def harmless():\n-one\n+two\x1b[2J\n"))
+    assert found.diff == "diff --git a/a.txt b/a.txt\n| @@ def harmless():\n| -one\n| +two\\x1b[2J\n"
+    assert [remark.path for remark in found.remarks] == ["a.txt"]
+    assert "the client gives these lines alone: what is shown are the agent's words" in found.remarks[0].text
 
 
 _NAMES = st.text(st.sampled_from("ab./\\~\0\u202e\n"), max_size=12)
@@ -137,11 +149,8 @@ def test_a_hook_belongs_to_the_nearest_client_above_it() -> None:
         assert kin.nearest(pid, {"far": other, "near": mine, "elsewhere": frozenset({1 << 22})}) == ("near",)
         assert kin.nearest(pid, {"one": mine, "two": mine}) == ("one", "two")
         assert kin.nearest(pid, {}) == ()
-        # The shell is not who wanted it.
-        assert kin.host_of(pid) == mine
 
 
 def test_a_process_that_is_gone_belongs_to_nobody() -> None:
     assert kin.nearest(1 << 22, {"mine": frozenset({os.getpid()})}) == ()
-    assert kin.host_of(1 << 22) == frozenset()
     assert kin.nearest(0, {"mine": frozenset({os.getpid()})}) == ()

@@ -13,7 +13,7 @@ from attrs import evolve
 
 from intercom.agents import gate
 from intercom.model.approval import RiskLevel
-from intercom.model.card import Card, CardState
+from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, PolicySettings, TimeoutSettings
 from intercom.model.errors import InvalidState
 from intercom.model.operation import FileTouch, Operation, OperationKind, Replacement
@@ -100,6 +100,7 @@ async def test_what_is_typed_into_a_running_command_is_no_command_to_the_policy(
     async with house(root.parent, clock) as at:
         (root / ".intercom").mkdir()
         (root / ".intercom" / "settings.json").write_text(POLICY % "{}")
+        await at.accept(root)
         guest = await at.arrive(root)
         assert (await asking(at, guest)()).rule == "command:make"
         hook = asking(at, guest, evolve(RUN, into="1", identity="typed", title="Type"), call="h2")
@@ -109,10 +110,39 @@ async def test_what_is_typed_into_a_running_command_is_no_command_to_the_policy(
 
 
 @in_house
+async def test_a_policy_that_nobody_accepted_allows_a_hook_nothing(clock: Clock, root: Path) -> None:
+    (root / ".intercom").mkdir()
+    (root / ".intercom" / "settings.json").write_text(POLICY % '{"write": ["**"], "read": ["**"]}')
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        hook = asking(at, guest)
+        card = await waiting(at, title=RUN.title)
+        await at.decide(card.id, Decision.REJECT)
+        assert (await hook()).status == "denied"
+
+
+@in_house
+async def test_an_option_that_writes_is_asked_although_a_rule_ends_in_a_wildcard(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        (root / ".intercom").mkdir()
+        (root / ".intercom" / "settings.json").write_text('{"enabled": true, "commands": ["git diff *"]}')
+        await at.accept(root)
+        guest = await at.arrive(root)
+        harmless = evolve(RUN, text="git diff --stat", identity="1")
+        assert (await asking(at, guest, harmless)()).rule == "command:git diff *"
+        for number, line in enumerate(("git diff --output=a.txt", "git diff -oa.txt", "GIT_PAGER=x git diff")):
+            hook = asking(at, guest, evolve(RUN, text=line, identity=line, title=line), call=f"h{number + 2}")
+            card = await waiting(at, title=line)
+            await at.decide(card.id, Decision.REJECT)
+            assert (await hook()).status == "denied"
+
+
+@in_house
 async def test_what_the_policy_lets_pass_is_on_record_in_its_own_words(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         (root / ".intercom").mkdir()
         (root / ".intercom" / "settings.json").write_text(POLICY % "{}")
+        await at.accept(root)
         guest = await at.arrive(root)
         await asking(at, guest, evolve(RUN, why="List files"))()
         entries = [each for each in await at.app.desk.audit(50) if each.kind == "auto_approved"]
@@ -151,7 +181,7 @@ async def test_a_yes_for_a_file_elsewhere_is_for_no_other_of_that_name(clock: Cl
         hooks = [asking(at, guest, evolve(away, cwd=cwd), call=f"h{cwd}") for cwd in ("/a/b", "/c/d")]
         first = await waiting(at)
         await waiting(at, first)
-        assert "as seen from /" in (first.body or "")
+        assert "as seen from /" in first.remarks[0].text
         for hook in hooks:
             hook.scope.cancel()
 
@@ -232,7 +262,7 @@ async def test_leave_is_for_the_file_as_it_was(clock: Clock, root: Path) -> None
         guest = await at.arrive(root)
         hook = asking(at, guest, EDIT)
         card = await waiting(at, title="Change a.txt")
-        assert card.diff == "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
+        assert card.diff == "diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
         hook.scope.cancel()
         await at.people.card(id=card.id, away=True)
         await at.decide(card.id, Decision.APPROVE)
@@ -338,6 +368,7 @@ def test_what_the_policy_lets_pass(tmp_path: Path, operation: Operation, rule: s
     @in_house
     async def run(clock: Clock) -> None:
         async with house(tmp_path, clock) as at:
+            await at.accept(made)
             guest = await at.arrive(made)
             hook = asking(at, guest, operation)
             if rule is None:
@@ -345,7 +376,7 @@ def test_what_the_policy_lets_pass(tmp_path: Path, operation: Operation, rule: s
                 hook.scope.cancel()
             else:
                 assert await hook() == PermissionAnswer("allowed", rule=rule)
-                assert not at.people.cards
+                assert all(card.kind is CardKind.POLICY for card in at.people.cards)
 
     run()
 
@@ -356,6 +387,7 @@ async def test_what_the_policy_allows_is_asked_all_the_same_where_it_is_told_to(
     (root / ".intercom/settings.json").write_text(POLICY % "{}")
     config = Config(policy=PolicySettings(max_risk_level=RiskLevel.LOW))
     async with house(root.parent, clock, config) as at:
+        await at.accept(root)
         guest = await at.arrive(root)
         assert (await asking(at, guest)()).rule == "command:make"
         hook = asking(at, guest, evolve(RUN, text="rm x"), call="h2")

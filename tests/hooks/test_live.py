@@ -13,9 +13,8 @@ from typing import Any
 
 import trio
 
-from intercom.cli import faults
 from intercom.model.crash_points import HOOK_NAMES
-from tests.agents.live import COMMAND, CTL, Home, call, home, live
+from tests.agents.live import CTL, Home, call, home, live, program
 
 ALLOW_STATUS = '{"enabled": true, "commands": ["git status"], "file_patterns": {"write": ["docs/**"]}}'
 
@@ -55,7 +54,7 @@ async def hook(house: Home, given: bytes, *arguments: str, client: str = "claude
     """A hook that runs while this is entered, and ends within it."""
     async with trio.open_nursery() as nursery:
         process = await trio.lowlevel.open_process(
-            [*COMMAND, "hook", client, *arguments],
+            [*program(house.environ), "hook", client, *arguments],
             env=house.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -96,7 +95,7 @@ async def test_a_command_waits_for_a_person_and_runs_once() -> None:
             given = event("Bash", {"command": "npm publish", "description": "Publish it"}, workspace)
             async with hook(house, given) as asked:
                 card = await person.card(title="Run: npm publish")
-                assert card["description"] == "npm publish\nthe agent says: Publish it"
+                assert card["description"] == "npm publish\nwhy: Publish it"
                 assert (card["kind"], card["risk_level"], card["workspace_root"]) == ("approval", "low", str(workspace))
                 await person.do("approve", id=card["request_id"])
             assert (asked.code, asked.decision()[0]) == (0, "allow")
@@ -112,7 +111,9 @@ async def test_a_command_waits_for_a_person_and_runs_once() -> None:
             edit = {"file_path": str(workspace / "a.py"), "old_string": "two", "new_string": "2"}
             async with hook(house, event("Edit", edit, workspace)) as asked:
                 card = await person.card(title="Change a.py")
-                assert card["diff"].startswith("--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n")
+                assert card["diff"].startswith(
+                    "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
+                )
                 assert [(each["path"], each["added"], each["removed"]) for each in card["files"]] == [("a.py", 1, 1)]
                 await person.do("approve", id=card["request_id"])
             assert asked.decision()[0] == "allow"
@@ -132,6 +133,7 @@ async def test_the_policy_comes_first_and_what_it_allows_is_on_record() -> None:
         (workspace / ".intercom" / "settings.json").write_text(ALLOW_STATUS)
         with house.serving():
             async with house.person() as person:
+                await person.do("policy-accept", workspace=str(workspace))
                 async with hook(house, event("Bash", {"command": "git status"}, workspace)) as asked:
                     pass
                 assert (asked.code, asked.decision()) == (0, ("allow", "allowed by the policy: command:git status"))
@@ -141,7 +143,7 @@ async def test_the_policy_comes_first_and_what_it_allows_is_on_record() -> None:
                 assert asked.decision()[0] == "allow"
                 kinds = [entry["kind"] for entry in (await person.do("log"))["entries"]]
                 assert kinds.count("auto_approved") == 2
-                assert not person.cards
+                assert all(card["kind"] == "policy" for card in person.cards)
 
 
 @live
@@ -303,7 +305,7 @@ async def test_a_server_killed_at_every_step_neither_asks_twice_nor_uses_a_yes_t
         points = ["verdict.recorded", *HOOK_NAMES]
         queue = house.root / "faults"
         queue.write_text("".join(f"kill:{point}:1\n" for point in points))
-        house.environ[faults.VARIABLE] = f"queue:{queue}"
+        house.environ["INTERCOM_FAULT"] = f"queue:{queue}"
         async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
             while not asked.ended.is_set():
                 try:
@@ -315,7 +317,7 @@ async def test_a_server_killed_at_every_step_neither_asks_twice_nor_uses_a_yes_t
                 await trio.sleep(0.05)
         assert asked.decision()[0] == "allow"
         assert queue.read_text() == ""
-        house.environ.pop(faults.VARIABLE)
+        house.environ.pop("INTERCOM_FAULT")
         with sqlite3.connect(house.places.database) as database:
             told = database.execute("select status, delivered_at is not null from approval_request").fetchall()
             assert told == [("consumed", 1)]

@@ -40,6 +40,7 @@ async def test_a_person_or_the_policy_answers_and_the_input_stays_as_it_was() ->
         (workspace / ".intercom" / "settings.json").write_text(ALLOW_STATUS)
         with house.serving():
             async with house.agent(workspace) as agent, house.person() as person:
+                await person.do("policy-accept", workspace=str(workspace))
                 assert "permission_prompt" in {tool.name for tool in (await agent.list_tools()).tools}
                 given = {"command": "git status", "timeout": None}
                 assert await ask(agent, "Bash", **given) == {"behavior": "allow", "updatedInput": given}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -63,3 +64,54 @@ def test_a_holder_that_has_not_written_its_name_yet_is_still_one(tmp_path: Path)
         assert holder(tmp_path / "db") == Holder(0, "")
         with pytest.raises(DatabaseLocked, match="another agent-intercom server uses"):
             acquire(tmp_path / "db", version="1")
+
+
+def test_a_lock_whose_file_was_removed_keeps_others_out(tmp_path: Path) -> None:
+    database = tmp_path / "agent-rc.db"
+    database.write_bytes(b"")
+    with acquire(database, version="1") as lock:
+        os.unlink(lock.path)
+        # At once, and after it is there again.
+        for _ in range(2):
+            with pytest.raises(DatabaseLocked):
+                acquire(database, version="2")
+            lock.renew()
+        assert holder(database) == Holder(os.getpid(), "1")
+        assert not lock.renew()
+    assert holder(database) is None
+    acquire(database, version="3").release()
+
+
+def test_a_lock_file_that_was_replaced_is_taken_again(tmp_path: Path) -> None:
+    database = tmp_path / "agent-rc.db"
+    with acquire(database, version="1") as lock:
+        (tmp_path / "other").write_text("")
+        os.replace(tmp_path / "other", lock.path)
+        assert lock.renew()
+        with pytest.raises(DatabaseLocked):
+            acquire(database, version="2")
+
+
+def test_a_database_that_came_after_the_lock_is_locked_too(tmp_path: Path) -> None:
+    database = tmp_path / "agent-rc.db"
+    with acquire(database, version="1") as lock:
+        for _ in range(2):
+            database.unlink(missing_ok=True)
+            database.write_bytes(b"")
+            assert lock.renew()
+            os.unlink(lock.path)
+            with pytest.raises(DatabaseLocked):
+                acquire(database, version="2")
+            assert lock.renew()
+    assert not lock.renew()
+
+
+def test_who_just_tries_the_lock_does_not_take_it_from_its_holder(tmp_path: Path) -> None:
+    database = tmp_path / "agent-rc.db"
+    database.write_bytes(b"")
+    with acquire(database, version="1") as lock:
+        os.unlink(lock.path)
+        with open(lock.path, "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            assert not lock.renew()
+        assert lock.renew()

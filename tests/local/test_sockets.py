@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import stat
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import trio
+import trio.testing
 
 from intercom.local import dial
-from intercom.local.listen import listen
+from intercom.local.listen import LocalListener, listen
 from intercom.local.peers import peer
+from intercom.local.renewal import Renewal
 from intercom.model.errors import IpcError
 from tests.support.trio_case import trio_test
 
@@ -141,3 +144,134 @@ def test_a_path_too_long_for_a_socket_is_said_so(tmp_path: Path) -> None:
     for reach in (dial.connect, listen):
         with pytest.raises(IpcError, match="bytes"):
             reach(str(tmp_path / ("x" * 120)))
+
+
+async def served(listener: LocalListener, path: str) -> None:
+    """Whoever connects now is accepted by this listener."""
+    with dial.connect(path) as client, trio.fail_after(5):
+        stream = await listener.accept()
+        await stream.send_all(b"hello")
+        assert client.recv(5) == b"hello"
+        await stream.aclose()
+
+
+@pytest.mark.parametrize("what", ["socket", "lock", "both", "directory"])
+@trio_test(real_time=True)
+async def test_a_socket_that_was_taken_away_is_made_again(path: str, what: str) -> None:
+    listener = listen(path)
+    with dial.connect(path) as before:
+        stream = await listener.accept()
+        assert listener.renew() is None
+        if what in ("socket", "both"):
+            os.unlink(path)
+        if what in ("lock", "both"):
+            os.unlink(path + ".lock")
+        if what == "directory":
+            shutil.rmtree(os.path.dirname(path))
+        said = listener.renew()
+        assert said is not None
+        assert "is there again" in said
+        assert listener.renew() is None
+        assert stat.S_IMODE(os.lstat(path).st_mode) == 0o600
+        assert stat.S_IMODE(os.lstat(os.path.dirname(path)).st_mode) == 0o700
+        await served(listener, path)
+        # Who was connected before goes on.
+        await stream.send_all(b"x")
+        assert before.recv(1) == b"x"
+        await stream.aclose()
+    # Nobody else can listen there, before or after.
+    with pytest.raises(IpcError, match="another server"):
+        listen(path)
+    await listener.aclose()
+    with pytest.raises(FileNotFoundError):
+        dial.connect(path)
+    await listen(path).aclose()
+
+
+@trio_test(real_time=True)
+async def test_who_waits_to_be_accepted_meanwhile_is_served_by_the_new_socket(path: str) -> None:
+    listener = listen(path)
+    async with trio.open_nursery() as nursery:
+        accepted: list[trio.SocketStream] = []
+
+        async def accept() -> None:
+            accepted.append(await listener.accept())
+
+        nursery.start_soon(accept)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        os.unlink(path)
+        assert listener.renew() is not None
+        with dial.connect(path):
+            while not accepted:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        await accepted[0].aclose()
+    await listener.aclose()
+
+
+@trio_test(real_time=True)
+async def test_what_stands_in_its_place_is_replaced_while_the_lock_is_ours(path: str) -> None:
+    listener = listen(path)
+    with socket.socket(socket.AF_UNIX) as impostor:
+        os.unlink(path)
+        impostor.bind(path)
+        impostor.listen()
+        said = listener.renew()
+        assert said is not None
+        assert "was replaced" in said
+        await served(listener, path)
+    for stands in (lambda: Path(path).write_text("x"), lambda: os.symlink("/nowhere", path)):
+        os.unlink(path)
+        stands()
+        assert listener.renew() is not None
+        await served(listener, path)
+    await listener.aclose()
+
+
+@trio_test(real_time=True)
+async def test_a_place_that_another_server_has_taken_by_its_lock_is_left_to_it(path: str) -> None:
+    listener = listen(path)
+    os.unlink(path)
+    os.unlink(path + ".lock")
+    other = listen(path)
+    with pytest.raises(IpcError, match="another server"):
+        listener.renew()
+    await served(other, path)
+    await listener.aclose()
+    # It has not taken the other's socket with it.
+    await served(other, path)
+    await other.aclose()
+
+
+@trio_test(real_time=True)
+async def test_a_directory_that_others_can_write_is_not_trusted_again(path: str) -> None:
+    listener = listen(path)
+    shutil.rmtree(os.path.dirname(path))
+    os.mkdir(os.path.dirname(path), 0o777)
+    os.chmod(os.path.dirname(path), 0o777)
+    with pytest.raises(IpcError, match="open to other users"):
+        listener.renew()
+    os.chmod(os.path.dirname(path), 0o700)
+    assert listener.renew() is not None
+    await listener.aclose()
+
+
+def test_what_can_not_be_made_again_is_said_once_and_what_can_each_time() -> None:
+    told: list[tuple[str, str]] = []
+    results: list[str | Exception | None] = [
+        IpcError("no"),
+        IpcError("no"),
+        OSError(28, "No space", "f"),
+        None,
+        "again",
+    ]
+
+    def check() -> str | None:
+        result = results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    renewal = Renewal(lambda text, level: told.append((text, level)), check)
+    while results:
+        renewal.run()
+    assert told == [("no", "error"), ("f cannot be made again (no space)", "error"), ("again", "warning")]

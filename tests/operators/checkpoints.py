@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from intercom.model.checkpoint import CheckpointLine, Divergence, DivergenceKind
-from intercom.model.errors import NotFound
+from intercom.model.errors import InvalidState, NotFound
 from intercom.model.manifest import LeftOut
 from intercom.model.restore import DivergenceSummary, Files, Restore, RestoreState
 from intercom.sessions.checkpoint_messages import CheckpointTaken
@@ -49,6 +49,18 @@ class StandInCheckpoints:
     ) -> Restore:
         line = await self.checkpoint(checkpoint)
         self._desk.acts.append(("restore", line.id, files.value, by, channel))
+        if files is Files.LEAVE:
+            raise InvalidState(
+                "nothing was changed: the files would stay as they are, and the session would end",
+                label=line.label,
+                checkpoint_id=line.id,
+                workspace_root=line.workspace_root,
+                modified=1,
+                deleted=0,
+                added=1,
+                remarks=["a remark"],
+                diverged=[{"path": "a.txt", "kind": "modified"}, {"path": "new\x1b.txt", "kind": "added"}],
+            )
         first = (Divergence("a.txt", DivergenceKind.MODIFIED), Divergence("new\x1b.txt", DivergenceKind.ADDED))
         made = Restore(
             id=f"restore-{len(self.restores) + 1}",

@@ -9,17 +9,22 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from intercom.local.operator_keys import PublicKey
+from intercom.local.recognition import KnownAgents, known, lineage
 from intercom.model.approval import ChangeKind, FileChange, RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.child import Child, ChildState, Exit
 from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound
+from intercom.model.origin import Origin
 from intercom.model.restore import Restore
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.steering import Instruction, Kind
-from intercom.model.verdict import Decided, Decision, Verdict
+from intercom.model.verdict import Decided, Decision, Signature, Verdict
 from intercom.sessions.cards import of_words
 from intercom.sessions.children import Output
+from intercom.sessions.policies import PolicyStatus
 from intercom.sessions.restore_cards import of_restore
+from intercom.sessions.signatures import without_keys
 from intercom.sessions.spawning.output_files import Stream
 from tests.operators.checkpoints import StandInCheckpoints
 
@@ -32,6 +37,22 @@ DIFF = """--- a/src/app.py
 +new = 2
  same = 3
 """
+
+POLICY = PolicyStatus(
+    workspace_root="/home/me/project",
+    status="waiting",
+    source=".intercom/settings.json",
+    sha256="ab" * 32,
+    grants="nothing",
+    text='{"enabled": true, "tools": ["transmit"]}\n',
+    ways=('tool added: "transmit"',),
+    trial="would have let 1 of 2 past requests pass: \x1b[2J",
+    accepted_sha256="cd" * 32,
+    accepted_by="kim",
+    accepted_channel="ctl",
+    accepted_at=START,
+    request_id="policy-0123456789abcdef",
+)
 
 _AFTER = {
     Decision.APPROVE: CardState.APPROVED,
@@ -117,6 +138,7 @@ class StandInChildren:
         lines: int = 200,
         start: int | None = None,
         limit: int = 1000,
+        masked: bool = False,
     ) -> Output:
         found = await self._desk.find(session)
         self._desk.acts.append(("output", found.id, stream.value, lines, start))
@@ -186,6 +208,18 @@ class StandInSteering:
         return of_words(word, "/home/me/project")
 
 
+class StandInAgents:
+    """The processes on record are those of the desk's `clients`."""
+
+    def __init__(self, desk: StandInDesk) -> None:
+        self._desk = desk
+        self.awaited = 0
+        self.is_restart = False
+
+    def known(self) -> KnownAgents:
+        return known(entry for pid in self._desk.clients for entry in lineage(pid))
+
+
 class StandInDesk:
     """What it was asked to do stands in `acts`; `crash` is raised by the next call that reads."""
 
@@ -195,17 +229,22 @@ class StandInDesk:
         self.acts: list[tuple[Any, ...]] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.clients: frozenset[int] = frozenset()
+        self.terminals: set[str | None] = set()
         self.chat: dict[str, Any] | None = None
         self.crash: BaseException | None = None
         self.children = StandInChildren(self)
         self.steering = StandInSteering(self)
         self.checkpoints = StandInCheckpoints(self)
+        self.signatures = without_keys()
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         if self.crash is not None:
             raise self.crash
         ended = SessionStatus.TERMINATED
         return tuple(each for each in self.all_sessions.values() if everything or each.status is not ended)
+
+    async def session_id(self, prefix: str) -> str:
+        return self._session(prefix).id
 
     async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
         open_cards = [each for each in self.cards.values() if each.state is CardState.PENDING]
@@ -234,7 +273,7 @@ class StandInDesk:
         if found.kind is CardKind.RESTORE:
             self.checkpoints.decided(found.id, proceed=verdict.decision is Decision.PROCEED)
         if found.decided is None:
-            decided = Decided(verdict.id, verdict.decision.value, verdict.by, verdict.channel, verdict.at, verdict.text)
+            decided = Decided.of(verdict, verdict.at)
             state = _AFTER.get(verdict.decision, CardState.ANSWERED)
             self.cards[found.id] = attrs.evolve(found, decided=decided, state=state)
         return self.cards[found.id]
@@ -255,7 +294,9 @@ class StandInDesk:
         self.all_sessions[found.id] = attrs.evolve(found, mode=mode)
         return found.mode, mode
 
-    async def nudge(self, prefix: str, text: str | None, by: str, channel: str) -> Card | Session:
+    async def nudge(
+        self, prefix: str, text: str | None, by: str, channel: str, origin: Origin | None = None
+    ) -> Card | Session:
         self.acts.append(("nudge", prefix, text))
         return self.all_sessions[prefix] if prefix in self.all_sessions else await self.card(prefix)
 
@@ -265,7 +306,14 @@ class StandInDesk:
         self.all_sessions[found.id] = attrs.evolve(found, status=SessionStatus.TERMINATED)
         return self.all_sessions[found.id]
 
-    async def accept_policy(self, prefix_or_path: str | None, by: str, channel: str) -> Card:
+    async def policies(self) -> tuple[PolicyStatus, ...]:
+        return (POLICY, attrs.evolve(POLICY, workspace_root="/other", fault="line 1: broken"))
+
+    async def policy(self, prefix_or_path: str) -> PolicyStatus:
+        self.acts.append(("policy-show", prefix_or_path))
+        return POLICY
+
+    async def accept_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
         self.acts.append(("policy", prefix_or_path))
         waiting = [each for each in self.cards.values() if each.kind is CardKind.POLICY]
         if not waiting:
@@ -282,11 +330,23 @@ class StandInDesk:
         child = Node("store", "store", "Writer", "running", 1, 7, 2, "OSError: disk full", START.timestamp())
         return Node("root", "root", "Supervisor", "running", started_at=START.timestamp(), children=(child,))
 
+    async def admit_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> None:
+        return None
+
+    async def add_key(self, key: PublicKey, at: str, by: str, signature: str) -> bool:
+        self.acts.append(("add key", key.id, by))
+        return True
+
+    async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey:
+        raise NotFound(f"no operator key {id!r} is enrolled here")
+
     async def security_event(self, summary: str, data: dict[str, Any]) -> None:
         self.events.append((summary, data))
 
-    def client_pids(self) -> frozenset[int]:
-        return self.clients
+    async def is_new_terminal(self, origin: Origin) -> bool:
+        is_new = origin.terminal not in self.terminals
+        self.terminals.add(origin.terminal)
+        return is_new
 
     def version(self) -> dict[str, Any]:
         return {"version": "0.1.0", "wire": 1}

@@ -91,8 +91,10 @@ async def open_house(
     on_event: Callable[[Event], object] | None = None,
     **options: Any,
 ) -> AsyncIterator[House]:
-    """A server at `directory` with this desk; `options` go to the listener."""
+    """A server at `directory` with this desk; `options` go to the listener. Everybody may act, unless they say who is
+    an agent."""
     desk = desk or StandInDesk()
+    options.setdefault("trust_agent_processes", "agents" not in options)
     where = places(environ=environ(directory))
 
     async def open_cards() -> Sequence[Card]:

@@ -30,6 +30,7 @@ from intercom.model.config import Config
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.chat import Chat
+from intercom.sessions.clock_watch import WATCH_SECONDS
 from intercom.sessions.messages import Answered, AwaitClearance, Describe, Opened, Propose
 from intercom.sessions.reception_messages import Admit, Agent, AgentsGone, AgentsHere
 from intercom.store.messages import Transact
@@ -112,6 +113,7 @@ class House:
     people: People
     nursery: trio.Nursery
     numbers: Any = field(factory=lambda: itertools.count(1))
+    shifted: list[float] = field(factory=lambda: [0.0])
 
     async def arrive(self, root: Path, key: str = "agent", client: str | None = "client") -> Guest:
         """An agent connects."""
@@ -153,6 +155,10 @@ class House:
     async def decide(self, id: str, decision: Decision, text: str | None = None, verdict_id: str | None = None) -> Card:
         return await self.app.desk.decide(id, self.verdict(decision, text, verdict_id))
 
+    async def accept(self, root: Path) -> Card:
+        """A person accepts the policy of this workspace as its file states it now."""
+        return await self.app.desk.accept_policy(str(root), self.verdict(Decision.ACCEPT))
+
     def now(self) -> datetime:
         return self.app.context.now()
 
@@ -161,6 +167,11 @@ class House:
         await self._quiet()
         self.clock.jump(seconds)
         await self._quiet()
+
+    async def set_clock(self, seconds: float) -> None:
+        """Set the system's clock forward, or (negative) back; it has been noticed when this returns."""
+        self.shifted[0] += seconds
+        await self.later(WATCH_SECONDS)
 
     @asynccontextmanager
     async def restarting(self) -> AsyncIterator[None]:
@@ -221,21 +232,28 @@ SILENT_CHAT = Chat(lambda _session: None, lambda _notice: {}, lambda _session: {
 
 @asynccontextmanager
 async def house(
-    root: Path, clock: trio.testing.MockClock, config: Config | None = None, *, chat: Chat | None = None
+    root: Path,
+    clock: trio.testing.MockClock,
+    config: Config | None = None,
+    *,
+    chat: Chat | None = None,
+    **more: Any,
 ) -> AsyncIterator[House]:
-    """A server whose database lies in `root`; a second one there finds what the first left."""
+    """A server whose database lies in `root`; a second one there finds what the first left. `more` is the server's."""
+
+    shifted = [0.0]
 
     def now() -> datetime:
-        return BEGAN + timedelta(seconds=clock.current_time())
+        return BEGAN + timedelta(seconds=clock.current_time() + shifted[0])
 
     where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root)})
-    app = App(config or Config(), where, root / "intercom.db", frozenset(), now=now)
+    app = App(config or Config(), where, root / "intercom.db", frozenset(), now=now, boot_time=None, **more)
     app.context = evolve(app.context, chat=chat)
     people = People()
     async with app.system, trio.open_nursery() as nursery:
         app.system.adopt(people, "people")
         await ask(app.system.named("operators"), Subscribe("people", Channel.CTL))
-        yield House(app, clock, people, nursery)
+        yield House(app, clock, people, nursery, shifted=shifted)
         nursery.cancel_scope.cancel()
 
 

@@ -32,6 +32,7 @@ from intercom.sessions.reception_messages import Adopt, Agent
 from intercom.sessions.successors import Successors
 from intercom.store import checkpoints, requests, rows
 from intercom.store.contents import Held
+from intercom.store.messages import Transact
 from tests.sessions.house import Guest, House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -61,7 +62,7 @@ async def take(at: House, guest: Guest, label: str | None = "before") -> Checkpo
     return await at.app.desk.checkpoints.take(guest.session_id, label, "kim", "ctl")
 
 
-async def ask(at: House, taken: CheckpointTaken, files: Files = Files.LEAVE) -> Restore:
+async def ask(at: House, taken: CheckpointTaken, files: Files = Files.EXACT) -> Restore:
     return await at.app.desk.checkpoints.ask_restore(taken.checkpoint.id, files, "kim", "ctl")
 
 
@@ -170,7 +171,6 @@ async def test_nothing_changes_until_a_person_says_so_and_nothing_after_they_say
 @pytest.mark.parametrize(
     ("how", "after"),
     [
-        (Files.LEAVE, {"a.txt": "spoiled\n", "new.txt": "new\n"}),
         (Files.BACK, BEFORE | {"new.txt": "new\n"}),
         (Files.EXACT, BEFORE),
     ],
@@ -475,9 +475,39 @@ async def test_without_contents_a_checkpoint_compares_and_says_that_nothing_can_
         taken = await take(at, guest)
         assert taken.checkpoint.kept == 0
         spoil(root)
-        restore = await ask(at, taken, Files.BACK)
+        restore = await ask(at, taken)
         assert restore.divergence.total == 3
         assert any("can not be put back: a.txt" in remark for remark in restore.divergence.remarks)
+        # Nothing that differs could be put back, and the session would end.
+        with pytest.raises(InvalidState, match="none of these files would be put back, and session"):
+            await ask(at, taken, Files.BACK)
+
+
+@in_house
+async def test_a_restore_that_would_put_nothing_back_ends_no_session(clock: Clock, root: Path) -> None:
+    """`restore` without flags ended the session, and left every file as it was."""
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        spoil(root)
+        with pytest.raises(
+            InvalidState, match=r"1 modified, 1 deleted, 1 added since.*ask for the files too"
+        ) as refused:
+            await ask(at, taken, Files.LEAVE)
+        assert [each["path"] for each in refused.value.details["diverged"]] == ["a.txt", "new.txt", "sub/b.txt"]
+        assert not [card for card in await at.app.desk.pending() if card.kind is CardKind.RESTORE]
+        assert (await guest.ask(Beat(guest.call()))).answer.acknowledged
+        # One that an older server asked is not carried out either.
+        restore = await ask(at, taken, Files.EXACT)
+        await at.ask("store", Transact(lambda db: db.execute("update restore set files = 'leave'")))
+        failed = await proceed(at, restore)
+        assert (failed.state, "nothing was changed" in (failed.note or "")) == (RestoreState.FAILED, True)
+        assert (await guest.ask(Beat(guest.call()))).answer.acknowledged
+        # From one that is over another may go on without a file being touched.
+        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        done = await proceed(at, await ask(at, taken, Files.LEAVE))
+        assert done.state is RestoreState.DONE
+        assert files(root) == {"a.txt": "spoiled\n", "new.txt": "new\n"}
 
 
 @in_house

@@ -71,7 +71,7 @@ async def test_who_brings_the_id_gets_the_session_with_its_workspace(clock: Cloc
         assert (await row(at)).client_name == "client"
         request = (await guest.propose()).request_id
         assert (await at.app.desk.card(request)).workspace_root == str(root)
-        assert at.app.presence.count(str(root)) == 1
+        assert [agent.workspace for agent in at.app.presence.here.values()] == [str(root)]
         assert len(await at.app.desk.sessions()) == 1
 
 

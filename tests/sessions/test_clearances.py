@@ -10,14 +10,23 @@ from typing import Any
 
 import pytest
 import trio.testing
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.testing import inject
-from intercom.model.approval import ChangeKind, FileChange, RiskLevel
+from intercom.model.approval import ChangeKind, FileChange, ProposalForm, RiskLevel
 from intercom.model.card import CardState
 from intercom.model.config import Config, TimeoutSettings
-from intercom.model.errors import AlreadyConsumed, AlreadyDecided, InvalidState, PatchConflict
+from intercom.model.errors import (
+    AlreadyConsumed,
+    AlreadyDecided,
+    DiffError,
+    InvalidArguments,
+    InvalidState,
+    PatchConflict,
+)
+from intercom.model.origin import Origin
 from intercom.model.verdict import Decision
 from intercom.sessions import applying
 from intercom.sessions.clearance import proposal_key
@@ -64,6 +73,21 @@ async def test_a_request_expires_at_its_second_and_not_before(clock: Clock, root
         await at.people.card(id=id, state=CardState.EXPIRED)
         with pytest.raises(AlreadyDecided, match="no longer open"):
             await at.decide(id, Decision.APPROVE)
+
+
+@in_house
+async def test_a_decision_is_on_record_with_where_it_came_from(clock: Clock, root: Path) -> None:
+    origin = Origin("ctl", 12, 3456, "boot", "/dev/pts/3", 11, 3400, "/usr/bin/python3", 11, "/usr/bin/bash")
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await at.app.desk.decide(id, evolve(at.verdict(Decision.APPROVE), origin=origin))
+        decided = (await at.app.desk.card(id)).decided
+        assert decided is not None
+        assert decided.origin == origin
+        [entry] = [each for each in await at.app.desk.audit(10) if each.kind == "decided"]
+        assert entry.data is not None
+        assert entry.data["origin"] == origin.to_data()
 
 
 @in_house
@@ -299,10 +323,9 @@ async def test_an_approval_holds_only_for_the_base_it_was_given_on(clock: Clock,
         with pytest.raises(PatchConflict, match=r"a\.txt"):
             await guest.ask(Apply("c1", id))
         assert (root / "a.txt").read_text() == "somebody else's\n"
-        answer = (await guest.ask(Apply("c2", id, force=True))).answer
-        assert answer.status == "applied"
+        (root / "a.txt").unlink()
+        assert (await guest.ask(Apply("c2", id))).answer.status == "applied"
         assert (root / "a.txt").read_text() == "new\n"
-        assert "force" in (await at.people.notice("had changed")).text
 
 
 @given(
@@ -312,9 +335,57 @@ async def test_an_approval_holds_only_for_the_base_it_was_given_on(clock: Clock,
 def test_a_proposals_key_is_its_paths_bases_diff_and_risk(one: Any, other: Any) -> None:
     assert (key_of("s", *one) == key_of("s", *other)) is (one == other)
     assert key_of("s", *one) != key_of("t", *one)
-    assert key_of("s", *one, title="x") == key_of("s", *one, title="y"), "a title says nothing of the change"
 
 
-def key_of(session: str, diff: str, risk: RiskLevel, files: list[tuple[str, str]], title: str = "t") -> str:
+def key_of(session: str, text: str, risk: RiskLevel, files: list[tuple[str, str]]) -> str:
     changes = tuple(FileChange(path, ChangeKind.WRITE, base, "after") for path, base in files)
-    return proposal_key(session, changes, Propose("c", title, diff, "a", None, risk))
+    return proposal_key(session, changes, risk, text, ProposalForm.PATCH)
+
+
+def test_a_text_that_is_a_patch_is_another_proposal_as_a_files_content() -> None:
+    text, changes = "--- a/f\n+++ b/f\n", (FileChange("f", ChangeKind.WRITE, "a", "b"),)
+    as_patch, as_content = (proposal_key("s", changes, RiskLevel.LOW, text, form) for form in ProposalForm)
+    assert as_patch != as_content
+    # Text that no patch begins with is one proposal, whichever argument carried it.
+    keys = {proposal_key("s", changes, RiskLevel.LOW, "x\n", form) for form in (*ProposalForm, None)}
+    assert len(keys) == 1
+
+
+@in_house
+async def test_content_is_written_literally_whatever_it_looks_like(clock: Clock, root: Path) -> None:
+    texts = [
+        "",
+        "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n",
+        "diff of opinions\n",
+        "```diff\n-a\n```\n",
+        "\ufeff\r\n",
+    ]
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        for number, text in enumerate(texts):
+            opened = await guest.ask(Propose(guest.call(), "t", None, f"{number}.txt", content=text))
+            await at.decide(opened.request_id, Decision.APPROVE)
+            await guest.ask(Apply(guest.call(), opened.request_id))
+            assert (root / f"{number}.txt").read_bytes() == text.encode()
+
+
+@in_house
+async def test_a_proposal_has_a_diff_or_content_and_not_both(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        with pytest.raises(InvalidArguments, match="send one of them"):
+            await guest.ask(Propose("c1", "t", "a\n", "a.txt", content="a\n"))
+        with pytest.raises(InvalidArguments, match="one of diff and content"):
+            await guest.ask(Propose("c2", "t", None, "a.txt"))
+        same = await guest.ask(Propose("c3", "t", "a\n", "a.txt"))
+        assert (await guest.ask(Propose("c4", "t", None, "a.txt", content="a\n"))).request_id == same.request_id
+
+
+@in_house
+async def test_what_looks_like_a_patch_and_is_none_is_refused_and_leaves_no_card(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        for text in ("```diff\n-a\n+b\n```\n", "@@ -1 +1 @@\n-a\n+b\n", "Index: a.txt\n=====\n", "\n--- a\n+++ b\n"):
+            with pytest.raises(DiffError, match=r"the diff looks like .*; send a patch .* as content"):
+                await guest.ask(Propose(guest.call(), "t", text, "a.txt"))
+        assert await at.app.desk.pending() == ()

@@ -137,6 +137,7 @@ async def test_an_approval_of_the_policy_that_was_told_is_not_told_again_after_a
     (root / ".intercom").mkdir()
     (root / ".intercom/settings.json").write_text('{"enabled": true, "file_patterns": {"write": ["*.txt"]}}')
     async with house(root.parent, clock) as at:
+        await at.accept(root)
         guest = await at.arrive(root)
         told = await guest.propose(call="c1")
         assert told.answered is not None

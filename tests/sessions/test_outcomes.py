@@ -64,7 +64,7 @@ TABLE: list[tuple[Any, Any, CardState]] = [
     ),
     (
         evolve(PROMPT, status=WaitStatus.EXPIRED, decision=PromptDecision.CONTINUE),
-        PromptAnswer("continue"),
+        PromptAnswer("continue", message=answers.NOBODY_ANSWERED["continue"], timed_out=True),
         CardState.EXPIRED,
     ),
     (evolve(PROMPT, status=WaitStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),

@@ -16,8 +16,7 @@ from intercom.model.config import Config, PolicySettings
 from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound
 from intercom.model.verdict import Decision
 from intercom.sessions.messages import CheckPolicy
-from intercom.sessions.reception import GRACE_SECONDS
-from intercom.workspace.messages import Current, FileTouched
+from intercom.workspace.messages import FileTouched
 from intercom.workspace.watcher import watcher_name
 from tests.sessions.house import Guest, House, house, in_house
 
@@ -35,6 +34,12 @@ def root(tmp_path: Path) -> Path:
 
 def write(root: Path, policy: dict[str, Any]) -> None:
     (root / ".intercom/settings.json").write_text(json.dumps(policy))
+
+
+async def accepted(at: House, root: Path, policy: dict[str, Any]) -> None:
+    """The workspace has this policy, and a person has accepted it."""
+    write(root, policy)
+    await at.accept(root)
 
 
 async def passes(guest: Guest, path: str) -> bool:
@@ -55,9 +60,9 @@ async def held_back(at: House, root: Path) -> tuple[Guest, Card]:
 
 
 @in_house
-async def test_what_is_found_at_the_start_holds(clock: Clock, root: Path) -> None:
-    write(root, WIDE)
+async def test_what_was_accepted_holds_from_the_first_call_on(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
+        await accepted(at, root, WIDE)
         guest = await at.arrive(root)
         assert await passes(guest, "src/a")
         assert at.app.board.cards() == ()
@@ -65,18 +70,19 @@ async def test_what_is_found_at_the_start_holds(clock: Clock, root: Path) -> Non
 
 @in_house
 async def test_what_comes_to_grant_more_waits_for_an_operator(clock: Clock, root: Path) -> None:
-    write(root, NARROW)
     async with house(root.parent, clock) as at:
+        await accepted(at, root, NARROW)
         guest = await at.arrive(root)
         assert await passes(guest, "docs/a")
         write(root, WIDE)
         assert not await passes(guest, "src/a")
         assert await passes(guest, "docs/a")
         card = await proposed(at)
-        assert card.diff == json.dumps(WIDE)
+        assert f"\n-{json.dumps(NARROW)}\n" in (card.diff or ""), "what was accepted"
+        assert f"\n+{json.dumps(WIDE)}\n" in (card.diff or "")
         assert "src/**" in (card.body or "")
         assert [each.id for each in await at.app.desk.pending()] == [card.id]
-        done = await at.app.desk.accept_policy(None, "kim", "ctl")
+        done = await at.app.desk.accept_policy(None, at.verdict(Decision.ACCEPT))
         assert (done.id, done.state) == (card.id, CardState.APPLIED)
         assert await passes(guest, "src/a")
         assert await at.app.desk.pending() == ()
@@ -87,21 +93,22 @@ async def test_what_comes_to_grant_more_waits_for_an_operator(clock: Clock, root
 
 @in_house
 async def test_the_same_verdict_again_is_answered_as_the_first_time(clock: Clock, root: Path) -> None:
-    write(root, NARROW)
     async with house(root.parent, clock) as at:
+        await accepted(at, root, NARROW)
         guest, card = await held_back(at, root)
         first = await at.decide(card.id, Decision.ACCEPT, None, "act-1")
         assert await at.decide(card.id, Decision.ACCEPT, None, "act-1") == first
         with pytest.raises(AlreadyDecided):
             await at.decide(card.id, Decision.ACCEPT, None, "act-2")
         assert await passes(guest, "src/a")
-        assert [entry.kind for entry in await at.app.desk.audit(20)].count("policy_accept") == 1
+        about = [entry.data for entry in await at.app.desk.audit(20) if entry.kind == "policy_accept"]
+        assert [(data or {})["request_id"] for data in about].count(card.id) == 1
 
 
 @in_house
 async def test_of_two_verdicts_at_once_the_first_wins(clock: Clock, root: Path) -> None:
-    write(root, NARROW)
     async with house(root.parent, clock) as at:
+        await accepted(at, root, NARROW)
         guest, card = await held_back(at, root)
         won: list[str] = []
 
@@ -120,8 +127,8 @@ async def test_of_two_verdicts_at_once_the_first_wins(clock: Clock, root: Path) 
 
 @in_house
 async def test_what_comes_to_grant_less_holds_at_once(clock: Clock, root: Path) -> None:
-    write(root, WIDE)
     async with house(root.parent, clock) as at:
+        await accepted(at, root, WIDE)
         guest = await at.arrive(root)
         write(root, NARROW)
         assert not await passes(guest, "src/a")
@@ -131,21 +138,21 @@ async def test_what_comes_to_grant_less_holds_at_once(clock: Clock, root: Path) 
 
 @in_house
 async def test_what_was_refused_stays_out_and_is_not_asked_again(clock: Clock, root: Path) -> None:
-    write(root, NARROW)
     async with house(root.parent, clock) as at:
+        await accepted(at, root, NARROW)
         guest, card = await held_back(at, root)
         with pytest.raises(InvalidArguments):
             await at.decide(card.id, Decision.CONTINUE)
         assert (await at.decide(card.id, Decision.REJECT)).state is CardState.REJECTED
         assert not await passes(guest, "src/a")
         with pytest.raises(NotFound, match="no policy change waits"):
-            await at.app.desk.accept_policy(None, "kim", "ctl")
+            await at.app.desk.accept_policy(None, at.verdict(Decision.ACCEPT))
 
 
 @in_house
 async def test_a_change_that_is_changed_again_closes_its_card(clock: Clock, root: Path) -> None:
-    write(root, NARROW)
     async with house(root.parent, clock) as at:
+        await accepted(at, root, NARROW)
         guest = await at.arrive(root)
         write(root, WIDE)
         assert not await passes(guest, "src/a")
@@ -159,8 +166,8 @@ async def test_a_change_that_is_changed_again_closes_its_card(clock: Clock, root
 
 @in_house
 async def test_what_was_taken_back_or_accepted_is_asked_again_when_it_comes_again(clock: Clock, root: Path) -> None:
-    write(root, NARROW)
     async with house(root.parent, clock) as at:
+        await accepted(at, root, NARROW)
         guest = await at.arrive(root)
         ids = []
         for decision in (None, Decision.ACCEPT, Decision.ACCEPT):
@@ -180,9 +187,9 @@ async def test_what_was_taken_back_or_accepted_is_asked_again_when_it_comes_agai
 async def test_workspaces_with_the_same_file_are_asked_for_each_on_its_own(clock: Clock, root: Path) -> None:
     other = root.parent / "other"
     (other / ".intercom").mkdir(parents=True)
-    for each in (root, other):
-        write(each, NARROW)
     async with house(root.parent, clock) as at:
+        for each in (root, other):
+            await accepted(at, each, NARROW)
         guests = [await at.arrive(root, "one"), await at.arrive(other, "two")]
         for each, guest in zip((root, other), guests, strict=True):
             write(each, WIDE)
@@ -195,8 +202,8 @@ async def test_workspaces_with_the_same_file_are_asked_for_each_on_its_own(clock
 
 @in_house
 async def test_of_an_accepted_change_nobody_hears_that_the_file_changed_again(clock: Clock, root: Path) -> None:
-    write(root, NARROW)
     async with house(root.parent, clock) as at:
+        await accepted(at, root, NARROW)
         _, card = await held_back(at, root)
         await at.decide(card.id, Decision.ACCEPT)
         await at.people.card(id=card.id, state=CardState.APPLIED)
@@ -205,8 +212,8 @@ async def test_of_an_accepted_change_nobody_hears_that_the_file_changed_again(cl
 
 @in_house
 async def test_who_accepts_what_has_changed_meanwhile_finds_its_card_closed(clock: Clock, root: Path) -> None:
-    write(root, NARROW)
     async with house(root.parent, clock) as at:
+        await accepted(at, root, NARROW)
         guest, card = await held_back(at, root)
         watcher = at.app.system.named(watcher_name(root))
         # The watcher hears of the change before it hears of the verdict, and the board after.
@@ -220,28 +227,11 @@ async def test_who_accepts_what_has_changed_meanwhile_finds_its_card_closed(cloc
 
 
 @in_house
-async def test_nobody_is_asked_while_no_agent_is_connected(clock: Clock, root: Path) -> None:
-    write(root, NARROW)
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        at.gone("agent")
-        await at.later(GRACE_SECONDS)
-        await at.later(1)
-        # The watcher looks at the file once more when it hears that they are gone; that takes as long as it takes.
-        await at.ask(watcher_name(root), Current())
-        write(root, WIDE)
-        # Seen while nobody is connected, it is the operator's own doing.
-        await at.ask(watcher_name(root), Current())
-        guest = await at.arrive(root)
-        assert await passes(guest, "src/a")
-
-
-@in_house
 async def test_a_server_that_restarts_under_an_agent_does_not_take_what_it_wrote_meanwhile(
     clock: Clock, root: Path
 ) -> None:
-    write(root, NARROW)
     async with house(root.parent, clock) as at:
+        await accepted(at, root, NARROW)
         guest = await at.arrive(root)
         assert await passes(guest, "docs/a")
         await guest.propose()
@@ -256,8 +246,8 @@ async def test_a_server_that_restarts_under_an_agent_does_not_take_what_it_wrote
 
 @in_house
 async def test_every_change_holds_at_once_where_the_configuration_trusts_them(clock: Clock, root: Path) -> None:
-    write(root, NARROW)
     async with house(root.parent, clock, Config(policy=PolicySettings(trust_changes=True))) as at:
+        write(root, NARROW)
         guest = await at.arrive(root)
         write(root, WIDE)
         assert await passes(guest, "src/a")

@@ -14,6 +14,7 @@ from intercom.sessions.stall import (
     Heard,
     Nudge,
     Phase,
+    Prodded,
     RaiseStall,
     Recover,
     Rules,
@@ -55,6 +56,42 @@ LIVES: dict[str, tuple[list[tuple[float, Event]], list[tuple[float, Effect]]]] =
     "being told twice that it is awake starts no clock anew": (
         [(0, AWAKE), (200, AWAKE), (300, Ticked())],
         [(300, RaiseStall(300))],
+    ),
+    "a person's nudge gives it time, and the automatic ones begin again": (
+        [
+            (0, AWAKE),
+            *((t, Ticked()) for t in (300, 420, 540)),
+            (550, Prodded()),
+            *((t, Ticked()) for t in (660, 849, 850, 970, 1090, 1210)),
+        ],
+        [
+            (300, RaiseStall(300)),
+            (420, Nudge(1)),
+            (540, Nudge(2)),
+            (850, Nudge(1)),
+            (970, Nudge(2)),
+            (1090, Nudge(3)),
+            (1210, Escalate(3, delivered=True)),
+        ],
+    ),
+    "a person's nudge after the escalation does so too": (
+        [(0, AWAKE), *((t, Ticked()) for t in (300, 420, 540, 660, 780)), (800, Prodded()), (1100, Ticked())],
+        [
+            (300, RaiseStall(300)),
+            (420, Nudge(1)),
+            (540, Nudge(2)),
+            (660, Nudge(3)),
+            (780, Escalate(3, delivered=True)),
+            (1100, Nudge(1)),
+        ],
+    ),
+    "a person's words before a stall put it off": (
+        [(0, AWAKE), (200, Prodded()), (300, Ticked()), (500, Ticked())],
+        [(500, RaiseStall(300))],
+    ),
+    "a person's words to an agent that nothing reaches wait": (
+        [(0, NO_ROAD), (300, Ticked()), (310, Prodded()), (1000, Ticked())],
+        [(300, RaiseStall(300)), (300, Escalate(0, delivered=False))],
     ),
     "where no road leads to the agent a person is told at once": (
         [(0, NO_ROAD), (300, Ticked()), (1000, Ticked())],

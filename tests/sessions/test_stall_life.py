@@ -128,12 +128,66 @@ async def test_the_same_nudge_given_again_nudges_once(clock: Clock, root: Path) 
         assert [entry.kind for entry in await at.app.desk.audit(50)].count("nudged") == 1
         await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
         answered = await guest.ask(Beat(guest.call()))
-        assert [word.text for word in answered.instructions] == ["listen"]
+        assert [word.text for word in answered.instructions] == ["look", "listen"]
         # Also when the agent has it, and the alert is over.
         act(at, guest)
         await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
         await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
         assert (await guest.ask(Beat(guest.call()))).instructions == ()
+
+
+@pytest.mark.parametrize("way", ["alert", "session", "steer"])
+@in_house
+async def test_the_automatic_nudge_never_discards_what_a_person_said(clock: Clock, root: Path, way: str) -> None:
+    """Words that a person had given for the agent were replaced by the default words, unread."""
+    async with house(root.parent, clock, CONFIG) as at:
+        guest = await at.arrive(root)
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        if way == "alert":
+            await at.decide(alert.id, Decision.NUDGE, "use the other file")
+        elif way == "session":
+            await at.app.desk.nudge(guest.session_id, "use the other file", "kim", "ctl")
+        else:
+            await at.app.desk.steering.steer(guest.session_id, "use the other file", "kim", "ctl")
+        await at.later(300)
+        for _ in range(3):
+            await at.later(120)
+        await at.people.card(lambda card: card.escalated, id=alert.id)
+        answered = await guest.ask(Beat(guest.call()))
+        # Of the automatic ones the last says it all.
+        assert [(word.text, word.by) for word in answered.instructions] == [
+            ("use the other file", "kim"),
+            ("go on", "intercom"),
+        ]
+
+
+@in_house
+async def test_a_persons_nudge_gives_the_agent_time_and_the_automatic_ones_begin_again(
+    clock: Clock, root: Path
+) -> None:
+    """The automatic nudge came a moment after a person's, and the escalation as if nobody had seen to it."""
+    async with house(root.parent, clock, CONFIG) as at:
+        await at.arrive(root)
+        await at.later(300)
+        alert = await at.people.card(kind=CardKind.STALL)
+        await at.later(119)
+        await at.decide(alert.id, Decision.NUDGE, "look")
+        await at.later(299)
+        nudged = [entry for entry in await at.app.desk.audit(50) if entry.kind == "nudged"]
+        assert [entry.who for entry in nudged] == ["kim"]
+        await at.later(1)
+        for _ in range(2):
+            assert not any(card.escalated for card in stalls(at))
+            await at.later(120)
+        await at.people.card(lambda card: card.escalated, id=alert.id)
+        nudged = [entry for entry in await at.app.desk.audit(50) if entry.kind == "nudged"]
+        assert [entry.who for entry in nudged] == ["kim", "intercom", "intercom"]
+        # And once more after the escalation.
+        await at.decide(alert.id, Decision.NUDGE, "look again")
+        await at.later(300)
+        nudged = [entry for entry in await at.app.desk.audit(50) if entry.kind == "nudged"]
+        assert [entry.who for entry in nudged] == ["kim", "intercom", "intercom", "kim", "intercom"]
 
 
 @pytest.mark.parametrize("decision", [Decision.DISMISS, Decision.STOP])

@@ -550,3 +550,13 @@ async def test_words_follow_an_agent_into_the_session_it_takes_over(clock: Clock
         await guest.ask(Deliver((Delivery(call, (), (riding.id,)),)))
         assert sorted(await heard(heir)) == ["left before", "two"]
         assert await heard(heir) == []
+
+
+@in_house
+async def test_a_session_that_is_not_there_has_nothing_that_waits(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        for look in (at.app.desk.pending, at.app.desk.steering.words, at.app.desk.steering.tasks):
+            with pytest.raises(NotFound, match="nope"):
+                await look("nope")
+        assert await at.app.desk.pending(guest.session_id[:8]) == ()

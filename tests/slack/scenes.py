@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
+from intercom.masking import Masker
 from intercom.model.approval import ChangeKind, FileChange, RiskLevel
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
@@ -17,7 +18,6 @@ from intercom.operators.slack.commands.runner import build
 from intercom.operators.slack.draw import cards, files, help, lines, modals, sessions
 from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
 from intercom.operators.slack.draw.processing import processing
-from intercom.operators.slack.masking import Masker
 from tests.slack import ALICE
 
 MASKER = Masker()
@@ -25,6 +25,7 @@ SESSION: Final = "35e3e622-e2f5-42d9-9700-31f82b33430a"
 ROOT: Final = "/home/alice/shop"
 
 _DIFF = '''\
+diff --git a/src/cart.py b/src/cart.py
 --- a/src/cart.py
 +++ b/src/cart.py
 @@ -1,2 +1,3 @@
@@ -34,6 +35,7 @@ _DIFF = '''\
 +    return sum(i.price * i.count for i in items)
 '''
 _SECRET = """\
+diff --git a/deploy.env b/deploy.env
 --- a/deploy.env
 +++ b/deploy.env
 @@ -1 +1,2 @@
@@ -117,8 +119,8 @@ def _migration() -> Card:
         body="It can not be undone without last night's backup.",
         risk=RiskLevel.HIGH,
         files=(FileChange("db/0007_carts.sql", ChangeKind.CREATE, "new_file", "b", added=len(sql)),),
-        diff=f"--- /dev/null\n+++ b/db/0007_carts.sql\n@@ -0,0 +1,{len(sql)} @@\n"
-        + "".join(f"+{one}\n" for one in sql),
+        diff="diff --git a/db/0007_carts.sql b/db/0007_carts.sql\n"
+        f"--- /dev/null\n+++ b/db/0007_carts.sql\n@@ -0,0 +1,{len(sql)} @@\n" + "".join(f"+{one}\n" for one in sql),
         expires_at=_now() + timedelta(hours=1),
     )
 

@@ -13,6 +13,7 @@ from attrs import evolve
 
 from intercom.model.approval import ApprovalRequest, ApprovalStatus, ChangeKind, FileChange, RiskLevel
 from intercom.model.checkpoint import Checkpoint, Divergence, DivergenceKind
+from intercom.model.origin import Origin
 from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStatus
 from intercom.model.restore import DivergenceSummary, Files, Restore, RestoreState
 from intercom.model.session import Session, SessionMode, SessionStatus
@@ -127,7 +128,8 @@ def entry(request_id: str, **changes: Any) -> Entry:
 
 
 def verdict(id: str, decision: str, at: datetime = NOW, text: str | None = None) -> Decided:
-    return Decided(verdict_id=id, decision=decision, by="ada", channel="ctl", at=at, text=text)
+    origin = Origin("ctl", 12, 3456, "boot", "/dev/pts/3", 11, 3400, "/usr/bin/python3", 11, "/usr/bin/bash")
+    return Decided(verdict_id=id, decision=decision, by="ada", channel="ctl", at=at, text=text, origin=origin)
 
 
 def word(id: str, **changes: Any) -> Instruction:

@@ -461,3 +461,15 @@ def test_what_waits_is_found_by_its_index_however_much_is_done() -> None:
         assert waits.id == 200_001
         # a look through the table would be two thousand at least
         assert steps < 100
+
+
+def test_what_is_put_off_waits_as_long_when_the_clock_is_set() -> None:
+    with cases.database() as db:
+        put(db, "card/1")
+        put(db, "card/2")
+        postings.retry(db, row(db, "card/1").id, after(60), "later", uncertain=False)
+        outbox.shift(db, -7200.0)
+        assert row(db, "card/1").not_before == after(60 - 7200)
+        assert row(db, "card/2").not_before is None
+        outbox.shift(db, -1e12)
+        assert row(db, "card/1").not_before is None

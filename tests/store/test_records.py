@@ -1,4 +1,4 @@
-"""Alerts, checkpoints, the apply journal, answered calls, queued words, the audit trail and policies in force."""
+"""Alerts, checkpoints, the apply journal, answered calls, queued words, the audit trail, decisions about policies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from attrs import evolve
 
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.errors import InvalidState
+from intercom.model.policy import PolicyDecision
 from intercom.model.stall import STALL_TRANSITIONS, StallStatus
+from intercom.model.verdict import Decided
 from intercom.store import approvals, audit, calls, checkpoints, instructions, journal, policies, sessions, stalls
 from intercom.store.database import Database
 from intercom.store.journal import JOURNAL_TRANSITIONS, JournalState
@@ -146,13 +148,35 @@ def test_the_audit_trail_is_read_from_its_end_or_followed(db: Database) -> None:
     assert audit.recent(db, 9, session_id="s1", after_id=numbers[5]) == ()
 
 
-def test_the_policy_in_force_is_the_last_accepted(db: Database) -> None:
-    assert policies.get(db, "/project") is None
-    policies.put(db, "/project", "sha 1", "{}", "start", NOW)
-    policies.put(db, "/other", "sha 2", "{}", "start", NOW)
-    policies.put(db, "/project", "sha 3", '{"enabled": true}', "ada", after(1))
-    assert policies.get(db, "/project") == ("sha 3", '{"enabled": true}')
-    assert policies.get(db, "/other") == ("sha 2", "{}")
+def test_decisions_about_policies_are_kept_in_order_and_each_card_is_decided_once(db: Database) -> None:
+    assert policies.decisions(db, "/project") == ()
+    first, second = said("policy-1", "sha 1", accepted=True), said("policy-2", "sha 2", accepted=False)
+    for each in (first, second, said("policy-3", "sha 1", accepted=True, root="/other")):
+        assert policies.record(db, each)
+    assert not policies.record(db, evolve(first, sha256="sha 9"))
+    assert policies.decisions(db, "/project") == (first, second)
+    assert policies.decision(db, "policy-2") == second
+    assert policies.decision(db, "policy-9") is None
+    assert policies.roots(db) == ("/other", "/project")
+
+
+def test_what_was_narrowed_is_forgotten_with_the_next_acceptance(db: Database) -> None:
+    for text in ("a", "b"):
+        policies.narrow(db, "/project", text, NOW)
+    assert (policies.narrowing(db, "/project"), policies.narrowing(db, "/other")) == ("b", None)
+    policies.record(db, said("policy-1", "sha 1", accepted=False))
+    assert policies.narrowing(db, "/project") == "b"
+    policies.record(db, said("policy-2", "sha 1", accepted=True))
+    assert policies.narrowing(db, "/project") is None
+    policies.narrow(db, "/project", "c", NOW)
+    policies.narrow(db, "/project", None, NOW)
+    assert policies.narrowing(db, "/project") is None
+
+
+def said(id: str, sha: str, *, accepted: bool, root: str = "/project") -> PolicyDecision:
+    """A person's decision about a policy."""
+    decided = Decided(f"v-{id}", "accept" if accepted else "reject", "ada", "ctl", after(1), None)
+    return PolicyDecision(id, root, sha, "{}", accepted, decided)
 
 
 def test_writing_twice_changes_nothing(db: Database) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from intercom.model.policy import PolicyDecision
 from intercom.model.session import SessionStatus
+from intercom.model.verdict import Decided
 from intercom.store import (
     approvals,
     audit,
@@ -72,10 +74,18 @@ def test_a_session_goes_with_all_that_is_its_own() -> None:
         assert len(audit.recent(db, 9)) == 1
 
 
+#: What is kept, or forgets by itself.
+KEPT = {
+    *("schema_version", "policy_decision", "policy_narrowing", "operator_key", "signed_command"),
+    # They go when the processes do.
+    *("agent_process", "operator_terminal"),
+}
+
+
 def test_every_table_is_purged_or_kept_on_purpose() -> None:
     with cases.database() as db:
         tables = set(rows.column(db, "select name from sqlite_master where type = 'table' and name not like 'sqlite%'"))
-        assert set(retention.purge(db, NOW, NOW)) == tables - {"schema_version", "policy_in_force"}
+        assert set(retention.purge(db, NOW, NOW)) == tables - KEPT
 
 
 @pytest.mark.parametrize("state", [JournalState.STAGING, JournalState.COMMITTED, JournalState.STUCK])
@@ -91,16 +101,17 @@ def test_a_session_with_an_apply_not_finished_stays(state: JournalState) -> None
 
 def test_records_go_by_age() -> None:
     with cases.database() as db:
-        policies.put(db, "/project", "sha", "{}", "ada", after(-99))
+        said = Decided("v", "accept", "ada", "ctl", after(-99))
+        policies.record(db, PolicyDecision("policy-1", "/project", "sha", "{}", True, said))
         for name, seconds in (("old", -1), ("new", 0)):
             calls.record(db, name, "s1", "check_diff", {}, after(seconds))
-            audit.record(db, after(seconds), "noted", "s1", "ada", name)
+            audit.record(db, after(seconds), "noted", None, "ada", name)
         gone = retention.purge(db, cutoff=NOW, at=after(1))
         assert (gone["answered_call"], gone["audit"]) == (1, 1)
         assert calls.answer(db, "old") is None
         assert calls.answer(db, "new") == {}
         assert {entry.summary for entry in audit.recent(db, 9)} >= {"new"}
-        assert policies.get(db, "/project") is not None
+        assert policies.decisions(db, "/project") != ()
 
 
 def test_checkpoints_may_go_before_their_session() -> None:

@@ -10,8 +10,17 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intercom.model.approval import ApprovalRequest, ApprovalStatus, ChangeKind, FileChange, RiskLevel
+from intercom.model.approval import (
+    ApprovalRequest,
+    ApprovalStatus,
+    ChangeKind,
+    FileChange,
+    ProposalForm,
+    Remark,
+    RiskLevel,
+)
 from intercom.model.checkpoint import Checkpoint
+from intercom.model.policy import PolicyDecision
 from intercom.model.prompt import ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
 from intercom.model.stall import StallAlert, StallStatus
@@ -111,8 +120,12 @@ VALUES: dict[type, tuple[Any, Any]] = {
             call=maybe,
             auto_rule=maybe,
             preview=maybe,
+            remarks=st.lists(st.builds(Remark, path=maybe, text=text), max_size=3).map(tuple),
+            form=st.none() | st.sampled_from(ProposalForm),
             decided=decided,
             delivered_at=st.none() | instant,
+            tool=maybe,
+            policy_question=maybe,
         ),
     ),
     ContinuationPrompt: (
@@ -247,9 +260,13 @@ def test_records_are_read_back_as_they_were_written(
         assert calls.record(db, "call", "s1", tool, answer, at)
         assert calls.answer(db, "call") == answer
         id = audit.record(db, at, "approved", "s1", words, words, data)
-        assert audit.recent(db, 1) == (AuditEntry(id, at, "approved", "s1", words, words, data),)
+        [entry] = audit.recent(db, 1)
+        assert entry == AuditEntry(id, at, "approved", "s1", words, words, data, hash=entry.hash)
         word = cases.word("i1", text=words, at=at)
         assert instructions.insert(db, word)
         assert instructions.queued(db, "s1") == (word,)
-        policies.put(db, "/project", "sha", words, "ada", at)
-        assert policies.get(db, "/project") == ("sha", words)
+        said = PolicyDecision(
+            "policy-1", "/project", "sha", words, True, Decided("v", "accept", words, "ctl", at, words)
+        )
+        assert policies.record(db, said)
+        assert policies.decision(db, "policy-1") == said

@@ -32,10 +32,8 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def staged(
-    root: Path, diff: str, path: str = "f", force: bool = False, tag: str = "r1"
-) -> tuple[Plan, tuple[Step, ...]]:
-    plan = patching.plan(root, proposal.parse(diff, path), force=force)
+def staged(root: Path, diff: str, path: str = "f", tag: str = "r1") -> tuple[Plan, tuple[Step, ...]]:
+    plan = patching.plan(root, proposal.parse(diff, path))
     steps = apply.prepare(root, plan, tag)
     apply.stage(root, plan, steps)
     return plan, steps
@@ -125,13 +123,6 @@ def test_a_file_changed_half_way_is_named_and_the_rest_is_kept_for_later(root: P
     (root / "gone").write_text("x\n")
     apply.roll_forward(root, steps)
     assert names(root) == {"f", "old"}
-
-
-def test_force_lets_a_whole_file_overwrite_whatever_came(root: Path) -> None:
-    _, steps = staged(root, "whole\n", force=True)
-    (root / "f").write_text("meanwhile\n")
-    assert apply.roll_forward(root, steps) == (Written("f", 6),)
-    assert (root / "f").read_text() == "whole\n"
 
 
 def test_a_staged_file_that_was_damaged_or_lost_is_noticed(root: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from intercom.model.errors import IntercomError
-from intercom.workspace import apply, patching, proposal
+from intercom.workspace import apply, descriptors, patching, proposal
 
 NAMES = st.lists(st.sampled_from(["..", ".", "a", "out", "in", "loop", "file", "new", "", "\0", "~"]), max_size=6)
 PATHS = NAMES.map("/".join) | st.text(max_size=20) | NAMES.map(lambda names: "/" + "/".join(names))
@@ -44,7 +45,9 @@ def outside(base: Path) -> dict[str, str]:
 
 
 def propose(root: Path, form: str, path: str) -> None:
-    plan = patching.plan(root, proposal.parse(form.replace("{path}", path), path), force=True)
+    parsed = proposal.parse(form.replace("{path}", path), path)
+    plan = patching.plan(root, parsed)
+    plan = patching.plan_again(root, parsed, plan.changes, root_inode=plan.root_inode)
     steps = apply.prepare(root, plan, path)
     apply.stage(root, plan, steps)
     apply.roll_forward(root, steps)
@@ -67,12 +70,17 @@ def test_no_path_in_any_form_of_proposal_writes_outside(
     assert sorted(entry.name for entry in base.iterdir()) == ["secret", "work"]
 
 
+@pytest.mark.parametrize("by_the_kernel", [True, False], ids=["openat2", "walk"])
 @pytest.mark.parametrize("form", [form for form in FORMS if "rename from {path}" not in form])
 def test_a_directory_swapped_for_a_link_before_any_opening_lets_nothing_out(
-    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch, *, by_the_kernel: bool
 ) -> None:
     """An adversary that needs no luck: the swap happens before the n-th opening of anything, for every n."""
-    real_open = os.open
+    if by_the_kernel:
+        assert descriptors.has_openat2(), "the kernel is too old for this test"
+    else:
+        monkeypatch.setattr(descriptors, "has_openat2", lambda: False)
+    real_open, real_openat2 = os.open, descriptors._openat2
     path = "a/fresh" if "/dev/null\n+++" in form or "rename to" in form else "a/secret"
     swaps = 0
     while True:
@@ -81,16 +89,24 @@ def test_a_directory_swapped_for_a_link_before_any_opening_lets_nothing_out(
         (root / "a" / "secret").write_text("secret\n")
         left = swaps
 
-        def opening(*args: Any, root: Path = root, base: Path = base, **kwargs: Any) -> int:
+        def swap(root: Path = root, base: Path = base) -> None:
             nonlocal left
             if left == 0:
                 (root / "a").rename(root / "moved")
                 (root / "a").symlink_to(base)
             left -= 1
+
+        def opening(*args: Any, swap: Callable[[], None] = swap, **kwargs: Any) -> int:
+            swap()
             return real_open(*args, **kwargs)
+
+        def opening_beneath(*args: Any, swap: Callable[[], None] = swap) -> int:
+            swap()
+            return real_openat2(*args)
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", opening)
+            patch.setattr(descriptors, "_openat2", opening_beneath)
             try:
                 propose(root, form, path)
             except IntercomError:

@@ -155,3 +155,23 @@ def test_nothing_is_taken_from_where_a_link_in_the_place_of_what_was_staged_lead
     assert trees.found(elsewhere) == held
     (scene.root / STAGING).unlink()
     assert trees.found(scene.root) == AFTER
+
+
+def test_a_workspace_that_was_swapped_for_another_gets_no_files(scene: Scene) -> None:
+    # It holds just what the steps start from, so that nothing but its identity tells it apart.
+    other = scene.root.with_name("other")
+    shutil.copytree(scene.root, other)
+    scene.root.rename(scene.root.with_name("aside"))
+    other.rename(scene.root)
+    with pytest.raises(FileError, match="another directory"):
+        scene.stage()
+    shutil.copytree(scene.root.with_name("aside"), other)
+    shutil.rmtree(scene.root)
+    scene.root.with_name("aside").rename(scene.root)
+    scene.stage()
+    shutil.copytree(scene.root / STAGING, other / STAGING)
+    scene.root.rename(scene.root.with_name("aside"))
+    other.rename(scene.root)
+    with pytest.raises(FileError, match="another directory"):
+        scene.roll_forward()
+    assert {path: thing for path, thing in trees.found(scene.root).items() if not path.startswith(STAGING)} == AFTER

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from intercom.model.approval import ChangeKind, FileChange
-from intercom.model.errors import FileError, PatchConflict, PathViolation
+from intercom.model.errors import FileError, PatchConflict, PathViolation, RecordMismatch
 from intercom.workspace import patching, proposal
 from intercom.workspace.hashing import digest
 from intercom.workspace.patching import Plan
@@ -16,8 +16,13 @@ CREATE = "--- /dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+g\n"
 EDIT = "--- a/f\n+++ b/f\n@@ -1 +1,2 @@\n-a\n+b\n+c\n"
 
 
-def planned(root: Path, diff: str, path: str = "f", force: bool = False, **expected: str) -> Plan:
-    return patching.plan(root, proposal.parse(diff, path), force=force, expected=expected or None)
+def planned(root: Path, diff: str, path: str = "f") -> Plan:
+    return patching.plan(root, proposal.parse(diff, path))
+
+
+def again(root: Path, diff: str, plan: Plan, path: str = "f", diverged: bool = False) -> Plan:
+    parsed = proposal.parse(diff, path)
+    return patching.plan_again(root, parsed, plan.changes, root_inode=plan.root_inode, diverged=diverged)
 
 
 def test_a_patch_is_planned_on_the_bytes_that_are_there(tmp_path: Path) -> None:
@@ -56,24 +61,52 @@ def test_mode_lines_set_or_clear_execution_for_those_who_may_read(
 
 
 def test_a_base_that_changed_since_is_a_conflict_and_named(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"a\n")
     for diff in (EDIT, "whole\n"):
-        with pytest.raises(PatchConflict, match="f changed since"):
-            planned(tmp_path, diff, f=digest(b"other\n"))
-        with pytest.raises(PatchConflict, match="f changed since"):
-            planned(tmp_path, diff, f="new_file")
-        assert planned(tmp_path, diff, f=digest(b"a\n")).diverged == ()
+        (tmp_path / "f").write_bytes(b"a\n")
+        plan = planned(tmp_path, diff)
+        assert again(tmp_path, diff, plan) == plan
+        for change in (b"other\n", None):
+            (tmp_path / "f").unlink() if change is None else (tmp_path / "f").write_bytes(change)
+            with pytest.raises(PatchConflict, match="f changed since"):
+                again(tmp_path, diff, plan)
+    plan = planned(tmp_path, "whole\n", "g")
+    (tmp_path / "g").write_bytes(b"mine\n")
     with pytest.raises(PatchConflict, match="g changed since"):
-        planned(tmp_path, "whole\n", "g", g=digest(b"gone"))
+        again(tmp_path, "whole\n", plan, "g")
 
 
-def test_force_writes_a_whole_file_over_another_base_but_no_patch(tmp_path: Path) -> None:
+def test_where_it_is_allowed_a_whole_file_is_planned_over_another_base_but_no_patch(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"a\n")
-    plan = planned(tmp_path, "whole\n", force=True, f=digest(b"other\n"))
-    assert (plan.forced, plan.diverged, plan.files[0].before) == (True, ("f",), digest(b"a\n"))
+    whole, patch = planned(tmp_path, "whole\n"), planned(tmp_path, EDIT)
+    assert again(tmp_path, "whole\n", whole, diverged=True).diverged == ()
+    (tmp_path / "f").write_bytes(b"other\n")
+    plan = again(tmp_path, "whole\n", whole, diverged=True)
+    assert (plan.diverged, plan.files[0].before) == (("f",), digest(b"other\n"))
     with pytest.raises(PatchConflict, match="f changed since"):
-        planned(tmp_path, EDIT, force=True, f=digest(b"other\n"))
-    assert not planned(tmp_path, EDIT, force=True, f=digest(b"a\n")).forced
+        again(tmp_path, EDIT, patch, diverged=True)
+    (tmp_path / "f").unlink()
+    assert again(tmp_path, "whole\n", whole, diverged=True).files[0].change.kind is ChangeKind.CREATE
+
+
+def test_another_text_than_the_one_that_was_planned_is_told_from_a_changed_base(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"a\n")
+    plan = planned(tmp_path, EDIT)
+    two = EDIT + CREATE
+    for diff, said in (
+        (EDIT.replace("+c", "+x"), "its content after differs"),
+        (EDIT.replace("-a", "-x"), "is another patch"),
+        ("diff --git a/f b/f\nold mode 100644\nnew mode 100755\n" + EDIT, "its mode differs"),
+        (two, "changes 2 file"),
+        ("whole\n", "its content after differs"),
+    ):
+        with pytest.raises(RecordMismatch, match=said):
+            again(tmp_path, diff, plan)
+    rename = "diff --git a/f b/g\nsimilarity index 100%\nrename from f\nrename to g\n"
+    renamed = planned(tmp_path, rename)
+    assert again(tmp_path, rename, renamed) == renamed
+    (tmp_path / "g").write_bytes(b"here now\n")
+    with pytest.raises(PatchConflict, match="g changed since"):
+        again(tmp_path, rename, renamed)
 
 
 def test_one_file_that_does_not_fit_stops_the_whole_patch(tmp_path: Path) -> None:
@@ -140,14 +173,14 @@ def test_what_is_no_regular_file_is_no_base(tmp_path: Path) -> None:
         planned(tmp_path, "whole")
 
 
-def test_a_plan_names_its_paths_and_the_bases_a_later_one_expects(tmp_path: Path) -> None:
+def test_a_plan_names_its_paths_and_every_one_that_changed(tmp_path: Path) -> None:
     for name in ("f", "old"):
         (tmp_path / name).write_bytes(b"a\n")
     diff = EDIT + CREATE + "diff --git a/old b/new\nsimilarity index 100%\nrename from old\nrename to new\n"
     plan = planned(tmp_path, diff)
     assert plan.paths == ("f", "g", "old", "new")
-    assert plan.bases == {"f": digest(b"a\n"), "old": digest(b"a\n"), "g": "new_file"}
-    assert planned(tmp_path, diff, **plan.bases).diverged == ()
+    assert again(tmp_path, diff, plan) == plan
     (tmp_path / "old").write_bytes(b"b\n")
-    with pytest.raises(PatchConflict, match="old changed since"):
-        planned(tmp_path, diff, **plan.bases)
+    (tmp_path / "g").write_bytes(b"b\n")
+    with pytest.raises(PatchConflict, match="g, old changed since"):
+        again(tmp_path, diff, plan)

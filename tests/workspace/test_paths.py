@@ -12,8 +12,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intercom.model.errors import FileError, PathViolation, WorkspaceRefused
-from intercom.workspace import paths, reading
+from intercom.workspace import descriptors, paths, reading
+from intercom.workspace.descriptors import opened_parent, opened_root
 from intercom.workspace.hashing import digest, file_hash
+
+
+@pytest.fixture(autouse=True, params=["openat2", "walk"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to open: what the kernel does, and what we do where it can not."""
+    if request.param == "walk":
+        monkeypatch.setattr(descriptors, "has_openat2", lambda: False)
+
+
+def make_way(root: Path, path: str, *, create: bool = True) -> None:
+    """Open the directory that holds `path`."""
+    with opened_root(root) as top, opened_parent(top, path, create=create):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -137,7 +151,7 @@ def test_a_link_swapped_in_after_the_check_is_refused(tmp_path: Path) -> None:
     (root / "dir").symlink_to(outside)
 
     with pytest.raises(PathViolation, match="dir is a symbolic link"):
-        paths.open_parent(root, path, create=True)
+        make_way(root, path)
     with pytest.raises(PathViolation):
         reading.read(root, path)
     assert sorted(os.listdir(outside / "deep")) == ["f"]
@@ -156,7 +170,7 @@ def test_directories_are_made_with_their_parents_mode_whatever_the_umask(tmp_pat
     tmp_path.chmod(0o775)
     before = os.umask(0o077)
     try:
-        os.close(paths.open_parent(tmp_path, "a/b/c.txt", create=True))
+        make_way(tmp_path, "a/b/c.txt")
     finally:
         os.umask(before)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o775, 0o775]
@@ -165,12 +179,12 @@ def test_directories_are_made_with_their_parents_mode_whatever_the_umask(tmp_pat
 
 def test_a_missing_directory_is_told_apart_from_a_refused_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        paths.open_parent(tmp_path, "a/b", create=False)
+        make_way(tmp_path, "a/b", create=False)
     (tmp_path / "f").touch()
     with pytest.raises(PathViolation, match="no directory"):
-        paths.open_parent(tmp_path, "f/x", create=True)
+        make_way(tmp_path, "f/x")
     with pytest.raises(FileError, match="can not be opened"):
-        paths.open_parent(tmp_path / "gone", "x", create=False)
+        make_way(tmp_path / "gone", "x", create=False)
 
 
 def test_nothing_leaks_a_descriptor(tmp_path: Path) -> None:
@@ -204,6 +218,7 @@ def test_a_socket_and_what_may_not_be_read_are_told_apart(tmp_path: Path, monkey
         with pytest.raises(FileError, match="s is not a regular file"):
             reading.read(tmp_path, "s")
     (tmp_path / "d").mkdir()
+    monkeypatch.setattr(descriptors, "has_openat2", lambda: False)
     real_open = os.open
 
     def refuse(path: str, *args: Any, **kwargs: Any) -> int:
@@ -226,15 +241,16 @@ def test_a_directory_that_another_makes_first_will_do(tmp_path: Path, monkeypatc
         real_mkdir(*args, **kwargs)
 
     monkeypatch.setattr(os, "mkdir", late)
-    os.close(paths.open_parent(tmp_path, "a/b", create=True))
+    make_way(tmp_path, "a/b")
     assert (tmp_path / "a").is_dir()
 
 
 def test_a_hash_is_that_of_the_bytes_or_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
-    assert file_hash(tmp_path, "f") == digest(b"abc")
+    with opened_root(tmp_path) as top:
+        assert file_hash(top, "f") == digest(b"abc")
+        assert file_hash(top, "none/such") == "new_file"
     assert digest(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert file_hash(tmp_path, "none/such") == "new_file"
 
 
 def test_what_is_far_more_than_a_workspace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def writing(*patterns: str) -> WorkspacePolicy:
         ("tee *", "tee", ("'.g'it/config",), False),
         ("tee *", "tee .gi?/config", (), False),
         ("tee *", "tee sub/.[g]*/config", (), False),
-        ("tee *", "tee *.py .gx* src/*", (), True),
+        ("tee *", "tee x*.py .gx* src/*", (), True),
         ("*", "", (), False),
         ("*", "  ", (), False),
     ],

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from intercom.model.errors import FileError
 from intercom.model.manifest import FileState, Manifest, manifest_of
-from intercom.workspace import ignoring
+from intercom.workspace import descriptors, ignoring
 from intercom.workspace import snapshot as module
 from intercom.workspace.snapshot import snapshot
 from intercom.workspace.walking import DEEPEST, Limits
@@ -141,6 +141,7 @@ def test_what_can_not_be_read_is_told_with_the_reason(tmp_path: Path, monkeypatc
     (tmp_path / "secret").write_text("x")
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed/inner").write_text("x")
+    monkeypatch.setattr(descriptors, "has_openat2", lambda: False)
     original = os.open
 
     def refuse(path: object, *args: object, **more: object) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ from attrs import field, frozen
 
 from actors import ChildSpec, Name, System, ask
 from intercom.model.approval import RiskLevel
-from intercom.model.errors import NotFound
-from intercom.model.policy import DENY_ALL
+from intercom.model.policy import DENY_ALL, PolicyDecision
+from intercom.model.verdict import Decided
 from intercom.workspace import watcher
-from intercom.workspace.messages import Accept, AgentsConnected, Current, Evaluate, EvaluateFiles, FileTouched
+from intercom.workspace.hashing import digest
+from intercom.workspace.messages import Current, Evaluate, EvaluateFiles, FileTouched, PolicyDecided
 from intercom.workspace.policy import Limits, Query
-from intercom.workspace.policy_state import PolicyState
+from intercom.workspace.policy_state import PolicyRecord, PolicyState, record_of
 from intercom.workspace.watcher import PolicyWatcher, watcher_name
 from tests.support.trio_case import trio_test
 
@@ -53,22 +56,33 @@ class Watched:
 
 
 @asynccontextmanager
-async def watching(root: Path, **options: Any) -> AsyncIterator[Watched]:
+async def watching(root: Path, *accepted: str, **options: Any) -> AsyncIterator[Watched]:
+    """A watcher in a workspace for which a person accepted these contents, one after the other."""
     seen: list[PolicyState] = []
     arrived = trio.lowlevel.ParkingLot()
 
-    def told(state: PolicyState) -> None:
+    async def told(state: PolicyState) -> None:
         seen.append(state)
         arrived.unpark_all()
 
+    async def recall() -> PolicyRecord:
+        return record_of([said(text) for text in accepted], None)
+
     name = watcher_name(root)
-    async with System(ChildSpec(name, lambda: PolicyWatcher(root, told, **options))) as system:
+    async with System(ChildSpec(name, lambda: PolicyWatcher(root, told, recall, **options))) as system:
         yield Watched(root, system.named(name), seen, arrived)
+
+
+def said(text: str, accepted: bool = True) -> PolicyDecision:
+    """A person's decision about this content."""
+    by = Decided("v", "accept" if accepted else "reject", "pat", "ctl", datetime(2026, 1, 1, tzinfo=UTC))
+    return PolicyDecision("policy-1", "/ws", digest(text.encode()), text, accepted, by)
 
 
 @trio_test(real_time=True)
 async def test_a_policy_is_followed_from_before_its_directory_exists(tmp_path: Path) -> None:
-    async with watching(tmp_path) as watched:
+    older = '{"autoApprove": {"enabled": true, "tools": ["heartbeat"]}}'
+    async with watching(tmp_path, trust_changes=True) as watched:
         assert (await watched.next(1)).policy == DENY_ALL
         watched.write(PING)
         assert (await watched.next(2)).policy.tools == ("ping",)
@@ -80,70 +94,81 @@ async def test_a_policy_is_followed_from_before_its_directory_exists(tmp_path: P
         assert (await watched.next(5)).policy.tools == ("ping",)
         (tmp_path / ".intercom").rename(tmp_path / "elsewhere")
         assert (await watched.next(6)).policy == DENY_ALL
-        watched.write('{"autoApprove": {"enabled": true, "tools": ["heartbeat"]}}', ".monocoque")
+        watched.write(older, ".monocoque")
         state = await watched.next(7)
         assert (state.policy.tools, state.source) == (("heartbeat",), ".monocoque/settings.json")
 
 
 @trio_test(real_time=True)
 async def test_a_change_counts_from_the_next_question_on_noticed_or_not(tmp_path: Path) -> None:
-    async with watching(tmp_path) as watched:
+    async with watching(tmp_path, PING) as watched:
         assert not await watched.passes("ping")
-        watched.write(PING)
-        assert await watched.passes("ping")
         watched.write("{")
         assert not await watched.passes("ping")
         assert "not JSON" in ((await ask(watched.name, Current())).fault or "")
 
 
 @trio_test(real_time=True)
-async def test_a_widening_under_a_live_agent_waits_for_a_person(tmp_path: Path) -> None:
+async def test_what_was_never_accepted_grants_nothing_whenever_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / ".intercom").mkdir()
+    (tmp_path / ".intercom" / "settings.json").write_text(PING)
     async with watching(tmp_path) as watched:
-        watched.write(PING)
-        await ask(watched.name, Current())
-        await ask(watched.name, AgentsConnected(1))
+        assert not await watched.passes("ping")
+        proposed = watched.seen[0].proposed
+        assert proposed is not None
+        assert proposed.sha256 == digest(PING.encode())
+        watched.write(BOTH)
+        assert not await watched.passes("ping")
+        assert not await watched.passes("broadcast")
+
+
+@trio_test(real_time=True)
+async def test_what_grants_more_than_was_accepted_waits_for_a_person(tmp_path: Path) -> None:
+    (tmp_path / ".intercom").mkdir()
+    (tmp_path / ".intercom" / "settings.json").write_text(PING)
+    async with watching(tmp_path, PING) as watched:
+        assert await watched.passes("ping")
         watched.write(BOTH)
         assert not await watched.passes("broadcast")
         assert await watched.passes("ping")
         held = watched.seen[-1]
         assert held.proposed is not None
         assert held.proposed.ways == ('tool added: "broadcast"',)
-
-        watched.name.tell(AgentsConnected(0))
-        assert not await watched.passes("broadcast")
-        with pytest.raises(NotFound):
-            await ask(watched.name, Accept("0" * 64, "pat"))
-        state = await ask(watched.name, Accept(held.proposed.sha256, "pat"))
+        state = await ask(watched.name, PolicyDecided(said(BOTH)))
         assert state == watched.seen[-1]
         assert (state.proposed, state.in_force.text) == (None, BOTH)
         assert await watched.passes("broadcast")
 
 
 @trio_test(real_time=True)
-async def test_a_change_in_the_instant_an_agent_goes_counts_as_its_own(tmp_path: Path) -> None:
-    async with watching(tmp_path, agents=1) as watched:
-        watched.write(PING)
-        watched.name.tell(AgentsConnected(0))
+async def test_content_that_is_swapped_with_the_same_size_and_times_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / ".intercom" / "settings.json"
+    path.parent.mkdir()
+    path.write_text(PING)
+    async with watching(tmp_path, PING) as watched:
+        assert await watched.passes("ping")
+        before = path.stat()
+        with path.open("r+") as file:
+            file.write(PING.replace("ping", "beat"))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert not await watched.passes("ping")
+        assert not await watched.passes("beat")
+
+
+@trio_test(real_time=True)
+async def test_an_older_accepted_content_does_not_come_back_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / ".intercom").mkdir()
+    (tmp_path / ".intercom" / "settings.json").write_text(BOTH)
+    async with watching(tmp_path, BOTH, PING) as watched:
+        assert await watched.passes("ping")
+        assert not await watched.passes("broadcast")
 
 
 @trio_test(real_time=True)
 async def test_trusted_changes_are_in_force_at_once(tmp_path: Path) -> None:
-    async with watching(tmp_path, agents=1, trust_changes=True, in_force=("0" * 64, "{}")) as watched:
+    async with watching(tmp_path, "{}", trust_changes=True) as watched:
         watched.write(PING)
         assert await watched.passes("ping")
-
-
-@trio_test(real_time=True)
-async def test_what_was_in_force_before_a_restart_holds(tmp_path: Path) -> None:
-    (tmp_path / ".intercom").mkdir()
-    (tmp_path / ".intercom" / "settings.json").write_text(BOTH)
-    async with watching(tmp_path, in_force=("0" * 64, PING)) as watched:
-        assert await watched.passes("ping")
-        assert not await watched.passes("broadcast")
-        assert watched.seen[0].proposed is not None
-    async with watching(tmp_path) as watched:
-        assert await watched.passes("broadcast")
 
 
 @trio_test(real_time=True)
@@ -152,7 +177,7 @@ async def test_it_answers_for_proposals_and_within_the_servers_limits(tmp_path: 
     (tmp_path / ".intercom" / "settings.json").write_text(
         '{"enabled": true, "risk_level_threshold": "high", "file_patterns": {"write": ["docs/**"]}}'
     )
-    async with watching(tmp_path, limits=Limits(max_risk_level=RiskLevel.LOW)) as watched:
+    async with watching(tmp_path, trust_changes=True, limits=Limits(max_risk_level=RiskLevel.LOW)) as watched:
         for paths, risk, granted in (
             (("docs/a",), RiskLevel.LOW, True),
             (("docs/a", "b"), RiskLevel.LOW, False),
@@ -191,7 +216,7 @@ async def test_where_notices_can_not_be_had_the_file_is_looked_at_now_and_then(
 
     monkeypatch.setattr(watcher, "awatch", refuse)
     monkeypatch.setattr(watcher, "POLL_SECONDS", 0.01)
-    async with watching(tmp_path) as watched:
+    async with watching(tmp_path, trust_changes=True) as watched:
         watched.write(PING)
         assert (await watched.next(2)).policy.tools == ("ping",)
 
@@ -200,8 +225,9 @@ async def test_where_notices_can_not_be_had_the_file_is_looked_at_now_and_then(
 async def test_a_workspace_that_goes_away_takes_its_policy_with_it_and_says_so(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
-    async with watching(root) as watched:
+    async with watching(root, PING) as watched:
         watched.write(PING)
+        await ask(watched.name, PolicyDecided(said(PING)))
         assert await watched.passes("ping")
         shutil.rmtree(root)
         assert not await watched.passes("ping")
@@ -218,7 +244,13 @@ async def test_more_workspaces_than_worker_threads_leave_threads_for_everything_
     roots = [tmp_path / str(number) for number in range(int(before) + 10)]
     for root in roots:
         root.mkdir()
-    specs = [ChildSpec(watcher_name(root), lambda root=root: PolicyWatcher(root, lambda _: None)) for root in roots]
+
+    async def told(_: PolicyState) -> None: ...
+
+    async def recall() -> PolicyRecord:
+        return PolicyRecord()
+
+    specs = [ChildSpec(watcher_name(root), lambda root=root: PolicyWatcher(root, told, recall)) for root in roots]
     async with System(specs) as system:
         while limit.borrowed_tokens < len(roots):  # noqa: ASYNC110 - a limiter tells nobody
             # Until every watch stands.

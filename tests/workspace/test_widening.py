@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from attrs import evolve
 from hypothesis import given
 
 from intercom.model.approval import RiskLevel
-from intercom.model.errors import NotFound
-from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
+from intercom.model.policy import DENY_ALL, FilePatterns, PolicyDecision, WorkspacePolicy
+from intercom.model.verdict import Decided
 from intercom.workspace.hashing import digest
 from intercom.workspace.policy import Query, evaluate
 from intercom.workspace.policy_file import Loaded, parse, render
-from intercom.workspace.policy_state import PolicyState, accepted, changed, started
+from intercom.workspace.policy_state import PolicyRecord, PolicyState, changed, decided, record_of, started
 from intercom.workspace.widening import narrowed, widens
 from tests.workspace.policies import policies, queries
 
@@ -82,92 +84,140 @@ def file(policy: WorkspacePolicy) -> Loaded:
     return Loaded(policy, digest(text.encode()), ".intercom/settings.json", text=text)
 
 
+def said(policy: WorkspacePolicy, accepted: bool = True) -> PolicyDecision:
+    """A person's decision about the file that states this policy."""
+    loaded = file(policy)
+    word = "accept" if accepted else "reject"
+    by = Decided(f"v-{word}", word, "kim", "ctl", datetime(2026, 1, 1, tzinfo=UTC))
+    return PolicyDecision("policy-1", "/ws", loaded.sha256 or "", loaded.text or "", accepted, by)
+
+
+def accepted(policy: WorkspacePolicy) -> PolicyState:
+    """The state in a workspace whose file states `policy`, which a person has accepted."""
+    return started(file(policy), record_of([said(policy)], None))
+
+
 FAULT = Loaded(source=".intercom/settings.json", fault="line 1: broken", sha256="0" * 64)
+NOTHING = PolicyRecord()
 
 
-def test_the_policy_found_at_start_holds() -> None:
-    state = started(file(BASE), None)
+def test_a_policy_that_nobody_accepted_grants_nothing_and_waits() -> None:
+    state = started(file(BASE), NOTHING)
+    assert state.policy == DENY_ALL
+    assert state.proposed is not None
+    assert (state.proposed.policy, state.proposed.sha256) == (BASE, file(BASE).sha256)
+    assert "the policy is switched on" in state.proposed.ways
+    assert started(Loaded(), NOTHING).proposed is None
+    assert started(FAULT, NOTHING).policy == DENY_ALL
+
+
+def test_an_accepted_policy_is_in_force() -> None:
+    state = accepted(BASE)
     assert (state.policy, state.proposed, state.fault) == (BASE, None, None)
     assert (state.in_force.sha256, state.in_force.text) == (file(BASE).sha256, file(BASE).text)
-    assert started(Loaded(), None).policy == DENY_ALL
-    assert started(FAULT, None).policy == DENY_ALL
+    assert state.narrowing is None
 
 
-def test_what_grants_less_is_in_force_at_once_and_what_grants_more_waits_under_agents() -> None:
-    state = started(file(BASE), None)
-    assert changed(state, file(NARROWER), agents=True).policy == NARROWER
-    held = changed(state, file(WIDER), agents=True)
+def test_only_the_content_that_was_accepted_last_counts() -> None:
+    decisions = [said(WIDER), said(BASE)]
+    state = started(file(WIDER), record_of(decisions, None))
+    assert state.policy == BASE
+    assert state.proposed is not None
+    assert state.proposed.sha256 == file(WIDER).sha256
+    withdrawn = [said(BASE), said(BASE, accepted=False)]
+    assert started(file(BASE), record_of(withdrawn, None)).policy == DENY_ALL
+    again = [*withdrawn, said(BASE)]
+    assert started(file(BASE), record_of(again, None)).policy == BASE
+    other = [said(BASE), said(WIDER, accepted=False)]
+    assert started(file(WIDER), record_of(other, None)).policy == BASE
+
+
+def test_a_decision_whose_text_is_not_what_its_hash_says_counts_for_nothing() -> None:
+    forged = evolve(said(BASE), text=render(WIDER))
+    assert record_of([forged], None).accepted is None
+    assert started(file(WIDER), record_of([forged], None)).policy == DENY_ALL
+    assert started(file(WIDER), PolicyRecord(forged)).policy == DENY_ALL
+
+
+def test_what_is_noted_as_narrowed_never_grants_more_than_was_accepted() -> None:
+    record = record_of([said(BASE)], render(WIDER))
+    assert started(file(WIDER), record).policy == BASE
+    narrowed_to_nothing = record_of([said(BASE)], "unreadable")
+    assert started(file(BASE), narrowed_to_nothing).policy == DENY_ALL
+
+
+def test_what_grants_less_is_in_force_at_once_and_what_grants_more_waits() -> None:
+    state = accepted(BASE)
+    assert changed(state, file(NARROWER)).policy == NARROWER
+    held = changed(state, file(WIDER))
     assert held.policy == BASE
     assert held.proposed is not None
     assert (held.proposed.policy, held.proposed.ways) == (WIDER, ('tool added: "broadcast"',))
-    assert changed(state, file(WIDER), agents=False).policy == WIDER
-    assert changed(state, file(WIDER), agents=True, trust=True).policy == WIDER
+    assert changed(state, file(WIDER), trust=True).policy == WIDER
 
 
 def test_of_a_change_that_does_both_the_narrowing_is_in_force_at_once() -> None:
     mixed = evolve(WIDER, commands=())
-    state = changed(started(file(BASE), None), file(mixed), agents=True)
+    state = changed(accepted(BASE), file(mixed))
     assert state.policy == NARROWER
     assert state.proposed is not None
     assert parse(state.in_force.text) == (NARROWER, None)
-    assert changed(state, file(mixed), agents=True) == state
+    assert changed(state, file(mixed)) == state
 
 
 def test_what_was_revoked_does_not_come_back_by_itself() -> None:
-    state = changed(started(file(BASE), None), file(NARROWER), agents=True)
-    again = changed(state, file(BASE), agents=True)
+    state = changed(accepted(BASE), file(NARROWER))
+    again = changed(state, file(BASE))
     assert again.policy == NARROWER
     assert again.proposed is not None
-    gone = changed(started(file(BASE), None), Loaded(), agents=True)
+    gone = changed(accepted(BASE), Loaded())
     assert gone.policy == DENY_ALL
-    assert changed(gone, file(BASE), agents=True).policy == DENY_ALL
+    assert changed(gone, file(BASE)).policy == DENY_ALL
+
+
+def test_what_was_revoked_does_not_come_back_by_a_restart() -> None:
+    for content in (file(NARROWER), Loaded()):
+        state = changed(accepted(BASE), content)
+        assert state.narrowing is not None
+        after = started(file(BASE), record_of([said(BASE)], state.narrowing))
+        assert after.policy == state.policy
+        assert after.proposed is not None
 
 
 def test_a_fault_grants_nothing_and_once_mended_nothing_more_than_before() -> None:
-    state = changed(started(file(BASE), None), FAULT, agents=True)
+    state = changed(accepted(BASE), FAULT)
     assert (state.policy, state.fault) == (DENY_ALL, "line 1: broken")
-    assert changed(state, file(BASE), agents=True).policy == BASE
-    assert changed(state, file(WIDER), agents=True).policy == BASE
-
-
-def test_what_is_held_stays_held_when_the_agents_leave() -> None:
-    held = changed(started(file(BASE), None), file(WIDER), agents=True)
-    assert changed(held, file(WIDER), agents=False) == held
-    assert changed(held, file(evolve(WIDER, commands=("x",))), agents=False).proposed is None
+    assert changed(state, file(BASE)).policy == BASE
+    assert changed(state, file(WIDER)).policy == BASE
 
 
 def test_what_is_held_goes_when_the_file_goes_back() -> None:
-    held = changed(started(file(BASE), None), file(WIDER), agents=True)
-    assert changed(held, file(BASE), agents=True) == started(file(BASE), None)
+    held = changed(accepted(BASE), file(WIDER))
+    assert changed(held, file(BASE)) == accepted(BASE)
 
 
-def test_only_what_waits_can_be_accepted() -> None:
-    held = changed(started(file(BASE), None), file(WIDER), agents=True)
-    assert held.proposed is not None
-    taken = accepted(held, held.proposed.sha256)
+def test_what_is_accepted_is_in_force_as_far_as_the_file_still_says_so() -> None:
+    held = changed(accepted(BASE), file(WIDER))
+    taken = decided(held, said(WIDER), file(WIDER))
     assert (taken.policy, taken.proposed) == (WIDER, None)
-    assert changed(taken, file(WIDER), agents=True) == taken
-    for state in (held, taken):
-        with pytest.raises(NotFound, match="waits to be accepted"):
-            accepted(state, "0" * 64)
+    assert changed(taken, file(WIDER)) == taken
+    assert decided(held, said(WIDER), file(NARROWER)).policy == NARROWER
+    assert decided(held, said(WIDER), FAULT).policy == DENY_ALL
+    first = decided(started(file(BASE), NOTHING), said(BASE), file(BASE))
+    assert (first.policy, first.proposed) == (BASE, None)
 
 
-def test_killing_the_server_does_not_launder_a_widening() -> None:
-    before = started(file(BASE), None)
-    kept = (before.in_force.sha256, before.in_force.text)
-    after = started(file(WIDER), kept)
-    assert after.policy == BASE
-    assert after.proposed is not None
-    assert started(file(NARROWER), kept).policy == NARROWER
-    assert started(file(BASE), kept) == before
-    assert started(FAULT, kept).policy == DENY_ALL
-    assert started(file(WIDER), ("0" * 64, "unreadable")).policy == DENY_ALL
+def test_what_is_rejected_changes_nothing_but_what_was_accepted_with_the_same_content() -> None:
+    held = changed(accepted(BASE), file(WIDER))
+    assert decided(held, said(WIDER, accepted=False), file(WIDER)).policy == BASE
+    withdrawn = decided(accepted(BASE), said(BASE, accepted=False), file(BASE))
+    assert withdrawn.policy == DENY_ALL
 
 
 @given(policies(), policies(), queries())
-def test_under_agents_nothing_ever_passes_that_did_not_at_start(
-    old: WorkspacePolicy, new: WorkspacePolicy, query: Query
-) -> None:
-    state: PolicyState = changed(started(file(old), None), file(new), agents=True)
+def test_nothing_ever_passes_that_was_not_accepted(old: WorkspacePolicy, new: WorkspacePolicy, query: Query) -> None:
+    unasked = started(file(new), NOTHING)
+    assert not evaluate(unasked.policy, query).auto_approved
+    state: PolicyState = changed(accepted(old), file(new))
     if evaluate(state.policy, query).auto_approved:
         assert evaluate(old, query).auto_approved

@@ -23,8 +23,9 @@ _LINGER_BYTES = 8 * 2**20
 
 
 class Connection:
-    """What hypercorn uses of a stream. `broken` once something could not be sent, `welcome` once a request was let in;
-    `peer` is the client's address, `number` names the connection for good."""
+    """What hypercorn uses of a stream. `broken` once something could not be sent, `welcome` once a request was let in,
+    `answered` once a page was shown that needs no token; `peer` is the client's address, `number` names the connection
+    for good."""
 
     def __init__(self, stream: trio.SocketStream, number: int) -> None:
         self.socket = stream.socket
@@ -34,6 +35,7 @@ class Connection:
         self.broken = False
         self._sent = 0
         self.welcome = False
+        self.answered = False
         self.processes: frozenset[int] | None = None
         self._stream = stream
         self.came_at = trio.current_time()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from http import HTTPStatus
 
 import trio
 from attrs import define, field
 
+from actors import Busy, Down, NotRunning
 from intercom.agents.http.connection import Connection
+from intercom.agents.http.refusal import too_many
+from intercom.agents.processes import AgentProcesses
 from intercom.local import tcp_peers
+from intercom.model.errors import IntercomError
 
 log = logging.getLogger("intercom.http")
 
@@ -20,19 +24,19 @@ _SECONDS = 5.0
 
 @define(eq=False)
 class Kin:
-    """`came` and `left` note an agent's processes under a name. Many connections that come at once are looked up at
+    """`agents` keeps on record whose processes are agents'. Many connections that come at once are looked up at
     once."""
 
-    came: Callable[[str, frozenset[int]], None]
-    left: Callable[[str, bool], None]
+    agents: AgentProcesses
     _waiting: dict[tcp_peers.Pair, Connection] = field(factory=dict, init=False)
     _known: dict[int, int] = field(factory=dict, init=False)
     _sets: dict[frozenset[int], frozenset[int]] = field(factory=dict, init=False)
     _busy: trio.Lock = field(factory=trio.Lock, init=False)
 
     async def look(self, connection: Connection) -> None:
-        """Find the processes behind a connection, and note them; none where that can not be known. Where the system
-        takes too long to tell, they stay unknown, and are looked for with the next request."""
+        """Find the processes behind a connection, and put them on record; none where that cannot be known (another
+        user's, another machine's). Where the system takes too long to tell, or they cannot be put on record, nothing
+        may be answered: raises Refusal, and they are looked for with the next request."""
         if not tcp_peers.is_local(connection.peer[0], connection.here[0]):
             connection.processes = frozenset()
             return
@@ -41,6 +45,8 @@ class Kin:
         async with self._busy:
             if connection.processes is None:
                 await self._look_all()
+        if connection.processes is None:
+            raise too_many("whose this connection is could not be found out just now", HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _look_all(self) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -52,14 +58,22 @@ class Kin:
         if found is None:
             log.warning("whose the processes of %d connections over HTTP are could not be found in time", len(waiting))
             return
-        for pair, connection in waiting.items():
-            # A client inside this process is the program that embeds the server.
-            processes = found.get(pair, frozenset()) - {os.getpid()}
-            connection.processes = self._sets.setdefault(processes, processes)
-            for pid in connection.processes:
-                self._known[pid] = self._known.get(pid, 0) + 1
-            if connection.processes:
-                self.came(_name(connection), connection.processes)
+        async with trio.open_nursery() as nursery:
+            # Together, so that they share a commit.
+            for pair, connection in waiting.items():
+                # A client inside this process is the program that embeds the server.
+                nursery.start_soon(self._record, connection, found.get(pair, frozenset()) - {os.getpid()})
+
+    async def _record(self, connection: Connection, processes: frozenset[int]) -> None:
+        if processes:
+            try:
+                await self.agents.came(_name(connection), processes)
+            except (IntercomError, Busy, Down, NotRunning, trio.TooSlowError) as failed:
+                log.warning("the processes of a connection over HTTP could not be put on record: %r", failed)
+                return
+        connection.processes = self._sets.setdefault(processes, processes)
+        for pid in connection.processes:
+            self._known[pid] = self._known.get(pid, 0) + 1
 
     def closed(self, connection: Connection) -> None:
         """The connection is gone; its processes stay an agent's for as long as they live."""
@@ -70,7 +84,7 @@ class Kin:
                 del self._known[pid]
                 self._sets.clear()
         if connection.processes:
-            self.left(_name(connection), False)
+            self.agents.left(_name(connection))
 
 
 def _name(connection: Connection) -> str:

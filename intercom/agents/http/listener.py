@@ -14,6 +14,8 @@ from intercom.agents.http.serving import Serving
 from intercom.agents.http.standing import Guestbook
 from intercom.agents.http.surroundings import Surroundings
 from intercom.local.places import private_directory
+from intercom.local.renewal import RENEWAL_SECONDS, Renewal
+from intercom.masking import KNOWN
 from intercom.model.card import Notice
 from intercom.model.errors import IpcError
 
@@ -45,9 +47,28 @@ class HttpListener(Actor):
         _, self._at.standing.port = listener.socket.getsockname()[:2]
         self._at.standing.fault = None
         log.info("MCP over HTTP at %s", self._at.standing.url)
-        _write(self._at.address_file, f"{self._at.standing.base}\n")
-        async with listener:
+        address = f"{self._at.standing.base}\n"
+        _write(self._at.address_file, address)
+        async with listener, trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep, address)
             await Serving(self._at).run(listener)
+
+    async def _keep(self, address: str) -> None:
+        """See to it that the token's file and the address are there, for as long as the port is open."""
+        token = self._at.standing.token
+
+        def keep_address() -> None:
+            # Nobody needs to be told: it is for our own programs.
+            if not os.path.exists(self._at.address_file):
+                _write(self._at.address_file, address)
+
+        def keep_token() -> str | None:
+            return None if token is None or self._at.keep_token is None else self._at.keep_token(token)
+
+        renewal = Renewal(self._notice, keep_address, keep_token)
+        while True:
+            await trio.sleep(RENEWAL_SECONDS)
+            renewal.run()
 
     async def _opened(self) -> trio.SocketListener:
         config = self._at.guests.config
@@ -57,6 +78,7 @@ class HttpListener(Actor):
             try:
                 # Before the port: nobody is served without it.
                 self._at.standing.token = None if self._at.token is None else self._at.token()
+                KNOWN.add(self._at.standing.token or "", "Intercom token")
                 opened = _listen(host, port)
             except IpcError as error:
                 self._tell_of(error.message)

@@ -7,7 +7,6 @@ from typing import Any
 
 import trio
 from hypercorn.config import Config as WebConfig
-from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
@@ -16,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from intercom.agents.http import guard, site
 from intercom.agents.http.classic import Classic
 from intercom.agents.http.connection import FIRST_SECONDS, Connection
+from intercom.agents.http.http1 import Http1Server
 from intercom.agents.http.kin import Kin
 from intercom.agents.http.standing import Guestbook
 from intercom.agents.http.streamable import Streamable
@@ -28,10 +28,12 @@ log = logging.getLogger("intercom.http")
 KEEP_ALIVE_SECONDS = 90.0
 #: How long calls that are under way may take to end when the server stops, in seconds.
 LEAVING_SECONDS = 3.0
-#: The most connections at once; and how many that have made no request yet and have had the time to, so many seconds,
-#: are kept.
+#: The most connections at once.
 MOST_CONNECTIONS = 8192
+#: How many connections that have shown no token are kept. Over the first number the oldest one that has had so many
+#: seconds is closed, over the second the oldest one whatever its age: who has a token shows it at once.
 MOST_STRANGERS = 256
+MOST_NEW_STRANGERS = 1024
 STRANGER_SECONDS = 2.0
 _LONGEST_HEAD = 32 * 1024
 
@@ -47,7 +49,7 @@ class Serving:
         self._context = WorkerContext(None)
         self._streamable = Streamable(at.server, at.guests)
         self._classic = Classic(at.server, at.guests, self._streamable.visits)
-        self._kin = Kin(at.came, at.left)
+        self._kin = Kin(at.processes)
         standing = at.standing
         assert standing.port is not None, "the port is open"
         # The web server's own types for ASGI and Starlette's do not agree.
@@ -131,7 +133,7 @@ class Serving:
         self._connections[connection.peer] = connection
         self._strangers[connection.number] = connection
         try:
-            await TCPServer(self._app, self._web, self._context, ConnectionState({}), connection)  # type: ignore[arg-type]
+            await Http1Server(self._app, self._web, self._context, ConnectionState({}), connection)  # type: ignore[arg-type]
         except* Exception:
             log.exception("a connection from %s failed", connection.peer[0])
         finally:
@@ -146,15 +148,15 @@ class Serving:
             await trio.sleep(1.0)
             late = trio.current_time() - FIRST_SECONDS
             for number, stranger in tuple(self._strangers.items()):
-                if stranger.came_at > late and not stranger.welcome:
-                    break
-                del self._strangers[number]
-                if not stranger.welcome:
+                if stranger.welcome:
+                    del self._strangers[number]
+                elif stranger.came_at <= late and not stranger.answered:
+                    del self._strangers[number]
                     await stranger.abort()
 
     async def _make_room(self, connection: Connection) -> None:
-        """Of those who make no request the one that came first goes when there are too many: who means it makes one at
-        once."""
+        """Close a connection that has shown no token when there are too many: the oldest, for who has one shows it at
+        once. Connections that have shown it are never closed for others."""
         if len(self._connections) >= MOST_CONNECTIONS:
             await connection.abort()
         if len(self._strangers) < MOST_STRANGERS:
@@ -162,12 +164,12 @@ class Serving:
         for number, stranger in tuple(self._strangers.items()):
             if stranger.welcome:
                 del self._strangers[number]
-            elif connection.came_at - stranger.came_at > STRANGER_SECONDS:
+                continue
+            had_time = connection.came_at - stranger.came_at > STRANGER_SECONDS
+            if had_time or len(self._strangers) >= MOST_NEW_STRANGERS:
                 del self._strangers[number]
                 await stranger.abort()
-                return
-            else:
-                return
+            return
 
 
 def _web_config() -> WebConfig:

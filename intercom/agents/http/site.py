@@ -22,11 +22,6 @@ log = logging.getLogger("intercom.http")
 Look = Callable[[Connection], Awaitable[None]]
 
 _FAILED = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "mcp", "the server failed on this request; the fault is in its log")
-_OLD = Refusal(
-    HTTPStatus.HTTP_VERSION_NOT_SUPPORTED,
-    "invalid_arguments",
-    "this server speaks HTTP/1.1: send the request with that",
-)
 
 
 @define(eq=False)
@@ -66,8 +61,6 @@ class Site:
                 await _FAILED.send(sent)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["http_version"] not in ("1.1", "1.0"):
-            raise _OLD
         path = scope["path"]
         page = self.pages.get(path)
         refused = self.rules.refuse(scope["headers"], open=page is not None and page.open)
@@ -78,7 +71,11 @@ class Site:
         if connection is None:
             # Closed while its request was on the way here.
             return
-        connection.let_in()
+        if page is None or not page.open:
+            connection.let_in()
+        else:
+            # Anybody may ask for it, so it earns no place.
+            connection.answered = True
         if page is not None:
             await _show(page, scope, send)
             return

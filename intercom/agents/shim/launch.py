@@ -85,8 +85,8 @@ def start(options: Options, lock: int) -> Start:
     try:
         hear, tell = os.pipe()
         try:
-            command = serve_command(options, "--background", "--ready-fd", str(tell))
-            daemon.spawn(command, environ=tunables.added(os.environ), keep=tell)
+            command = serve_command(options, "--background", "--ready-fd", str(tell), "--started-by", str(os.getpid()))
+            daemon.spawn(command, environ=os.environ, keep=tell)
         except BaseException:
             os.close(hear)
             raise
@@ -131,7 +131,8 @@ def start_private(options: Options) -> tuple[socket.socket, subprocess.Popen[byt
             command,
             stdin=subprocess.DEVNULL,
             stdout=2,
-            env=tunables.added(os.environ),
+            env=tunables.added(daemon.for_server(os.environ)),
+            cwd="/",
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )

@@ -1,18 +1,33 @@
-"""The tools that answer at once."""
+"""The tools that answer at once; check_diff only where no person has to decide first."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
+
 from intercom.agents.call import Call
 from intercom.agents.tools import inputs
 from intercom.model.session import ProgressItem
-from intercom.sessions.messages import Apply, Beat, Broadcast, CheckPolicy, Recall, SwitchMode
+from intercom.sessions.answers import NOT_OVERWRITTEN, ApplyAnswer
+from intercom.sessions.messages import (
+    Answered,
+    Apply,
+    AwaitClearance,
+    Beat,
+    Broadcast,
+    CheckPolicy,
+    Recall,
+    SwitchMode,
+)
 
 CHECK_DIFF = """\
 Write an approved change to disk, exactly as it was approved: all of its files or none. Call it once check_clearance \
-says "approved". On "applied" the files are written; read them again before you go on. On an error nothing was written:
-- patch_conflict: the file has changed since; make a new proposal (force writes a whole approved file all the same).
+says "approved". On "applied" the files are written; read them again before you go on. On anything else nothing was \
+written:
+- patch_conflict: the file has changed since; make a new proposal. With force, a person is asked whether to write an \
+approved whole file over it, and the call waits for the answer: "rejected" and "timeout" mean no, "pending" means to \
+call again with only that request_id.
 - not_approved, already_consumed, request_not_found, path_violation: the message says what to do."""
 
 AUTO_CHECK = """\
@@ -43,8 +58,28 @@ answered."""
 
 
 async def check_diff(call: Call, given: inputs.CheckDiff) -> dict[str, Any]:
-    answered = await call.ask(Apply(call.name, given.request_id, given.force))
-    return call.finish(answered, own=given.request_id)
+    answered = await apply(call, given.request_id, force=given.force)
+    id = answered.answer.request_id or given.request_id
+    if answered.answer.status == "pending":
+        return await call.give_up(id, answered.answer)
+    return call.finish(answered, own=id)
+
+
+async def apply(call: Call, request_id: str, *, force: bool) -> Answered[ApplyAnswer]:
+    """Write an approved change. Where a person is asked first, wait for that: the answer is pending when the client's
+    patience is over."""
+    answered = await call.ask(Apply(call.name, request_id, force))
+    while answered.answer.status == "pending":
+        asked = answered.answer.request_id
+        assert asked is not None, "what is pending has an id"
+        decided = await call.wait(AwaitClearance(call.name, asked, call.ticket), asked)
+        if decided is None:
+            return answered
+        verdict = decided.answer
+        if verdict.status != "approved":
+            return evolve(decided, answer=ApplyAnswer((), verdict.status, asked, verdict.reason, NOT_OVERWRITTEN))
+        answered = await call.ask(Apply(call.name, asked))
+    return answered
 
 
 async def auto_check(call: Call, given: inputs.AutoCheck) -> dict[str, Any]:

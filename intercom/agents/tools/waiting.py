@@ -19,8 +19,8 @@ from intercom.sessions.answers import (
 from intercom.sessions.messages import AskPrompt, AwaitClearance, AwaitPrompt, AwaitStandby, Opened, Propose, StandBy
 
 CHECK_CLEARANCE = """\
-Ask a person for clearance to change files, before you write anything. Give the change as a unified diff (one file or \
-several) or as the whole new content of one file. The call waits until a person answers.
+Ask a person for clearance to change files, before you write anything. Give the change as diff, a unified diff of one \
+file or several, or as content, the whole new content of one file. The call waits until a person answers.
 - "approved": call check_diff with the request_id; it writes exactly what was approved. Do not write the files yourself.
 - "rejected": do not make this change; heed the reason.
 - "timeout": nobody answered in time; treat it as not approved and ask again later or use standby.
@@ -31,6 +31,7 @@ TRANSMIT = """\
 Ask the operator how to go on: whether to continue, what was meant, how to recover from an error, or whether the cost \
 is fine. The call waits until a person answers.
 - decision "continue": go on as planned. "refine": follow the instruction instead. "stop": end the task now.
+- "timed_out": true with a decision: nobody answered, so nobody consented. Do what the message says.
 - status "pending": no answer yet; call again with only this request_id."""
 
 STANDBY = """\
@@ -51,6 +52,7 @@ async def _propose(call: Call, given: inputs.CheckClearance) -> Opened[Clearance
             given.description,
             given.risk_level,
             given.request_id,
+            given.content,
         )
     )
 

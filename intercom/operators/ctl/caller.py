@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from intercom.model.origin import Origin
+
 CHANNEL = "ctl"
 
 
 @frozen
 class Caller:
-    """The name of the user at the other end of the socket."""
+    """The name of the user at the other end of the socket, and which process it is."""
 
     name: str
+    origin: Origin | None = None
 
 
 def act_of(verdict_id: str | None) -> str | None:

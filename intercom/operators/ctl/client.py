@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import time
 from typing import Any
 
 from intercom.local.dial import connect
-from intercom.local.places import Places
-from intercom.model.errors import IpcError
+from intercom.local.places import Places, peek
+from intercom.model.errors import ConfigError, IpcError
 
 #: Seconds a request is repeated for after its answer was lost.
 PATIENCE = 10.0
@@ -27,6 +28,9 @@ FIRST_PATIENCE = 4.0
 ANSWER = 90.0
 
 _PAUSE = 0.05
+
+#: Seconds between two tries at a server that has no place for another connection: at first, and at most.
+_BUSY_PAUSES = (0.05, 1.0)
 _CHUNK = 256 * 1024
 
 #: Verbs that a repetition would do twice, so they are sent once.
@@ -35,8 +39,9 @@ ONCE = frozenset({"nudge"})
 #: Verbs that change something, and so travel under an id of their own.
 _VERDICTS = frozenset({"approve", "reject", "answer", "policy-accept"})
 _CONTROLS = frozenset({"resume", "mode", "nudge", "start", "clear", "pause", "unpause", "steer", "task", "take-back"})
+_KEYS = frozenset({"key-add", "key-revoke"})
 _CHECKPOINTS = frozenset({"checkpoint", "restore"})
-ACTS = _VERDICTS | _CONTROLS | _CHECKPOINTS
+ACTS = _VERDICTS | _CONTROLS | _CHECKPOINTS | _KEYS
 
 
 class NoServer(Exception):
@@ -55,19 +60,21 @@ class Refusal(Exception):
 def request(places: Places, command: str, fields: dict[str, Any], *, patience: float = PATIENCE) -> Any:
     """Ask the server to carry out `command` and return the data of its answer.
 
-    A connection that breaks is made again for `patience` seconds; an act keeps its `verdict_id` meanwhile (one is made
-    up if `fields` has none). Raises NoServer, Refusal, or IpcError for a socket that is not this user's.
+    A connection that breaks, or that there is no place for, is made again for `patience` seconds; an act keeps its
+    `verdict_id` meanwhile (one is made up if `fields` has none). Raises NoServer, Refusal, or IpcError for a socket
+    that is not this user's.
     """
     fields = dict(fields)
     if command in ACTS and "verdict_id" not in fields:
         fields["verdict_id"] = os.urandom(16).hex()
     deadline = time.monotonic() + min(patience, FIRST_PATIENCE)
     asked = there = False
+    pause, longest = _BUSY_PAUSES
     while True:
         token = None
         # Looked at before each try: a server that starts takes the old socket away for a moment, and one whose listener
         # fell has none until that is back; the socket of its agents is there meanwhile.
-        there = there or os.path.exists(places.ctl_socket) or os.path.exists(places.mcp_socket)
+        there = there or os.path.exists(places.ctl_socket) or os.path.exists(places.mcp_socket) or _is_served(places)
         try:
             with _Line(places) as line:
                 token = line.token
@@ -81,8 +88,20 @@ def request(places: Places, command: str, fields: dict[str, Any], *, patience: f
             if (not asked and not there) or time.monotonic() >= deadline:
                 raise _no_server(lost) from None
         except Refusal as refusal:
+            if refusal.code == "busy" and time.monotonic() < deadline:
+                # Nothing was done: also what must not be done twice is asked again. Not all in step.
+                time.sleep(pause * (0.5 + os.urandom(1)[0] / 510))
+                pause = min(longest, pause * 2)
+                continue
+            if (left := _retry_after(refusal)) and time.monotonic() + left < deadline:
+                # A server that has just started decides nothing yet, and says for how long.
+                sys.stderr.write(f"agent-intercom-ctl: {refusal}\n")
+                time.sleep(left)
+                continue
             # The token may have been that of the server before this one: a new one is written once the socket is had.
-            if refusal.code != "unauthorized" or token == _token(places) or time.monotonic() >= deadline:
+            # Or its file was taken away: the server writes it again.
+            known = token is not None and token == _token(places)
+            if refusal.code != "unauthorized" or known or time.monotonic() >= deadline:
                 raise
         time.sleep(_PAUSE)
 
@@ -197,6 +216,12 @@ def _object(line: bytes) -> dict[str, Any]:
     return value
 
 
+def _retry_after(refusal: Refusal) -> float:
+    """For how many seconds the server wants to be left alone; 0 where it does not say."""
+    after = refusal.details.get("retry_after") if isinstance(refusal.details, dict) else None
+    return float(after) if isinstance(after, int | float) and 0 < after <= PATIENCE else 0.0
+
+
 def _data(reply: dict[str, Any]) -> Any:
     if reply.get("ok") is True:
         return reply.get("data")
@@ -212,6 +237,29 @@ def _token(places: Places) -> str | None:
         if os.fstat(descriptor).st_uid != os.geteuid():
             raise IpcError(f"{places.token_file} belongs to another user: remove it and restart the server")
         return file.read(1024).strip()
+
+
+def _is_served(places: Places) -> bool:
+    """Whether a server of this user runs although there are no sockets: it has its database locked, and makes what was
+    taken away again in a moment."""
+    import fcntl
+
+    database = places.database
+    try:
+        settings = peek(places.config_file).get("database")
+        named = settings.get("path") if isinstance(settings, dict) else None
+        if isinstance(named, str):
+            database = os.path.join(places.state_dir, os.path.expanduser(named))
+        lock = os.open(os.path.realpath(database) + ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (OSError, ConfigError):
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 def _unsure(command: str) -> Refusal:

@@ -9,17 +9,19 @@ import pwd
 from collections.abc import Callable, Sequence
 
 import trio
-from attrs import frozen
+from attrs import Factory, evolve, field, frozen
 
 from actors import Busy, Down, NotRunning, Refused
+from intercom.local import receive, recognition
+from intercom.local.admission import Admission, Place, PlaceLimits
 from intercom.local.dial import Peer
 from intercom.local.lines import LineBuffer, LineTooLong
 from intercom.model import crash_points
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError, IpcError, Unauthorized
 from intercom.operators.ctl import verbs
+from intercom.operators.ctl.authorization import Agents, Authorization, Connected, NoAgents, connected
 from intercom.operators.ctl.caller import Caller
-from intercom.operators.ctl.kin import is_agents_own
 from intercom.operators.ctl.watchers import DROPPED, Watchers, line_of
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, failure, read_request, success
 from intercom.operators.desk import Desk
@@ -31,17 +33,20 @@ CHUNK = 64 * 1024
 
 @frozen
 class Limits:
-    """Seconds a peer may take to send one request line and to take one reply, and the server to find the reply."""
+    """Seconds a peer may take to show the token (`first`), to send one more request line and to take one reply, and the
+    server to find the reply; and how many connections there may be."""
 
+    first: float = 10.0
     request: float = 30.0
     reply: float = 10.0
     work: float = 60.0
-    connections: int = 64
+    places: PlaceLimits = field(factory=PlaceLimits)
 
 
 @frozen
 class Door:
-    """What every connection shares. `open_cards` gives the cards a new watch begins with."""
+    """What every connection shares. `open_cards` gives the cards a new watch begins with, `agents` knows agents'
+    processes, and `tell` tells people a line on every channel."""
 
     desk: Desk
     token: str
@@ -50,40 +55,65 @@ class Door:
     uid: int
     limits: Limits = Limits()
     trust_agent_processes: bool = False
+    agents: Agents = field(factory=NoAgents)
+    tell: Callable[[str], None] = lambda _text: None
+    admission: Admission = field(default=Factory(lambda self: Admission(self.limits.places), takes_self=True))
+    authorization: Authorization = field(default=Factory(lambda self: _authorization(self), takes_self=True))
+
+
+def _authorization(door: Door) -> Authorization:
+    record, is_new = door.desk.security_event, door.desk.is_new_terminal
+    return Authorization(door.agents, record, door.tell, is_new, trusting=door.trust_agent_processes)
+
+
+#: The answer to one connection too many: nothing was done, so whoever asked may ask again.
+BUSY = failure(IpcError("too many connections to the local socket; try again shortly", code="busy"))
 
 
 async def serve(stream: trio.abc.Stream, peer: Peer, door: Door) -> None:
-    """Answer one peer until it goes, breaks the framing, sends a wrong token or is too slow. The stream is closed."""
+    """Answer one peer until it goes, breaks the framing, sends a wrong token, is too slow, or gives way to another. The
+    stream is closed."""
     async with stream:
+        with trio.CancelScope() as scope:
+            place = door.admission.arrive(scope.cancel, lambda: _is_operator(peer, door))
+            try:
+                await _serve(stream, peer, door, place)
+            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+                # The peer is gone, or does not read what it asked for: nobody is left to tell.
+                return
+            finally:
+                door.admission.leave(place)
+        if scope.cancelled_caught:
+            # It gave way while it asked for nothing, or before that was read: nothing of it was done.
+            await _turn_away(stream)
+
+
+def _is_operator(peer: Peer, door: Door) -> bool:
+    return recognition.recognise(peer.pid, door.agents.known()).who is recognition.Who.OPERATOR
+
+
+async def _turn_away(stream: trio.abc.Stream) -> None:
+    with trio.move_on_after(1):
         try:
-            await _serve(stream, peer, door)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            # The peer is gone, or does not read what it asked for: nobody is left to tell.
+            await stream.send_all(BUSY)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
             return
 
 
-async def turn_away(stream: trio.abc.Stream, door: Door) -> None:
-    """Tell one peer too many to come back later. The stream is closed."""
-    refusal = IpcError("too many connections to the local socket; try again shortly", code="busy")
-    async with stream:
-        with trio.move_on_after(1):
-            try:
-                await stream.send_all(failure(refusal))
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return
-
-
-async def _serve(stream: trio.abc.Stream, peer: Peer, door: Door) -> None:
+async def _serve(stream: trio.abc.Stream, peer: Peer, door: Door, place: Place) -> None:
     if peer.uid != door.uid:
         await _send(stream, failure(Unauthorized("this socket serves only the user who started the server")), door)
         return
-    lines = _Lines(stream)
+    lines, by = _Lines(stream), connected(peer.pid)
+    seconds = door.limits.first
     while True:
         try:
-            with trio.fail_after(door.limits.request):
+            with trio.fail_after(seconds):
                 line = await lines.next()
+            # A connection that gave way just now is told that nothing was done, so nothing may be.
+            await trio.lowlevel.checkpoint_if_cancelled()
         except trio.TooSlowError:
-            late = IpcError(f"no whole request line came within {door.limits.request:g} s; connect again")
+            late = IpcError(f"no whole request line came within {seconds:g} s; connect again")
             await _send(stream, failure(late), door)
             return
         except IpcError as refusal:
@@ -100,13 +130,22 @@ async def _serve(stream: trio.abc.Stream, peer: Peer, door: Door) -> None:
         except IntercomError as refusal:
             await _send(stream, failure(refusal), door)
             continue
-        if request.command == "watch":
-            await _watch(stream, door)
+        if not door.admission.authenticate(place):
+            await _turn_away(stream)
             return
-        reply = await _answer(request, peer, door)
+        seconds = door.limits.request
+        if request.command == "watch":
+            if door.admission.watch(place):
+                await _watch(stream, door)
+            else:
+                await _turn_away(stream)
+            return
+        door.admission.begin(place)
+        reply = await _answer(request, peer, evolve(by, writers=lines.writers), door)
         crash_points.reach("reply.leaving")
         await _send(stream, reply, door)
         crash_points.reach("reply.left")
+        door.admission.end(place)
 
 
 def _check_token(request: CtlRequest, door: Door) -> None:
@@ -115,14 +154,15 @@ def _check_token(request: CtlRequest, door: Door) -> None:
         raise Unauthorized("the token is missing or not this server's; ctl reads it from the token file by the socket")
 
 
-async def _answer(request: CtlRequest, peer: Peer, door: Door) -> bytes:
+async def _answer(request: CtlRequest, peer: Peer, by: Connected, door: Door) -> bytes:
     """The reply line to one request, whatever happens at the desk."""
     try:
         verb = verbs.verb_of(request)
-        if verb.acts and not door.trust_agent_processes:
-            await _refuse_kin(request, peer, door)
+        user = _user(peer.uid)
+        signed = door.desk.signatures.is_proof(request.command, request.signature)
+        origin = await door.authorization.require(request, by, user, signed=signed) if verb.acts else None
         with trio.fail_after(door.limits.work):
-            return success(await verbs.run(door.desk, Caller(_user(peer.uid)), request))
+            return success(await verbs.run(door.desk, Caller(user, origin), request))
     except IntercomError as refusal:
         return failure(refusal)
     except Refused as refusal:
@@ -139,22 +179,6 @@ async def _answer(request: CtlRequest, peer: Peer, door: Door) -> bytes:
         # A fault of ours must not take the other connections down with it, nor show its insides to the peer.
         log.exception("the command %s failed", request.command)
         return failure(IpcError("the server failed at this; its log says why, try again", code="unavailable"))
-
-
-async def _refuse_kin(request: CtlRequest, peer: Peer, door: Door) -> None:
-    if not is_agents_own(peer.pid, door.desk.client_pids()):
-        return
-    summary = f"refused {request.command} from process {peer.pid}, which belongs to a connected agent"
-    log.warning(summary)
-    data = {"command": request.command, "id": request.id, "session": request.session, "pid": peer.pid, "uid": peer.uid}
-    try:
-        await door.desk.security_event(summary, data)
-    except Exception:
-        log.exception("a refused command could not be recorded")
-    raise Unauthorized(
-        "an agent's own processes may not answer for it; run ctl from a terminal the agent did not start, "
-        "or set trust_agent_processes under [ctl] in the server's config"
-    )
 
 
 async def _watch(stream: trio.abc.Stream, door: Door) -> None:
@@ -200,20 +224,36 @@ async def _send(stream: trio.abc.Stream, line: bytes, door: Door) -> None:
 
 
 class _Lines:
-    """The lines of a stream, each at most MAX_REQUEST bytes."""
+    """The lines of a stream, each at most MAX_REQUEST bytes. `writers` are the processes that have written on it, where
+    the system tells."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
         self._buffer = LineBuffer(MAX_REQUEST)
+        self._told = receive.tells_writers(stream)
+        self._writers: set[int] = set()
+
+    @property
+    def writers(self) -> frozenset[int]:
+        return frozenset(self._writers)
 
     async def next(self) -> bytes | None:
         """The next line that is not blank; None at the end. Raises IpcError for a line over the limit."""
         try:
             while (line := self._buffer.next_line()) is None:
-                chunk = await self._stream.receive_some(CHUNK)
+                chunk = await self._receive()
                 if not chunk:
                     return None
-                self._buffer.feed(bytes(chunk))
+                self._buffer.feed(chunk)
             return line
         except LineTooLong:
             raise IpcError(f"the request line is longer than {MAX_REQUEST} bytes") from None
+
+    async def _receive(self) -> bytes:
+        if not self._told:
+            return bytes(await self._stream.receive_some(CHUNK))
+        assert isinstance(self._stream, trio.SocketStream)
+        chunk, writer = await receive.receive(self._stream, CHUNK)
+        if chunk:
+            self._writers.add(writer)
+        return chunk

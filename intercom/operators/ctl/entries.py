@@ -56,10 +56,13 @@ def card_entry(card: Card, *, diff: bool = True) -> dict[str, Any]:
         "files": [plain(change) for change in card.files],
         "diff": card.diff if diff else None,
         "diff_omitted": card.diff is not None and not diff,
+        "diff_from_agent": card.diff_from_agent,
+        "remarks": [plain(remark) for remark in card.remarks],
         "choices": [choice.value for choice in CHOICES[card.kind]] if card.state is CardState.PENDING else [],
         "decided": None if card.decided is None else plain(card.decided),
         "away": card.away,
         "note": card.note,
+        "proposal_hash": card.proposal_hash,
     }
 
 

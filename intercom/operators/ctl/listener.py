@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import trio
 
 from actors import Actor, Busy, Down, DownEvent, NotRunning
 from intercom.local.dial import Peer
-from intercom.local.listen import listen
+from intercom.local.listen import LocalListener, listen
 from intercom.local.peers import peer
+from intercom.local.renewal import RENEWAL_SECONDS, Check, Renewal
 from intercom.model.card import Card, CardState, Notice
 from intercom.model.errors import IntercomError
-from intercom.operators.ctl.connection import Door, Limits, serve, turn_away
-from intercom.operators.ctl.token import new_token, write_token
+from intercom.operators.ctl.authorization import Agents, NoAgents
+from intercom.operators.ctl.connection import Door, Limits, serve
+from intercom.operators.ctl.token import keep_token, new_token, write_token
 from intercom.operators.ctl.watchers import Watchers
 from intercom.operators.desk import Desk
 from intercom.operators.messages import Channel
@@ -35,7 +39,8 @@ class CtlListener(Actor):
 
     `socket_path` and `token_path` are where the socket and the token file go, both mode 0600. `token` is the server's
     secret; one is made up if it is left out. `trust_agent_processes` lets an agent's own processes give verdicts.
-    `operators` names the router. `transport` makes a listener from a path and `peer_of` says who is at the other end of
+    `agents` knows agents' processes; nobody is one if it is left out. `operators` names the router, and `now` is the
+    wall clock. `transport` makes a listener from a path and `peer_of` says who is at the other end of
     a stream: with another pair this runs over another kind of socket.
     """
 
@@ -50,6 +55,8 @@ class CtlListener(Actor):
         *,
         token: str | None = None,
         trust_agent_processes: bool = False,
+        agents: Agents | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         operators: str = "operators",
         limits: Limits | None = None,
         transport: Listen = listen,
@@ -64,7 +71,6 @@ class CtlListener(Actor):
         self._open: dict[str, Card] = {}
         self._told: set[str] | None = None
         self._listener: trio.abc.Listener[Any] | None = None
-        self._connections = 0
         self._watchers = Watchers()
         self._door = Door(
             desk=desk,
@@ -74,13 +80,18 @@ class CtlListener(Actor):
             uid=os.geteuid(),
             limits=limits or Limits(),
             trust_agent_processes=trust_agent_processes,
+            agents=agents or NoAgents(),
+            tell=self._tell,
         )
+        self._now = now
 
     def on_start(self) -> None:
         # The socket first: where another server has it, that one's token stays as it is.
         self._listener = self._transport(self._socket_path)
         write_token(self._token_path, self._door.token)
         self.spawn(self._accept, self._listener)
+        self.spawn(self._keep, self._listener)
+        self.spawn(self._door.authorization.keep_telling)
         self._subscribe_soon()
 
     def on_receive(self, message: Any) -> None:
@@ -103,6 +114,9 @@ class CtlListener(Actor):
 
     async def on_failure(self, *crash: object) -> None:
         await self.on_stop()
+
+    def _tell(self, text: str, level: str = "warning") -> None:
+        self.system.named(self._operators).tell(Notice(text, level, self._now()))
 
     def _take(self, card: Card) -> None:
         if card.state is CardState.PENDING:
@@ -140,16 +154,23 @@ class CtlListener(Actor):
                 self._take(card)
         self.monitor(message.router)
 
+    async def _keep(self, listener: trio.abc.Listener[Any]) -> None:
+        """See to it that socket and token are there, for as long as this runs."""
+        checks: list[Check] = [partial(keep_token, self._token_path, self._door.token)]
+        if isinstance(listener, LocalListener):
+            # The socket first, as at the start.
+            checks.insert(0, listener.renew)
+        renewal = Renewal(self._tell, *checks)
+        while True:
+            await trio.sleep(RENEWAL_SECONDS)
+            renewal.run()
+
     async def _accept(self, listener: trio.abc.Listener[Any]) -> None:
         await trio.serve_listeners(self._greet, [listener])
 
     async def _greet(self, stream: Any) -> None:
         """Serve one connection. Nothing that goes wrong with it is anybody else's."""
-        self._connections += 1
         try:
-            if self._connections > self._door.limits.connections:
-                await turn_away(stream, self._door)
-                return
             try:
                 who = self._peer_of(stream)
             except OSError:
@@ -158,5 +179,3 @@ class CtlListener(Actor):
             await serve(stream, who, self._door)
         except Exception:
             log.exception("a connection to the local socket failed")
-        finally:
-            self._connections -= 1

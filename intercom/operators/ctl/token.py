@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 
 from intercom.local.places import private_directory
 from intercom.model.errors import IpcError
@@ -31,3 +32,29 @@ def write_token(path: str, token: str) -> None:
         os.replace(draft, path)
     except OSError as error:
         raise IpcError(f"can not write the token file {path} ({error.strerror}): check its directory") from None
+
+
+def keep_token(path: str, token: str) -> str | None:
+    """Write the token again if its file was removed, changed, or is not this user's alone; a sentence about it, None
+    where nothing had to be done. Raises IpcError as `write_token`."""
+    found = _token_at(path)
+    if found == token:
+        return None
+    write_token(path, token)
+    what = "was gone" if found is None else "did not hold this server's token"
+    return f"the token file {path} {what}; it was written again"
+
+
+def _token_at(path: str) -> str | None:
+    """What the file holds; None where there is none, and "" for what is no file of this user alone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            return ""
+        return file.read(1024).strip()

@@ -13,8 +13,10 @@ from typing import Any
 import trio
 from attrs import frozen
 
+from intercom.local.operator_keys import PublicKey
+from intercom.model import signing
 from intercom.model.card import CHOICES, CardKind
-from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
+from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, SignatureRefused
 from intercom.model.session import Session, SessionMode
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.ctl import verbs_checkpoints, verbs_children, verbs_steering
@@ -55,6 +57,15 @@ ANSWERS = {
 }
 
 
+#: The verbs that look for the session they are given themselves.
+FIND_THEIR_SESSION = frozenset(
+    {
+        *("resume", "mode", "clear", "logs", "pause", "unpause", "steer", "steering"),
+        *("checkpoint", "checkpoints"),
+    }
+)
+
+
 Handler = Callable[[Desk, Caller, CtlRequest], Awaitable[Any]]
 
 
@@ -68,8 +79,17 @@ class Verb:
 
 
 async def run(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """Carry out one request and return what its reply holds. An unknown verb is refused with the known ones."""
-    return await verb_of(request).handler(desk, caller, request)
+    """Carry out one request and return what its reply holds. An unknown verb is refused with the known ones, and an
+    unknown session whatever the verb does with it. Where there is an operator key, what changes something has to be
+    signed: raises SignatureRefused."""
+    verb = verb_of(request)
+    if verb.acts and request.command not in signing.OF_A_CARD | signing.UNSIGNED:
+        meant = {name: getattr(request, name) for name in signing.MEANT}
+        subject = signing.command_subject(request.command, meant)
+        await desk.admit_command(request.command, request.verdict_id, subject, request.signature)
+    if request.session is not None and request.command not in FIND_THEIR_SESSION:
+        await desk.session_id(request.session)
+    return await verb.handler(desk, caller, request)
 
 
 def verb_of(request: CtlRequest) -> Verb:
@@ -120,6 +140,11 @@ async def _answer(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def _resume(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    if desk.signatures.required:
+        raise SignatureRefused(
+            "with an operator key each thing is signed by itself: use answer for an agent that stands by, and unpause"
+            " for a session that is paused"
+        )
     # The older protocol names the session in `id`.
     named = request.whose
     text = (request.instruction or "").strip() or None
@@ -138,7 +163,7 @@ async def _mode(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 async def _nudge(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     text = (request.text or "").strip() or None
-    found = await desk.nudge(_id(request), text, caller.name, CHANNEL)
+    found = await desk.nudge(_id(request), text, caller.name, CHANNEL, caller.origin)
     if isinstance(found, Session):
         return {"session_id": found.id, "status": "nudged"}
     return {"request_id": found.id, "session_id": found.session_id, "status": "nudged", "note": found.note}
@@ -159,8 +184,38 @@ async def _log(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def _policy_accept(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    card = await desk.accept_policy(request.id, caller.name, CHANNEL)
+    verdict = _verdict(request, caller, Decision.ACCEPT, None)
+    card = await desk.accept_policy(request.workspace or request.id, verdict, request.sha256)
     return {"request_id": card.id, "status": "accepted", "workspace_root": card.workspace_root}
+
+
+async def _policies(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    return {"policies": [plain(each) for each in await desk.policies()]}
+
+
+async def _policy(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    return plain(await desk.policy(request.workspace or _id(request)))
+
+
+async def _keys(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    return {"required": desk.signatures.has_keys, "keys": [plain(each) for each in desk.signatures.status()]}
+
+
+async def _key_add(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    if request.public is None or request.signature is None:
+        raise InvalidArguments("key-add takes a public key, its name, and a signature")
+    key = PublicKey.of(request.public, request.name or "")
+    by = request.signature
+    added = await desk.add_key(key, by.at, by.key_id, by.value)
+    return {"key_id": key.id, "status": "enrolled" if added else "enrolled before"}
+
+
+async def _key_revoke(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    if request.signature is None:
+        raise InvalidArguments("key-revoke takes a key's id and a signature")
+    by = request.signature
+    key = await desk.revoke_key(_id(request), by.at, by.key_id, by.value)
+    return {"key_id": key.id, "status": "revoked"}
 
 
 async def _version(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
@@ -195,7 +250,12 @@ VERBS: dict[str, Verb] = {
     "tree": Verb(_tree, False, "the supervision tree"),
     "slack": Verb(_slack, False, "how the connection to Slack fares, and what waits to be sent"),
     "log": Verb(_log, False, "the newest entries of the audit trail, oldest first"),
-    "policy-accept": Verb(_policy_accept, True, "accept a policy that grants more"),
+    "policy-list": Verb(_policies, False, "how the workspaces' policies stand"),
+    "policy-show": Verb(_policy, False, "one workspace's policy, whole"),
+    "policy-accept": Verb(_policy_accept, True, "accept a workspace's policy"),
+    "keys": Verb(_keys, False, "the operator keys, and whether decisions have to be signed"),
+    "key-add": Verb(_key_add, True, "enrol an operator key"),
+    "key-revoke": Verb(_key_revoke, True, "let an operator key count no more"),
     "version": Verb(_version, False, "which server answers"),
 }
 
@@ -234,4 +294,6 @@ def _verdict(request: CtlRequest, caller: Caller, decision: Decision, text: str 
         channel=CHANNEL,
         at=datetime.now(UTC),
         text=text,
+        origin=caller.origin,
+        signature=request.signature,
     )

@@ -10,9 +10,10 @@ import json
 import re
 from typing import Any
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from intercom.model.errors import IntercomError, InvalidArguments, IpcError
+from intercom.model.verdict import Signature
 
 #: The longest request line in bytes, without its newline.
 MAX_REQUEST = 1024 * 1024
@@ -21,7 +22,8 @@ _ID_CHARS = 200
 _NAME_CHARS = 4096
 _VERDICT_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 _TEXT_FIELDS = ("id", "reason", "instruction", "mode", "session", "decision", "text", "verdict_id", "auth_token")
-_NAMES = ("workspace", "label", "stream", "files")
+_NAMES = ("workspace", "label", "stream", "files", "sha256", "public", "name")
+_SIGNED = frozenset(each.name for each in fields(Signature))
 
 
 @frozen(repr=False)
@@ -31,7 +33,9 @@ class CtlRequest:
     `verdict_id` names the act, so that asking again after a lost answer acts once. `limit` bounds how many log entries
     are wanted, or lines of an output; `everything` asks `list` for ended sessions too. `workspace` is where a new agent
     works or a task is left, `label` what an agent or a checkpoint is called; `stream` and `start` (a byte's number) are
-    of the output of one that was started; `files` says what becomes of them in a restore.
+    of the output of one that was started; `files` says what becomes of them in a restore; `sha256` names the content
+    of a policy that its operator was shown. `signature` is an operator's, of this act; `public` and `name` are of an
+    operator key.
     """
 
     command: str
@@ -51,6 +55,10 @@ class CtlRequest:
     stream: str | None = None
     start: int | None = None
     files: str | None = None
+    sha256: str | None = None
+    public: str | None = None
+    name: str | None = None
+    signature: Signature | None = None
 
     @property
     def whose(self) -> str | None:
@@ -97,6 +105,7 @@ def read_request(line: bytes) -> CtlRequest:
         limit=_limit(raw.get("limit")),
         everything=_flag(raw.get("everything")),
         start=_start(raw.get("start")),
+        signature=_signature(raw.get("signature")),
         **fields,
     )
 
@@ -133,6 +142,17 @@ def _text(name: str, value: object) -> str | None:
     except UnicodeEncodeError:
         raise InvalidArguments(f"{name} is not valid Unicode") from None
     return value
+
+
+def _signature(value: object) -> Signature | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or set(value) != _SIGNED:
+        raise InvalidArguments("signature must be an object with the fields of a signed decision")
+    for name, part in value.items():
+        if _text(f"signature.{name}", part) is None and name not in ("risk", "text"):
+            raise InvalidArguments(f"signature.{name} is missing")
+    return Signature(**value)
 
 
 def _name(name: str, value: object) -> str | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from pathlib import Path
 
 import trio
 from attrs import frozen
 
 from intercom.operators.slack.errors import RateLimited, SlackError, SlackRefused, Unreachable
 from intercom.operators.slack.manifest import APP_SCOPE, scopes
-from intercom.operators.slack.setup import SlackSetup
+from intercom.operators.slack.setup import SlackSetup, web_api
 from intercom.operators.slack.socket_mode import SocketLimits, open_socket
 from intercom.operators.slack.web import SlackTokens, WebApi
 
@@ -59,7 +60,7 @@ async def prove(setup: SlackSetup, *, socket: bool = True, patience: float = _PA
     hand some of what people do to this socket instead. `patience` is for each question, in seconds. Where Slack can not
     be reached there is one warning and nothing else.
     """
-    async with WebApi(setup.tokens, base_url=setup.api_url) as web:
+    async with web_api(setup) as web:
         proofs, bot = await _bot(web, setup.tokens, patience)
         if proofs[0].outcome is Outcome.WARN:
             return tuple(proofs)
@@ -71,12 +72,19 @@ async def prove(setup: SlackSetup, *, socket: bool = True, patience: float = _PA
         return tuple(proofs)
 
 
-async def verify(tokens: SlackTokens, api_url: str, *, patience: float = _PATIENCE) -> tuple[tuple[Proof, ...], str]:
+async def verify(
+    tokens: SlackTokens,
+    api_url: str,
+    *,
+    proxy: str | None = None,
+    ca_file: Path | None = None,
+    patience: float = _PATIENCE,
+) -> tuple[tuple[Proof, ...], str]:
     """Ask Slack about the tokens and the scopes only; returns the bot's team as well, "" where it is not known.
 
     Nothing is posted, and no socket is opened.
     """
-    async with WebApi(tokens, base_url=api_url) as web:
+    async with WebApi(tokens, base_url=api_url, proxy=proxy, ca_file=ca_file) as web:
         proofs, bot = await _bot(web, tokens, patience)
         if proofs[0].outcome is not Outcome.WARN:
             proofs.append(await _connection(web, tokens, bot, socket=False, patience=patience))

@@ -64,6 +64,10 @@ class Done:
     rows: tuple[Row, ...]
 
 
+#: How many threads' turns are kept.
+MOST_TURNS = 1_000
+
+
 class Lane:
     """One channel's posts, or its updates. Runs in one task at a time; what it learns it tells its actor by `tell`."""
 
@@ -77,6 +81,8 @@ class Lane:
         self._trouble: str | None = None
         #: Until when Slack may yet do what it was asked with a row; None until it is known what a sender before asked.
         self._unanswered: dict[int, float] | None = None
+        #: When each thread had its last turn, as a rising number.
+        self._turns: dict[str, int] = {}
 
     async def run(self) -> datetime | None:
         """Work until nothing may be done now; when something may again, by the clock, where that is known."""
@@ -195,7 +201,7 @@ class Posts(Lane):
     async def _next(self) -> bool:
         coming = frozenset(id for id in self._unanswered or () if self._unsettled(id) > 0)
         begun = await self.means.transact(
-            partial(begin_next, channel=self.channel, now=self.means.now(), coming=coming)
+            partial(begin_next, channel=self.channel, now=self.means.now(), coming=coming, turns=self._turns)
         )
         if begun is None:
             return False
@@ -266,12 +272,18 @@ class Updates(Lane):
         return True
 
 
-def begin_next(db: Database, channel: str, now: datetime, coming: frozenset[int]) -> Begun | None:
+def begin_next(
+    db: Database, channel: str, now: datetime, coming: frozenset[int], turns: dict[str, int] | None = None
+) -> Begun | None:
     """Choose what is posted next in a channel and begin it; None when nothing may be posted now. Of the rows `coming`
-    something may become yet that Slack was asked before."""
-    choice = schedule.choose(postings.waiting(db, channel), now)
+    something may become yet that Slack was asked before. The thread's turn is noted in `turns`."""
+    choice = schedule.choose(postings.waiting(db, channel), now, turns)
     if choice is None:
         return None
+    if turns is not None and choice.thread is not None:
+        turns[choice.thread] = max(turns.values(), default=0) + 1
+        if len(turns) > MOST_TURNS:
+            del turns[min(turns, key=turns.__getitem__)]
     return postings.begin_post(db, choice.id, now, choice.merge, may_come=choice.id in coming)
 
 

@@ -21,6 +21,7 @@ from intercom.operators.slack.messages import OutboxHealth, OutboxStanding, Sock
 from intercom.operators.slack.sending import Means
 from intercom.operators.slack.wire import Web
 from intercom.sessions.chat import Posted
+from intercom.sessions.timers import ClockChanged
 from intercom.store import outbox, postings
 from intercom.store.messages import Database
 
@@ -85,6 +86,9 @@ class Sender(Actor):
     def on_receive(self, message: Any) -> None:
         match message:
             case Wake():
+                self._look_soon()
+            case ClockChanged():
+                self._due = None
                 self._look_soon()
             case _Looked():
                 self._looked(message)

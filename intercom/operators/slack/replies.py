@@ -11,9 +11,11 @@ from typing import Any
 
 from attrs import frozen
 
+from actors import Refused
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.errors import IntercomError, NotFound
 from intercom.model.outbox import Urgency
+from intercom.model.session import SessionMode
 from intercom.model.verdict import Decision
 from intercom.operators.slack import verdicts
 from intercom.operators.slack.act import Person, Said
@@ -23,6 +25,7 @@ from intercom.operators.slack.security import Gate
 from intercom.operators.slack.words import (
     LONGEST,
     addressed,
+    escape,
     is_never_mind,
     is_nothing,
     possible,
@@ -65,6 +68,14 @@ class Decides:
 
 
 @frozen
+class Tells:
+    """The reply is an instruction to the session's agent: nothing waits for an answer there."""
+
+    session_id: str
+    text: str
+
+
+@frozen
 class Answered:
     """The reply is answered in the thread, with text in Slack's markup, and decides nothing. `closes` drops the open
     question."""
@@ -73,24 +84,61 @@ class Answered:
     closes: bool = False
 
 
+Meaning = Decides | Tells | Answered
+
+
 async def said(means: Means, gate: Gate, reply: Said) -> None:
     """Carry out a reply. Returns when what it means is on record, or it is none of ours; raises NotRecorded."""
     thread = await means.transact(partial(_thread, reply=reply))
     if thread is None or not await gate.passes(reply):
         return
     if thread.settled is not None:
-        await _carry_out(means, reply, thread, _decides(thread.settled))
+        await _carry_out(means, reply, thread, _kept(thread.settled))
         return
     meaning = await _meaning(means, thread, reply)
     if meaning is not None:
         await means.transact(partial(_settle, means=means, thread=thread, reply=reply, meaning=meaning))
         means.wake()
-        await _carry_out(means, reply, thread, meaning if isinstance(meaning, Decides) else None)
+        await _carry_out(means, reply, thread, meaning)
 
 
-async def _carry_out(means: Means, reply: Said, thread: Thread, decides: Decides | None) -> None:
-    if decides is None:
-        return
+async def _carry_out(means: Means, reply: Said, thread: Thread, meaning: Meaning | None) -> None:
+    if isinstance(meaning, Tells):
+        await _tell(means, reply, thread, meaning)
+    elif isinstance(meaning, Decides):
+        await _decide(means, reply, thread, meaning)
+
+
+async def _tell(means: Means, reply: Said, thread: Thread, tells: Tells) -> None:
+    """Queue the words for the agent. A card in the thread says so, and when the agent has them; where the session's
+    cards are not shown here, or nothing came of it, the reply is answered."""
+    person: Person = await means.people.named(reply.person)
+    answer: str | None = None
+    try:
+        card = await means.desk.steering.steer(
+            tells.session_id, tells.text, str(person), verdicts.CHANNEL, act_id=reply.act_id
+        )
+        known = await means.desk.sessions(everything=True)
+        mode = next((each.mode for each in known if each.id == tells.session_id), None)
+        if mode is SessionMode.LOCAL:
+            answer = (
+                f"queued for the agent as `{card.id[:_SHORT]}`: it is told with its next result. This session's cards"
+                f" are not shown here; `agent-intercom-ctl steering {tells.session_id[:_SHORT]}` says when it has it"
+            )
+    except IntercomError as refusal:
+        if refusal.error_code in verdicts.PASSING:
+            raise NotRecorded(f"the words were not queued: {refusal.error_code}") from refusal
+        answer = f"the agent was not told this: {escape(refusal.message)}"
+    except Refused as refusal:
+        answer = f"the agent was not told this: {escape(str(refusal))}"
+    except Exception as fault:
+        raise NotRecorded(f"the words were not queued: {type(fault).__name__}") from fault
+    if answer is not None:
+        await means.transact(partial(_answer, means=means, thread=thread, reply=reply, text=answer))
+        means.wake()
+
+
+async def _decide(means: Means, reply: Said, thread: Thread, decides: Decides) -> None:
     person: Person = await means.people.named(reply.person)
     turned = await verdicts.give(
         means, reply.act_id, person, decides.card_id, decides.decision, decides.text, kind=decides.kind
@@ -103,7 +151,7 @@ async def _carry_out(means: Means, reply: Said, thread: Thread, decides: Decides
 # --- what it means ---------------------------------------------------------------------------------------------------
 
 
-async def _meaning(means: Means, thread: Thread, reply: Said) -> Decides | Answered | None:
+async def _meaning(means: Means, thread: Thread, reply: Said) -> Meaning | None:
     text = unescape(reply.text).strip()
     if thread.question is not None and thread.question.asked_of == reply.person.id:
         card = await _card(means, thread.question.card_id)
@@ -112,7 +160,16 @@ async def _meaning(means: Means, thread: Thread, reply: Said) -> Decides | Answe
         # It was meant for that card: a short "no" must not come to reject another.
         return Answered("what you were asked about is no longer open, so this decided nothing", closes=True)
     cards = await _open(means, thread)
-    return to_cards(text, cards, await _unseen(means, reply, cards))
+    return to_cards(text, cards, await _unseen(means, reply, cards)) or _to_agent(text, thread)
+
+
+def _to_agent(text: str, thread: Thread) -> Tells | Answered | None:
+    """What words mean that are no answer to anything: they are for the agent whose thread this is. Pure."""
+    if not text:
+        return None
+    if thread.session_id is None:
+        return Answered("nothing waits here, and this thread is no session's, so no agent was told this")
+    return Tells(thread.session_id, text)
 
 
 def to_question(text: str, card: Card, decision: Decision) -> Decides | Answered:
@@ -136,8 +193,9 @@ def to_question(text: str, card: Card, decision: Decision) -> Decides | Answered
 
 
 def to_cards(text: str, cards: tuple[Card, ...], unseen: frozenset[str] = frozenset()) -> Decides | Answered | None:
-    """What a reply means where these cards are open: a decision, an answer that says what is possible, or nothing,
-    where people only talk and nothing waits. A card that is `unseen`, by id, is decided only by name. Pure."""
+    """What a reply means where these cards are open: a decision, an answer that says what is possible, or nothing of
+    the kind, where nothing waits and this is no decision. A card that is `unseen`, by id, is decided only by name.
+    Pure."""
     id, rest = addressed(text)
     named = [card for card in cards if id and card.id.casefold().startswith(id)]
     if not cards:
@@ -189,6 +247,9 @@ async def _open(means: Means, thread: Thread) -> tuple[Card, ...]:
         return ()
     try:
         return tuple(await means.desk.pending(thread.session_id))
+    except NotFound:
+        # Its thread outlives a session that was purged.
+        return ()
     except IntercomError as fault:
         raise NotRecorded(f"the open cards could not be read: {fault.error_code}") from fault
     except Exception as fault:
@@ -228,11 +289,13 @@ def _thread(db: Database, reply: Said) -> Thread | None:
     )
 
 
-def _settle(db: Database, means: Means, thread: Thread, reply: Said, meaning: Decides | Answered) -> None:
+def _settle(db: Database, means: Means, thread: Thread, reply: Said, meaning: Meaning) -> None:
     kept: dict[str, Any] = {}
     if isinstance(meaning, Decides):
         kept = {"card": meaning.card_id, "kind": meaning.kind.value, "decision": meaning.decision.value}
         kept |= {"text": meaning.text}
+    elif isinstance(meaning, Tells):
+        kept = {"tells": meaning.session_id, "text": meaning.text}
     if not calls.record(db, reply.act_id, thread.session_id, _TOOL, kept, means.now()):
         return
     if (isinstance(meaning, Decides) and meaning.asked) or (isinstance(meaning, Answered) and meaning.closes):
@@ -241,7 +304,9 @@ def _settle(db: Database, means: Means, thread: Thread, reply: Said, meaning: De
         _answer(db, means, thread, reply, meaning.text)
 
 
-def _decides(kept: dict[str, Any]) -> Decides | None:
+def _kept(kept: dict[str, Any]) -> Decides | Tells | None:
+    if "tells" in kept:
+        return Tells(kept["tells"], kept["text"])
     if "card" not in kept:
         return None
     return Decides(kept["card"], CardKind(kept["kind"]), Decision(kept["decision"]), kept["text"])

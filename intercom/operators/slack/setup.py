@@ -12,18 +12,21 @@ from intercom.model.errors import SlackError
 from intercom.operators.slack import credentials
 from intercom.operators.slack.addresses import SLACK, api_base
 from intercom.operators.slack.credentials import PATIENCE
-from intercom.operators.slack.web import SlackTokens
+from intercom.operators.slack.web import SlackTokens, WebApi
 
 
 @frozen
 class SlackSetup:
-    """Slack as it is set up: the tokens, who may answer, where to post, and where Slack is (`api_url`)."""
+    """Slack as it is set up: the tokens, who may answer, where to post, and where Slack is (`api_url`); by which
+    proxy it is reached, and which certificates are trusted in place of the usual ones."""
 
     tokens: SlackTokens
     channel_id: str
     authorized: frozenset[str] = frozenset()
     workspace_channels: Mapping[Path, str] = field(factory=dict)
     api_url: str = SLACK
+    proxy: str | None = None
+    ca_file: Path | None = None
 
 
 def settle(
@@ -45,4 +48,17 @@ def settle(
     except ValueError as fault:
         raise SlackError(str(fault)) from None
     authorized = credentials.authorized(config, env)
-    return SlackSetup(tokens, channel_id, authorized, dict(config.slack.workspace_channels), api_url)
+    return SlackSetup(
+        tokens,
+        channel_id,
+        authorized,
+        dict(config.slack.workspace_channels),
+        api_url,
+        config.slack.proxy,
+        config.slack.ca_file,
+    )
+
+
+def web_api(setup: SlackSetup) -> WebApi:
+    """A client of Slack's Web API for this set-up."""
+    return WebApi(setup.tokens, base_url=setup.api_url, proxy=setup.proxy, ca_file=setup.ca_file)

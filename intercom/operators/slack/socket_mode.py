@@ -23,6 +23,7 @@ from wsproto.connection import Connection, ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
 from wsproto.utilities import LocalProtocolError, generate_accept_token
 
+from intercom.operators.slack import outgoing
 from intercom.operators.slack.errors import SocketLost, Unreachable
 from intercom.operators.slack.web import WebApi
 
@@ -86,7 +87,7 @@ class Socket:
         """Send a message as JSON. Raises SocketLost if it did not leave; the socket is then of no more use."""
         if self._dead or self._frames.state is not ConnectionState.OPEN:
             raise SocketLost("the socket is closed")
-        await self._write(TextMessage(json.dumps(message)))
+        await self._write(TextMessage(json.dumps(await outgoing.masked(message))))
 
     async def say_goodbye(self) -> None:
         """Begin to close: nothing can be sent from here on, what Slack still sends is read on with `next`."""

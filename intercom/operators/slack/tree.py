@@ -11,6 +11,7 @@ import trio
 from attrs import field, frozen
 
 from actors import Actor, Busy, ChildSpec, Down, NotRunning, Request, System, ask
+from intercom.masking import KNOWN, Masker
 from intercom.model.config import Config
 from intercom.operators.desk import Desk
 from intercom.operators.slack.acts import Acts
@@ -20,13 +21,12 @@ from intercom.operators.slack.commands.runner import CommandRunner, Commands
 from intercom.operators.slack.connection import Connection
 from intercom.operators.slack.drawing import Drawing
 from intercom.operators.slack.forms import DrawnForms
-from intercom.operators.slack.masking import Masker
 from intercom.operators.slack.means import Means
 from intercom.operators.slack.messages import Health, OutboxHealth, Wake
 from intercom.operators.slack.outbox import Sender
 from intercom.operators.slack.people import People
 from intercom.operators.slack.security import Gate
-from intercom.operators.slack.setup import SlackSetup
+from intercom.operators.slack.setup import SlackSetup, web_api
 from intercom.operators.slack.trouble import Patience
 from intercom.operators.slack.web import WebApi
 from intercom.operators.slack.whispers import Whispers
@@ -69,7 +69,9 @@ class Slack:
     drawing: Drawing = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "web", WebApi(self.setup.tokens, base_url=self.setup.api_url))
+        for token in (self.setup.tokens.app, self.setup.tokens.bot):
+            KNOWN.add(token, "Slack token")
+        object.__setattr__(self, "web", web_api(self.setup))
         object.__setattr__(self, "drawing", Drawing(self.mask))
 
     def chat(self) -> Chat:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from intercom.model.outbox import Row
+from intercom.operators.slack import outgoing
 from intercom.operators.slack.errors import SlackRefused, Unreachable
 from intercom.operators.slack.refusals import Remedy, remedy
 from intercom.operators.slack.wire import Web
@@ -40,6 +41,8 @@ async def _uploaded(web: Web, row: Row, *, typed: bool) -> str:
     filename = str(content["filename"])
     # an empty file is none
     data = str(content["text"]).encode("utf-8", "replace") or b"\n"
+    # Slack is told the length first, so the last look comes before.
+    data = (await outgoing.masked(data.decode())).encode()
     snippet_type = content.get("snippet_type") if typed else None
     try:
         place = await web.call(

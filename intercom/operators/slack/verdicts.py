@@ -12,6 +12,7 @@ from attrs import frozen
 from actors import Refused
 from intercom.model.card import CHOICES, Card, CardKind
 from intercom.model.errors import AlreadyDecided, IntercomError
+from intercom.model.origin import Origin
 from intercom.model.verdict import Decided, Decision, Verdict
 from intercom.operators.slack.act import Person
 from intercom.operators.slack.means import Means, NotRecorded
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 CHANNEL = "slack"
 
 #: Refusals that say "not now": the act must be tried again.
-_PASSING = frozenset({"db", "busy", "unavailable"})
+PASSING = frozenset({"db", "busy", "unavailable"})
 
 
 @frozen
@@ -51,7 +52,7 @@ async def give(
     it, its buttons come back. Raises NotRecorded when the verdict could not be recorded for now, and it is not known
     whether it was.
     """
-    verdict = Verdict(act_id, decision, str(person), CHANNEL, means.now(), text)
+    verdict = Verdict(act_id, decision, str(person), CHANNEL, means.now(), text, Origin(CHANNEL))
     try:
         turned = await _shown(means, card_id, person, partial(_decide, means, card_id, kind, verdict, person))
     except NotRecorded:
@@ -60,7 +61,7 @@ async def give(
     except AlreadyDecided as late:
         turned = await _late(means, card_id, person, verdict, late)
     except IntercomError as refusal:
-        if refusal.error_code in _PASSING:
+        if refusal.error_code in PASSING:
             means.redraw(card_id)
             raise NotRecorded(f"the verdict was not recorded: {refusal.error_code}") from refusal
         turned = Turned(escape(refusal.message))

@@ -6,8 +6,10 @@ import json
 import logging
 import platform
 import re
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,7 +19,7 @@ from attrs import field, frozen
 from slack_sdk.version import __version__ as sdk_version
 
 from intercom._version import __version__
-from intercom.operators.slack import discretion
+from intercom.operators.slack import discretion, outgoing
 from intercom.operators.slack.addresses import SLACK, checked_base, may_follow, over_http
 from intercom.operators.slack.answers import judge, read
 from intercom.operators.slack.errors import RateLimited, SlackError, SlackRefused, Unreachable
@@ -65,7 +67,8 @@ class WebApi:
     """One client of Slack's Web API, to be used as `async with WebApi(tokens) as web`, inside Trio.
 
     `base_url` is where the methods are: https, or http on the loopback; raises ValueError for others. `max_answer` is
-    the most bytes read of an answer. `transport` takes the place of the network in tests.
+    the most bytes read of an answer. `proxy` is how Slack is reached, and `ca_file` whose certificates are trusted in
+    place of the usual ones; of both the environment says nothing. `transport` takes the place of the network in tests.
     """
 
     def __init__(
@@ -75,6 +78,8 @@ class WebApi:
         base_url: str = SLACK,
         max_answer: int = MAX_ANSWER,
         transport: httpx2.AsyncBaseTransport | None = None,
+        proxy: str | None = None,
+        ca_file: Path | None = None,
     ) -> None:
         self.base_url = checked_base(base_url)
         #: What stood at the head of the last answer to `call`: the token's scopes, and Slack's time.
@@ -82,6 +87,8 @@ class WebApi:
         self._tokens = tokens
         self._max_answer = max_answer
         self._transport = transport
+        self._proxy = proxy
+        self._ca_file = ca_file
         self._is_open = False
         self._client: httpx2.AsyncClient | None = None
 
@@ -119,6 +126,7 @@ class WebApi:
         token = self._tokens.app if app else self._tokens.bot
         if not token:
             raise SlackRefused(method, "not_authed")
+        params = await outgoing.masked(params)
         request = self._open_client().build_request(
             "POST", self.base_url + method, data=_form(params), headers={"Authorization": f"Bearer {token}"}
         )
@@ -137,6 +145,8 @@ class WebApi:
         `filename` is for errors only: Slack knows the name already. Raises as `call` does.
         """
         what = f"the upload of {filename}"
+        text = await outgoing.masked(data.decode(errors="surrogateescape"))
+        data = text.encode(errors="surrogateescape")
         request = self._request(what, url, content=data, headers={"Content-Type": "application/octet-stream"})
         response, body = await self._send(what, request, timeout)
         judge(what, response, read(body))
@@ -149,7 +159,7 @@ class WebApi:
         Raises as `call` does; SlackRefused once the address is used up.
         """
         what = "the response_url"
-        request = self._request(what, response_url, json=body)
+        request = self._request(what, response_url, json=await outgoing.masked(body))
         response, answer = await self._send(what, request, timeout)
         data = read(answer)
         judge(what, response, data)
@@ -183,15 +193,20 @@ class WebApi:
             await response.aclose()
 
     def _open_client(self) -> httpx2.AsyncClient:
-        """The client, made if there is none yet. Raises Unreachable when it can not be made: certificates or a proxy
-        that the environment names are at fault, and may be put right while we run; or whoever holds it open falls, and
+        """The client, made if there is none yet. Raises Unreachable when it can not be made: the certificates or the
+        proxy of the configuration are at fault, and may be put right while we run; or whoever holds it open falls, and
         opens it again."""
         if not self._is_open:
             raise Unreachable("the connection to slack is closed just now", maybe_done=False)
         if self._client is None:
             failure: Exception | None = None
             try:
+                verify = True if self._ca_file is None else ssl.create_default_context(cafile=self._ca_file)
                 self._client = httpx2.AsyncClient(
+                    # Whoever writes the environment must not be sent the tokens.
+                    trust_env=False,
+                    proxy=self._proxy,
+                    verify=verify,
                     headers={"User-Agent": _AGENT},
                     # Slack cuts idle connections by itself; a client that gives up first only pays for handshakes.
                     limits=httpx2.Limits(max_connections=32, max_keepalive_connections=8, keepalive_expiry=120.0),
@@ -200,7 +215,7 @@ class WebApi:
             except Exception as fault:
                 failure = fault
             if self._client is None:
-                why = f"the certificates or the proxy of this environment can not be used: {_told(failure)}"
+                why = f"the certificates or the proxy of the configuration can not be used: {_told(failure)}"
                 raise Unreachable(why, maybe_done=False)
         return self._client
 

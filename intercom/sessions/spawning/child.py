@@ -292,7 +292,9 @@ class ChildActor(Actor):
     def _wait_for_restart(self) -> None:
         at = self.row.restart_at
         assert at is not None, "it waits for that"
-        self.set_timer(RunAgain(), max(0.0, (at - self._now()).total_seconds()), RunAgain())
+        # Never longer than any pause is: the clock may have been set back since.
+        left = min(restarts.LONGEST_PAUSE, (at - self._now()).total_seconds())
+        self.set_timer(RunAgain(), max(0.0, left), RunAgain())
 
     async def _run_again(self) -> None:
         session = await self._transact(partial(sessions.get, id=self._id))

@@ -9,7 +9,11 @@ from pathlib import Path
 from attrs import frozen
 
 from intercom.local.places import private_directory
+from intercom.masking import Masker
 from intercom.sessions.spawning.keeper import segment_name, segment_starts
+
+#: How many bytes before a piece are looked at for a secret that reaches into it. No key is longer.
+LEAD = 64 * 1024
 
 
 class Stream(StrEnum):
@@ -74,12 +78,28 @@ def end_of(directory: Path, stream: Stream) -> int:
 
 
 def last_words(directory: Path, streams: tuple[Stream, ...], lines: int = 8, limit: int = 1200) -> str:
-    """The last lines of the first of these streams that has any, as text."""
+    """The last lines of the first of these streams that has any, as text without secrets: it is told to people."""
     for stream in streams:
-        text = read_tail(directory, stream, lines, limit).data.decode(errors="replace").strip()
+        tail = read_tail(directory, stream, lines, limit)
+        text = masked_after(lead(directory, stream, tail.start), tail.data).strip()
         if text:
-            return text
+            return text[-limit:]
     return ""
+
+
+def lead(directory: Path, stream: Stream, start: int) -> bytes:
+    """What stands in the stream before byte `start`: as much as any secret is long."""
+    begin = max(0, start - LEAD)
+    piece = read_from(directory, stream, begin, start - begin)
+    # What is gone, or what a piece lost on a full disk parts from it, does not lead up to it.
+    return piece.data if piece.start + len(piece.data) == start else b""
+
+
+def masked_after(before: bytes, data: bytes) -> str:
+    """`data` as text without secrets, also without those that begin in what stands `before` it. If that ends within a
+    line, all of that line is in the result."""
+    text = (before + data).decode(errors="replace")
+    return Masker().mask(text).lines(before.count(b"\n") + 1).text
 
 
 def forget(directory: Path) -> None:

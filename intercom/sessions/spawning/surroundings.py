@@ -27,7 +27,7 @@ class Surroundings:
     reception: Name
     default_mode: SessionMode
     http: Callable[[str], Mapping[str, str]] = lambda _session_id: {}
-    came: Callable[[str, frozenset[int]], None] = lambda _door, _pids: None
+    came: Callable[[str, str, frozenset[int]], None] = lambda _door, _session_id, _pids: None
     left: Callable[[str], None] = lambda _door: None
     stays: Callable[[], bool] = lambda: False
     #: All keepers that this server knows: none of them is another's descendant.
@@ -40,7 +40,7 @@ class Surroundings:
             self.keepers[child.session_id] = child.keeper
         living = (each.pid for each in (child.keeper, child.process) if each is not None and processes.is_alive(each))
         self._noted.add(child.session_id)
-        self.came(_door(child.session_id), frozenset(living))
+        self.came(_door(child.session_id), child.session_id, frozenset(living))
 
     def note_first(self, child: Child) -> None:
         """The same, unless something was noted for this session already: its own actor knows that better."""

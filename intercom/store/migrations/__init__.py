@@ -23,6 +23,16 @@ from intercom.store.migrations import (
     m0009_checkpoints,
     m0010_written,
     m0011_asked,
+    m0012_origin,
+    m0013_proposals,
+    m0014_remarks,
+    m0015_policies,
+    m0016_replaced,
+    m0017_agent_processes,
+    m0018_signatures,
+    m0019_masked,
+    m0020_form,
+    m0021_audit_chain,
 )
 
 
@@ -47,6 +57,16 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(9, "checkpoints", m0009_checkpoints.apply),
     Migration(10, "written", m0010_written.apply),
     Migration(11, "asked", m0011_asked.apply),
+    Migration(12, "origin", m0012_origin.apply),
+    Migration(13, "proposals", m0013_proposals.apply),
+    Migration(14, "remarks", m0014_remarks.apply),
+    Migration(15, "policies", m0015_policies.apply),
+    Migration(16, "replaced", m0016_replaced.apply),
+    Migration(17, "agent_processes", m0017_agent_processes.apply),
+    Migration(18, "signatures", m0018_signatures.apply),
+    Migration(19, "masked", m0019_masked.apply),
+    Migration(20, "form", m0020_form.apply),
+    Migration(21, "audit_chain", m0021_audit_chain.apply),
 )
 
 LATEST = MIGRATIONS[-1].number

@@ -14,6 +14,7 @@ import trio
 
 from intercom.agents.http import kin
 from intercom.agents.http.connection import Connection
+from intercom.agents.http.refusal import Refusal
 from intercom.local import http_token, tcp_peers
 from tests.agents.http.rig import BOTH, head, modern, read_reply, served, until
 from tests.agents.live import home, live
@@ -55,6 +56,19 @@ async def _post(port: int, message: dict[str, Any], headers: dict[str, str]) -> 
     return found
 
 
+class Recorded:
+    """Stands in for what keeps agents' processes on record."""
+
+    def __init__(self, came: dict[str, frozenset[int]]) -> None:
+        self._came = came
+
+    async def came(self, connection: str, pids: frozenset[int]) -> None:
+        self._came[connection] = pids
+
+    def left(self, connection: str) -> None:
+        del self._came[connection]
+
+
 @served
 async def test_processes_that_are_not_found_in_time_are_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
@@ -67,11 +81,12 @@ async def test_processes_that_are_not_found_in_time_are_looked_for_again(monkeyp
 
     monkeypatch.setattr(tcp_peers, "holders", slow)
     monkeypatch.setattr(kin, "_SECONDS", 0.02)
-    at = kin.Kin(came.__setitem__, lambda name, said: None)
+    at = kin.Kin(Recorded(came))  # type: ignore[arg-type]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with await trio.open_tcp_stream(*listener.getsockname()) as stream:
             connection = Connection(stream, 1)
-            await at.look(connection)
+            with pytest.raises(Refusal, match="could not be found out just now"):
+                await at.look(connection)
             assert (connection.processes, came) == (None, {})
             release.set()
             monkeypatch.setattr(kin, "_SECONDS", 30.0)

@@ -31,8 +31,8 @@ class Stage:
             "XDG_RUNTIME_DIR": os.path.join(root, "run"),
             "XDG_STATE_HOME": os.path.join(root, "state"),
             "XDG_CONFIG_HOME": os.path.join(root, "config"),
-            "INTERCOM_TEST_CONDUCTOR": os.path.join(root, "conductor"),
         }
+        self.conductor = os.path.join(root, "conductor")
         os.mkdir(self.environment["XDG_RUNTIME_DIR"], 0o700)
 
     def write(self, name: str, text: str = "") -> str:
@@ -42,8 +42,9 @@ class Stage:
             file.write(text)
         return path
 
-    def shim(self, *, server: list[str] = STAND_IN, **options: object) -> list[str]:
-        """The command line of a shim."""
+    def shim(self, *, server: list[str] | None = None, **options: object) -> list[str]:
+        """The command line of a shim, whose server is a stand-in unless another is named."""
+        server = server or [*STAND_IN, "--conductor", self.conductor]
         return [
             sys.executable,
             str(HERE / "shim_main.py"),
@@ -140,7 +141,7 @@ async def conducted(on: Stage) -> AsyncIterator[Lives]:
     """Hear from the stand-ins of a stage; those still alive at the end are killed."""
     lives = Lives()
     sock = trio.socket.socket(trio.socket.AF_UNIX)
-    await sock.bind(on.environment["INTERCOM_TEST_CONDUCTOR"])
+    await sock.bind(on.conductor)
     sock.listen(50)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, lives.follow, [trio.SocketListener(sock)])

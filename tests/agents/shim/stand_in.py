@@ -1,6 +1,6 @@
 """A bare SDK server behind the shim's wire, run as a process of its own and conducted by a test.
 
-It tells the test, over the socket in INTERCOM_TEST_CONDUCTOR, which calls arrive, and answers none before the test says
+It tells the test, over the socket that --conductor names, which calls arrive, and answers none before the test says
 so. Run as `python stand_in.py --background --ready-fd N`.
 """
 
@@ -120,7 +120,7 @@ async def serve_shim(stream: trio.SocketStream, low: Server, conductor: Conducto
 
 
 async def main(ready: int | None, private: int | None) -> None:
-    stream = await trio.open_unix_socket(os.environ["INTERCOM_TEST_CONDUCTOR"])
+    stream = await trio.open_unix_socket(arguments.conductor)
     conductor = Conductor(stream)
     low = server(conductor)
     async with trio.open_nursery() as nursery:
@@ -153,8 +153,10 @@ def say(ready: int | None, what: object) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
+    parser.add_argument("--conductor")
     parser.add_argument("--background", action="store_true")
     parser.add_argument("--ready-fd", type=int)
+    parser.add_argument("--started-by", type=int)
     parser.add_argument("--private-fd", type=int)
     parser.add_argument("--config")
     parser.add_argument("--ipc-name")

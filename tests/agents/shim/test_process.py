@@ -247,7 +247,13 @@ async def test_once_the_cause_is_mended_the_server_is_started_by_itself() -> Non
     with stage() as here:
         async with (
             conducted(here) as lives,
-            shim(here, server=[sys.executable, "-c", code, os.path.join(here.root, "mended"), stand_in]) as client,
+            shim(
+                here,
+                server=[
+                    *(sys.executable, "-c", code, os.path.join(here.root, "mended")),
+                    *(stand_in, "--conductor", here.conductor),
+                ],
+            ) as client,
         ):
             await client.call(1, question="q")
             assert (await client.hear())["result"]["isError"] is True

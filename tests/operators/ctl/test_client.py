@@ -112,12 +112,14 @@ class Scripted:
             await listener.aclose()
 
 
-async def scripted(tmp_path: Path, command: str, fields: dict[str, Any], *steps: Any) -> tuple[Any, list[CtlRequest]]:
+async def scripted(
+    tmp_path: Path, command: str, fields: dict[str, Any], *steps: Any, **options: Any
+) -> tuple[Any, list[CtlRequest]]:
     server = Scripted(places(environ=environ(tmp_path)))
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run, *steps)
         try:
-            data = await in_thread(server.where, command, fields)
+            data = await in_thread(server.where, command, fields, **options)
         finally:
             nursery.cancel_scope.cancel()
     return data, server.seen
@@ -166,6 +168,23 @@ async def test_a_nudge_is_sent_once_because_two_would_be_two(tmp_path: Path) -> 
         with pytest.raises(Refusal, match="log says whether"):
             await in_thread(server.where, "nudge", {"id": "a"})
     assert len(server.seen) == 1
+
+
+NO_PLACE = failure(IpcError("too many connections", code="busy"))
+
+
+@pytest.mark.parametrize("command", ["approve", "nudge", "pending"])
+@trio_test(real_time=True)
+async def test_where_there_is_no_place_it_is_asked_again_for_a_while(tmp_path: Path, command: str) -> None:
+    data, seen = await scripted(tmp_path, command, {"id": "a"}, NO_PLACE, NO_PLACE, success(1))
+    assert data == 1
+    assert len(seen) == 3
+
+
+@trio_test(real_time=True)
+async def test_and_no_longer(tmp_path: Path) -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(Refusal, match="too many connections")):
+        await scripted(tmp_path, "list", {}, *[NO_PLACE] * 100, patience=0.2)
 
 
 @trio_test(real_time=True)

@@ -14,12 +14,14 @@ import trio.testing
 from attrs import frozen
 
 from actors import Busy, Down, NotRunning, Refused
+from intercom.local.admission import PlaceLimits
 from intercom.local.dial import Peer as Who
 from intercom.model.card import Card
-from intercom.operators.ctl.connection import Door, Limits, serve, turn_away
+from intercom.operators.ctl.authorization import AWAIT_SECONDS
+from intercom.operators.ctl.connection import Door, Limits, serve
 from intercom.operators.ctl.watchers import DROPPED, Watchers
 from intercom.operators.ctl.wire import MAX_REQUEST
-from tests.operators.desk import StandInDesk, card
+from tests.operators.desk import StandInAgents, StandInDesk, card
 from tests.operators.house import Peer
 from tests.support.trio_case import trio_test
 
@@ -35,11 +37,14 @@ class Line:
 
 @contextlib.asynccontextmanager
 async def connected(
-    *cards: Card, who: Who = ME, queue: int = 4, clients: frozenset[int] = frozenset(), **options: Any
+    *cards: Card, who: Who = ME, queue: int = 4, clients: frozenset[int] | None = None, **options: Any
 ) -> AsyncIterator[Line]:
-    """A served connection without a socket beneath it, whose buffers hold nothing back."""
+    """A served connection without a socket beneath it, whose buffers hold nothing back. Everybody may act, unless it is
+    said who is an agent."""
     desk = StandInDesk(*cards)
-    desk.clients = clients
+    options.setdefault("trust_agent_processes", clients is None)
+    desk.clients = clients or frozenset()
+    options.setdefault("agents", StandInAgents(desk))
     door = Door(desk, "the token", Watchers(queue), lambda: cards, os.geteuid(), **options)
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
@@ -118,7 +123,7 @@ async def test_a_line_at_the_limit_is_read() -> None:
 @pytest.mark.parametrize("sent", [b"", b'{"command": "vers'])
 @trio_test
 async def test_a_peer_that_sends_no_whole_line_is_dropped_after_its_time(sent: bytes) -> None:
-    async with connected(limits=Limits(request=30)) as line:
+    async with connected(limits=Limits(first=30)) as line:
         began = trio.current_time()
         if sent:
             await line.peer.stream.send_all(sent)
@@ -131,7 +136,7 @@ async def test_a_peer_that_sends_no_whole_line_is_dropped_after_its_time(sent: b
 
 @trio_test
 async def test_a_peer_that_drips_is_dropped_all_the_same() -> None:
-    async with connected(limits=Limits(request=30)) as line, trio.open_nursery() as nursery:
+    async with connected(limits=Limits(first=30)) as line, trio.open_nursery() as nursery:
 
         async def drip() -> None:
             with contextlib.suppress(trio.BrokenResourceError):
@@ -244,12 +249,33 @@ async def test_a_refusal_stands_also_when_it_can_not_be_recorded() -> None:
 
 
 @trio_test
-async def test_one_peer_too_many_is_told_so() -> None:
+async def test_who_has_shown_the_token_may_take_longer_for_the_next_request() -> None:
+    async with connected(limits=Limits(first=10, request=30)) as line:
+        assert (await line.peer.ask("version"))["ok"] is True
+        await trio.sleep(29)
+        assert (await line.peer.ask("version"))["ok"] is True
+        assert "within 30 s" in ((await line.peer.line()) or {})["error"]
+
+
+ONE = PlaceLimits(unauthenticated=1, shared=1, reserved=0, watching=1, reserved_watching=0)
+
+
+@trio_test
+async def test_a_connection_that_gives_way_is_told_so_and_what_it_asked_at_that_moment_is_not_done() -> None:
+    desk = StandInDesk(card("a"))
+    door = Door(desk, "t", Watchers(), tuple, os.geteuid(), limits=Limits(places=ONE))
     ours, theirs = trio.testing.memory_stream_pair()
-    await turn_away(theirs, Door(StandInDesk(), "t", Watchers(), tuple, os.geteuid()))
-    reply = await Peer(ours).line()  # type: ignore[arg-type]
-    assert reply is not None
-    assert reply["error_code"] == "busy"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve, theirs, ME, door)
+        await trio.testing.wait_all_tasks_blocked()
+        # Its request arrives, and before it can be read another connection does.
+        theirs.receive_stream.put_data(b'{"command": "approve", "id": "a", "auth_token": "t"}\n')
+        door.admission.arrive(lambda: None)
+        reply = await Peer(ours).line()  # type: ignore[arg-type]
+        assert reply is not None
+        assert reply["error_code"] == "busy"
+        assert await Peer(ours).line() is None  # type: ignore[arg-type]
+        assert desk.acts == []
 
 
 @trio_test
@@ -300,3 +326,20 @@ async def test_a_long_diff_is_left_out_of_a_watch_line() -> None:
         line.door.watchers.publish(card("big", diff="+" * 1_000_000))
         event = await line.peer.line() or {}
         assert (event["data"]["diff"], event["data"]["diff_omitted"]) == (None, True)
+
+
+@trio_test
+async def test_nothing_is_decided_while_agents_of_an_earlier_server_may_come_back() -> None:
+    desk = StandInDesk(card("a"))
+    agents = StandInAgents(desk)
+    agents.awaited = 2
+    async with connected(card("a"), clients=frozenset(), agents=agents) as line:
+        reply = await line.peer.ask("approve", id="a")
+        assert (reply["error_code"], line.desk.acts) == ("unavailable", [])
+        assert "the server has just started and does not know yet which processes are agents'" in reply["error"]
+        assert 0 < reply["details"]["retry_after"] <= AWAIT_SECONDS + 0.1
+        assert (await line.peer.ask("pending"))["ok"] is True
+        await trio.sleep(AWAIT_SECONDS)
+        # They are gone for good: whoever asks is judged by who they are.
+        reply = await line.peer.ask("approve", id="a")
+        assert reply["error_code"] == "unauthorized"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,12 @@ from hypothesis import strategies as st
 
 from actors import StartFailed
 from actors.events import ActorRestarted
+from intercom.local import lock
+from intercom.local.admission import PlaceLimits
 from intercom.local.dial import Peer as Who
 from intercom.model.card import CardKind, CardState, Notice
 from intercom.model.errors import ERROR_CODES, IpcError
+from intercom.operators.ctl.client import NoServer, request
 from intercom.operators.ctl.connection import Limits
 from intercom.operators.ctl.token import new_token, write_token
 from intercom.operators.ctl.verbs import VERBS
@@ -104,22 +108,59 @@ async def test_a_peer_that_can_not_be_named_is_dropped(tmp_path: Path) -> None:
 
 
 @trio_test(real_time=True)
-async def test_one_connection_too_many_is_told_and_a_place_that_frees_is_taken(tmp_path: Path) -> None:
-    async with open_house(tmp_path, limits=Limits(connections=3)) as house:
+async def test_a_crowd_without_the_token_never_keeps_out_who_has_it(tmp_path: Path) -> None:
+    places = PlaceLimits(unauthenticated=3, shared=2, reserved=0, watching=1, reserved_watching=0)
+    async with open_house(tmp_path, limits=Limits(places=places)) as house:
+        crowd = [await house.dial() for _ in range(20)]
+        late = await house.dial()
+        assert (await late.ask("version"))["ok"] is True
+        # The oldest gave way, and were told.
+        for early in crowd[:17]:
+            refused = await early.line()
+            assert refused is not None
+            assert refused["error_code"] == "busy"
+            assert await early.line() is None
+
+
+@trio_test(real_time=True)
+async def test_connections_that_ask_nothing_give_way_and_requests_under_way_do_not(tmp_path: Path) -> None:
+    places = PlaceLimits(unauthenticated=3, shared=2, reserved=0, watching=1, reserved_watching=0)
+    desk = StandInDesk(card("a"))
+    async with open_house(tmp_path, desk, limits=Limits(places=places), trust_agent_processes=True) as house:
         held = [await house.dial() for _ in range(3)]
         for peer in held:
             assert (await peer.ask("version"))["ok"] is True
-        refused = await (await house.dial()).line()
-        assert refused is not None
-        assert refused["error_code"] == "busy"
-        await held[0].stream.aclose()
-        while True:
-            try:
-                if (await (await house.dial()).ask("version"))["ok"]:
-                    break
-            except trio.BrokenResourceError:
-                continue
+        told = await held[0].line()
+        assert told is not None
+        assert told["error_code"] == "busy"
         assert (await held[1].ask("version"))["ok"] is True
+        assert (await held[2].ask("version"))["ok"] is True
+        # Both have a request under way now: there is no room, and who comes is told so.
+        waiting = trio.Event()
+
+        async def until_told(**_: object) -> Any:
+            await waiting.wait()
+            return ()
+
+        desk.sessions = until_told  # type: ignore[method-assign]
+        async with trio.open_nursery() as nursery:
+            for peer in held[1:]:
+                nursery.start_soon(peer.ask, "list")
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert (await (await house.dial()).ask("version"))["error_code"] == "busy"
+            waiting.set()
+        assert (await (await house.dial()).ask("version"))["ok"] is True
+
+
+@trio_test(real_time=True)
+async def test_watches_have_places_of_their_own(tmp_path: Path) -> None:
+    places = PlaceLimits(unauthenticated=3, shared=2, reserved=0, watching=2, reserved_watching=0)
+    async with open_house(tmp_path, limits=Limits(places=places)) as house:
+        watching = [await house.dial() for _ in range(3)]
+        assert [(await peer.ask("watch")).get("error_code") for peer in watching] == [None, None, "busy"]
+        await heard(house, Notice("hello", "info", START))
+        assert [(await peer.line() or {})["data"]["text"] for peer in watching[:2]] == ["hello", "hello"]
+        assert (await (await house.dial()).ask("version"))["ok"] is True
 
 
 @trio_test(real_time=True)
@@ -240,3 +281,58 @@ async def test_after_a_crash_of_the_listener_the_socket_is_there_again(tmp_path:
         assert await peer.line() is None
         await again.wait()
         assert (await (await house.dial()).ask("approve", id="a"))["ok"] is True
+
+
+async def heard_again(watching: Peer) -> None:
+    """Wait until a watch tells that something was made again."""
+    while True:
+        event = await watching.line()
+        assert event is not None
+        text = str(event["data"].get("text"))
+        if "there again" in text or "written again" in text or "was replaced" in text:
+            return
+
+
+@pytest.mark.parametrize("what", ["directory", "socket", "token", "token replaced", "token opened"])
+@trio_test(real_time=True)
+async def test_what_was_taken_away_is_there_again_and_ctl_finds_it(tmp_path: Path, what: str) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a")), trust_agent_processes=True) as house:
+        watching, token = await house.dial(), house.token
+        await watching.ask("watch")
+        where = house.places
+        match what:
+            case "directory":
+                shutil.rmtree(where.runtime_dir)
+            case "socket":
+                os.unlink(where.ctl_socket)
+            case "token":
+                os.unlink(where.token_file)
+            case "token replaced":
+                await trio.Path(where.token_file).write_text("another")
+                # Until it is put right ctl takes it for another server's, and asks nobody twice.
+                await heard_again(watching)
+            case _:
+                os.chmod(where.token_file, 0o644)
+                await heard_again(watching)
+        # A server that runs has its database locked: by that ctl knows that there is one.
+        os.makedirs(os.path.dirname(where.database), 0o700, exist_ok=True)
+        with lock.acquire(where.database, version="1"):
+            done = await trio.to_thread.run_sync(request, where, "approve", {"id": "a"})
+        assert done["status"] == "approved"
+        assert house.token == token
+        assert mode_of(where.token_file) == 0o600
+        if what in ("directory", "socket", "token"):
+            # Who was connected before goes on, and hears of it.
+            await heard_again(watching)
+
+
+@trio_test(real_time=True)
+async def test_where_no_server_runs_ctl_says_so_at_once_all_the_same(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        where = house.places
+    os.makedirs(os.path.dirname(where.database), 0o700)
+    lock.acquire(where.database, version="1").release()
+    began = trio.current_time()
+    with pytest.raises(NoServer):
+        await trio.to_thread.run_sync(request, where, "list", {})
+    assert trio.current_time() - began < 2

@@ -7,14 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
-from intercom.local.launchers import is_launcher
-from tests.operators.desk import StandInDesk, card
+from tests.operators.desk import StandInAgents, StandInDesk, card
 from tests.operators.house import House, open_house
+from tests.support.person_shell import person_shell
 from tests.support.trio_case import trio_test
 
 CTL = f"{sys.executable} -m intercom.cli.ctl --json approve a"
@@ -38,13 +40,50 @@ subprocess.run(command, shell=True)
 sys.stdin.read()
 """
 
-# What an agent's shell may try -> where the answer goes
+#: What an agent's shell may try -> where the answer goes.
 WAYS = {
     "plainly": "{ctl} > {out}",
     "from a shell in a shell": "sh -c 'sh -c \"{ctl} > {out}\"'",
     "left behind by a shell that is gone": "(sh -c '{ctl} > {out}' &)",
     "with another environment": "env -i $(env | grep -E ^XDG_) sh -c '{ctl} > {out}'",
+    "in a session of its own": "setsid sh -c '{ctl} > {out}'",
+    "in a session of its own, its parent gone": "setsid -f sh -c '{ctl} > {out}'",
+    "without regard to hangups": "nohup sh -c '{ctl} > {out}' 2> {out}.log",
+    "in the background, its parent gone": "(nohup sh -c '{ctl} > {out}' 2> {out}.log &)",
+    "as a daemon": "{python} {daemon} sh -c '{ctl} > {out}'",
+    "at a pseudo-terminal of script": "script -qec '{ctl} > {out}' {out}.log < /dev/null",
+    "at a pseudo-terminal of Python": "{python} {spawning} sh -c '{ctl} > {out}' < /dev/null",
+    "leading a session at its own pseudo-terminal": "{python} {leading} sh -c '{ctl} > {out}'",
 }
+
+#: Forks twice, and leads a session in between: nobody above it, no terminal.
+DAEMON = """
+import os, sys
+os.fork() and os._exit(0)
+os.setsid()
+os.fork() and os._exit(0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+#: Spawns at a pseudo-terminal that it passes on.
+SPAWNING = "import pty, sys; pty.spawn(sys.argv[1:])"
+#: Leads a session at a new pseudo-terminal, while its parent lives and holds the other end.
+LEADING = """
+import fcntl, os, sys, termios, time
+master, slave = os.openpty()
+if os.fork() == 0:
+    os.setsid()
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    os.execvp(sys.argv[1], sys.argv[1:])
+time.sleep(600)
+"""
+
+
+@asynccontextmanager
+async def guarded(tmp_path: Path) -> AsyncIterator[House]:
+    """A server that knows the desk's clients for agents."""
+    desk = StandInDesk(card("a"))
+    async with open_house(tmp_path, desk, agents=StandInAgents(desk)) as house:
+        yield house
 
 
 async def attempt(house: House, tmp_path: Path, command: str, script: str = CLIENT) -> dict[str, object]:
@@ -65,7 +104,12 @@ async def attempt(house: House, tmp_path: Path, command: str, script: str = CLIE
         assert client.stdout is not None
         said = (await client.stdout.receive_some()).split()
         house.desk.clients = frozenset({client.pid} if said == [b"up"] else map(int, said))
-        await client.stdin.send_all(command.format(ctl=CTL, out=out).encode() + b"\n")
+        scripts = {"daemon": DAEMON, "leading": LEADING, "spawning": SPAWNING}
+        for name, text in scripts.items():
+            (tmp_path / name).write_text(text)
+        named = {name: str(tmp_path / name) for name in scripts}
+        words = command.format(ctl=CTL, out=out, python=sys.executable, **named)
+        await client.stdin.send_all(words.encode() + b"\n")
         answer = json.loads(await trio.Path(out).read_text())
         assert isinstance(answer, dict)
         return answer
@@ -78,7 +122,7 @@ async def attempt(house: House, tmp_path: Path, command: str, script: str = CLIE
 @pytest.mark.parametrize("way", WAYS)
 @trio_test(real_time=True)
 async def test_an_agent_can_not_approve_itself(tmp_path: Path, way: str) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+    async with guarded(tmp_path) as house:
         answer = await attempt(house, tmp_path, WAYS[way])
         assert answer["ok"] is False
         assert answer["error_code"] == "unauthorized"
@@ -88,50 +132,55 @@ async def test_an_agent_can_not_approve_itself(tmp_path: Path, way: str) -> None
 
 @trio_test(real_time=True)
 async def test_an_agent_whose_shim_came_through_a_launcher_can_not_approve_itself(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+    async with guarded(tmp_path) as house:
         answer = await attempt(house, tmp_path, WAYS["plainly"], LAUNCHING_CLIENT)
         assert answer["error_code"] == "unauthorized"
         assert house.desk.acts == []
 
 
-@pytest.mark.parametrize(
-    ("line", "launches"),
-    [
-        ("uvx agent-intercom", True),
-        ("/usr/local/bin/uv run agent-intercom", True),
-        ("/usr/bin/python3 /usr/bin/pipx run agent-intercom", True),
-        ("node /usr/lib/node_modules/npm/bin/npx-cli.js tool", True),
-        ("sh -c agent-intercom", True),
-        ("/bin/bash -lc agent-intercom", True),
-        ("bash", False),
-        ("-bash", False),
-        ("/bin/zsh -i", False),
-        ("node /usr/local/bin/claude", False),
-        ("codex exec", False),
-        ("/usr/bin/python3 agent.py -c", False),
-        ("", False),
-    ],
-)
-def test_a_launcher_is_told_from_an_agents_host(line: str, launches: bool) -> None:
-    assert is_launcher(line.split()) is launches
-    # As a program that writes its line into the first word shows it.
-    assert is_launcher([line] if line else []) is launches
-
-
 @trio_test(real_time=True)
-async def test_a_person_beside_the_agent_approves_as_ever(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+async def test_a_person_at_another_terminal_approves_as_ever(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as house:
         client = await trio.lowlevel.open_process(
             [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         try:
             house.desk.clients = frozenset({client.pid})
-            done = await trio.run_process(CTL.split(), env=house.environ, capture_stdout=True)
-            assert json.loads(done.stdout)["status"] == "approved"
-            assert house.desk.events == []
+            with person_shell() as window:
+                done = await window.run_async(CTL.split(), house.environ)
+                assert json.loads(done.stdout)["status"] == "approved"
+                # The first time from there is told; it is no refusal.
+                [(summary, _)] = house.desk.events
+                assert f"for the first time from {window.device}" in summary
+                await window.run_async([*CTL.split()[:-2], "nudge", "s-1"], house.environ)
+                assert len(house.desk.events) == 1
         finally:
             client.kill()
             await client.wait()
+
+
+@trio_test(real_time=True)
+async def test_a_process_without_a_terminal_is_refused_whoever_started_it(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as house:
+        with person_shell() as window:
+            done = await window.run_async(["setsid", "-w", *CTL.split()], house.environ)
+        answer = json.loads(done.stdout)
+        assert answer["error_code"] == "unauthorized"
+        assert "has no terminal; only an operator at a terminal may do this" in answer["error"]
+        assert house.desk.acts == []
+
+
+@trio_test(real_time=True)
+async def test_a_decision_carries_where_it_came_from(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        with person_shell() as window:
+            done = await window.run_async(CTL.split(), house.environ)
+        assert json.loads(done.stdout)["status"] == "approved"
+        decided = house.desk.cards["a"].decided
+        assert decided is not None
+        assert decided.origin is not None
+        assert (decided.origin.terminal, decided.origin.leader) == (window.device, window.pid)
+        assert (decided.origin.parent, decided.origin.channel) == (window.pid, "ctl")
 
 
 @trio_test(real_time=True)
@@ -143,6 +192,6 @@ async def test_a_server_that_trusts_agents_lets_them(tmp_path: Path) -> None:
 
 @trio_test(real_time=True)
 async def test_an_agent_may_look(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+    async with guarded(tmp_path) as house:
         answer = await attempt(house, tmp_path, WAYS["plainly"].replace("{ctl}", CTL.replace("approve", "show")))
         assert answer["request_id"] == "a"

@@ -115,7 +115,11 @@ async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> 
         assert (tree["name"], tree["children"][0]["last_crash"]) == ("root", "OSError: disk full")
         waiting = [card["request_id"] for card in (await peer.ask("pending", session="s-1"))["data"]]
         assert waiting[0] == "abc-1"
-        assert (await peer.ask("pending", session="s-2"))["data"] == []
+        # "nothing waits" would be said of a session that is not there.
+        for verb in ("pending", "list", "task", "log", "show", "approve"):
+            refused = await peer.ask(verb, session="nope", id="abc-1" if verb in ("show", "approve") else None)
+            assert (refused["ok"], refused["error_code"]) == (False, "not_found"), verb
+        assert house.desk.acts == []
 
 
 @trio_test(real_time=True)

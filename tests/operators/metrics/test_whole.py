@@ -137,7 +137,7 @@ async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(clock: Clock,
         await agent.call("auto_check", tool_name="write", context={"file_path": "a"})
         await at.people.card(kind=CardKind.POLICY)
         assert (await figures(at))[("intercom_pending", "kind=policy")] == 1
-        await at.app.desk.accept_policy(None, "kim", "ctl")
+        await at.app.desk.accept_policy(None, at.verdict(Decision.ACCEPT))
         found = await figures(at)
     assert found[("intercom_verdicts_total", "channel=ctl", "decision=dismiss", "kind=stall")] == 1
     assert found[("intercom_decision_seconds_sum", "kind=stall")] == 7
@@ -151,6 +151,7 @@ async def test_what_the_policy_lets_pass_is_counted_as_its_own(clock: Clock, roo
     policy.parent.mkdir()
     policy.write_text('{"enabled": true, "file_patterns": {"write": ["**"]}, "tools": ["transmit"]}')
     async with house(root.parent, clock, COUNTING) as at, spoken_to(at.app, "agent", str(root)) as agent:
+        await at.accept(root)
         asked = await agent.call("check_clearance", title="a", diff="a\n", file_path="a.txt")
         assert asked["auto_approved"]
         assert (await agent.call("transmit", prompt_text="go on?"))["decision"] == "continue"

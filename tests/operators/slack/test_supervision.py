@@ -19,6 +19,7 @@ from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web import SlackTokens, Unreachable, WebApi
 from intercom.store.reader import Reader
 from tests.operators.slack.live.house import text_of
+from tests.proxy import certificate
 from tests.slack import ALICE, serve
 from tests.slack import CHANNEL as IN_SLACK
 from tests.support.trio_case import trio_test
@@ -50,15 +51,13 @@ async def test_an_environment_that_no_client_can_be_made_in_keeps_no_server_from
 
 
 @trio_test
-async def test_a_call_says_what_is_wrong_with_the_environment_until_it_is_put_right(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/certificates.pem")
-    async with WebApi(TOKENS, base_url="http://127.0.0.1:9/api/") as web:
+async def test_a_call_says_what_is_wrong_with_the_certificates_until_they_are_put_right(tmp_path: Path) -> None:
+    certificates = tmp_path / "certificates.pem"
+    async with WebApi(TOKENS, base_url="http://127.0.0.1:9/api/", ca_file=certificates) as web:
         with pytest.raises(Unreachable, match="certificates or the proxy") as caught:
             await web.call("auth.test")
         assert not caught.value.maybe_done
-        monkeypatch.delenv("SSL_CERT_FILE")
+        certificate.make(tmp_path, "proxy")[0].rename(certificates)
         with pytest.raises(Unreachable, match="could not be reached"):
             await web.call("auth.test")
 

@@ -14,6 +14,7 @@ import trio.testing
 from attrs import evolve
 
 from actors import ask
+from intercom.local.processes import examine
 from intercom.model.child import Child, ChildState, Process, Why
 from intercom.model.config import SpawnRestart
 from intercom.model.session import SessionStatus
@@ -70,14 +71,17 @@ async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Yard
         child = await house.child(session.id)
         assert child.keeper is not None
         assert child.process is not None
-        assert {child.keeper.pid, child.process.pid} <= house.app.processes.pids()
+        recorded = {examine(child.keeper.pid).key, examine(child.process.pid).key}
+        assert recorded <= house.app.processes.known().processes
         (at.workspace / "go").touch()
         await house.until_over(session.id)
 
         async def none_is_left() -> bool:
-            return not house.app.processes.pids()
+            return not house.app.processes.connected
 
         await house.until(none_is_left)
+        await house.app.processes.prune()
+        assert not recorded & house.app.processes.known().processes
 
 
 @real
@@ -101,7 +105,7 @@ async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_wh
         came: list[frozenset[int]] = []
         spawning = house.app._spawning()
         (child,) = (await house.app.desk.children.everyone()).values()
-        later = evolve(spawning, came=lambda _door, pids: came.append(pids))
+        later = evolve(spawning, came=lambda _door, _session_id, pids: came.append(pids))
         later.note_first(child)
         later.note_first(evolve(child, keeper=None, process=None))
         later.note(evolve(child, process=Process(os.getpid(), 1.0)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intercom.model.errors import InvalidArguments, NotFound
+from intercom.model.errors import Ambiguous, InvalidArguments, NotFound
 from intercom.model.restore import Files
 from intercom.operators.messages import Channel
 from intercom.operators.slack.commands import choice
@@ -21,7 +21,7 @@ async def take(call: Call) -> str:
     """Take a checkpoint of a session and the files of its workspace."""
     live = await call.house.desk.sessions()
     chosen, label = choice.session_and_text(live, call.arguments)
-    found = choice.to_clear(live, call.person, "take a checkpoint of") if chosen is None else chosen
+    found = choice.to_checkpoint(live, call.person) if chosen is None else chosen
     session = choice.require_control(found, call.person)
 
     async def act() -> str:
@@ -34,16 +34,16 @@ async def take(call: Call) -> str:
 
 
 async def listed(call: Call) -> Drawn:
-    """The checkpoints of a session; without one, of the person's own that was active last, or else all."""
+    """The checkpoints of a session; without one, of the only one that is the person's own, or else all."""
     if call.arguments.words:
         known = await call.house.desk.sessions(everything=True)
         session = choice.named(known, call.arguments.words[0])
         found = await call.house.desk.checkpoints.listed(session.id)
     else:
         try:
-            session = choice.to_clear(await call.house.desk.sessions(), call.person)
+            session = choice.to_checkpoint(await call.house.desk.sessions(), call.person)
             found = await call.house.desk.checkpoints.listed(session.id)
-        except NotFound:
+        except (Ambiguous, NotFound):
             found = ()
         found = found or await call.house.desk.checkpoints.listed()
     return drawing.checkpoint_list(found, call.house.masker)
@@ -84,7 +84,7 @@ TAKE = Entry(
     summary="record how a session and its files stand",
     details=(
         "Takes a checkpoint: the session, what waits in it, and every file of its workspace that .gitignore does not"
-        " leave out. Without a session, of the one that was active last. The session goes on."
+        " leave out. Without a session, of the only one of yours that runs. The session goes on."
     ),
     example=f"{SLASH} session-checkpoint 1a2b3c4d before the refactoring",
     handler=take,
@@ -101,7 +101,7 @@ LIST = Entry(
     name="session-checkpoints",
     category=Category.CHECKPOINTS,
     summary="list checkpoints",
-    details="Lists a session's checkpoints, newest first; without a session those of the one that was active last.",
+    details="Lists a session's checkpoints, newest first; without a session those of the only one of yours, or all.",
     example=f"{SLASH} session-checkpoints 1a2b3c4d",
     handler=listed,
     parameters=(Parameter("session", "the beginning of its id"),),
@@ -122,8 +122,8 @@ RESTORE = Entry(
         Option(
             "--files",
             "HOW",
-            "leave (they stay as they are, the default), back (what was modified or deleted is put back), exact (what"
-            " was added is removed, too)",
+            "back (what was modified or deleted is put back), exact (what was added is removed, too); leave (they stay"
+            " as they are, the default) only where the session is over",
         ),
     ),
     owner_only=True,

@@ -55,7 +55,7 @@ async def logs(call: Call) -> Drawn | None:
     session = await _started_here(call)
     stream = _stream(call.arguments.options.get("--stream"))
     lines = _lines(call.arguments.options.get("--lines"))
-    found = await call.house.desk.children.output(session.id, stream, lines=lines, limit=_PIECE)
+    found = await call.house.desk.children.output(session.id, stream, lines=lines, limit=_PIECE, masked=True)
     drawn, beside = await trio.to_thread.run_sync(partial(_draw, found, session, call.house.masker))
     channel = await call.channel()
     await call.house.show(call.key, channel, drawn, beside, call.asked, f"of {session_line(session)}")

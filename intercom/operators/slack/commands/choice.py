@@ -79,9 +79,11 @@ def workspace(
     raise NotFound("no session is shown in this channel and there is no default_workspace_root; add --session ID")
 
 
-def to_resume(live: Sequence[Session], open_cards: Sequence[Card], person: str) -> Session:
+def to_resume(
+    live: Sequence[Session], open_cards: Sequence[Card], person: str, *, has_instruction: bool = False
+) -> Session:
     """The session that has waited for the shortest time, of those a person may let go on: paused ones, and ones whose
-    agent stands by. Raises InvalidState when none waits."""
+    agent stands by. With an instruction it must be the only one. Raises InvalidState when none waits, Ambiguous."""
     standing_by = {card.session_id: card.created_at for card in open_cards if card.kind is CardKind.STANDBY}
     waiting = [
         (standing_by.get(each.id, each.paused_at or each.updated_at), each)
@@ -90,24 +92,42 @@ def to_resume(live: Sequence[Session], open_cards: Sequence[Card], person: str) 
     ]
     if not waiting:
         raise InvalidState("no session of yours is paused or stands by; see /intercom sessions")
+    if has_instruction:
+        # What another agent was to do must not be told to this one.
+        return only([each for _, each in waiting], "wait")
     return max(waiting, key=lambda pair: pair[0])[1]
 
 
-def to_clear(live: Sequence[Session], person: str, what: str = "clear") -> Session:
-    """The most recently active session that a person may end (or whatever `what` says). Raises NotFound when there is
-    none."""
+def to_clear(live: Sequence[Session], person: str) -> Session:
+    """The only session that a person may end. Raises NotFound when there is none, Ambiguous."""
     own = [each for each in live if may_control(each, person)]
     if not own:
-        raise NotFound(f"there is no session of yours to {what}; see /intercom sessions")
-    return latest([each for each in own if each.status in _RUNNING] or own)
+        raise NotFound("there is no session of yours to clear; see /intercom sessions")
+    return only(own, "could be ended")
+
+
+def to_checkpoint(live: Sequence[Session], person: str) -> Session:
+    """The only session that runs, or else is there at all, of those a person may control. Raises NotFound and
+    Ambiguous."""
+    own = [each for each in live if may_control(each, person)]
+    if not own:
+        raise NotFound("there is no session of yours to take a checkpoint of; see /intercom sessions")
+    return only([each for each in own if each.status in _RUNNING] or own, "are there")
 
 
 def to_pause(live: Sequence[Session], person: str) -> Session:
-    """The most recently active session that a person may pause. Raises NotFound when there is none."""
+    """The only session that a person may pause. Raises NotFound when there is none, Ambiguous."""
     own = [each for each in live if each.status is SessionStatus.ACTIVE and may_control(each, person)]
     if not own:
         raise NotFound("there is no session of yours that runs; see /intercom sessions")
-    return latest(own)
+    return only(own, "could be paused")
+
+
+def only(sessions: Sequence[Session], what: str) -> Session:
+    """The session, where there is one alone. Raises Ambiguous, with the sessions there are: none of them is guessed."""
+    if len(sessions) > 1:
+        raise Ambiguous(f"{len(sessions)} sessions {what}; give the id of the one you mean: {listed(sessions)}")
+    return sessions[0]
 
 
 def to_steer(live: Sequence[Session], channel: str, channel_of: ChannelOf) -> Session:
@@ -117,9 +137,7 @@ def to_steer(live: Sequence[Session], channel: str, channel_of: ChannelOf) -> Se
     found = [each for each in running if channel_of(each) == channel] or running
     if not found:
         raise NotFound("no session runs; see /intercom sessions")
-    if len(found) > 1:
-        raise Ambiguous(f"there are {len(found)} sessions; begin with the id of the one you mean: {listed(found)}")
-    return found[0]
+    return only(found, "run here")
 
 
 def session_and_text(live: Sequence[Session], given: Arguments) -> tuple[Session | None, str | None]:

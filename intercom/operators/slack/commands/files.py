@@ -54,7 +54,8 @@ def _tree(tree: Tree, masker: Mask) -> tuple[Drawn, FileDrawn | None]:
 
 
 def _file(found: FileText, masker: Mask) -> tuple[Drawn, FileDrawn | None]:
-    draw = partial(drawing.file, found.path, found.text, found.size, found.modified, masker, total=found.line_count)
+    draw = partial(drawing.file, found.path, found.text, found.size, found.modified, masker)
+    draw = partial(draw, total=found.line_count, masked=found.masked)
     return draw() if found.is_whole else draw(lines=(found.first, found.last))
 
 

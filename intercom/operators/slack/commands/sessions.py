@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from intercom.model.errors import InvalidState
+from intercom.model.origin import Origin
 from intercom.model.session import Session, SessionStatus
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.messages import Channel
@@ -26,7 +27,9 @@ async def resume(call: Call) -> str:
     live = await call.house.desk.sessions()
     chosen, instruction = choice.session_and_text(live, call.arguments)
     if chosen is None:
-        chosen = choice.to_resume(live, await call.house.desk.pending(), call.person)
+        chosen = choice.to_resume(
+            live, await call.house.desk.pending(), call.person, has_instruction=instruction is not None
+        )
     session = choice.require_control(chosen, call.person)
 
     async def act() -> str:
@@ -37,6 +40,7 @@ async def resume(call: Call) -> str:
             Channel.SLACK.value,
             call.house.now(),
             instruction,
+            Origin(Channel.SLACK.value),
         )
         await call.house.desk.resume(session.id, instruction, verdict)
         told = ", with your instruction" if instruction else ""
@@ -82,7 +86,8 @@ RESUME = Entry(
     summary="let a waiting agent go on",
     details=(
         "Lets a paused session go on, and answers an agent that stands by. Without a session: the one that began to"
-        " wait last. What follows is the agent's instruction, word for word."
+        " wait last. What follows is the agent's instruction, word for word; with one, name the session where several"
+        " wait."
     ),
     example=f"{SLASH} session-resume 1a2b3c4d run the tests again",
     handler=resume,
@@ -101,7 +106,7 @@ CLEAR = Entry(
     summary="end a session",
     details=(
         "Ends a session; what waits in it is interrupted. The processes of an agent that was started here end with it:"
-        " they have five seconds, and are killed then. Without a session, the one that was active last."
+        " they have five seconds, and are killed then. Without a session, the only one that is yours to end."
     ),
     example=f"{SLASH} session-clear 1a2b3c4d",
     handler=clear,

@@ -83,7 +83,7 @@ PAUSE = Entry(
     summary="hold an agent up",
     details=(
         "Holds an agent up: none of its calls does anything, and no verdict reaches it, until session-resume. Without a"
-        " session, the one that was active last."
+        " session, the only one of yours that runs."
     ),
     example=f"{SLASH} session-pause 1a2b3c4d",
     handler=pause,

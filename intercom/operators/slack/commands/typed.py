@@ -28,8 +28,8 @@ _WORD = re.compile(
     r"""(?:"(?P<double>(?:[^"\\]|\\.)*)"(?!\S)|'(?P<single>[^']*)'(?!\S)|(?P<plain>(?:[^\s\\]|\\.|\\$)+))""",
     re.DOTALL,
 )
-#: An option before a person's own words, with its value; or the two hyphens that end options.
-_LEADING = re.compile(r"(?:--|[\u2013\u2014])(?:(?P<name>[A-Za-z][A-Za-z-]*)(?P<value>(?:=|\s+)\S*|$)|(?=\s|$))\s*")
+#: A word of a text that is an option, perhaps with its value, or the two hyphens that end options.
+_OPTION = re.compile(r"(?:--|[\u2013\u2014])(?:(?P<name>[A-Za-z][A-Za-z-]*)(?:=(?P<value>\S*))?)?")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -95,11 +95,11 @@ def parse(text: str, options: Mapping[str, str], *, most: int | None, takes_text
     """The arguments in a text: `options` gives the known ones with what their value is called; at most `most` words,
     any number where that is None.
 
-    With `takes_text`, what begins with the first word is a person's own words, and options are known only before it.
-    Raises InvalidArguments with a sentence for the person who typed.
+    With `takes_text` the words are a person's own and stay as they were typed; options may stand before, between and
+    after them, and `--` ends the options. Raises InvalidArguments with a sentence for the person who typed.
     """
     if takes_text:
-        return _parse_leading(text, options)
+        return _parse_text(text, options)
     words: list[str] = []
     given: dict[str, str] = {}
     found = split(text)
@@ -120,17 +120,34 @@ def parse(text: str, options: Mapping[str, str], *, most: int | None, takes_text
     return Arguments(tuple(words), given, typed=text)
 
 
-def _parse_leading(text: str, options: Mapping[str, str]) -> Arguments:
+def _parse_text(text: str, options: Mapping[str, str]) -> Arguments:
+    # By spaces alone: in a person's own words an apostrophe or a quote opens nothing.
     given: dict[str, str] = {}
+    kept: list[str] = []
     rest = text.strip()
-    # Only as far as the options go: in a person's own words an apostrophe or a quote opens nothing.
-    while (option := _LEADING.match(rest)) is not None:
-        rest = rest[option.end() :]
-        if option["name"] is None:
+    while rest:
+        word = rest.split(None, 1)[0]
+        after = rest[len(word) :]
+        space = after[: len(after) - len(after.lstrip())]
+        option = _OPTION.fullmatch(word)
+        name = None if option is None or option["name"] is None else f"--{option['name']}"
+        hyphens = word.startswith("--")
+        if option is not None and name is None and (hyphens or not kept):
+            # Amid words the hyphens are among them, and end the options all the same.
+            kept.append(rest if kept else after.lstrip())
             break
-        value = option["value"].lstrip().removeprefix("=")
-        _take(Word(f"--{option['name']}"), [Word(value)] if value else [], options, given)
-    return Arguments(tuple(rest.split()), given, rest, text)
+        rest = after.lstrip()
+        if option is None or name is None or not (hyphens or name in options):
+            # A dash before a word is a dash, unless it is what a phone makes of the hyphens of an option.
+            kept += [word, space]
+        elif option["value"] is not None:
+            _take(Word(f"{name}={option['value']}"), [], options, given)
+        else:
+            following = rest.split(None, 1)[:1]
+            _take(Word(name), [Word(each) for each in following], options, given)
+            rest = rest[len(following[0]) :].lstrip()
+    words = "".join(kept).strip()
+    return Arguments(tuple(words.split()), given, words, text)
 
 
 def _take(word: Word, following: list[Word], options: Mapping[str, str], given: dict[str, str]) -> None:
@@ -138,7 +155,9 @@ def _take(word: Word, following: list[Word], options: Mapping[str, str], given: 
     if name not in options:
         known = ", ".join(f"{each} {options[each]}" for each in options)
         raise InvalidArguments(
-            f"there is no option {name}; " + (f"there is {known}" if known else "there are none here")
+            f"there is no option {name}; "
+            + (f"there is {known}" if known else "there are none here")
+            + ". Put -- before words that hold one"
         )
     if name in given:
         raise InvalidArguments(f"{name} is given twice; give it once")

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Final
 
 from intercom.model.approval import RiskLevel
-from intercom.model.card import Card, CardKind, CardState
+from intercom.model.card import AGENTS, Card, CardKind, CardState
 from intercom.operators.slack.draw import limits
 from intercom.operators.slack.draw.blocks import Block, context, header, mrkdwn, plain, section
 from intercom.operators.slack.draw.buttons import buttons
-from intercom.operators.slack.draw.diffs import change, diff_file, files, paths
+from intercom.operators.slack.draw.diffs import change, diff_file, files, paths, remarks
 from intercom.operators.slack.draw.drawn import Drawn, drawn_to_fit
 from intercom.operators.slack.draw.life import headline, life, outcome
 from intercom.operators.slack.draw.masks import Mask, Masking
@@ -65,7 +65,9 @@ def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
     masking = Masking(masker)
     call = first and is_urgent(card)
     title = masking(card.title, limits.HEADER).strip() or card.kind.value
+    title = f"Agent asks: {title}" if card.kind is CardKind.APPROVAL else title
     body = masking(card.body, _BODY) if card.body and card.body.strip() else ""
+    body = _agents(body) if body and card.kind in AGENTS else body
     room = int(_BODY * scale)
     blocks: list[Block] = []
     if call:
@@ -76,6 +78,7 @@ def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
     if _has_detail(card):
         blocks.append(context(plain(masking(card.detail or "", _DETAIL), int(_DETAIL * scale))))
     blocks += files(card, masking, scale)
+    blocks += remarks(card, masking, scale)
     blocks += change(card, masking)
     if card.note and card.note.strip():
         blocks.append(context(plain(f"ℹ️ {masking(card.note, _NOTE)}", int(_NOTE * scale))))
@@ -88,6 +91,12 @@ def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
     blocks += life(card)
     blocks += buttons(card)
     return Drawn(_text(card, title, call), tuple(blocks))
+
+
+def _agents(words: str) -> str:
+    """What an agent wrote, marked so that nothing in it reads as ours."""
+    lines = words.strip("\n").split("\n")
+    return f"From the agent: {lines[0]}" if len(lines) == 1 else "\n│ ".join(["From the agent:", *lines])
 
 
 def _facts(card: Card, masking: Masking, scale: float) -> Block:

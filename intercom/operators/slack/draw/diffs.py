@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from intercom.model.approval import ChangeKind, FileChange
+from intercom.model.approval import ChangeKind, FileChange, Remark, without_secrets
 from intercom.model.card import Card
+from intercom.model.visible import one_line, visible
 from intercom.operators.slack.draw import limits
-from intercom.operators.slack.draw.blocks import Block, context, joined, mrkdwn, section
+from intercom.operators.slack.draw.blocks import Block, context, joined, mrkdwn, plain, section
 from intercom.operators.slack.draw.drawn import FileDrawn
 from intercom.operators.slack.draw.masks import Mask, Masking
-from intercom.operators.slack.draw.text import amount, code, cut, fence, one_line, short, size, visible
+from intercom.operators.slack.draw.text import amount, code, cut, fence, short, size
 
 #: How much of the message a diff may take, in characters.
 _INLINE = 2_400
 #: How many files are listed, and in how much room.
 _FILES, _FILES_ROOM = 10, 1_200
 _PATH = 120
-#: How a proposal begins that is a patch; any other is a file's whole content.
-_PATCH = ("--- ", "diff ")
+#: How many remarks on what a diff cannot show are drawn, and in how much room each and all together.
+_REMARKS, _REMARK, _REMARKS_ROOM = 6, 300, 1_500
+_WORDS = "the agent's own words, and no diff made from the files"
 
 
 def is_inline(diff: str) -> bool:
@@ -31,13 +33,28 @@ def change(card: Card, masking: Masking) -> list[Block]:
     """The blocks of the proposed change: the diff, or the word that it follows as a file."""
     if not card.diff or not card.diff.strip():
         return []
-    patch = card.diff.startswith(_PATCH)
     if is_inline(card.diff):
-        whole = [] if patch else [context(mrkdwn("the whole new content:"))]
-        return [*whole, section(mrkdwn(fence(masking(card.diff), limits.SECTION)))]
-    what = f"{'the diff' if patch else 'the whole new content'} ({amount(_lines(card.diff), 'line')})"
+        words = [context(mrkdwn(f"🤖 {_WORDS}:"))] if card.diff_from_agent else []
+        return [*words, section(mrkdwn(fence(masking(_outgoing(card, masking)), limits.SECTION)))]
+    what = f"{_WORDS if card.diff_from_agent else 'the diff'} ({amount(_lines(card.diff), 'line')})"
     # The card is shown in the channel too, its file in the thread alone.
     return [context(mrkdwn(f"📎 {what} {'is in the thread' if card.session_id else 'follows'} as a file"))]
+
+
+def remarks(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
+    """What the diff cannot show, or shows badly; the first of it."""
+    if not card.remarks:
+        return []
+    lines = [_remark(each, masking) for each in card.remarks[:_REMARKS]]
+    text, rest = joined(lines, int(_REMARKS_ROOM * scale))
+    rest += len(card.remarks) - len(lines)
+    more = f"⚠️ and {rest} more: agent-intercom-ctl show {short(card.id)}" if rest else ""
+    return [context(plain("\n".join(part for part in (text, more) if part)))]
+
+
+def _remark(remark: Remark, masking: Masking) -> str:
+    about = "" if remark.path is None else f"{cut(masking(remark.path, _PATH), _PATH, flat=True, escape=False)}: "
+    return f"⚠️ {about}{cut(masking(remark.text, _REMARK), _REMARK, flat=True, escape=False)}"
 
 
 def diff_file(card: Card, masker: Mask) -> FileDrawn | None:
@@ -49,26 +66,39 @@ def diff_file(card: Card, masker: Mask) -> FileDrawn | None:
     if not card.diff or not card.diff.strip() or is_inline(card.diff):
         return None
     masking = Masking(masker)
-    text = visible(masking(card.diff, limits.SNIPPET))
+    text = visible(masking(_outgoing(card, masking), limits.SNIPPET))
     head = f"{masking.said}; agent-intercom-ctl show {short(card.id)} shows the original\n" if masking.kinds else ""
-    suffix = "diff" if card.diff.startswith(_PATCH) else "txt"
+    suffix = "txt" if card.diff_from_agent else "diff"
     title = cut(masking(card.title, 200), 200, flat=True, escape=False)
     return FileDrawn(
         filename=f"{file_stem(short(card.id))}.{suffix}",
         title=title,
         snippet_type="diff" if suffix == "diff" else "text",
-        text=bounded(head + text),
+        text=bounded(head + text, _lines(head + card.diff)),
     )
 
 
-def bounded(text: str) -> str:
-    """`text` cut at a line's end so that Slack still shows it as text; it says how much is missing."""
+def _outgoing(card: Card, masking: Masking) -> str:
+    """The diff with the lines masked that only the whole files show to be secret."""
+    diff = without_secrets(card.diff or "", card.masked)
+    if card.masked and "[masked: " not in diff:
+        # The middle of a key; its first line would say so.
+        masking.kinds["private key"] += 1
+    if card.masked:
+        masking.count(diff)
+    return diff
+
+
+def bounded(text: str, lines: int | None = None) -> str:
+    """`text` cut at a line's end so that Slack still shows it as text; it says how many lines are shown of how many
+    (`lines`, if `text` is not all of it)."""
     raw = text.encode()
+    count = _lines(text) if lines is None else lines
     if len(raw) <= limits.SNIPPET:
         return text
     head = raw[: limits.SNIPPET - 100].decode(errors="ignore")
-    kept = head[: head.rfind("\n") + 1] or head
-    return f"{kept}\n… {len(raw) - len(kept.encode()):,} more bytes are not shown"
+    kept = head[: head.rfind("\n") + 1] or head + "\n"
+    return f"{kept}\n… {kept.count(chr(10)):,} of {count:,} lines are shown"
 
 
 def file_stem(name: str) -> str:

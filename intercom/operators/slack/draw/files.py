@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from intercom.model.visible import one_line, visible
 from intercom.operators.slack.draw import limits
 from intercom.operators.slack.draw.blocks import context, header, mrkdwn, section
 from intercom.operators.slack.draw.diffs import bounded
 from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
 from intercom.operators.slack.draw.masks import Mask, Masking
-from intercom.operators.slack.draw.text import amount, cut, fence, fitted, moment, one_line, size, visible
+from intercom.operators.slack.draw.text import amount, cut, fence, fitted, moment, size
 
 #: What Slack calls the language of a snippet, by the file's suffix; any other is text.
 SNIPPET_TYPES: Final = {
@@ -53,13 +55,16 @@ def file(
     *,
     lines: tuple[int, int] | None = None,
     total: int | None = None,
+    masked: Sequence[str] = (),
 ) -> tuple[Drawn, FileDrawn | None]:
     """A file's text, or the range `lines` of it (first and last, from 1, of `total`). `nbytes` is the whole file's
     size.
 
-    The file goes along when the text is too long for the message (30 lines, 2 KB).
+    `masked` tells the kinds of the secrets that were masked in `text` before. The file goes along when the text is too
+    long for the message (30 lines, 2 KB).
     """
     masking = Masking(masker)
+    masking.kinds.update(masked)
     name = masking(one_line(path[:4096]), 500) or "file"
     shown = visible(masking(text, limits.SNIPPET))
     inline = len(text.encode(errors="replace")) <= limits.FILE_BYTES and _fits(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Protocol
 
@@ -9,12 +10,15 @@ from intercom.operators.slack.draw import blocks
 from intercom.operators.slack.draw.blocks import Block
 from intercom.operators.slack.draw.text import CUT, amount, code, escaped, short
 
-#: Looked at beyond what is shown, so that a secret that begins before the cut is seen whole.
-_BEYOND = 2_048
+#: Looked at beyond what is shown, so that a secret that begins before the cut is seen whole: no secret is longer.
+_BEYOND = 64 * 1024
+
+
+_MASK = re.compile(r"\[masked: ([A-Za-z0-9 -]{1,40})\]")
 
 
 class Mask(Protocol):
-    """Hides secrets: `intercom.operators.slack.masking.Masker`, or a stand-in for it."""
+    """Hides secrets: `intercom.masking.Masker`, or a stand-in for it."""
 
     def mask(self, text: str, /) -> Masked: ...
 
@@ -39,6 +43,10 @@ class Masking:
         found = self._mask.mask(text if limit is None else text[: limit + _BEYOND])
         self.kinds.update(found.kinds)
         return found.text if whole else found.text + CUT
+
+    def count(self, text: str) -> None:
+        """Count what was masked in `text` before."""
+        self.kinds.update(_MASK.findall(text))
 
     @property
     def said(self) -> str:

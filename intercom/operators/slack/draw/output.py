@@ -6,12 +6,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
+from intercom.model.visible import visible
 from intercom.operators.slack.draw import limits
 from intercom.operators.slack.draw.blocks import Block, context, mrkdwn, plain, section
 from intercom.operators.slack.draw.diffs import bounded, file_stem
 from intercom.operators.slack.draw.drawn import Drawn, FileDrawn, drawn_to_fit
 from intercom.operators.slack.draw.masks import Mask, Masking
-from intercom.operators.slack.draw.text import code, fence, fitted, visible
+from intercom.operators.slack.draw.text import code, fence, fitted
 
 
 class Run(StrEnum):
@@ -74,10 +75,10 @@ def _output(
     facts += [f"exit code {code_}"] if code_ is not None else []
     facts += [f"{seconds:.1f} s"] if seconds is not None else []
     facts += ["✂️ the output limit was reached"] if truncated else []
-    # Masked with what comes before it, so that no secret is seen from its middle on.
-    shown = visible(masking(text[-4 * _ROOM :]))
+    # All of it is masked, and its end taken then: no secret is seen from its middle on.
+    shown = visible(masking(text))
     last = _tail(shown, room)
-    if len(last) < len(shown) or len(text) > 4 * _ROOM:
+    if len(last) < len(shown):
         facts.append("✂️ only the end is shown")
     blocks: list[Block] = [section(mrkdwn(f"{ICONS[run]} {code(name, 300)}"))]
     blocks.append(section(mrkdwn(fence(last, limits.SECTION)) if last.strip() else plain("(no output)")))

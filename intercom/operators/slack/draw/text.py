@@ -3,10 +3,9 @@ is longer than Slack takes. Pure, and as fast on a megabyte as on a line: nobody
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from datetime import UTC, datetime
-from functools import lru_cache
+
+from intercom.model.visible import one_line, visible
 
 #: Stands where nothing else would: Slack refuses text that is empty or blank.
 NOTHING = "(empty)"
@@ -18,28 +17,7 @@ SHORT = 8
 #: Further back than this no grapheme cluster is looked for: one that is longer was made to be.
 _CLUSTER = 64
 
-_UNUSUAL = re.compile(r"[^\n\t\x20-\x7e\xa1-\xac\xae-\u02ff]")
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-#: They hold an emoji or a word of many scripts together; between plain letters they only hide.
-_JOINERS = frozenset("\u200c\u200d")
 _FENCE = "```"
-
-
-def visible(text: str) -> str:
-    """`text` with every character that a reader would not see, or that reorders its neighbours, written as its code.
-
-    Line feeds and tabs stay; so do the joiners within emoji and within words of scripts that need them. A line end of
-    DOS becomes a line feed. Escape becomes `\\x1b`, a right-to-left override `<U+202E>`.
-    """
-    text = text.replace("\r\n", "\n")
-    if text.isascii() and text.isprintable():
-        return text
-    return _UNUSUAL.sub(_shown, text)
-
-
-def one_line(text: str) -> str:
-    """`visible`, on one line: every run of white space is one space."""
-    return " ".join(visible(text).split())
 
 
 def escaped(text: str) -> str:
@@ -142,24 +120,3 @@ def _boundary(text: str, end: int) -> int:
     found: int = grapheme.safe_split_index(text[start : end + 1], end - start)
     # A cluster that fills the whole window was made to be one; it is cut where the room ends.
     return start + found if found or start == 0 else end
-
-
-def _shown(match: re.Match[str]) -> str:
-    character = match.group()
-    if character in _JOINERS:
-        before = match.string[match.start() - 1 : match.start()] if match.start() else ""
-        return character if before and not before.isascii() and before not in _JOINERS else _as_code(character)
-    return _kept_or_code(character)
-
-
-@lru_cache(maxsize=4096)
-def _kept_or_code(character: str) -> str:
-    # Variation selectors past the sixteen of emoji, and tags, carry text that nobody sees.
-    if unicodedata.category(character) in _HIDDEN or "\U000e0000" <= character <= "\U000e0fff":
-        return _as_code(character)
-    return character
-
-
-def _as_code(character: str) -> str:
-    code_point = ord(character)
-    return f"\\x{code_point:02x}" if code_point < 0x100 else f"<U+{code_point:04X}>"

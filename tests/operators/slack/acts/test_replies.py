@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from intercom.model.card import ANSWERED, CHOICES, Card, CardKind, CardState
 from intercom.model.errors import DatabaseError
+from intercom.model.session import SessionMode
 from intercom.model.verdict import Decided, Decision
 from intercom.operators.slack.errors import Unreachable
 from intercom.operators.slack.means import NotRecorded
 from intercom.operators.slack.replies import Answered, Decides, to_cards, to_question
-from tests.operators.desk import START, card
+from tests.operators.desk import START, card, session
 from tests.operators.slack.acts import payloads
 from tests.operators.slack.acts.house import CARD, OTHER, open_house
 from tests.operators.slack.acts.payloads import ANNA, BERT, CHANNEL, MESSAGE
@@ -94,14 +95,58 @@ async def test_of_several_open_cards_the_reply_names_one(tmp_path: Path) -> None
 
 
 @trio_test
-async def test_talk_where_nothing_waits_is_left_alone(tmp_path: Path) -> None:
+async def test_words_where_nothing_waits_are_an_instruction_to_the_agent(tmp_path: Path) -> None:
+    """They vanished, and nobody was told so."""
     first = Decided("v-1", "approve", "bert", "ctl", START)
     done = attrs.evolve(card(CARD), state=CardState.APPROVED, decided=first)
     async with open_house(tmp_path, done) as house:
-        await house.say(payloads.said("nice work"))
+        house.desk.all_sessions["s-1"] = session("s-1", mode=SessionMode.HYBRID)
+        act = f"slack/{CHANNEL}/1700000200.000300"
+        await house.say(payloads.said("use tabs, &lt;please&gt;"))
+        assert house.desk.acts == [("steer", "s-1", "use tabs, <please>", f"anna ({ANNA})", "slack", act)]
+        # The card of the words says that they are queued, and then that they are delivered.
         assert await house.answers() == []
+        await house.again().handle("events_api", payloads.said("use tabs, &lt;please&gt;"))
+        assert {told[5] for told in house.desk.acts} == {act}, "delivered again it is the same act"
+        # A decision that comes too late is no instruction: "approve" must not be told to an agent.
         await house.say(payloads.said("approve", ts=LATER))
         assert await house.answers() == ["nothing waits for an answer in this thread"]
+        assert {told[0] for told in house.desk.acts} == {"steer"}
+
+
+@trio_test
+async def test_words_to_an_agent_whose_cards_are_not_shown_here_are_confirmed_all_the_same(tmp_path: Path) -> None:
+    async with open_house(tmp_path, attrs.evolve(card(CARD), state=CardState.EXPIRED)) as house:
+        await house.say(payloads.said("use tabs"))
+        [answer] = await house.answers()
+        assert answer.startswith("queued for the agent as `w-1`: it is told with its next result")
+        assert "`agent-intercom-ctl steering s-1` says when it has it" in answer
+
+
+@trio_test
+async def test_words_that_reach_no_agent_are_answered(tmp_path: Path) -> None:
+    gone = card(CARD, CardKind.POLICY, session_id="", state=CardState.CLOSED)
+    ended = card(OTHER, state=CardState.EXPIRED, session_id="s-gone")
+    async with open_house(tmp_path / "one", gone) as house:
+        await house.say(payloads.said("use tabs", root=MESSAGE))
+        assert await house.answers() == [
+            "nothing waits here, and this thread is no session's, so no agent was told this"
+        ]
+    async with open_house(tmp_path / "two", ended) as house:
+        await house.say(payloads.said("use tabs"))
+        assert await house.answers() == ["the agent was not told this: no session s-gone"]
+        assert house.desk.acts == []
+
+
+@trio_test
+async def test_words_that_could_not_be_queued_come_again(tmp_path: Path) -> None:
+    async with open_house(tmp_path, attrs.evolve(card(CARD), state=CardState.EXPIRED)) as house:
+        house.desk.crash = DatabaseError("the disk is full")
+        with pytest.raises(NotRecorded):
+            await house.say(payloads.said("use tabs"))
+        house.desk.crash = None
+        await house.again().handle("events_api", payloads.said("use tabs"))
+        assert len({told[5] for told in house.desk.acts}) == 1
 
 
 @trio_test
@@ -182,8 +227,9 @@ async def test_a_name_is_asked_for_once_and_learned_from_taps(tmp_path: Path) ->
         await house.say(payloads.said("approve"))
         await house.say(payloads.said("hm", BERT, ts=LATER))
         await house.say(payloads.said("approve", BERT, ts="1700000300.000002"))
-        assert house.web.made("users.info") == []
-        assert [act[4] for act in house.desk.acts] == [f"anna ({ANNA})", f"anna ({ANNA})"]
+        # Bert's is asked for with the first thing he says to somebody.
+        assert house.web.made("users.info") == [{"user": BERT}]
+        assert [act[4] for act in house.desk.acts if act[0] == "decide"] == [f"anna ({ANNA})", f"anna ({ANNA})"]
 
 
 @trio_test

@@ -14,6 +14,7 @@ import trio
 from attrs import frozen
 
 from actors import Actor, ChildSpec, Name, System, ask
+from intercom.masking import Masker
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.outbox import Urgency
 from intercom.model.verdict import Verdict
@@ -21,7 +22,6 @@ from intercom.operators.slack.acts import Acts
 from intercom.operators.slack.connection import Connection
 from intercom.operators.slack.drawing import Drawing
 from intercom.operators.slack.forms import DrawnForms
-from intercom.operators.slack.masking import Masker
 from intercom.operators.slack.means import Means
 from intercom.operators.slack.messages import Redraw, Wake
 from intercom.operators.slack.outbox import Sender

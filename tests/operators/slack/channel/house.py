@@ -12,6 +12,7 @@ import trio
 from attrs import define, field
 
 from actors import Actor, ChildSpec, Supervisor, System, ask
+from intercom.masking import Masker
 from intercom.model.card import Card
 from intercom.model.config import Config, SlackSettings
 from intercom.model.outbox import Row
@@ -19,7 +20,6 @@ from intercom.model.session import Session
 from intercom.operators.messages import Subscribe
 from intercom.operators.slack.channel import SlackChannel
 from intercom.operators.slack.drawing import Drawing
-from intercom.operators.slack.masking import Masker
 from intercom.operators.slack.web import SlackTokens, WebApi
 from intercom.store import outbox, sessions
 from intercom.store.messages import Database, Transact

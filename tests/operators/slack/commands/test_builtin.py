@@ -86,6 +86,8 @@ async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(t
         ("session-clear a b", "2 arguments"),
         ("session-clear s-1 --session s-1", "there is no option --session; there are none here"),
         ("session-clear nope", "no session has an id"),
+        ("session-start fix it --workspce /x", "there is no option --workspce; there is --workspace DIR"),
+        ("steer s-1 go on --force", "there is no option --force"),
         ("session-resume 1a2b3c4d5 go on", "no session has an id"),
         ("session-resume", "no session of yours is paused or stands by"),
     ],
@@ -124,7 +126,10 @@ async def test_resume_answers_who_waits_with_the_instruction_word_for_word(tmp_p
     )
     async with open_house(tmp_path, desk=desk) as house:
         assert "resumed session bbbb2222 in /home/me/project" in await house.told("session-resume", act="slack/1")
-        assert "with your instruction" in await house.told("session-resume don’t --stop &amp; go", act="slack/2")
+        # With words it is not guessed whose they are.
+        assert "2 sessions wait; give the id" in await house.told("session-resume go", act="slack/0")
+        told = await house.told("session-resume -- bbbb don’t --stop &amp; go", act="slack/2")
+        assert "with your instruction" in told
         await house.type("session-resume aaaa run\nthe tests", act="slack/3")
         await house.type("session-resume --session aaaa1111 hi", act="slack/4")
         assert desk.acts == [
@@ -151,10 +156,20 @@ async def test_a_redelivered_command_is_answered_as_before_and_not_done_again(tm
         assert len(desk.acts) == 1
 
 
+@pytest.mark.parametrize("command", ["session-clear", "session-pause", "session-checkpoint"])
 @trio_test
-async def test_clear_ends_the_session_that_was_active_last_and_records_who_did_it(tmp_path: Path) -> None:
+async def test_of_several_sessions_none_is_guessed(tmp_path: Path, command: str) -> None:
+    """`session-clear` without an id ended one of several."""
     older, newer = session("s-old"), session("s-new", updated_at=START + timedelta(minutes=1))
     async with open_house(tmp_path, newer, older) as house:
+        told = await house.told(command)
+        assert "give the id of the one you mean: s-new in /home/me/project, s-old in /home/me/project" in told
+        assert house.desk.acts == []
+
+
+@trio_test
+async def test_clear_ends_the_only_session_and_records_who_did_it(tmp_path: Path) -> None:
+    async with open_house(tmp_path, session("s-new"), session("s-bert", owner_user_id=BERT)) as house:
         assert "ended session s-new" in await house.told("session-clear")
         assert house.desk.acts[0][:4] == ("end", "s-new", f"anna ({ANNA})", "slack")
         kinds = await house.store(lambda db: db.execute("select kind, who, summary from audit").fetchall())
@@ -249,7 +264,7 @@ async def test_a_long_tree_and_a_long_file_go_beside_the_message(tmp_path: Path)
         (tmp_path / "work" / "long.py").write_text("password = 'hush-1'\n" * 50)
         await house.type("list-files", act="slack/1")
         await house.type("show-file long.py", act="slack/2")
-        for act, snippet, holds in (("1", "text", "├── f59"), ("2", "python", "password = '****'")):
+        for act, snippet, holds in (("1", "text", "├── f59"), ("2", "python", "password = '[masked: ")):
             file = await house.row(f"command/slack/{act}/file")
             assert file is not None
             assert (file.kind, file.thread) == (RowKind.FILE, f"command/slack/{act}")

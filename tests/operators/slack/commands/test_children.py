@@ -37,7 +37,10 @@ async def test_it_works_where_it_is_told_and_is_shown_where_the_app_is(tmp_path:
     async with open_house(tmp_path, session("s-1", workspace_root=str(tmp_path))) as house:
         await house.told("session-start --workspace /some/where go", channel=ELSEWHERE)
         await house.told("session-start --session s-1 go", act="slack/2")
-        first, second = house.desk.acts
+        # After the prompt it was text, and the agent was started in another project.
+        await house.told("session-start fix the tests --workspace /some/where", channel=ELSEWHERE, act="slack/3")
+        first, second, third = house.desk.acts
+        assert (third[1], third[2]["workspace"]) == ("fix the tests", "/some/where")
         assert (first[2]["workspace"], first[2]["chat_channel"]) == ("/some/where", CHANNEL)
         assert second[2]["workspace"] == str(tmp_path)
 

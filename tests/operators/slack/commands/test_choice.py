@@ -86,12 +86,22 @@ def test_what_began_to_wait_last_is_resumed() -> None:
         choice.to_resume([at("a", "/a")], [card("q", CardKind.PROMPT, session_id="a")], "U1")
 
 
-def test_what_was_active_last_is_cleared() -> None:
+def test_only_what_can_be_meant_alone_is_cleared_paused_or_given_words() -> None:
     stale = at("i", "/i", minutes=9, status=SessionStatus.INTERRUPTED)
-    assert choice.to_clear([at("a", "/a", minutes=1), at("b", "/b", minutes=2), stale], "U1").id == "b"
+    one, two = at("a", "/a", minutes=1), at("b", "/b", minutes=2)
     assert choice.to_clear([stale], "U1").id == "i"
-    with pytest.raises(NotFound):
-        choice.to_clear([at("a", "/a", owner_user_id="U2")], "U1")
+    assert choice.to_checkpoint([one, stale], "U1").id == choice.to_pause([one, stale], "U1").id == "a"
+    for choose in (choice.to_clear, choice.to_pause, choice.to_checkpoint):
+        with pytest.raises(Ambiguous, match="a in /a, b in /b"):
+            choose([one, two], "U1")
+        with pytest.raises(NotFound):
+            choose([at("a", "/a", owner_user_id="U2")], "U1")
+    with pytest.raises(Ambiguous):
+        choice.to_clear([one, stale], "U1")
+    paused = [at(name, f"/{name}", status=SessionStatus.PAUSED) for name in "pq"]
+    with pytest.raises(Ambiguous, match="2 sessions wait"):
+        choice.to_resume(paused, [], "U1", has_instruction=True)
+    assert choice.to_resume(paused[:1], [], "U1", has_instruction=True).id == "p"
 
 
 @pytest.mark.parametrize(

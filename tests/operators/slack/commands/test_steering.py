@@ -14,12 +14,13 @@ BY = f"anna ({ANNA})"
 
 
 @trio_test
-async def test_pause_holds_up_the_session_that_was_active_last_and_resume_lets_it_go_on(tmp_path: Path) -> None:
+async def test_pause_holds_up_the_only_session_that_runs_and_resume_lets_it_go_on(tmp_path: Path) -> None:
     older, newer = session("s-old"), session("s-new", updated_at=START + timedelta(minutes=1))
     gone = session("s-gone", updated_at=START + timedelta(minutes=2), status=SessionStatus.INTERRUPTED)
     async with open_house(tmp_path, newer, older, gone) as house:
-        assert "paused session s-new" in await house.told("session-pause", act="slack/1")
-        assert "paused session s-new" in await house.told("session-pause", act="slack/1")
+        assert "2 sessions could be paused; give the id" in await house.told("session-pause", act="slack/0")
+        assert "paused session s-new" in await house.told("session-pause s-new", act="slack/1")
+        assert "paused session s-new" in await house.told("session-pause s-new", act="slack/1")
         assert house.desk.acts == [("pause", "s-new", BY, "slack")]
         assert "is paused already" in await house.told("session-pause s-new", act="slack/2")
         assert "paused session s-old" in await house.told("session-pause", act="slack/3")
@@ -56,7 +57,7 @@ async def test_words_go_to_the_session_that_is_named_or_the_only_one_there_is(tm
     (tmp_path / "two").mkdir()
     both = (session("1a2b3c4d", channel_id=CHANNEL), session("5e6f7a8b", channel_id=CHANNEL))
     async with open_house(tmp_path / "two", *both) as house:
-        assert "begin with the id of the one you mean" in await house.told("steer mind the gap")
+        assert "2 sessions run here; give the id of the one you mean" in await house.told("steer mind the gap")
         assert house.desk.acts == []
 
 

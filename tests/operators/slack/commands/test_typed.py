@@ -105,13 +105,28 @@ def test_what_does_not_fit_is_told_in_a_sentence(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said", "options"),
     [
-        ("don't \u201cstop\u201d --depth", "don't \u201cstop\u201d --depth", {}),
-        ("--session ab12 don't --depth", "don't --depth", {"--session": "ab12"}),
+        ("-- don't \u201cstop\u201d --depth", "don't \u201cstop\u201d --depth", {}),
+        ("--session ab12 don't -- --depth", "don't -- --depth", {"--session": "ab12"}),
+        ("don't  stop --session ab12", "don't  stop", {"--session": "ab12"}),
+        ("don't --session=ab12 stop\nit", "don't stop\nit", {"--session": "ab12"}),
+        ("go on \u2014session ab12", "go on", {"--session": "ab12"}),
+        ("go on \u2014then stop \u2014 if you can", "go on \u2014then stop \u2014 if you can", {}),
+        ("say '--depth' or \"--depth\"", "say '--depth' or \"--depth\"", {}),
+        ("run git -x -C --", "run git -x -C --", {}),
         ("\u2014session=ab12  go\non", "go\non", {"--session": "ab12"}),
         ("-- --session is a flag", "--session is a flag", {}),
         ("", "", {}),
     ],
 )
-def test_a_persons_own_words_stay_as_they_are(text: str, said: str, options: dict[str, str]) -> None:
+def test_a_persons_own_words_stay_as_they_are_and_options_are_heeded_among_them(
+    text: str, said: str, options: dict[str, str]
+) -> None:
     found = parse(text, {"--session": "ID"}, most=2, takes_text=True)
     assert (found.text, found.options) == (said, options)
+
+
+@pytest.mark.parametrize("text", ["fix it --sesion ab12", "--sesion ab12 fix it", "fix --sesion=ab12 it"])
+def test_an_option_that_is_none_is_no_word_of_a_text_but_refused_by_name(text: str) -> None:
+    """`session-start fix it --workspace /other` started an agent here, with the option in its task."""
+    with pytest.raises(InvalidArguments, match=r"there is no option --sesion; there is --session ID. Put -- before"):
+        parse(text, {"--session": "ID"}, most=2, takes_text=True)

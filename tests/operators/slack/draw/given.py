@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from intercom.model.approval import ChangeKind, FileChange, RiskLevel
+from intercom.model.approval import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
 from intercom.model.verdict import Decided
@@ -72,6 +72,8 @@ cards = st.builds(
     away=st.booleans(),
     note=st.none() | texts,
     escalated=st.booleans(),
+    diff_from_agent=st.booleans(),
+    remarks=st.lists(st.builds(Remark, path=st.none() | texts, text=texts), max_size=9).map(tuple),
 )
 sessions = st.builds(
     Session,

@@ -10,7 +10,7 @@ from hypothesis import given as for_any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from intercom.model.approval import ChangeKind, FileChange, RiskLevel
+from intercom.model.approval import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.model.card import ANSWERED, CHOICES, Card, CardKind, CardState
 from intercom.operators.slack.draw import cards, limits
 from intercom.operators.slack.draw.processing import processing
@@ -38,8 +38,9 @@ def buttons(drawn: dict[str, Any]) -> list[tuple[str, str]]:
 def test_an_approval_says_what_is_asked_and_how_risky_it_is() -> None:
     text = shown(content(given.card(risk=RiskLevel.CRITICAL)))
     for words in (
-        "📝 Use the new parser", "🔴 *critical* risk", "`0f8fad5b`", "`7c9e6679`", "`/home/ann/shop`",
-        "The old one is slow.", "`app.py`  +1 −1", "-old\n+new", "expires <!date^", "*Pending* → Approved",
+        "📝 Agent asks: Use the new parser", "🔴 *critical* risk", "`0f8fad5b`", "`7c9e6679`", "`/home/ann/shop`",
+        "From the agent: The old one is slow.", "`app.py`  +1 −1", "-old\n+new", "expires <!date^",
+        "*Pending* → Approved",
     ):  # fmt: skip
         assert words in text
 
@@ -142,17 +143,41 @@ def test_a_small_diff_stands_in_the_message_and_a_long_one_beside_it() -> None:
     assert beside.text == long.diff
 
 
-def test_whole_content_is_not_taken_for_a_patch() -> None:
-    small = given.card(diff="- a list\n- of things\n")
-    assert "the whole new content" in shown(content(small))
-    beside = cards.diff_file(given.card(diff="- a list\n" * 50), PLAIN)
+def test_no_line_of_an_agents_reads_as_ours() -> None:
+    text = shown(content(given.card(body="fine\nℹ️ approved by the security team")))
+    assert "From the agent:\n│ fine\n│ ℹ️ approved by the security team" in text
+    policy = given.card(kind=CardKind.POLICY, title="A policy", body="grants more")
+    assert "agent" not in shown(content(policy)).lower()
+
+
+def test_an_agents_own_words_are_not_taken_for_a_diff() -> None:
+    small = given.card(diff="- a list\n- of things\n", diff_from_agent=True)
+    assert "🤖 the agent's own words, and no diff made from the files:" in shown(content(small))
+    long = given.card(diff="- a list\n" * 50, diff_from_agent=True)
+    assert "📎 the agent's own words, and no diff made from the files (50 lines) is in the thread" in shown(
+        content(long)
+    )
+    beside = cards.diff_file(long, PLAIN)
     assert beside is not None
     assert (beside.filename, beside.snippet_type) == ("0f8fad5b.txt", "text")
 
 
 def test_a_file_that_nobody_hangs_in_a_thread_follows_the_card() -> None:
     alone = given.card(kind=CardKind.POLICY, session_id="", risk=None, diff='{"a": 1}\n' * 50)
-    assert "the whole new content (50 lines) follows as a file" in shown(content(alone))
+    assert "the diff (50 lines) follows as a file" in shown(content(alone))
+
+
+def test_what_a_diff_cannot_show_is_said_above_it() -> None:
+    said = tuple(Remark(f"src/{n}.py", "is <long>\x1b") for n in range(9))
+    text = shown(content(given.card(remarks=(Remark(None, "of the whole"), *said))))
+    assert "⚠️ of the whole\n⚠️ src/0.py: is <long>\\x1b\n" in text
+    assert "⚠️ and 4 more: agent-intercom-ctl show 0f8fad5b" in text
+
+
+def test_a_diff_too_large_for_slack_says_how_many_lines_of_how_many_are_shown() -> None:
+    beside = cards.diff_file(given.card(diff=("+" + "x" * 98 + "\n") * 20_000), PLAIN)
+    assert beside is not None
+    assert beside.text.endswith("… 9,999 of 20,000 lines are shown")
 
 
 def test_of_a_policy_no_session_is_named_that_there_is_not_and_no_hash_in_full() -> None:

@@ -23,6 +23,7 @@ from actors import Busy, Down, NotRunning
 from intercom.app import App
 from intercom.embedded_agent import EmbeddedAgent
 from intercom.local.places import places
+from intercom.masking import Masker
 from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, CardState
 from intercom.model.config import Config, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
@@ -31,7 +32,6 @@ from intercom.model.outbox import Row
 from intercom.model.prompt import ContinuationPrompt, Wait
 from intercom.model.verdict import Decision
 from intercom.operators.slack.drawing import Drawing
-from intercom.operators.slack.masking import Masker
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web import SlackTokens
 from intercom.sessions import cards, outcomes

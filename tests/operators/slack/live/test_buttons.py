@@ -116,7 +116,7 @@ async def a_policy_that_grants_more_is_accepted_and_refused_in_slack(work: Work)
     await work.call("ping")
     file.write_text(json.dumps({"enabled": True, "commands": ["make *"]}))
     assert not (await work.call("auto_check", tool_name="make", context={"args": "test"}))["auto_approved"]
-    card = await work.house.card("The policy file grants more than before")
+    card = await work.house.card("Nobody has accepted this policy here")
     assert sorted(buttons(card)) == of(CardKind.POLICY)
     assert "thread_ts" not in card
     assert "make *" in text_of(card)

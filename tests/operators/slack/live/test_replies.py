@@ -46,8 +46,13 @@ async def what_is_not_understood_is_answered_and_the_request_stays_open(work: Wo
     assert buttons(work.slack.message(card["ts"])) == buttons(card)
     work.slack.say(ALICE, CHANNEL, "approve", thread_ts=thread)
     assert (await asked())["status"] == "approved"
-    # Nothing waits any more: who decides all the same is told so, who only talks is left alone.
+    # Nothing waits any more: who decides all the same is told so, and other words are for the agent.
     work.slack.say(ALICE, CHANNEL, "nice work", thread_ts=thread)
+    queued = await work.house.message(lambda one: "nice work" in text_of(one) and "Queued" in text_of(one))
+    assert queued["thread_ts"] == thread
+    (told,) = (await work.call("ping"))["instructions"]
+    assert (told["kind"], told["text"]) == ("steer", "nice work")
+    await work.house.shows(queued["ts"], "✅ Delivered")
     work.slack.say(ALICE, CHANNEL, "approve", thread_ts=thread)
     await work.house.answered(thread, "nothing waits for an answer")
     await work.slack.acted_on()

@@ -64,7 +64,7 @@ async def test_a_large_change_follows_as_a_file_and_its_secret_stays_on_the_mach
     async with at_work() as work, work.house.home.person(work.workspace) as person:
         content = "".join(f"line {number}\n" for number in range(400)) + f"token = '{SECRET}'\n"
         asked, card = await work.propose("Much", diff=content, file_path="much.py")
-        assert "(401 lines) is in the thread as a file" in text_of(card)
+        assert "(405 lines) is in the thread as a file" in text_of(card)
         [file] = await work.slack.wait_for(lambda: [one for one in work.slack.files if one.completed])
         data = (file.data or b"").decode()
         assert "line 399\n" in data
@@ -92,6 +92,10 @@ async def test_a_large_change_follows_as_a_file_and_its_secret_stays_on_the_mach
 async def test_what_the_policy_lets_pass_is_told_in_one_line_and_asked_of_nobody() -> None:
     async with at_work() as work:
         obey(work, POLICY)
+        await work.call("ping")
+        card = await work.house.card("Nobody has accepted this policy here")
+        await work.tap(card, "policy_accept")
+        await work.house.shows(card["ts"], "Accepted by alice")
         passed = await work.call("auto_check", tool_name="ls", context={"args": ["docs"]})
         assert passed["auto_approved"] is True
         cleared = await work.call("check_clearance", title="Note", diff="x\n", file_path="docs/a.md")

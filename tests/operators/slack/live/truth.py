@@ -7,10 +7,10 @@ from typing import Any
 
 from attrs import define, field
 
+from intercom.masking import Masker
 from intercom.model.card import Card, CardState
 from intercom.model.outbox import Row
 from intercom.operators.slack.drawing import Drawing
-from intercom.operators.slack.masking import Masker
 from intercom.sessions import cards, steering
 from intercom.store import audit, outbox, requests
 from intercom.store.messages import Database

@@ -167,3 +167,36 @@ def _holds(other: Waiting, each: Waiting) -> bool:
         and other.attempts <= PATIENCE
         and other.not_before == LATER
     )
+
+
+def test_threads_take_turns_with_their_cards() -> None:
+    queue = [*(row(number, thread="flood") for number in range(1, 50)), row(100, thread="other"), log(1000, thread="x")]
+    turns: dict[str, int] = {}
+    posted = []
+    for turn in range(1, 6):
+        choice = choose(queue, NOW, turns)
+        assert choice is not None
+        assert choice.thread is not None
+        posted.append(choice.id)
+        turns[choice.thread] = turn
+        queue = [each for each in queue if each.id != choice.id]
+    # The one that came last waited for one of the flood, and each thread kept its order.
+    assert posted == [1, 100, 2, 3, 4]
+
+
+def test_what_may_be_out_there_holds_back_its_own_thread_alone() -> None:
+    queue = [lost(1, thread="t"), row(2, thread="t"), row(3, thread="u")]
+    assert choose(queue, NOW, {"t": 1, "u": 2}) == Choice(3)
+
+
+@given(queues(), st.dictionaries(st.sampled_from(["t", "u"]), st.integers(1, 5)))
+def test_turns_change_who_goes_first_and_never_whether_anything_goes(
+    queue: list[Waiting], turns: dict[str, int]
+) -> None:
+    plain, fair = choose(queue, NOW), choose(queue, NOW, turns)
+    assert (plain is None) == (fair is None)
+    if plain is not None and fair is not None:
+        by_id = {each.id: each for each in queue}
+        wanted = [each.urgency for each in queue if each.id == plain.id or each.root_id == plain.id]
+        chosen = by_id[fair.id]
+        assert min(wanted) in [each.urgency for each in queue if each.id == chosen.id or each.root_id == chosen.id]

@@ -7,6 +7,8 @@ import json
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -446,3 +448,48 @@ async def test_a_call_whose_connection_is_closed_under_it_is_told_so() -> None:
         async with web:
             nursery.start_soon(call)
             await reached.wait()
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"])
+def test_a_proxy_that_the_environment_names_is_not_used(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """It would be sent the tokens, with a certificate that SSL_CERT_FILE makes good."""
+    monkeypatch.setenv(variable, f"http://127.0.0.1:{closed_port()}")
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/evil.pem")
+
+    async def call(web: WebApi, _end: HttpEnd) -> None:
+        assert await web.call("auth.test") == {"ok": True, "ts": "1.1"}
+
+    assert len(meet(ok)(call).asked) == 1
+
+
+def test_the_proxy_that_the_configuration_names_is_used() -> None:
+    seen: list[bytes] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def proxy(stream: trio.SocketStream) -> None:
+                seen.append(bytes(await stream.receive_some()))
+                await stream.send_all(b"HTTP/1.1 502 Nowhere\r\ncontent-length: 0\r\n\r\n")
+
+            serve = partial(trio.serve_tcp, proxy, 0, host="127.0.0.1")
+            [listener] = await nursery.start(serve)
+            port = listener.socket.getsockname()[1]
+            async with WebApi(TOKENS, proxy=f"http://127.0.0.1:{port}") as web:
+                with pytest.raises(Unreachable):
+                    await web.call("auth.test")
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert seen[0].startswith(b"CONNECT slack.com:443 ")
+    assert b"xoxb" not in seen[0]
+
+
+def test_certificates_that_cannot_be_read_are_told_of(tmp_path: Path) -> None:
+    async def main() -> str:
+        async with WebApi(TOKENS, ca_file=tmp_path / "none.pem") as web:
+            with pytest.raises(Unreachable) as failed:
+                await web.call("auth.test")
+        return str(failed.value)
+
+    assert "the certificates or the proxy of the configuration can not be used" in trio.run(main)

@@ -1,0 +1,204 @@
+"""`agent-intercom-ctl audit`: the log is verified and exported from the database itself, with or without a server."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from intercom.local.places import Places
+from intercom.model.errors import IntercomError
+from intercom.store import audit_anchor
+from intercom.store.audit_chain import COLUMNS, Anchor, Verification, entries, head, verify
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+DONE, FAULTY = 0, 1
+
+
+def audit(where: Places, options: Namespace) -> int:
+    """Carry out `audit verify` or `audit export`; the exit code."""
+    database = _database(where, options.config)
+    file = Path(where.audit_anchor_file)
+    try:
+        if options.act == "export":
+            return _export(database)
+        if options.file is not None:
+            return _shown(verify_export(Path(options.file), audit_anchor.read(file, database)), options.json)
+        found = audit_anchor.examine(database, file)
+        _check_signatures(found, database, where)
+        return _shown(found, options.json)
+    except audit_anchor.AnchorError as error:
+        raise IntercomError(str(error), code="audit") from None
+    except sqlite3.Error as error:
+        raise IntercomError(
+            f"the audit log in {database} cannot be read ({error}): start the server once, which brings it up to date",
+            code="database",
+        ) from None
+
+
+def _database(where: Places, config: str | None) -> Path:
+    # Loaded here: a server's libraries come with it.
+    from intercom.app import database_path
+    from intercom.local import config_file
+
+    database = database_path(config_file.load(None if config is None else Path(config)), where)
+    if not database.is_file():
+        raise IntercomError(f"there is no database at {database}: no server has run here yet", code="not_found")
+    return database
+
+
+def _export(database: Path) -> int:
+    """Every entry as a JSON line, and the head as the last one."""
+    with closing(audit_anchor.connect(database)) as db:
+        db.execute("begin")
+        for entry in entries(db):
+            print(json.dumps(entry, sort_keys=True))
+        newest = head(db)
+        known = {} if newest is None else {"sequence": newest.sequence, "hash": newest.hash, "at": newest.at}
+        print(json.dumps({"head": known, "database": str(database)}, sort_keys=True))
+    return DONE
+
+
+def verify_export(file: Path, anchors: list[Anchor]) -> Verification:
+    """Verify what `audit export` wrote: its own chain, that it ends with its head, and the anchors that are left."""
+    db = sqlite3.connect(":memory:")
+    with closing(db):
+        db.executescript(
+            "create table audit (id integer primary key autoincrement, at, kind, session_id, who, summary, data,"
+            " previous, hash); create table approval_request (id, status, verdict, verdict_id, decided_by,"
+            " decided_via, proposal_hash); create table apply_journal (request_id, state)"
+        )
+        newest: dict[str, Any] | None = None
+        seen: list[int] = []
+        try:
+            for line in file.read_text(encoding="utf-8").splitlines():
+                entry = json.loads(line)
+                if "head" in entry:
+                    newest = entry["head"]
+                    continue
+                seen.append(int(entry["id"]))
+                db.execute(
+                    f"insert into audit values ({', '.join('?' * len(_NAMES))})", [entry[name] for name in _NAMES]
+                )
+        except OSError as error:
+            raise IntercomError(f"{file} cannot be read ({(error.strerror or '').lower()})", code="not_found") from None
+        except (ValueError, KeyError, TypeError, sqlite3.Error):
+            raise IntercomError(f"{file} is not what audit export writes", code="invalid_arguments") from None
+        found = verify(db, anchors)
+        if seen != sorted(seen):
+            found.add(None, "its lines are not in their order")
+        if newest is None:
+            found.add(None, "it ends without a head: lines were cut off")
+        elif newest and (found.head is None or found.head.hash != newest.get("hash")):
+            found.add(None, f"its head is entry {newest.get('sequence')}, and it ends with another: lines were cut off")
+        return found
+
+
+_NAMES = (*COLUMNS, "hash")
+
+
+def _check_signatures(found: Verification, database: Path, where: Places) -> None:
+    """With operator keys, every decision since the first was enrolled has a genuine signature."""
+    with closing(audit_anchor.connect(database)) as db:
+        enrolled = db.execute("select id, public, added_at from operator_key").fetchall()
+        public = {id: key for id, key, _ in enrolled}
+        times = [at for _, _, at in enrolled]
+        # A row of that table is gone in an instant; the log is chained.
+        for entry, at, data in db.execute("select id, at, data from audit where kind = 'operator_key_added'"):
+            added = _data(data)
+            times.append(at)
+            if (id := str(added.get("key_id"))) not in public:
+                public[id] = str(added.get("public"))
+                found.add(entry, f"operator key {id} was enrolled, and it was removed from the database")
+        if not public:
+            return
+        since = min(times)
+        rows = db.execute(
+            "select approval_request.id, verdict, verdict_id, decided_via, decided_text, signature, audit.id, audit.at"
+            " from approval_request join audit on audit.kind = 'decided'"
+            " and json_extract(audit.data, '$.request_id') = approval_request.id"
+            " where status in ('approved', 'consumed') and audit.at >= ? order by audit.id",
+            (since,),
+        ).fetchall()
+    if not rows:
+        return
+    from intercom.local import operator_keys
+    from intercom.model import signing
+
+    for id, decision, decision_id, channel, text, stored, entry, _at in rows:
+        try:
+            signature = json.loads(stored or "null")
+        except ValueError:
+            signature = None
+        if not isinstance(signature, dict):
+            found.add(entry, f"request {id} was approved on {channel} without a signature, though there was a key")
+            continue
+        said = {name: signature.get(name) for name in _SIGNED}
+        if (said["request_id"], said["decision"], said["decision_id"], said["text"]) != (
+            id,
+            decision,
+            decision_id,
+            text,
+        ):
+            found.add(entry, f"the signature of request {id} is for another decision")
+        elif said["method"] == signing.CHANNEL:
+            continue  # the server's own: it marks the channel, and whoever can read the key can make it
+        elif (key := public.get(str(said["key_id"]))) is None:
+            found.add(entry, f"request {id} is signed with key {said['key_id']}, which was never enrolled")
+        elif not operator_keys.verifies(key, str(signature.get("value")), signing.statement(said)):
+            found.add(entry, f"the signature of request {id} is not genuine")
+
+
+def _data(text: str | None) -> dict[str, Any]:
+    try:
+        data = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+_SIGNED = ("request_id", "subject", "risk", "decision", "text", "at", "decision_id", "key_id", "method")
+
+
+def _shown(found: Verification, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(_as_data(found)))
+        return FAULTY if found.faults else DONE
+    for fault in found.faults:
+        about = "" if fault.entry is None else f"entry {fault.entry}: "
+        print(f"{about}{fault.text}", file=sys.stderr)
+    if found.more:
+        print(f"and {found.more} more", file=sys.stderr)
+    if found.faults:
+        print(
+            "the audit log does not hold: keep the database and audit.anchor as they are, and look into it",
+            file=sys.stderr,
+        )
+        return FAULTY
+    if found.head is None:
+        print("the audit log is empty")
+        return DONE
+    old = f", {found.unchained} of them from before the chain" if found.unchained else ""
+    print(f"{found.entries} entries{old}: each follows the one before")
+    print(f"{found.decisions} decisions, each with its entry; {found.anchors} anchors, each in its place")
+    print(f"head: entry {found.head.sequence}, {found.head.hash}, {found.head.at}")
+    return DONE
+
+
+def _as_data(found: Verification) -> dict[str, Any]:
+    newest = found.head
+    return {
+        "ok": not found.faults,
+        "entries": found.entries,
+        "before_the_chain": found.unchained,
+        "decisions": found.decisions,
+        "anchors": found.anchors,
+        "head": None if newest is None else {"sequence": newest.sequence, "hash": newest.hash, "at": newest.at},
+        "faults": [{"entry": fault.entry, "text": fault.text} for fault in found.faults],
+        "more_faults": found.more,
+    }

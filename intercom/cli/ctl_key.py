@@ -1,0 +1,238 @@
+"""`key`: operator keys, with which a person signs decisions. `intercom.local.operator_keys` says what they are."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from intercom.cli import ticket
+from intercom.cli.ctl_sign import key_fields, unlock_minutes
+from intercom.cli.ctl_text import clean, one_line
+from intercom.cli.pin import ask_pin, has_terminal
+from intercom.local import operator_keys
+from intercom.local.memory import keep_private
+from intercom.local.operator_keys import KeyFile, PublicKey, WrongPin
+from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places
+from intercom.model.clock import to_text
+from intercom.model.errors import Ambiguous, ConfigError, NotFound, Unauthorized
+from intercom.operators.ctl.client import NoServer, request
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+#: How often a PIN is asked for before a command gives up.
+TRIES = 3
+
+
+def key(where: Places, options: argparse.Namespace) -> int:
+    """Carry out `key ACT`. Raises IntercomError for what can not be done."""
+    match options.act:
+        case "create":
+            return create(where, options.name, as_json=options.json)
+        case "list":
+            return _list(where, as_json=options.json)
+        case "unlock":
+            return _unlock(where, options.id)
+        case "lock":
+            count = ticket.lock(where)
+            print(f"locked the key in {count} {'terminal' if count == 1 else 'terminals'}")
+            return 0
+        case "enrol":
+            kept = named_key(where, options.id)
+            _enrol(where, kept, unlock(kept, f"PIN of key {kept.key.id}: "))
+            print(f"operator key {kept.key.id} counts: decisions are signed with it from now on")
+            return 0
+        case "revoke":
+            return _revoke(where, options.id)
+        case "change-pin":
+            return _change_pin(where, options.id)
+    raise AssertionError(f"key {options.act} is declared and not carried out")
+
+
+def install_line(where: Places) -> str:
+    """The command by which root makes the listed keys the only ones that count."""
+    return f"sudo install -D -o root -g root -m 0644 {where.operator_keys_file} {SYSTEM_OPERATOR_KEYS}"
+
+
+def named_key(where: Places, prefix: str | None) -> KeyFile:
+    """The private key of this id or unique prefix, or the only one. Raises NotFound, Ambiguous and ConfigError."""
+    found = operator_keys.private_keys(where)
+    if not found:
+        raise NotFound("there is no operator key on this machine: make one with agent-intercom-ctl key create")
+    fitting = [each for each in found if prefix is None or each.key.id.startswith(prefix)]
+    if not fitting:
+        raise NotFound(
+            f"no operator key on this machine has an id that begins with {(prefix or '')[:40]!r}; see key list"
+        )
+    if len(fitting) > 1:
+        ids = ", ".join(each.key.id for each in fitting)
+        raise Ambiguous(f"there are {len(fitting)} operator keys ({ids}): name one")
+    return fitting[0]
+
+
+def unlock(kept: KeyFile, prompt: str) -> Ed25519PrivateKey:
+    """The private key, once its PIN was typed at the terminal. Raises WrongPin after three wrong ones."""
+    keep_private()
+    for _ in range(TRIES - 1):
+        try:
+            return operator_keys.unlock(kept, ask_pin(prompt))
+        except WrongPin:
+            prompt = "That PIN does not open the key; try again: "
+    return operator_keys.unlock(kept, ask_pin(prompt))
+
+
+def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
+    """Make a key, with a PIN that is typed twice, and let it count if a server runs."""
+    if not has_terminal():
+        # Before a PIN is asked for by anything else: there is no other way to give one.
+        ask_pin("")
+    keep_private()
+    pin = _new_pin("Choose a PIN for the new key: ")
+    before = operator_keys.private_keys(where)
+    made = operator_keys.create(where, pin, name or _own_name(), to_text(datetime.now(UTC)))
+    enrolled = _enrol_new(where, made, pin, before)
+    if as_json:
+        print(json.dumps({**_entry(made.key, made), "enrolled": enrolled}))
+        return 0
+    print(f"created operator key {made.key.id} ({clean(made.key.name)})")
+    print(f"  private half, under your PIN: {made.path}")
+    print(f"  public half: {where.operator_keys_file}")
+    print("  it counts from now on" if enrolled else "  it counts from the first decision on that you sign with it")
+    print("to let only root change which keys count, run once:")
+    print(f"  {install_line(where)}")
+    print("a forgotten PIN can not be recovered: keep it where you keep passwords")
+    return 0
+
+
+def _enrol_new(where: Places, made: KeyFile, pin: str, before: tuple[KeyFile, ...]) -> bool:
+    """Make a new key count, if a server runs: signed with one that counts already, if there is one."""
+    try:
+        known = request(where, "keys", {})
+    except (NoServer, OSError):
+        return False
+    counting = {each["key_id"] for each in known["keys"] if each["counts"]}
+    signer = next((each for each in before if each.key.id in counting), None)
+    if signer is not None:
+        _enrol(where, made, unlock(signer, f"PIN of key {signer.key.id}, which has to sign for the new one: "), signer)
+    else:
+        _enrol(where, made, operator_keys.unlock(made, pin))
+    return True
+
+
+def _enrol(where: Places, kept: KeyFile, private: Ed25519PrivateKey, signer: KeyFile | None = None) -> None:
+    """Have the server take a key, by the signature of `signer`, whose private half is given; of itself if left out."""
+    by = (signer or kept).key.id
+    operator_keys.add_public(where, kept.key)
+    signature = key_fields("add", kept.key.public, kept.key.name, by, private.sign)
+    request(where, "key-add", {"public": kept.key.public, "name": kept.key.name, "signature": signature})
+
+
+def _revoke(where: Places, prefix: str) -> int:
+    known = request(where, "keys", {})["keys"]
+    fitting = [each for each in known if each["key_id"].startswith(prefix)]
+    if len(fitting) != 1:
+        raise NotFound(
+            f"{len(fitting)} operator keys of the server have an id that begins with {prefix[:40]!r}; see key list"
+        )
+    key = PublicKey.of(fitting[0]["public"], fitting[0]["name"])
+    counting = {each["key_id"] for each in known if each["counts"]}
+    mine = [each for each in operator_keys.private_keys(where) if each.key.id in counting]
+    if not mine:
+        raise NotFound("to revoke a key, one that counts has to be on this machine, and none is")
+    signer = next((each for each in mine if each.key.id != key.id), mine[0])
+    private = unlock(signer, f"PIN of key {signer.key.id}: ")
+    signature = key_fields("revoke", key.public, key.name, signer.key.id, private.sign)
+    request(where, "key-revoke", {"id": key.id, "signature": signature})
+    operator_keys.forget(where, key.id)
+    ticket.lock(where)
+    print(f"revoked operator key {key.id}")
+    if counting == {key.id}:
+        print("no operator key is left: decisions are not signed any more")
+    return 0
+
+
+def _list(where: Places, *, as_json: bool) -> int:
+    known = _known(where)
+    private = {each.key.id: each for each in operator_keys.private_keys(where)}
+    listed = operator_keys.read_public(Path(where.operator_keys_file))
+    keys = {**{each.key.id: each.key for each in private.values()}, **listed}
+    entries = [{**_entry(each, private.get(each.id)), **known.get(each.id, {})} for each in keys.values()]
+    if as_json:
+        print(json.dumps({"keys": entries}))
+        return 0
+    if not entries:
+        print("no operator key: decisions are not signed; make one with agent-intercom-ctl key create")
+    for entry in entries:
+        here = f"private half here, made {entry['created_at']}" if entry["private"] else "private half elsewhere"
+        counts = "no server runs"
+        if "counts" in entry:
+            counts = "counts" if entry["counts"] else f"does not count: {entry['why']}"
+        print(one_line(f"{entry['key_id']}  {entry['name'] or '-'}  {here}  {counts}"))
+    return 0
+
+
+def _known(where: Places) -> dict[str, dict[str, Any]]:
+    """What the running server says of its keys, by id; nothing where none runs."""
+    try:
+        return {each["key_id"]: each for each in request(where, "keys", {}, patience=0.0)["keys"]}
+    except (NoServer, OSError):
+        return {}
+
+
+def _unlock(where: Places, prefix: str | None) -> int:
+    kept = named_key(where, prefix)
+    terminal, minutes = ticket.own_terminal(), unlock_minutes(where)
+    why = ticket.why_none(terminal)
+    if minutes == 0:
+        why = "[decisions] unlock_minutes is 0"
+    if why or terminal is None:
+        raise Unauthorized(f"no key is kept unlocked here: {why}; the PIN is asked for with each decision")
+    from intercom.cli import key_holder
+
+    key_holder.start(where, terminal, kept.key.id, unlock(kept, f"PIN of key {kept.key.id}: "), minutes * 60)
+    print(f"unlocked key {kept.key.id} in this terminal, until it is not used for {minutes:g} min")
+    return 0
+
+
+def _change_pin(where: Places, prefix: str | None) -> int:
+    kept = named_key(where, prefix)
+    private = unlock(kept, f"PIN of key {kept.key.id}: ")
+    operator_keys.change_pin(kept, private, _new_pin("New PIN: "))
+    print(f"changed the PIN of key {kept.key.id}")
+    return 0
+
+
+def _new_pin(prompt: str) -> str:
+    pin = ""
+    for _ in range(TRIES):
+        pin = ask_pin(prompt)
+        try:
+            operator_keys.check_pin(pin)
+        except ConfigError as fault:
+            prompt = f"{fault.message}\nAgain: "
+            continue
+        if ask_pin("The same again: ") == pin:
+            return pin
+        prompt = "The two differ. A PIN: "
+    operator_keys.check_pin(pin)
+    raise Unauthorized("no PIN was given twice alike; nothing was made or changed")
+
+
+def _own_name() -> str:
+    name = f"{getpass.getuser()}@{socket.gethostname()}"
+    return name if name.isprintable() and len(name) <= operator_keys.NAME_CHARACTERS else "operator"
+
+
+def _entry(key: PublicKey, private: KeyFile | None) -> dict[str, Any]:
+    return {
+        "key_id": key.id,
+        "public": key.public,
+        "name": key.name,
+        "private": private is not None,
+        "created_at": None if private is None else private.created_at,
+    }

@@ -1,0 +1,336 @@
+"""Commands that are signed: what they are about is shown, the key is unlocked, and the signature goes with them.
+
+Where there is no operator key on this machine, a command is sent as it is. It starts on the standard library alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from intercom.cli import ticket
+from intercom.local.places import Places, peek
+from intercom.model import signing
+from intercom.model.errors import IntercomError
+from intercom.operators.ctl.client import ACTS, Refusal, request
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from intercom.local.operator_keys import KeyFile
+
+#: What a rejection without a reason says.
+DEFAULT_REASON = "rejected via local CLI"
+
+#: What people are told where decisions are not signed.
+NO_KEY = (
+    "no operator key: decisions count by the terminal that they come from, and are not signed;"
+    " agent-intercom-ctl key create changes that"
+)
+
+#: How much of an id is shown.
+SHORT = 8
+_SHOWN_FILES = 20
+#: The setting's default, and the most it may be.
+_UNLOCK_MINUTES = 15.0
+_LONGEST_MINUTES = 24 * 60
+
+Fields = dict[str, Any]
+Card = Mapping[str, Any]
+
+
+def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None) -> Any:
+    """Carry out a command and return what the server answers. `card` is the card that it answers, as it was drawn;
+    without it, it is asked for and shown. Raises what `request` raises, and Refusal where it could not be signed."""
+    if verb not in ACTS or verb in signing.UNSIGNED or not has_key(where):
+        return request(where, verb, fields)
+    known = request(where, "keys", {})
+    if not known["required"]:
+        _warn(
+            "this server knows of no operator key, so nothing is signed: agent-intercom-ctl key enrol makes yours count"
+        )
+        return request(where, verb, fields)
+    try:
+        return _Signed(where, known).send(verb, fields, card)
+    except KeyboardInterrupt:
+        raise _refusal("no PIN was given; nothing was changed", "signature_required") from None
+    except IntercomError as fault:
+        raise _refusal(fault.message, fault.error_code) from None
+
+
+def say_without_key(where: Places) -> None:
+    """Say to a person at a terminal, where there is no operator key, what that means. Raises what `request` does."""
+    import sys
+
+    if sys.stderr.isatty() and not request(where, "keys", {})["required"]:
+        _warn(NO_KEY)
+
+
+def has_key(where: Places) -> bool:
+    """Whether a private key of the user's is on this machine."""
+    try:
+        return any(name.endswith(".json") for name in os.listdir(where.keys_directory))
+    except OSError:
+        return False
+
+
+def key_fields(action: str, public: str, name: str, by: str, sign: Callable[[bytes], bytes]) -> Fields:
+    """The signature by which a key is enrolled (`add`) or revoked, as the server takes it."""
+    at = _now()
+    said = signing.key_statement(action, public=public, name=name, at=at, by=by)
+    stated = dict.fromkeys(signing.STATED, "")
+    return {
+        **stated,
+        "risk": None,
+        "text": None,
+        "at": at,
+        "key_id": by,
+        "method": signing.PIN,
+        "value": sign(said).hex(),
+    }
+
+
+def unlock_minutes(where: Places) -> float:
+    """For how long a terminal keeps a key that is not used; what the server's settings say."""
+    settings = peek(where.config_file).get("decisions")
+    minutes = settings.get("unlock_minutes") if isinstance(settings, dict) else None
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 <= minutes <= _LONGEST_MINUTES:
+        return _UNLOCK_MINUTES
+    return float(minutes)
+
+
+class _NotWithTicket(Exception):
+    """The PIN has to be asked for."""
+
+
+class _Signed:
+    """One command of a person, for which the key is unlocked once. `known` is what the server says of its keys."""
+
+    def __init__(self, where: Places, known: Mapping[str, Any]) -> None:
+        self._where = where
+        self._known = {each["key_id"]: each for each in known["keys"]}
+        self._key: tuple[KeyFile, Ed25519PrivateKey] | None = None
+
+    def send(self, verb: str, fields: Fields, card: Card | None) -> Any:
+        if verb == "resume":
+            return self._resume(fields)
+        if verb in signing.OF_A_CARD:
+            return self._answer(verb, fields, card)
+        return self._command(verb, fields)
+
+    def _answer(self, verb: str, fields: Fields, card: Card | None) -> Any:
+        if card is None or card.get("diff_omitted"):
+            card = self._card(verb, fields)
+        decision, fields = _decision(verb, fields, str(card["kind"]))
+        if decision not in card["choices"]:
+            # The server says best why not; there is nothing to sign.
+            return request(self._where, verb, fields)
+        if card["kind"] == "policy" and decision != "reject" and not self._is_what_it_says(card):
+            raise IntercomError(
+                "the policy that was shown is not the one that would be accepted: look at the file itself"
+            )
+        _say(_summary(decision, card))
+        said = {
+            "request_id": card["request_id"],
+            "subject": signing.card_subject(card),
+            "risk": card["risk_level"],
+            "decision": decision,
+            "text": fields.get("reason") if verb == "reject" else fields.get("text"),
+        }
+        return self._signed(verb, {**fields, "id": card["request_id"]}, said)
+
+    def _is_what_it_says(self, card: Card) -> bool:
+        """Whether the policy's text is the one whose hash would be accepted; its card shows what changes in it."""
+        entry = request(self._where, "policy-show", {"id": card["request_id"]})
+        text = str(entry["text"] or "").encode("utf-8", "surrogatepass")
+        found = hashlib.sha256(text).hexdigest()
+        return found == str(entry["sha256"]) and found == str(card["detail"])
+
+    def _card(self, verb: str, fields: Fields) -> Card:
+        if verb != "policy-accept":
+            return dict(request(self._where, "show", {"id": fields["id"]}))
+        named = {name: fields[name] for name in ("id", "workspace") if fields.get(name)}
+        if not named:
+            waiting = [each for each in request(self._where, "pending", {}) if each["kind"] == "policy"]
+            if len(waiting) != 1:
+                # Said best by the server, which is asked without a signature.
+                return {"kind": "policy", "choices": ()}
+            named = {"id": waiting[0]["request_id"]}
+        return _policy_card(request(self._where, "policy-show", named))
+
+    def _command(self, verb: str, fields: Fields) -> Any:
+        about = next((fields[name] for name in ("id", "session", "workspace") if fields.get(name)), "")
+        text = fields.get("text") or fields.get("mode") or ""
+        _say(_one_line(f"{verb} {about} {text}".rstrip()))
+        said = {
+            "request_id": "",
+            "subject": signing.command_subject(verb, fields),
+            "risk": None,
+            "decision": verb,
+            "text": None,
+        }
+        return self._signed(verb, fields, said)
+
+    def _resume(self, fields: Fields) -> Any:
+        """Let an agent go on: end its pause, and answer its standby. Each is signed by itself."""
+        named, text = fields.get("session"), fields.get("instruction")
+        waiting = [each for each in request(self._where, "pending", {}) if each["kind"] == "standby"]
+        paused = [each["session_id"] for each in request(self._where, "list", {})["sessions"] if each["paused_by"]]
+        ids = sorted({*paused, *(each["session_id"] for each in waiting)})
+        fitting = [id for id in ids if named is None or id.startswith(named)]
+        if len(fitting) != 1:
+            what = "nothing to resume: no session stands by or is paused" if not fitting else "several could be meant"
+            raise IntercomError(f"{what}; see list and pending", code="invalid_state" if not fitting else "ambiguous")
+        session = fitting[0]
+        standby = next((each for each in waiting if each["session_id"] == session), None)
+        if session in paused:
+            self._command("unpause", {"session": session})
+        if standby is not None:
+            self._answer("answer", {"decision": "continue", "text": text}, standby)
+        elif text:
+            self._command("steer", {"session": session, "text": text})
+        return {"session_id": session, "status": "resumed"}
+
+    def _signed(self, verb: str, fields: Fields, said: Fields) -> Any:
+        sent = {name: part for name, part in fields.items() if part is not None}
+        if self._key is None and said["risk"] != "critical" and said["decision"] not in signing.WITH_PIN:
+            with contextlib.suppress(_NotWithTicket):
+                return self._with_ticket(verb, sent, said)
+        kept, private = self._unlocked()
+        stated = _stated(said, kept.key.id, signing.PIN)
+        value = private.sign(signing.statement(stated)).hex()
+        done = request(self._where, verb, _with_signature(sent, stated, value))
+        self._keep_unlocked(kept, private)
+        return done
+
+    def _with_ticket(self, verb: str, sent: Fields, said: Fields) -> Any:
+        """The same, signed by the key that this terminal keeps unlocked. Raises _NotWithTicket where it keeps none, or
+        where that is not enough here."""
+        key_id = ticket.key_of(self._where)
+        if key_id is None or not self._known.get(key_id, {}).get("counts"):
+            raise _NotWithTicket
+        stated = _stated(said, key_id, signing.TICKET)
+        value = ticket.sign(self._where, stated)
+        if value is None:
+            raise _NotWithTicket
+        try:
+            return request(self._where, verb, _with_signature(sent, stated, value))
+        except Refusal as refused:
+            if refused.code in ("unauthorized", "signature_required"):
+                raise _NotWithTicket from None
+            raise
+
+    def _keep_unlocked(self, kept: KeyFile, private: Ed25519PrivateKey) -> None:
+        """Let this terminal keep the key for a while, where no other program can type there."""
+        minutes = unlock_minutes(self._where)
+        terminal = ticket.own_terminal()
+        if minutes > 0 and terminal is not None and not ticket.why_none(terminal):
+            from intercom.cli import key_holder
+
+            with contextlib.suppress(OSError):
+                key_holder.start(self._where, terminal, kept.key.id, private, minutes * 60)
+                _say(f"this terminal keeps the key unlocked until it is not used for {minutes:g} min")
+
+    def _unlocked(self) -> tuple[KeyFile, Ed25519PrivateKey]:
+        if self._key is None:
+            from intercom.cli.ctl_key import unlock
+            from intercom.local import operator_keys
+
+            mine = operator_keys.private_keys(self._where)
+            counting = [each for each in mine if self._known.get(each.key.id, {}).get("counts")]
+            kept = (counting or list(mine))[0]
+            private = unlock(kept, f"PIN of key {kept.key.id}: ")
+            if not counting:
+                self._enrol(kept, private)
+            self._key = kept, private
+        return self._key
+
+    def _enrol(self, kept: KeyFile, private: Ed25519PrivateKey) -> None:
+        """Make a key that was created while no server ran count, if it is the first one."""
+        if any(each["counts"] for each in self._known.values()):
+            raise IntercomError(
+                "none of the operator keys on this machine counts for this server; see agent-intercom-ctl key list",
+                code="signature_required",
+            )
+        signature = key_fields("add", kept.key.public, kept.key.name, kept.key.id, private.sign)
+        request(self._where, "key-add", {"public": kept.key.public, "name": kept.key.name, "signature": signature})
+
+
+def _stated(said: Fields, key_id: str, method: str) -> Fields:
+    return {**said, "at": _now(), "decision_id": os.urandom(16).hex(), "key_id": key_id, "method": method}
+
+
+def _with_signature(sent: Fields, stated: Fields, value: str) -> Fields:
+    return {**sent, "verdict_id": stated["decision_id"], "signature": {**stated, "value": value}}
+
+
+def _decision(verb: str, fields: Fields, kind: str) -> tuple[str, Fields]:
+    """The decision that a command makes about a card of this kind, and the fields with the words that go with it."""
+    match verb:
+        case "approve":
+            return "approve", {**fields, "text": None}
+        case "reject":
+            return "reject", {**fields, "reason": fields.get("reason") or DEFAULT_REASON}
+        case "policy-accept":
+            return "accept", {**fields, "text": None}
+    decision = str(fields["decision"])
+    if kind == "standby" and decision in ("continue", "refine"):
+        decision = "resume"
+    return decision, {**fields, "text": (fields.get("text") or "").strip() or None}
+
+
+def _policy_card(entry: Mapping[str, Any]) -> Card:
+    """The card that asks for this policy, which there need not be before it is accepted."""
+    return {
+        "kind": "policy",
+        "request_id": entry["request_id"],
+        "workspace_root": entry["workspace_root"],
+        "title": f"the policy of {entry['workspace_root']}",
+        "detail": entry["sha256"],
+        "diff": entry["text"],
+        "risk_level": None,
+        "files": (),
+        "choices": () if entry["request_id"] is None else ("accept", "reject"),
+    }
+
+
+def _summary(decision: str, card: Card) -> str:
+    risk = f" [{card['risk_level'].upper()}]" if card["risk_level"] else ""
+    lines = [_one_line(f"{decision} {card['request_id'][:SHORT]}{risk}: {card['title']}")]
+    files = card["files"] or ()
+    for each in files[:_SHOWN_FILES]:
+        name = f"{each['old_path']} -> {each['path']}" if each.get("old_path") else each["path"]
+        lines.append(_one_line(f"  {each['kind']:<7}{name}  +{each['added']} -{each['removed']}"))
+    if len(files) > _SHOWN_FILES:
+        lines.append(f"  and {len(files) - _SHOWN_FILES} more files")
+    return "\n".join(lines)
+
+
+def _say(text: str) -> None:
+    from intercom.cli.pin import say
+
+    say(text)
+
+
+def _warn(text: str) -> None:
+    import sys
+
+    print(f"agent-intercom-ctl: {text}", file=sys.stderr)
+
+
+def _one_line(text: str) -> str:
+    from intercom.cli.ctl_text import one_line
+
+    return one_line(text)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _refusal(sentence: str, code: str) -> Refusal:
+    return Refusal({"error": sentence, "error_code": code})

@@ -1,0 +1,367 @@
+"""Operator keys: Ed25519 key pairs whose private half is kept in a file, encrypted under a PIN.
+
+The private half is encrypted with ChaCha20-Poly1305 under a key that argon2id makes of the PIN; what the file says of
+itself is authenticated with it. Whoever copies the file can try PINs at leisure, so there is no delay after a wrong
+one: it would slow nobody down but the owner. What slows them down is argon2id, and the PIN's length.
+
+`cryptography` is imported when it is needed: it takes 25 to 50 ms.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from intercom.local.places import Places, private_directory
+from intercom.model.errors import ConfigError, IntercomError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+#: A PIN shorter than this is refused; one of digits alone has to be longer, as there are fewer of them.
+SHORTEST_PIN = 8
+SHORTEST_OF_DIGITS = 10
+_FEWEST_CHARACTERS = 4
+_LONGEST_PIN = 1024
+
+#: What argon2id takes: passes, lanes, memory in KiB. A file may ask for more, within bounds.
+_PASSES, _LANES, _MEMORY_KIB = 3, 1, 64 * 1024
+_MOST = (16, 8, 1024 * 1024)
+
+_ALGORITHM = "ed25519"
+NAME_CHARACTERS = 64
+_PUBLIC_BYTES = 32
+_MAX_FILE = 256 * 1024
+
+
+class WrongPin(IntercomError):
+    """The PIN does not open the key."""
+
+    code = "unauthorized"
+
+
+@frozen
+class PublicKey:
+    """The public half, base64 of its 32 bytes, and what its owner calls it."""
+
+    public: str
+    name: str = ""
+
+    @staticmethod
+    def of(public: str, name: str) -> PublicKey:
+        """A key that came from elsewhere. Raises ConfigError for what is none."""
+        if not _is_public(public):
+            raise ConfigError("this is no Ed25519 public key: give base64 of its 32 bytes")
+        _check_name(name)
+        return PublicKey(public, name)
+
+    @property
+    def id(self) -> str:
+        """The first 16 hexadecimal digits of its SHA-256."""
+        return hashlib.sha256(base64.b64decode(self.public)).hexdigest()[:16]
+
+    def line(self) -> str:
+        """Its line in a file of public keys."""
+        return f"{_ALGORITHM} {self.public} {self.name}".rstrip()
+
+
+@frozen
+class KeyFile:
+    """An encrypted private key as it stands in its file."""
+
+    path: Path
+    key: PublicKey
+    created_at: str
+    sealed: Mapping[str, Any] = field(repr=False)
+
+
+def key_id_of(public: str) -> str:
+    return PublicKey(public).id
+
+
+# --- the PIN ---------------------------------------------------------------------------------------------------------
+
+
+def check_pin(pin: str) -> None:
+    """Refuse a PIN that is tried out in days: raises ConfigError, which says what one must be."""
+    needed = SHORTEST_OF_DIGITS if pin.isdigit() else SHORTEST_PIN
+    if len(pin) < needed:
+        what = "digits" if pin.isdigit() else "characters"
+        raise ConfigError(
+            f"the PIN has {len(pin)} {what}: take at least {SHORTEST_PIN} characters, or {SHORTEST_OF_DIGITS} digits"
+        )
+    if len(pin) > _LONGEST_PIN:
+        raise ConfigError(f"the PIN has more than {_LONGEST_PIN} characters: take a shorter one")
+    if len(set(pin)) < _FEWEST_CHARACTERS or pin in "01234567890123456789" or pin in "98765432109876543210":
+        raise ConfigError("the PIN is one of the first that are tried: take one with more different characters")
+
+
+# --- the private half ------------------------------------------------------------------------------------------------
+
+
+def create(places: Places, pin: str, name: str, created_at: str) -> KeyFile:
+    """Make a key pair and keep it: the private half encrypted in a file of its own, mode 0600, and the public half as
+    one more line of the file of operator keys. Raises ConfigError for a PIN or name that can not be used."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    check_pin(pin)
+    _check_name(name)
+    # A damaged file is found before there is a key that it can not list.
+    read_public(Path(places.operator_keys_file))
+    private = Ed25519PrivateKey.generate()
+    key = PublicKey(base64.b64encode(private.public_key().public_bytes_raw()).decode("ascii"), name)
+    made = _seal(Path(places.keys_directory) / f"{key.id}.json", key, created_at, private, pin)
+    _write_private(made)
+    add_public(places, key)
+    return made
+
+
+def change_pin(kept: KeyFile, private: Ed25519PrivateKey, pin: str) -> KeyFile:
+    """Encrypt the key anew under another PIN. Raises ConfigError for one that can not be used."""
+    check_pin(pin)
+    made = _seal(kept.path, kept.key, kept.created_at, private, pin)
+    _write_private(made)
+    return made
+
+
+def unlock(kept: KeyFile, pin: str) -> Ed25519PrivateKey:
+    """The private key. Raises WrongPin."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    sealed = kept.sealed
+    wrapping = _derive(pin, _bytes(sealed["salt"]), (sealed["passes"], sealed["lanes"], sealed["memory_kib"]))
+    try:
+        secret = ChaCha20Poly1305(wrapping).decrypt(
+            _bytes(sealed["nonce"]), _bytes(sealed["private"]), _header(kept.key, sealed)
+        )
+    except InvalidTag:
+        raise WrongPin(f"this PIN does not open key {kept.key.id}; nothing was signed") from None
+    return Ed25519PrivateKey.from_private_bytes(secret)
+
+
+def private_keys(places: Places) -> tuple[KeyFile, ...]:
+    """The keys whose private half is on this machine, oldest first. Raises ConfigError for a file that is damaged."""
+    try:
+        names = sorted(name for name in os.listdir(places.keys_directory) if name.endswith(".json"))
+    except FileNotFoundError:
+        return ()
+    found = [_read_private(Path(places.keys_directory) / name) for name in names]
+    return tuple(sorted(found, key=lambda each: (each.created_at, each.key.id)))
+
+
+def forget(places: Places, key_id: str) -> None:
+    """Remove a key's private half and its line in the file of operator keys."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(Path(places.keys_directory) / f"{key_id}.json")
+    file = Path(places.operator_keys_file)
+    keys = read_public(file)
+    if key_id in keys:
+        _write_public(file, [key for key in keys.values() if key.id != key_id])
+
+
+def _seal(path: Path, key: PublicKey, created_at: str, private: Ed25519PrivateKey, pin: str) -> KeyFile:
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    salt, nonce = os.urandom(16), os.urandom(12)
+    sealed: dict[str, Any] = {
+        "kdf": "argon2id",
+        "passes": _PASSES,
+        "lanes": _LANES,
+        "memory_kib": _MEMORY_KIB,
+        "salt": _text(salt),
+        "cipher": "chacha20-poly1305",
+        "nonce": _text(nonce),
+    }
+    wrapping = _derive(pin, salt, (_PASSES, _LANES, _MEMORY_KIB))
+    secret = ChaCha20Poly1305(wrapping).encrypt(nonce, private.private_bytes_raw(), _header(key, sealed))
+    return KeyFile(path, key, created_at, {**sealed, "private": _text(secret)})
+
+
+def _derive(pin: str, salt: bytes, costs: tuple[int, int, int]) -> bytes:
+    from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+
+    passes, lanes, memory = costs
+    kdf = Argon2id(salt=salt, length=32, iterations=passes, lanes=lanes, memory_cost=memory)
+    return kdf.derive(pin.encode("utf-8", "surrogatepass"))
+
+
+def _header(key: PublicKey, sealed: Mapping[str, Any]) -> bytes:
+    """What is authenticated beside the secret: a file whose parts were exchanged does not open."""
+    said = {name: sealed[name] for name in ("kdf", "passes", "lanes", "memory_kib", "salt", "cipher")}
+    return json.dumps({"public": key.public, **said}, sort_keys=True).encode("ascii")
+
+
+def _write_private(made: KeyFile) -> None:
+    private_directory(str(made.path.parent))
+    value = {
+        "version": 1,
+        "public": made.key.public,
+        "name": made.key.name,
+        "created_at": made.created_at,
+        **made.sealed,
+    }
+    _replace(made.path, json.dumps(value, indent=2).encode("ascii") + b"\n", 0o600)
+
+
+def _read_private(path: Path) -> KeyFile:
+    damaged = ConfigError(f"{path} is no key file of this program: restore it from a backup, or move it away")
+    try:
+        value = json.loads(_read(path, private=True))
+        sealed = {name: value[name] for name in ("kdf", "passes", "lanes", "memory_kib", "salt", "cipher", "nonce")}
+        sealed["private"] = value["private"]
+        costs = (sealed["passes"], sealed["lanes"], sealed["memory_kib"])
+        known = (value["version"], sealed["kdf"], sealed["cipher"]) == (1, "argon2id", "chacha20-poly1305")
+        sizes = [len(_bytes(sealed[name])) for name in ("salt", "nonce", "private")]
+        public, name, created_at = value["public"], value["name"], value["created_at"]
+        bounded = all(
+            isinstance(cost, int) and 1 <= cost <= most for cost, most in zip(costs, _MOST, strict=True)
+        ) and (costs[2] >= 8 * costs[1])
+    except (ValueError, KeyError, TypeError):
+        raise damaged from None
+    if not (known and bounded and sizes == [16, 12, 48] and _is_public(public)):
+        raise damaged
+    if not (isinstance(name, str) and isinstance(created_at, str)):
+        raise damaged
+    return KeyFile(path, PublicKey(public, name), created_at, sealed)
+
+
+# --- public halves ---------------------------------------------------------------------------------------------------
+
+
+def read_public(file: Path) -> dict[str, PublicKey]:
+    """The keys that a file of operator keys lists, by id; none where there is no file. Raises ConfigError for a line
+    that is none, with its number."""
+    try:
+        text = _read(file).decode("utf-8")
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} is not UTF-8: restore it from a backup") from None
+    found: dict[str, PublicKey] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split(None, 2)
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) < 2 or words[0] != _ALGORITHM or not _is_public(words[1]):
+            raise ConfigError(f"{file} line {number} is no key (expected: {_ALGORITHM} PUBLIC-KEY NAME): remove it")
+        key = PublicKey(words[1], words[2] if len(words) > 2 else "")
+        found[key.id] = key
+    return found
+
+
+def add_public(places: Places, key: PublicKey) -> None:
+    """List one more key in the user's file of operator keys."""
+    file = Path(places.operator_keys_file)
+    keys = read_public(file)
+    _write_public(file, [*(each for each in keys.values() if each.id != key.id), key])
+
+
+@functools.lru_cache(maxsize=1024)
+def verifies(public: str, signature: str, message: bytes) -> bool:
+    """Whether this signature (hexadecimal) of this message was made with the private half of `public`.
+
+    Remembered: a decision is verified when it is made and each time it takes effect, at 0.15 ms a time.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(base64.b64decode(public)).verify(bytes.fromhex(signature), message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _write_public(file: Path, keys: list[PublicKey]) -> None:
+    private_directory(str(file.parent))
+    head = "# Operator keys of agent-intercom, one a line; see agent-intercom-ctl key --help.\n"
+    _replace(file, (head + "".join(f"{key.line()}\n" for key in keys)).encode("utf-8"), 0o600)
+
+
+def _is_public(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return len(base64.b64decode(value, validate=True)) == _PUBLIC_BYTES
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _check_name(name: str) -> None:
+    if not name.isprintable() or not 0 < len(name) <= NAME_CHARACTERS or name != name.strip():
+        raise ConfigError(f"a key's name is one line of 1 to {NAME_CHARACTERS} characters, not {name!r}")
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def read_secret(path: Path) -> bytes:
+    """32 secret bytes that `write_secret` wrote. Raises FileNotFoundError and ConfigError."""
+    try:
+        secret = bytes.fromhex(_read(path, private=True).decode("ascii"))
+    except ValueError:
+        secret = b""
+    if len(secret) != _PUBLIC_BYTES:
+        raise ConfigError(f"{path} is no key of this program: move it away, and a new one is made")
+    return secret
+
+
+def write_secret(path: Path, secret: bytes) -> None:
+    """Keep 32 secret bytes that no PIN protects, for this user alone to read."""
+    _replace(path, secret.hex().encode("ascii") + b"\n", 0o600)
+
+
+def _read(path: Path, *, private: bool = False) -> bytes:
+    """A file of this user (or root) that nobody else can write, no link. Raises FileNotFoundError and ConfigError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"{path} can not be read ({error.strerror}): it must be a file of yours, and no link"
+        ) from None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in (0, os.geteuid()):
+            raise ConfigError(f"{path} must be a file of yours: remove it")
+        if found.st_mode & (0o077 if private else 0o022):
+            raise ConfigError(f"{path} is open to other users: run chmod go-rwx on it")
+        return file.read(_MAX_FILE)
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    """Write a file whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(fresh, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+        raise
+
+
+def _text(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def _bytes(value: str) -> bytes:
+    return base64.b64decode(value, validate=True)

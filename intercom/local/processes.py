@@ -1,0 +1,228 @@
+"""What the operating system tells about a process: who started it, its POSIX session, its terminal.
+
+On Linux this reads `/proc`, a few files a process (about 20 µs each); elsewhere it asks psutil. Nothing here is told by
+the process itself: its name, its environment and its command line are its own to choose, and decide nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from intercom.model.origin import Origin
+
+#: A longer line of ancestors is not followed: nobody has one.
+_LONGEST_LINE = 256
+#: How often a line is read again that changed while it was read.
+_TRIES = 5
+#: The major device numbers of pseudo-terminals.
+_PTS_MAJORS = range(136, 144)
+_LINUX = sys.platform.startswith("linux")
+
+
+class NotExaminable(Exception):
+    """A process is gone, or the system does not let us look at it; says which, in half a sentence."""
+
+
+@frozen
+class ProcessKey:
+    """Names a process for good: `started` counts clock ticks since the system started, and `boot` is the kernel's boot
+    id. Start times alone collide, and pids are used again."""
+
+    pid: int
+    started: int
+    boot: str
+
+
+@frozen
+class Process:
+    """`session` is the pid of its POSIX session's leader, 0 where that is out of our sight. `terminal` is the device
+    number of its controlling terminal, 0 for none."""
+
+    key: ProcessKey
+    parent: int
+    session: int
+    terminal: int
+
+    @property
+    def pid(self) -> int:
+        return self.key.pid
+
+
+@functools.cache
+def boot_id() -> str:
+    """What names the time since the system started."""
+    if _LINUX:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    import psutil
+
+    return str(int(psutil.boot_time()))
+
+
+def examine(pid: int) -> Process:
+    """What there is to know of the process that has this pid now. Raises NotExaminable; remains of a process (a zombie)
+    count as gone."""
+    if pid <= 0:
+        raise NotExaminable("the system does not tell which process it is")
+    return _by_proc(pid) if _LINUX else _by_psutil(pid)
+
+
+def _by_proc(pid: int) -> Process:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name, in parentheses, may hold anything.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError as error:
+        raise NotExaminable(f"process {pid} is gone, or hidden from us") from error
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        raise NotExaminable(f"process {pid} has ended")
+    parent, session, terminal = int(fields[1]), int(fields[3]), int(fields[4])
+    return Process(ProcessKey(pid, int(fields[19]), boot_id()), parent, session, max(0, terminal))
+
+
+def _by_psutil(pid: int) -> Process:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            raise NotExaminable(f"process {pid} has ended")
+        with process.oneshot():
+            name = process.terminal()
+            started = int(process.create_time() * 100)
+            terminal = 0 if name is None else os.stat(name).st_rdev
+            return Process(ProcessKey(pid, started, boot_id()), process.ppid(), os.getsid(pid), terminal)
+    except (psutil.Error, OSError) as error:
+        raise NotExaminable(f"process {pid} is gone, or hidden from us") from error
+
+
+def every() -> Iterator[Process]:
+    """All processes that can be seen. Takes a millisecond for every fifty."""
+    for pid in _pids():
+        try:
+            yield examine(pid)
+        except NotExaminable:
+            continue
+
+
+def _pids() -> list[int]:
+    if _LINUX:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    import psutil
+
+    return psutil.pids()
+
+
+def is_there(key: ProcessKey) -> bool:
+    """Whether exactly this process runs now."""
+    try:
+        return examine(key.pid).key == key
+    except NotExaminable:
+        return False
+
+
+def line(pid: int) -> tuple[Process, ...]:
+    """Process `pid` and all above it that can be seen, the nearest first. Raises NotExaminable.
+
+    What changes while it is read (a parent that ends) is read again, so that no other process is taken for a parent.
+    """
+    for _ in range(_TRIES):
+        found = _line(pid)
+        # A parent that is younger than its child has got a pid that was another's.
+        ages = [each.key.started for each in found]
+        if found == _line(pid) and ages == sorted(ages, reverse=True):
+            return tuple(found)
+    raise NotExaminable(f"the ancestors of process {pid} change all the time")
+
+
+def _line(pid: int) -> list[Process]:
+    found = [examine(pid)]
+    while found[-1].parent > 0:
+        if len(found) == _LONGEST_LINE:
+            raise NotExaminable(f"process {pid} has too many ancestors")
+        try:
+            found.append(examine(found[-1].parent))
+        except NotExaminable:
+            if not _is_hidden(found[-1].parent):
+                raise
+            break
+    return found
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether a process is there and the system shows it to its owner only, as `/proc` can be mounted."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def tracer(pid: int) -> int:
+    """The pid of the debugger that holds this process, 0 for none. Raises NotExaminable."""
+    if not _LINUX:
+        return 0
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            for words in file:
+                if words.startswith(b"TracerPid:"):
+                    return int(words.split()[1])
+    except OSError as error:
+        raise NotExaminable(f"process {pid} is gone, or hidden from us") from error
+    return 0
+
+
+def executable(pid: int) -> str | None:
+    """The file that a process runs, None where it can not be seen."""
+    try:
+        if _LINUX:
+            return os.readlink(f"/proc/{pid}/exe")
+        import psutil
+
+        return psutil.Process(pid).exe() or None
+    except Exception:  # psutil's errors are many, and none of them matters for a line in a record
+        return None
+
+
+def terminal_name(device: int) -> str | None:
+    """What a terminal's device number is called, None for no terminal."""
+    if not device:
+        return None
+    if not _LINUX:
+        return os.fspath(f"terminal {os.major(device)}:{os.minor(device)}")
+    # As `stat` writes it: the minor's low byte, the major, and the minor's rest.
+    major, minor = (device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xFFF00)
+    if major in _PTS_MAJORS:
+        return f"/dev/pts/{(major - _PTS_MAJORS[0]) * 256 + minor}"
+    return f"/dev/tty{minor}" if major == 4 else f"terminal {major}:{minor}"
+
+
+def origin(channel: str, pid: int) -> Origin:
+    """Where an act of this process comes from, as far as it can be seen."""
+    try:
+        process = examine(pid)
+    except NotExaminable:
+        return Origin(channel, pid=pid if pid > 0 else None)
+    try:
+        leader_started: int | None = examine(process.session).key.started
+    except NotExaminable:
+        leader_started = None
+    return Origin(
+        channel,
+        pid=process.pid,
+        started=process.key.started,
+        boot=process.key.boot,
+        terminal=terminal_name(process.terminal),
+        leader=process.session or None,
+        leader_started=leader_started,
+        executable=executable(process.pid),
+        parent=process.parent or None,
+        parent_executable=executable(process.parent),
+    )

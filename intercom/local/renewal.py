@@ -1,0 +1,55 @@
+"""Files that a running server must have, looked at again and again: cleaners of temporary directories take them away.
+
+Each check makes again what is gone, and says so; what cannot be made again is said once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from intercom.model.errors import IntercomError
+
+log = logging.getLogger("intercom")
+
+#: Seconds between two looks.
+RENEWAL_SECONDS = 1.0
+
+#: Makes again what is gone: a sentence about it, None where nothing had to be done. Raises IntercomError or OSError.
+Check = Callable[[], str | None]
+#: Tells people: a sentence, and how serious it is.
+Tell = Callable[[str, str], object]
+
+
+class Renewal:
+    """Runs checks, one after the other, and tells what is news of each."""
+
+    def __init__(self, tell: Tell, *checks: Check) -> None:
+        self._tell = tell
+        self._checks = checks
+        self._faults: dict[int, str] = {}
+
+    def run(self) -> None:
+        """Run every check. Nothing is raised."""
+        for number, check in enumerate(self._checks):
+            try:
+                renewed = check()
+            except (IntercomError, OSError) as error:
+                self._failed(number, _why(error))
+                continue
+            self._faults.pop(number, None)
+            if renewed is not None:
+                log.warning("%s", renewed)
+                self._tell(renewed, "warning")
+
+    def _failed(self, number: int, why: str) -> None:
+        if self._faults.get(number) != why:
+            self._faults[number] = why
+            log.error("%s", why)
+            self._tell(why, "error")
+
+
+def _why(error: IntercomError | OSError) -> str:
+    if isinstance(error, IntercomError):
+        return error.message
+    return f"{error.filename or 'a file of the server'} cannot be made again ({(error.strerror or str(error)).lower()})"

@@ -1,0 +1,395 @@
+"""Secrets that what stands around them gives away: a name, a header, an option, an address, the form of a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from intercom.masking.rule import Judge, Rule, rule
+from intercom.masking.values import (
+    Strength,
+    entropy,
+    has_digit,
+    is_dense,
+    is_digest,
+    is_random,
+    is_value,
+    is_word,
+    strength,
+)
+
+
+class Found(NamedTuple):
+    """Where in the text a secret stands, and of what kind it is. It never goes past a line's end."""
+
+    start: int
+    end: int
+    kind: str
+
+
+PASSWORD: Final = "password or key"
+HEADER: Final = "authorization header"
+ADDRESS: Final = "password in a URL"
+
+
+def _anything(_name: str, value: str) -> bool:
+    return is_value(value)
+
+
+def _opaque(_name: str, value: str) -> bool:
+    """Where nothing but a value can stand: anything with a digit or a sign in it."""
+    return is_value(value) and (has_digit(value) or not is_word(value))
+
+
+def _named(name: str, value: str) -> bool:
+    return strength(name) is not Strength.NONE and _opaque(name, value)
+
+
+def _beside(name: str, value: str) -> bool:
+    return (
+        strength(name) is not Strength.NONE
+        and is_value(value)
+        and not is_word(value)
+        and len(value) >= 16
+        and is_random(value)
+        and entropy(value) > 3.2
+    )
+
+
+def _quoted(name: str, value: str) -> bool:
+    """A value in quotes: of a password any word but a name in code, of a key only what looks random."""
+    if not is_value(value) or is_digest(value):
+        return False
+    much = strength(name)
+    if name.lower() == "key":
+        return len(value) >= 20 and is_dense(value, 4.0)
+    if much is Strength.NONE or value.lower() == name.lower():
+        return False
+    if " " in value:
+        return much is Strength.PASSWORD and _is_phrase(value)
+    if much is Strength.KEY:
+        return len(value) >= 12 and is_random(value) and not is_word(value)
+    if not is_word(value):
+        return much is Strength.PASSWORD or is_random(value) or (len(value) >= 12 and entropy(value) > 3.2)
+    if len(value) >= 10 and has_digit(value) and entropy(value) > 3.0 and not re.fullmatch(r"[A-Z]?[a-z_-]+\d*", value):
+        return True
+    return much is Strength.PASSWORD and _is_plain(value) and strength(value) is Strength.NONE
+
+
+def _quoted_word(name: str, value: str) -> bool:
+    return (
+        " " not in value
+        and strength(name) is not Strength.NONE
+        and is_value(value)
+        and not is_word(value)
+        and is_random(value)
+    )
+
+
+def _bare(name: str, value: str) -> bool:
+    """A value without quotes, where code may stand too: only what no name and no call looks like."""
+    much = strength(name)
+    if not is_value(value) or is_word(value) or is_digest(value):
+        return False
+    if name.lower() == "key":
+        return len(value) >= 20 and is_dense(value, 4.0)
+    if much is Strength.NONE:
+        return False
+    return is_random(value) and (much is not Strength.KEY or len(value) >= 12) and not _STEM_WITHIN.search(value)
+
+
+def _setting(name: str, value: str) -> bool:
+    """The value of a line that holds a name, a sign and it, as configurations have them."""
+    if _bare(name, value):
+        return True
+    much = strength(name)
+    if much is Strength.NONE or not is_value(value) or is_digest(value):
+        return False
+    if name.isupper() and re.fullmatch(r"[A-Za-z0-9._-]{4,}", value):
+        # In an environment file a word is a value; elsewhere it is more likely the name of one.
+        return much is not Strength.KEY and not value.isupper() and strength(value) is Strength.NONE
+    if much is Strength.PASSWORD and not is_word(value) and not _STEM_WITHIN.search(value):
+        return True
+    # Words with dashes are no names in code.
+    return much is Strength.PASSWORD and "-" in value and bool(re.fullmatch(r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)+", value))
+
+
+def _assigned(name: str, value: str) -> bool:
+    """The value of a line `name=value`, without spaces: there is no code in which that is all of a line."""
+    if not _opaque(name, value):
+        return False
+    return strength(name) is Strength.PASSWORD and (
+        not _STEM_WITHIN.search(value) or (name.isupper() and has_digit(value))
+    )
+
+
+def _is_phrase(value: str) -> bool:
+    """Whether several words are a pass phrase and no sentence about one."""
+    return (
+        len(value) <= 80
+        and value.count(" ") <= 5
+        and has_digit(value)
+        and value[-1] not in ".:?!"
+        and not _STEM_WITHIN.search(value)
+        and not any(sign in value for sign in "()[]{}<>=;")
+    )
+
+
+#: What speaks of keys is a name, of a class or of a key: no key is called so.
+_STEM_WITHIN = re.compile(r"(?:private|public|api|secret|access)_?key|password|secret|token|credential", re.IGNORECASE)
+
+
+def _is_plain(value: str) -> bool:
+    return bool(re.fullmatch(r"[A-Za-z0-9@#!_-]{5,40}", value)) and not re.search(
+        r"_|^[A-Z][a-z]+$|-(?:id|key|name|url)$", value
+    )
+
+
+def _random(_name: str, value: str) -> bool:
+    return is_value(value) and is_random(value) and not is_word(value)
+
+
+def _dense(_name: str, value: str) -> bool:
+    return len(value) >= 20 and is_dense(value)
+
+
+def _query(name: str, value: str) -> bool:
+    """A parameter of an address: the names that credentials have there, `key` and `sig` among them."""
+    if not is_value(value) or is_word(value):
+        return False
+    if name.lower() in (
+        "key",
+        "sig",
+        "signature",
+        "auth",
+        "code",
+        "ticket",
+        "session",
+        "access",
+        "hmac",
+        "s",
+    ) or name.lower().endswith("-signature"):
+        return len(value) >= 16 and is_random(value)
+    return strength(name) is not Strength.NONE
+
+
+def _pair(value: str) -> bool:
+    """Whether base64 holds a user and a password."""
+    import base64
+    import binascii
+
+    try:
+        text = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return False
+    return ":" in text and text.isprintable()
+
+
+def _basic(_name: str, value: str) -> bool:
+    return _pair(value)
+
+
+def _header(name: str, value: str) -> bool:
+    known = strength(name) is not Strength.NONE or name.lower().endswith(("session", "sessionid", "signature"))
+    return known and _random(name, value)
+
+
+def _header_value(_name: str, value: str) -> bool:
+    return is_value(value) and (not is_word(value)) and not is_digest(value)
+
+
+def _cookie(name: str, value: str) -> bool:
+    return (is_value(value) and len(value) >= 12 and is_random(value) and not is_word(value)) or _bare(name, value)
+
+
+def _pgpass(_name: str, value: str) -> bool:
+    return is_value(value) and not is_word(value) and is_random(value)
+
+
+#: What a name must hold to be one of a secret.
+_STEMS = "pass pwd secret token key cred auth salt kennwort contrase psw pw jwt psk session sid mnemonic bearer dsn"
+_STEM = r"(?:pass|pwd|secret|token|key|cred|auth|salt|kennwort|contrase|psw|pw|jwt|psk|session|sid|mnemonic|bearer|dsn)"
+#: An identifier or a path of such that holds a stem. The lookbehind has each tried from its beginning only.
+_NAME_REST = rf"(?P<name>[\w.$-]{{0,60}}?{_STEM}[\w.-]{{0,40}})"
+_NAME = rf"(?<![\w.$-]){_NAME_REST}"
+#: Space within a line; and to the next line with it, over a diff's mark.
+_S = r"[ \t]{0,20}"
+_NL = r"[ \t]{0,20}(?:\r?\n[+\- ]?[ \t]{0,40})?"
+_Q = r"(?P<quote>(?P<escape>\\{1,3})?(?P<sign>[\"'`]))"
+_IN_QUOTES = r"(?P<value>(?(escape)(?:[^\n\s\\\"'`]|\\[^\n\s\"'`])|(?:(?!(?P=sign))[^\n\s\\]|\\[^\n\s]|[ ](?![ =:+.,)\]}]))){4,4000}?)(?P=quote)"
+_PLAIN = r"(?P<value>[^\s\"'`,;<>()\[\]{}&|\\]{4,4000})"
+
+
+def _context(kind: str, keywords: str, pattern: str, judge: Judge, flags: int = re.IGNORECASE, reach: int = 2) -> Rule:
+    return rule(kind, keywords, pattern, judge, flags=flags, reach=reach)
+
+
+CONTEXTS: Final[tuple[Rule, ...]] = (
+    # name = "value", in any language: what may stand between is a closing quote, a type, and a sign.
+    _context(
+        PASSWORD,
+        _STEMS,
+        rf"{_NAME}(?:\\{{0,3}}[\"'`])?[\])]?{_S}(?::{_S}&?[A-Za-z]\w{{0,20}}(?:<\w{{1,20}}>|\[\w{{1,20}}\])?{_S}(?==))?"
+        rf"(?:=>|:=|\|\|=?|\?\?=?|\?:|[=:])[ \t]{{0,20}}(?:\r?\n[+\- ]?[ \t]{{0,40}})?(?:\[{_S})?(?:!!str )?(?:&\w{{1,20}} )?"
+        rf"(?:@|b|f|r|u|rb|br|L|jsonencode\()?{_Q}{_IN_QUOTES}",
+        _quoted,
+    ),
+    # name("value"), name "value", name == "value": as likely two words as a name and its value.
+    _context(
+        PASSWORD,
+        _STEMS,
+        rf"{_NAME}(?:\\{{0,3}}[\"'`])?[\])]?{_S}(?:->|===?|!==?|[,(.]|\|\||\?\?|\bis\b|\bto\b)?{_S}(?:b|f|r|u)?{_Q}{_IN_QUOTES}",
+        _quoted_word,
+    ),
+    _context(
+        "AWS secret key",
+        "aws",
+        r"\baws_?(?:secret|session)\w{0,30}\s{0,4}[=:]\s{0,4}[\"']?(?P<value>[A-Za-z0-9/+=]{40,1200})",
+        _anything,
+    ),
+    # name=value, without a space: environments, queries, logs, connection strings, options.
+    _context(PASSWORD, _STEMS, rf"{_NAME}(?:=|%3D){_PLAIN}", _bare),
+    # A line of a configuration.
+    _context(
+        PASSWORD,
+        _STEMS,
+        rf"^[+\- ]?[ \t]{{0,60}}(?:export |set |setx |ENV |ARG |- |\* |> |< )?[\"']?{_NAME}[\"']?{_S}(?P<sign>[=:]|[ \t]){_S}(?:!!\w{{1,9}} |&\w{{1,20}} )?(?P<value>[^\s\"'`]{{4,4000}})(?:[ \t]{{1,20}}[#;].{{0,200}})?[ \t\r]{{0,20}}$",
+        _setting,
+        re.IGNORECASE | re.MULTILINE,
+    ),
+    _context(
+        PASSWORD,
+        _STEMS,
+        rf"^[+\- ]?[ \t]{{0,60}}(?:export |set |setx |ENV |ARG |- )?{_NAME}=(?P<value>[^\s\"'`()]{{4,4000}})[ \t\r]{{0,20}}$",
+        _assigned,
+        re.IGNORECASE | re.MULTILINE,
+    ),
+    # name: value and "name is value" in YAML, logs and words.
+    _context(PASSWORD, _STEMS, rf"{_NAME}[\"']?(?:{_S}:{_S}| is:? | to | -> ){_PLAIN}", _bare),
+    _context(PASSWORD, _STEMS, rf"{_NAME} {_PLAIN}", _beside),
+    _context(PASSWORD, "api mot", rf"(?P<name>\bapi[ -]key|mot de passe)(?: is|){_S}:?{_S}{_PLAIN}", _random),
+    # Options: --password x, --token 'x', -Dpassword=x.
+    _context(PASSWORD, _STEMS, rf"(?<![\w-])-{{1,2}}{_NAME_REST}[ =]{_S}(?:pass:)?[\"']?(?P<value>[^\s\"'`<>|;]{{4,4000}})", _named),
+    _context(PASSWORD, "-p -pw -w -a -x -u", r"\b(?:mysql\w{0,8}|mariadb\w{0,8}|sshpass|docker login|podman login|helm registry login|mongo\w{0,6}|redis-cli|ldap\w{1,8}|sqlcmd|bcp|isql|zip|unzip|7za?|7zz|rar|unrar|plink|pscp|psftp|htpasswd|psql|cqlsh|influx|smbclient|rpcclient|xfreerdp|openssl|az login|winexe|evil-winrm|snmp\w{2,8}|ansible\w{0,12}|nexus|oc login|cf login|argocd login|sfdx|hdbsql)\b(?:[^\n|;]{0,200}? )-(?:p|P|pw|w|a|W) ?(?P<q>[\"']?)(?P<value>[^\s\"'`|;]{4,400})", _random, 0),
+    _context(PASSWORD, "htpasswd", r"\bhtpasswd (?:[^\n|;]{0,60}? )?-\w{0,4}b\w{0,4} \S{1,200} \S{1,80} [\"']?(?P<value>[^\s\"']{4,200})", _opaque),
+    _context(PASSWORD, "pass:", r"\b(?P<name>pass):(?P<value>[^\s\"'`]{4,400})", _random),
+    _context(PASSWORD, "smbclient rpcclient net", r"\b(?:smbclient|rpcclient|net|rdesktop)\b[^\n]{0,120}(?:-U ?\S{1,60}%|/user:\S{1,60} )(?P<value>[^\s\"']{4,200})", _random),
+    _context(PASSWORD, "<<< |", r"<<<{0,1} ?[\"']?(?P<value>[^\s\"'`|;]{8,400})", _random),
+    _context(PASSWORD, "-stdin sudo", r"\becho (?:-n )?[\"']?(?P<value>[^\s\"'`|;]{4,400})[\"']? \| ?(?:[\w /.-]{0,60}-stdin|sudo -S)", _opaque),
+    # curl -u user:password and its like.
+    _context(PASSWORD, "curl wget http", r"\b(?:curl|wget|https?|xh|httpie)\b[^\n|]{0,400}?[ \"']-{1,2}(?:u|user|proxy-user|U|a|auth)[ =]?[\"']?[^\s\"':/]{1,100}:(?P<value>[^\s\"'`]{4,400})", _opaque, 0),
+    _context("cookie", "curl", r"\bcurl\b[^\n|]{0,400}? (?:-b|--cookie)[ =]?[\"']?(?P<name>[\w.-]{1,60})=(?P<value>[^\s\"';]{4,4000})", _cookie, 0),
+    # Headers.
+    _context(HEADER, "bearer", r"\bbearer[ +](?P<value>[A-Za-z0-9._~+/=-]{16,6000})", _random),
+    _context(HEADER, "basic", r"\bbasic[ +](?P<value>[A-Za-z0-9+/=_-]{8,4000})", _basic),
+    _context(
+        HEADER,
+        "authorization",
+        r"\b(?P<name>(?:proxy-)?authorization)[\"'`]?\]?\s{0,4}[:=,]\s{0,4}[\"'`]?(?:(?:bearer|basic|token|apikey|api-key|genie-?key|ssws|hmac|negotiate|ntlm|key|splunk|bot|oauth|aws4-hmac-sha256|digest|zoho-oauthtoken|sso-key|snyk|pve\w{1,20}|[A-Za-z-]{3,20})[ +=]{1,3})?(?:\w{1,20}=[\"']?)?(?P<value>[A-Za-z0-9._~+/=:|-]{8,6000})",
+        _header_value,
+    ),
+    _context(HEADER, "authorization", r"\b(?P<name>authorization): [^\n]{0,400}\b(?:response|signature|oauth_token|oauth_signature|token)=\\?[\"']?(?P<value>[A-Za-z0-9%+/=_-]{16,600})", _header_value),
+    _context(
+        "key in a header",
+        "-key -token apikey -secret -csrf -auth -password -signature -session",
+        r"(?<![\w-])(?P<name>(?:[A-Za-z0-9]{1,20}-){0,4}(?:api-?key|key|token|secret|auth|password|signature|session|sessionid))[\"'`]?\]?[ \t]{0,4}[:,=][ \t]{0,4}\\?[\"'`]?(?P<value>[A-Za-z0-9._~+/=-]{16,6000})",
+        _header,
+    ),
+    _context("cookie", "cookie", r"\bcookie[\"'`]?\]?[ \t]{0,4}[:=,][ \t]{0,4}[\"'`]?(?:[^\s=;\"']{1,80}=[^\s;\"']{0,4000}; ?){0,30}?(?P<name>[^\s=;\"']{1,80})=(?P<value>[^\s;\"',]{8,4000})", _cookie),
+    # Addresses.
+    _context(ADDRESS, "://", r"\b[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/:@\"'<>`]{0,200}:(?P<value>[^\s@\"'<>`]{1,400})@(?=[\w\[$\{])", lambda _n, value: not _in_template(value)),
+    _context("token in a URL", "://", r"\b[A-Za-z][A-Za-z0-9+.-]{0,30}://(?P<value>[A-Za-z0-9_.~-]{16,400})(?::[^\s@/\"']{0,60})?@(?=[\w\[])", _random),
+    _context("token in a URL", "", r"(?:[?#;]|&(?:amp;)?)(?P<name>[\w.-]{1,60})=(?P<value>[^\s&\"'<>`;,)#]{4,4000})", _query),
+    _context("one-time password", "otpauth", r"otpauth://[^\s?\"']{1,200}\?(?:[^\s\"']{0,200}&)?(?P<name>secret)=(?P<value>[A-Za-z2-7]{10,200})", _anything),
+    # Connection strings.
+    _context(PASSWORD, "password pwd accountkey sharedaccess secret", r"(?P<name>\b(?:password|pwd|accountkey|sharedaccesskey|sharedsecret|secret))[ \t]{0,2}=[ \t]{0,2}'?(?P<value>[^\s;'\"&<>()\[\]{}]{4,400})(?=['\";\s<]|$)", _opaque),
+    _context(PASSWORD, "sig=", r"(?<![\w-])(?P<name>sig)=(?P<value>[A-Za-z0-9%+/=_-]{20,200})", _random),
+    # XML: elements, attributes, and pairs of a key and a value.
+    _context(PASSWORD, _STEMS, rf"<(?:\w{{1,30}}:)?{_NAME_REST}(?:[ \t][^<>\n]{{0,200}})?>\s{{0,20}}(?:<!\[CDATA\[)?(?P<value>[^\s<>\[\]]{{4,4000}})(?:\]\]>)?\s{{0,20}}</", _named),
+    _context(PASSWORD, _STEMS, rf"\b(?:name|key|id|var|variable)={_S}[\"']{_NAME}[\"'][^<>\n]{{0,200}}>\s{{0,20}}(?P<value>[^\s<>]{{4,4000}})</", _named),
+    _context(PASSWORD, _STEMS, rf"<key>{_NAME}</key>\s{{0,40}}[+\- ]?\s{{0,40}}<\w{{1,20}}>(?P<value>[^\s<>]{{4,4000}})</", _named),
+    _context(
+        PASSWORD,
+        _STEMS,
+        rf"(?<![\w-])[\"']?(?:name|key|variable|id|field|property|header)[\"']?{_S}[=:]{_S}[\"']?{_NAME}[\"']?{_S},?(?:\r?\n[+\- ]?)?[^\n<>{{}}]{{0,60}}?\b[\"']?(?:value|default|content|contents|string|secret)[\"']?{_S}[=:]{_S}[\"']?(?P<value>[^\s\"'`,;<>{{}}]{{4,4000}})",
+        _named,
+    ),
+    _context(PASSWORD, "value=", rf"\bvalue={_S}[\"'](?P<value>[^\s\"'<>]{{4,4000}})[\"'][^<>\n]{{0,80}}\b(?:name|key)={_S}[\"']{_NAME}[\"']", _named),
+    _context(PASSWORD, "variable", rf"\bvariable{_S}[\"']{_NAME}[\"'][^\n]{{0,40}}\{{(?:[^{{}}\n]{{0,200}}\n){{1,12}}?[^{{}}\n]{{0,40}}\bdefault{_S}={_S}[\"'](?P<value>[^\s\"']{{4,4000}})", _named),
+    # Values on the next line: block scalars, here documents, strings of several lines.
+    _context(PASSWORD, _STEMS, rf"{_NAME}[\"']?{_S}[=:]{_S}(?:[|>][+-]?|<<[~-]?[\"']?\w{{1,20}}[\"']?|\"\"\"|'''){_S}\r?\n[+\- ]?[ \t]{{0,40}}(?P<value>[^\s\"'`]{{4,4000}})[ \t]{{0,20}}(?=\r?\n|$|[\"'])", _named),
+    _context(PASSWORD, _STEMS, rf"{_NAME}{_S}[=:]{_S}(?:\"\"\"|''')(?P<value>[^\s\"'`]{{4,4000}})", _named),
+    # SQL.
+    _context(PASSWORD, "identified password", r"\b(?P<name>identified by|(?:encrypted )?password|identified with \w{1,40} by)[ \t(=]{1,4}'(?P<value>[^'\s]{4,400})'", _opaque),
+    # Code: calls that set a password, and pairs of a user and one.
+    _context(PASSWORD, "auth login credential", r"\b(?P<name>(?:\w{0,20}auth|login|authenticate|NetworkCredential|BasicCredentials?|UsernamePasswordCredentials?|PasswordAuthentication)) ?=? ?\(\s{0,4}[\"'][^\"'\n]{1,100}[\"'], ?[\"'](?P<value>[^\s\"']{4,400})[\"']", _opaque),
+    _context(PASSWORD, "securestring", r"ConvertTo-SecureString(?: -String)? ?[\"'](?P<value>[^\s\"']{4,400})[\"']", _anything),
+    _context(PASSWORD, _STEMS, rf"#define[ \t]{{1,8}}{_NAME}[ \t]{{1,20}}\"(?P<value>[^\s\"]{{4,400}})\"", lambda name, value: strength(name) is not Strength.NONE and is_value(value)),
+    _context(PASSWORD, "user", r"\buser(?:name)? \S{1,60}, ?(?P<name>password|pw|pwd) (?P<value>[^\s,]{4,200})", _opaque),
+    _context(PASSWORD, "pass pwd pw kenn", r"\b(?P<name>password|passphrase|passwd|pwd|pw|passwort)[ \t]{1,4}[\"']?(?P<value>[^\s\"',;<>()]{6,200})", _random),
+    _context(PASSWORD, "from-literal", r"--from-literal[= ][\w.-]{1,100}=[\"']?(?P<value>[^\s\"']{4,4000})", _anything),
+    _context(PASSWORD, "login user cred", r"\b(?:login|user(?:name)?|credentials?|user/pass(?:word)?)[ \t]{0,4}[:=][ \t]{0,4}[\w.@-]{1,60} ?[:/][ \t]{0,2}(?P<value>[^\s\"'`,;<>()]{6,200})", _random),
+    _context(PASSWORD, "@", r"(?<![\w.:/-])[\w.-]{1,40}:(?P<value>[^\s:@/\"'`<>()\[\]{},;]{8,100})@[\w-]{1,60}\.[\w.-]{1,100}", lambda name, value: _random(name, value) and bool(re.search("[A-Z!#$%&*+^~?]", value))),
+    _context(PASSWORD, "net cmdkey reg", r"\b(?:net1? user \S{1,60}|reg add [^\n]{0,200}passw\S{0,20}[^\n]{0,80} /d) (?P<value>[^\s\"'/]{4,200})", _random),
+    _context(PASSWORD, "send", r"\bsend(?:_user)? (?:-- )?\"(?P<value>[^\s\"\\$]{6,200})\\r", _random),
+    _context("recovery phrase", "mnemonic seed phrase", r"\b(?:mnemonic|seed|recovery)(?:[_ ]?(?:phrase|words?))?[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<value>[a-z]{3,8}(?: [a-z]{3,8}){11,23})\b", lambda _name, _value: True),
+    # Files of programs.
+    _context(PASSWORD, "login machine default", r"\b(?:machine|default|login)\b[^\n]{0,200}\s[+\- ]?\s{0,20}(?:login \S{1,200}\s{1,20})?(?:[+\- ]\s{0,20})?(?P<name>password|account)[ \t]{1,8}(?P<value>\S{4,400})", _opaque),
+    _context(PASSWORD, "", r"^[+\- ]?[\w.*-]{1,200}:(?:\d{1,5}|\*):[\w*-]{1,100}:[\w*-]{1,100}:(?P<value>[^\s:]{4,200})[ \t\r]{0,4}$", _pgpass, re.MULTILINE),
+    _context(PASSWORD, "_auth _password", r"(?P<name>_auth|_password|_authToken)[ \t]{0,4}[=:][ \t]{0,4}[\"']?(?P<value>[^\s\"'$]{8,400})", lambda _n, value: is_value(value) and not is_word(value)),
+    _context("Docker credential", '"auth" identitytoken', r"\"(?P<name>auth|identitytoken)\\{0,2}\"[ \t]{0,4}:[ \t]{0,4}\\{0,2}\"(?P<value>[A-Za-z0-9+/=._-]{8,4000})", lambda name, value: name != "auth" or _pair(value) or is_random(value)),
+    _context("private key", "privatekey presharedkey", r"\b(?P<name>PrivateKey|PresharedKey)[ \t]{0,4}=[ \t]{0,4}(?P<value>[A-Za-z0-9+/]{42,43}=)", _anything),
+    _context("private key", "private_key_id privatekeyid", r"(?P<name>private_?key_?id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?P<value>[0-9a-f]{40})", _anything),
+    _context("private key", '"kty"', r"\"(?P<name>d|k|p|q|dp|dq|qi)\"[ \t]{0,4}:[ \t]{0,4}\"(?P<value>[A-Za-z0-9_-]{16,2000})\"", _anything, 0, 12),
+    _context("Sentry address", "sentry ingest", r"https?://(?P<value>[0-9a-f]{32}(?::[0-9a-f]{32})?)@", _anything),
+    # Text in quotes that is too random for anything else.
+    _context("high-entropy string", "", r"(?P<quote>[\"'`])(?P<value>[A-Za-z0-9+/=_-]{20,4000})(?P=quote)", _dense, 0),
+)  # fmt: skip
+
+
+def _in_template(value: str) -> bool:
+    """Whether a password in an address stands for one: `$PASSWORD`, `{password}`, `***`."""
+    return (
+        value.startswith(("$", "{", "<", "%s", "%(", "["))
+        or value.endswith(("}", ">"))
+        or not value.strip("*x.-_")
+        or "[masked" in value
+        or "//" in value
+    )
+
+
+#: The keywords of rules that begin from a name: of their lines only those are looked at that hold a name which says much.
+STEMS: Final = tuple(_STEMS.split())
+_NAMES = re.compile(_NAME, re.IGNORECASE)
+
+
+def holds_name(text: str, start: int, end: int) -> bool:
+    """Whether a name of a secret stands in this part of a text."""
+    return any(strength(match["name"]) or match["name"].lower() == "key" for match in _NAMES.finditer(text, start, end))
+
+
+_DATA = re.compile(r"^[+\- ]?(?P<margin>[ \t]{0,40})(?P<word>data|stringData):[ \t]{0,4}$", re.MULTILINE)
+_ENTRY = re.compile(
+    r"[+\- ]?(?P<margin>[ \t]{1,40})[\"']?[\w.-]{1,253}[\"']?:[ \t]{1,8}[\"']?(?P<value>[^\s\"'|>{}\[\]]{4,4000})"
+)
+#: No secret has more lines than that.
+_SECRET_LINES = 2_000
+_SECRET = re.compile(r"^[+\- ]?[ \t]{0,40}kind:[ \t]{0,4}[\"']?(?:Sealed)?Secret\b", re.MULTILINE)
+
+
+def find_kubernetes(text: str) -> Iterator[Found]:
+    """The values of a Kubernetes secret: all of its data."""
+    if not _SECRET.search(text):
+        return
+    for block in _DATA.finditer(text):
+        at = block.end() + 1
+        for _ in range(_SECRET_LINES):
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            entry = _ENTRY.match(text, at, end)
+            if at >= len(text) or (entry is None and text[at:end].strip("+- \t\r")):
+                break
+            if entry is not None and "[masked" not in entry["value"]:
+                yield Found(*entry.span("value"), "Kubernetes secret")
+            at = end + 1

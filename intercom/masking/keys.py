@@ -1,0 +1,167 @@
+"""Private keys of several lines (PEM, OpenSSH, PGP, PuTTY, base64 of any): masked whole, each line by itself."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from itertools import takewhile
+from typing import Final
+
+KIND: Final = "private key"
+
+_LABEL = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?"
+_BEGIN = re.compile(rf"-----BEGIN {_LABEL}-----|---- BEGIN {_LABEL} ----")
+_END = re.compile(rf"-----END {_LABEL}-----|---- END {_LABEL} ----")
+_PUTTY = re.compile(r"^(?P<mark>[+\- ]?[ \t]*)Private-Lines: (?P<count>\d{1,4})\s*$")
+_PUTTY_MAC = re.compile(r"^[+\- ]?[ \t]*Private-(?:MAC|Hash): (?P<value>[0-9a-f]{20,128})")
+#: The first line of a PEM file in base64, which `base64` breaks into lines.
+_WRAPPED = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,80}$")
+_BASE64_LINE = re.compile(r"^[+\- ]?[ \t]*[A-Za-z0-9+/]{2,80}={0,2}\s*$")
+_MARK = re.compile(r"^[+\- ]?[ \t]*")
+#: What stands between the two lines of a key, after a diff's mark.
+_MATERIAL = re.compile(
+    r"^[+\- ]?\s*[\"']?(?:[A-Za-z0-9+/=]{1,200}"
+    r"|(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID|(?:Key|X)-[A-Za-z-]{1,20}): .{0,200})?"
+    r"(?:\\n|[\"',\\+ \t\r])*$"
+)
+#: What no key holds, however it is written on one line.
+_CODE = re.compile(r"[(){}$`;|<>&]")
+#: In a line between the two that is not like that: what may be a part of a key all the same.
+_PART = re.compile(r"[A-Za-z0-9+/=]{16,}")
+#: No key has more lines than that.
+_KEY_LINES = 400
+#: In a PEM file's base64 stands "PRIVATE KEY" in one of three alignments.
+_ALIGNMENTS = ("UFJJVkFURSBLR", "BSSVZBVEUgS0", "QUklWQVRFIEtF")
+
+
+def mask(text: str, kinds: list[str]) -> str:
+    """`text` with every private key masked, from its first line to its last, also where one of the two was cut off."""
+    pem, putty = "PRIVATE KEY", "Private-"
+    wrapped = "LS0tLS1CRUdJTi" in text
+    if pem not in text and putty not in text and not wrapped:
+        return text
+    lines = text.split("\n")
+    if pem in text:
+        _mask_pem(lines, kinds)
+    if putty in text:
+        _mask_putty(lines, kinds)
+    if wrapped:
+        _mask_wrapped(lines, kinds)
+    return "\n".join(lines)
+
+
+def _mask_pem(lines: list[str], kinds: list[str]) -> None:
+    ends = [index for index, line in enumerate(lines) if "----" in line and _END.search(line)]
+    for index, line in enumerate(lines):
+        at = 0
+        while "----" in line[at:]:
+            begin, end = _BEGIN.search(line, at), _END.search(line, at)
+            if begin is not None and (end is None or begin.start() < end.start()):
+                start = begin.start()
+                end = _END.search(line, begin.end())
+                if end is None:
+                    _mask_below(lines, index + 1, _mark(line[:start]), ends)
+            elif end is not None:
+                start = at or len(_mark(line[: end.start()]))
+                _mask_above(lines, index, _mark(line[: end.start()]))
+            else:
+                break
+            kinds.append(KIND)
+            head = f"{line[:start]}[masked: {KIND}]"
+            if begin is not None and end is not None and _CODE.search(line, begin.end(), end.start()):
+                # No key has these between its two ends.
+                head += _PART.sub("[masked]", line[begin.end() : end.start()])
+            tail = line[end.end() :] if end is not None else _after_begin(line[begin.end() :] if begin else "")
+            line = head + tail
+            lines[index] = line
+            at = len(head)
+
+
+def _after_begin(rest: str) -> str:
+    """What is kept of the line behind a key's first words, where the key's end is not on that line."""
+    return "" if len(rest) > 16 else rest if not rest.strip("\\n\"', +") else ""
+
+
+def _mask_below(lines: list[str], first: int, mark: str, ends: list[int]) -> None:
+    """Mask what follows a key's first line, up to its last (of `ends`); or, if there is none, as far as it looks like a
+    key."""
+    after = bisect_left(ends, first)
+    end = ends[after] if after < len(ends) and ends[after] < first + _KEY_LINES else None
+    if end is not None and not _END.search(lines[end]):
+        # Masked already, as another key's.
+        end = None
+    for index in range(first, len(lines) if end is None else end + 1):
+        line = lines[index]
+        if end is None and not _MATERIAL.match(line[:1_000]):
+            return
+        last = _END.search(line) if index == end else None
+        inner = line if last is None else line[: last.start()].rstrip(" \t/#;*-")
+        if not _MATERIAL.match(inner[:1_000]):
+            # Not a key's: what only stands between its lines must not be hidden from who decides about it.
+            lines[index] = _PART.sub("[masked]", line) if last is None else _without_key(line, last)
+        elif line.strip("+- \t\r"):
+            lines[index] = f"{_kept(line, mark)}[masked]{line[last.end() :] if last else ''}"
+
+
+def _without_key(line: str, last: re.Match[str]) -> str:
+    """A key's last line that holds something else before the key's end: that is kept."""
+    return f"{_PART.sub('[masked]', line[: last.start()])}[masked]{line[last.end() :]}"
+
+
+def _mask_above(lines: list[str], last: int, mark: str) -> None:
+    """Mask what stands above a key's last line and looks like a key."""
+    for index in range(last - 1, max(-1, last - 1 - _KEY_LINES), -1):
+        line = lines[index]
+        if len(line) < 16 or not _MATERIAL.match(line[:1_000]):
+            return
+        lines[index] = f"{_kept(line, mark)}[masked]"
+
+
+def _mask_putty(lines: list[str], kinds: list[str]) -> None:
+    for index, line in enumerate(lines):
+        head = _PUTTY.match(line)
+        if head is not None:
+            following = range(index + 1, min(len(lines), index + 1 + int(head["count"])))
+            material = list(takewhile(lambda each: _BASE64_LINE.match(lines[each][:200]), following))
+            for each in material:
+                lines[each] = f"{_kept(lines[each], head['mark'])}[masked]"
+            if material:
+                kinds.append(KIND)
+                lines[material[0]] = f"{_kept(lines[material[0]], head['mark'])}[masked: {KIND}]"
+        mac = _PUTTY_MAC.match(line)
+        if mac is not None:
+            kinds.append(KIND)
+            lines[index] = f"{line[: mac.start('value')]}[masked: {KIND}]{line[mac.end('value') :]}"
+
+
+def _mask_wrapped(lines: list[str], kinds: list[str]) -> None:
+    for index, line in enumerate(lines):
+        first = _WRAPPED.search(line) if len(line) < 400 else None
+        if first is None:
+            continue
+        # What kind of a file it is stands in the first two lines.
+        label = first.group() + "".join(
+            line.strip("+- \t\r") for line in lines[index + 1 : index + 2] if len(line) < 400
+        )
+        if not any(alignment in label for alignment in _ALIGNMENTS):
+            continue
+        following = index + 1
+        while following < min(len(lines), index + _KEY_LINES) and _BASE64_LINE.match(lines[following][:200]):
+            following += 1
+        kinds.append(KIND)
+        mark = _mark(line[: first.start()])
+        lines[index] = f"{line[: first.start()]}[masked: {KIND}]"
+        for each in range(index + 1, following):
+            lines[each] = f"{_kept(lines[each], mark)}[masked]"
+
+
+def _mark(before: str) -> str:
+    """What stands before a key's first or last line: a diff's mark and blanks."""
+    match = _MARK.match(before)
+    return match.group() if match else ""
+
+
+def _kept(line: str, mark: str) -> str:
+    """What is kept of a line of a key. Its first character is a diff's mark only if the key's first line has one: a
+    line of base64 may begin with a plus sign."""
+    return line[:1] if mark[:1] in ("+", "-", " ") and line[:1] in ("+", "-", " ") else ""

@@ -1,0 +1,63 @@
+"""Lines for the chat that are written with what they tell of: a crash neither loses nor repeats them."""
+
+from __future__ import annotations
+
+import trio
+
+from intercom.model.card import Notice
+from intercom.model.outbox import Content, Urgency
+from intercom.sessions import chat
+from intercom.sessions.actor import SessionActor
+from intercom.store import outbox, sessions
+from intercom.store.messages import Database
+
+_SERIOUS = frozenset({"warning", "error"})
+
+
+def is_shown(session: SessionActor) -> bool:
+    """Whether the chat shows this session at all."""
+    there = session.context.chat
+    return there is not None and chat.is_notified(session.row.mode) and there.channel_for(session.row) is not None
+
+
+async def drawn(session: SessionActor, line: Notice) -> Content | None:
+    """The line as the chat shows it; None where it does not."""
+    there = session.context.chat
+    if there is None or not is_shown(session):
+        return None
+    return await trio.to_thread.run_sync(there.draw_notice, line)
+
+
+def put(db: Database, session: SessionActor, line: Notice, content: Content) -> None:
+    """Have the chat show this line, once under its key, in the session's thread or the one that it names."""
+    there = session.context.chat
+    row = sessions.get(db, session.id)
+    assert there is not None, "it was drawn for the chat"
+    assert row is not None, "the session's row outlives its actor"
+    assert line.key is not None, "a row has a key"
+    top = chat.thread_key(session.id)
+    root = outbox.by_key(db, top)
+    # A session stays in the channel where its thread is, whatever the configuration says since.
+    channel = root.channel if root is not None else there.channel_for(row)
+    assert channel is not None, "it was drawn for a channel"
+    if root is None:
+        outbox.put(
+            db,
+            top,
+            there.draw_root(row),
+            line.at,
+            channel=channel,
+            urgency=Urgency.LOG,
+            session_id=session.id,
+            open=True,
+        )
+    outbox.put(
+        db,
+        line.key,
+        content,
+        line.at,
+        channel=channel,
+        urgency=Urgency.LINE if line.level in _SERIOUS else Urgency.LOG,
+        session_id=session.id,
+        thread=line.thread or top,
+    )

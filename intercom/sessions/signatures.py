@@ -1,0 +1,571 @@
+"""Signatures: which keys count, whether a decision is signed with one of them, and whether a stored one still is.
+
+A decision is checked twice, by the same rules: when it is made, and when it takes effect (the answer is told to the
+agent, files are written, a restore is carried out). Between the two it is a row in a database that any process of this
+user can write.
+
+The operator keys that count are pinned when the store is opened: those in the user's file *and* enrolled in the
+database, in a chain of signatures that begins with the first one; or, where root keeps a file of its own, those in it.
+A file that changes later can only take keys away.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+import threading
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import asdict, define, field, frozen
+
+from intercom.local import operator_keys as key_files
+from intercom.local.operator_keys import PublicKey
+from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places, private_directory
+from intercom.model import clock, signing
+from intercom.model.approval import ApprovalRequest, ApprovalStatus, RiskLevel
+from intercom.model.card import Card, CardKind, subject
+from intercom.model.config import Config, HighestRisk
+from intercom.model.errors import ConfigError, NotFound, SignatureRefused
+from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
+from intercom.model.restore import Restore, RestoreState
+from intercom.model.verdict import Decided, Decision, Signature, Verdict
+from intercom.sessions import cards, outcomes
+from intercom.sessions.outcomes import Asked
+from intercom.store import audit, waits
+from intercom.store import operator_keys as enrolled_keys
+from intercom.store.messages import Database
+from intercom.store.operator_keys import EnrolledKey
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+#: How long before or after the server's time a decision may have been signed. A person reads a card before they sign.
+FRESH = timedelta(minutes=10)
+
+#: Channels whose decisions the server signs itself, since it is the one that knows the person there.
+SIGNED_HERE = ("slack", "embed")
+
+#: What a card counts as that has no risk of its own: going back to a checkpoint, or another policy, is no small thing.
+_RISK = {CardKind.RESTORE: RiskLevel.HIGH, CardKind.POLICY: RiskLevel.HIGH}
+
+_APPROVAL = {
+    ApprovalStatus.APPROVED: Decision.APPROVE,
+    ApprovalStatus.CONSUMED: Decision.APPROVE,
+    ApprovalStatus.REJECTED: Decision.REJECT,
+}
+
+UNSIGNED = (
+    "this server takes only decisions signed with an operator key, and this one is not: decide it with"
+    " agent-intercom-ctl in a terminal of your own, where the key's PIN is asked for"
+)
+
+
+@frozen
+class SystemKeys:
+    """Where root may list the operator keys, and who root is."""
+
+    file: Path = Path(SYSTEM_OPERATOR_KEYS)
+    owner: int = 0
+
+
+@frozen
+class KeyStatus:
+    """One operator key as it stands: `counts` says whether its signatures do, `why` why not."""
+
+    key_id: str
+    public: str
+    name: str
+    counts: bool
+    why: str = ""
+
+
+@define
+class Signatures:
+    """`config` says what channels may decide. Made with the server; `load` must have run before anything is decided,
+    and until then nothing is. All may be called from any thread."""
+
+    places: Places
+    config: Config
+    system: SystemKeys = SystemKeys()
+    _loaded: bool = False
+    _from_system: bool = False
+    _pinned: dict[str, PublicKey] = field(factory=dict)
+    _enrolled: dict[str, PublicKey] = field(factory=dict)
+    _seen: tuple[object, dict[str, PublicKey], str] | None = None
+    _channels: dict[str, Ed25519PrivateKey] = field(factory=dict, repr=False)
+    _lock: threading.RLock = field(factory=threading.RLock, repr=False)
+    _listed_at_start: bool = False
+    _uses: dict[str, datetime] = field(factory=dict)
+
+    # --- which keys count --------------------------------------------------------------------------------------------
+
+    def load(self, db: Database) -> tuple[str, ...]:
+        """Pin the keys, once; returns what people have to be told of them."""
+        with self._lock:
+            if self._loaded:
+                return ()
+            faults = self._load(db)
+            if self.required:
+                # Loaded now: the first decision need not wait for it.
+                key_files.verifies(_NO_KEY, "00" * 64, b"")
+            self._loaded = True
+            return tuple(faults)
+
+    def pin_nothing(self) -> None:
+        """Stand as though loaded from a database without keys."""
+        self._loaded = True
+
+    def _load(self, db: Database) -> list[str]:
+        self._enrolled, faults = _chained(enrolled_keys.every(db))
+        system, fault = self._system_file()
+        if fault:
+            faults.append(fault)
+        self._from_system = system is not None
+        listed, fault = self._listed()
+        if fault:
+            faults.append(fault)
+        self._listed_at_start = bool(listed) or bool(fault)
+        if system is not None:
+            self._pinned = dict(system)
+            return faults
+        self._pinned = {id: key for id, key in self._enrolled.items() if id in listed}
+        for id in self._enrolled.keys() - listed.keys():
+            faults.append(
+                f"operator key {id} is enrolled here, and {self.places.operator_keys_file} does not list it: its"
+                " decisions do not count; restore that file if it was not you who changed it"
+            )
+        for id in listed.keys() - self._enrolled.keys():
+            faults.append(
+                f"operator key {id} is listed in {self.places.operator_keys_file} and not enrolled: its decisions do"
+                " not count until you run agent-intercom-ctl key enrol"
+            )
+        return faults
+
+    @property
+    def required(self) -> bool:
+        """Whether decisions have to be signed. So long as it is not known which keys there are, they have to."""
+        return not self._loaded or self._from_system or bool(self._enrolled) or self._listed_at_start
+
+    @property
+    def has_keys(self) -> bool:
+        """The same for people: whether there is any operator key."""
+        return self._loaded and self.required
+
+    def trusted(self) -> Mapping[str, PublicKey]:
+        """The keys whose signatures count now: those that were pinned and are still listed."""
+        with self._lock:
+            if not self._loaded:
+                return {}
+            listed = (self._system_file()[0] or {}) if self._from_system else self._listed()[0]
+            return {id: key for id, key in self._pinned.items() if id in listed}
+
+    def status(self) -> tuple[KeyStatus, ...]:
+        """Every key that is known of, from wherever."""
+        counting = self.trusted()
+        listed, _ = self._listed()
+        known = {**listed, **self._enrolled, **self._pinned}
+        return tuple(
+            KeyStatus(id, key.public, key.name, id in counting, "" if id in counting else self._why_not(id, listed))
+            for id, key in known.items()
+        )
+
+    def _why_not(self, id: str, listed: Mapping[str, PublicKey]) -> str:
+        if self._from_system:
+            return f"not listed in {self.system.file}"
+        if id not in self._enrolled:
+            return "not enrolled: run agent-intercom-ctl key enrol"
+        return f"not listed in {self.places.operator_keys_file}" if id not in listed else "pinned at the next start"
+
+    def add(self, db: Database, key: PublicKey, at: str, by: str, signature: str, now: datetime) -> bool:
+        """Enrol a key, in the caller's transaction; False when it is enrolled already. The first one signs for itself;
+        every other one needs the signature of one that counts. Raises SignatureRefused."""
+        with self._lock:
+            self._refuse_system("added")
+            if key.id in self._enrolled:
+                return False
+            signer = self.trusted().get(by) if self._enrolled else (key if by == key.id else None)
+            self._check_key_act("add", key, at, by, signature, signer, now)
+            enrolled_keys.add(db, EnrolledKey(key.id, key.public, key.name, at, by, signature))
+            self._enrolled[key.id] = self._pinned[key.id] = key
+            return True
+
+    def revoke(self, db: Database, id: str, at: str, by: str, signature: str, now: datetime) -> PublicKey:
+        """Let a key count no more, by the signature of one that counts (its own will do), in the caller's transaction.
+        Raises SignatureRefused and NotFound."""
+        with self._lock:
+            self._refuse_system("revoked")
+            key = self._enrolled.get(id)
+            if key is None:
+                raise NotFound(f"no operator key {id[:40]!r} is enrolled here; see agent-intercom-ctl key list")
+            self._check_key_act("revoke", key, at, by, signature, self.trusted().get(by), now)
+            enrolled_keys.revoke(db, id, at, by, signature)
+            del self._enrolled[id]
+            self._pinned.pop(id, None)
+            if not self._enrolled:
+                # Its line in the file is its owner's to remove; it protects nothing any more.
+                self._listed_at_start = False
+            return key
+
+    def _refuse_system(self, what: str) -> None:
+        if self._from_system:
+            raise SignatureRefused(
+                f"only root says which operator keys count here: keys are {what} in"
+                f" {self.system.file}, and the server restarted with agent-intercom stop"
+            )
+
+    def _check_key_act(
+        self, action: str, key: PublicKey, at: str, by: str, signature: str, signer: PublicKey | None, now: datetime
+    ) -> None:
+        if signer is None:
+            raise SignatureRefused(
+                f"to {action} key {key.id} needs the signature of an operator key that counts here, and {by[:40]} is"
+                " none; see agent-intercom-ctl key list"
+            )
+        said = signing.key_statement(action, public=key.public, name=key.name, at=at, by=by)
+        if not _is_fresh(at, now) or not key_files.verifies(signer.public, signature, said):
+            raise SignatureRefused(f"the signature that was to {action} key {key.id} is not in order; try again")
+
+    def _listed(self) -> tuple[dict[str, PublicKey], str]:
+        """What the user's file lists, read again where it has changed; and what is wrong with it."""
+        file = Path(self.places.operator_keys_file)
+        try:
+            found = os.stat(file, follow_symlinks=False)
+            stamp: object = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        except OSError:
+            stamp = None
+        if self._seen is None or self._seen[0] != stamp:
+            try:
+                self._seen = (stamp, key_files.read_public(file), "")
+            except ConfigError as fault:
+                self._seen = (stamp, {}, f"no operator key counts: {fault.message}")
+        return self._seen[1], self._seen[2]
+
+    def _system_file(self) -> tuple[dict[str, PublicKey] | None, str]:
+        """What root's file lists, None where there is none; and what is wrong with it. One that others may write, or
+        in a directory that they may, lists nothing."""
+        file = self.system.file
+        try:
+            stats = [os.stat(file, follow_symlinks=False), os.stat(file.parent)]
+        except OSError:
+            return None, ""
+        if any(each.st_uid != self.system.owner or each.st_mode & 0o022 for each in stats) or not stat.S_ISREG(
+            stats[0].st_mode
+        ):
+            return {}, f"no operator key counts: {file} and its directory must be root's, and writable by nobody else"
+        try:
+            return key_files.read_public(file), ""
+        except ConfigError as fault:
+            return {}, f"no operator key counts: {fault.message}"
+
+    # --- decisions as they are made ----------------------------------------------------------------------------------
+
+    def admit(self, verdict: Verdict, card: Card, now: datetime) -> Signature | None:
+        """The signature that a decision about this card is stored with; None where none is needed. Raises
+        SignatureRefused for a decision that may not be made so."""
+        if not self.required:
+            return None
+        if verdict.channel in SIGNED_HERE:
+            self._check_level(verdict.channel, _risk(card))
+            return self._sign(verdict, card, now)
+        signature = verdict.signature
+        if signature is None:
+            raise SignatureRefused(UNSIGNED)
+        if not _is_fresh(signature.at, now):
+            raise SignatureRefused(
+                "the decision was signed too long ago, or by a clock that is wrong: look at it and sign it again"
+            )
+        decided = Decided.of(verdict, now, signature)
+        fault = self._fault(decided, card)
+        if fault:
+            raise SignatureRefused(f"{fault}; nothing was changed")
+        return signature
+
+    def admit_command(
+        self, db: Database, command: str, act_id: str | None, subject: str, signature: Signature | None, now: datetime
+    ) -> None:
+        """Check the signature of a command that is no answer to a card, and keep that it was used. Raises
+        SignatureRefused."""
+        if not self.required:
+            return
+        if signature is None:
+            raise SignatureRefused(UNSIGNED)
+        said = (signature.request_id, signature.subject, signature.risk, signature.decision, signature.text)
+        if said != ("", subject, None, command, None) or signature.decision_id != act_id:
+            raise SignatureRefused(f"the signature is not for this {command}; nothing was changed")
+        if not _is_fresh(signature.at, now):
+            raise SignatureRefused(f"the {command} was signed too long ago, or by a clock that is wrong; sign it again")
+        fault = self._not_genuine(signature)
+        if fault:
+            raise SignatureRefused(f"{fault}; nothing was changed")
+        enrolled_keys.forget_commands(db, now - 2 * FRESH)
+        if not enrolled_keys.carried_out(db, signature.decision_id, now) and command in signing.USED_ONCE:
+            raise SignatureRefused(f"this signature of {command} was used before; nothing was changed")
+
+    def is_proof(self, command: str, signature: Signature | None) -> bool:
+        """Whether this command, whose signature is checked once more against what it does, was signed with a PIN typed
+        for it: then it does not matter which process brings it."""
+        return (
+            signature is not None
+            and command not in signing.UNSIGNED
+            and self.has_keys
+            and signature.method == signing.PIN
+            and not self._not_genuine(signature)
+        )
+
+    # --- decisions as they take effect -------------------------------------------------------------------------------
+
+    def fault(self, request: Asked, workspace_root: str) -> str | None:
+        """Why the stored decision about a request counts for nothing, half a sentence; None where it counts, or where
+        there is none that could."""
+        if not self.required:
+            return None
+        match request:
+            case ApprovalRequest():
+                return self._fault_of_approval(request, workspace_root)
+            case ContinuationPrompt():
+                return self._fault_of_prompt(request, workspace_root)
+            case Wait():
+                return self._fault_of_wait(request, workspace_root)
+
+    def fault_of_card(self, decided: Decided | None, card: Card, *expected: Decision) -> str | None:
+        """The same for what is stored elsewhere, by its card; `expected` are the decisions that what is recorded can
+        stand on."""
+        if not self.required:
+            return None
+        if decided is None:
+            return _MISSING
+        return self._fault(decided, card) if decided.decision in expected else _CONTRADICTION
+
+    # --- decisions count once ----------------------------------------------------------------------------------------
+
+    def note_use(self, id: str, at: datetime) -> None:
+        """What was decided under this id has taken effect; to be called once that is committed. A signature stays
+        genuine when its row is put back to how it stood before, so what was used is known beside the row: here, and in
+        the audit log."""
+        self._uses.setdefault(id, at)
+
+    def first_use(self, db: Database, session_id: str, id: str) -> datetime | None:
+        """When the approval of a request took effect first, None if it has not."""
+        noted, recorded = self._uses.get(id), audit.first_use(db, session_id, id)
+        return min((at for at in (noted, recorded) if at is not None), default=None)
+
+    def fault_of_use(self, db: Database, request: ApprovalRequest) -> str | None:
+        """Why an approval may not take effect now, half a sentence; None where it may."""
+        if not self.required or request.status is not ApprovalStatus.APPROVED:
+            return None
+        return None if self.first_use(db, request.session_id, request.id) is None else _USED
+
+    def fault_of_restore(self, db: Database, restore: Restore, later: frozenset[RestoreState]) -> str | None:
+        """The same for a restore, which may not have come to any of these states before."""
+        if not self.required:
+            return None
+        was_in = audit.restore_states(db, restore.session_id, restore.id)
+        return _USED if restore.id in self._uses or was_in & {state.value for state in later} else None
+
+    def _fault_of_approval(self, request: ApprovalRequest, root: str) -> str | None:
+        expected = _APPROVAL.get(request.status)
+        if expected is None:
+            return None
+        decided = request.decided
+        if decided is None:
+            return _MISSING
+        if decided.decision != expected or request.hash_of_record(root) != request.proposal_hash:
+            return _CONTRADICTION
+        if decided.channel == "policy" and expected is Decision.APPROVE:
+            # A policy's own rule: it is asked again when the change is applied.
+            return None if request.auto_rule is not None and request.tool is None else _MISSING
+        return self._fault(decided, cards.of_request(request, root))
+
+    def _fault_of_prompt(self, request: ContinuationPrompt, root: str) -> str | None:
+        if request.status not in (WaitStatus.DECIDED, WaitStatus.EXPIRED):
+            return None
+        decided = request.decided
+        if decided is None or request.decision is None:
+            return _MISSING
+        if (decided.decision, decided.text) != (request.decision.value, request.instruction):
+            return _CONTRADICTION
+        if (decided.channel == "timeout") != (request.status is WaitStatus.EXPIRED):
+            # What nobody answered is told as such, so nothing else may be told so, and it as nothing else.
+            return _CONTRADICTION
+        if decided.channel in ("policy", "timeout"):
+            return None if decided.text is None else "nobody's words are recorded as a person's"
+        return self._fault(decided, cards.of_request(request, root))
+
+    def _fault_of_wait(self, request: Wait, root: str) -> str | None:
+        if request.status is not WaitStatus.DECIDED:
+            return None
+        decided = request.decided
+        if decided is None:
+            return _MISSING
+        if request.instruction != waits.instruction(decided):
+            return _CONTRADICTION
+        if decided.verdict_id == outcomes.ended_by_words(request.id) and decided.text is None:
+            # Ended by words that were there for the agent, and travel by themselves.
+            return None if decided.decision == Decision.RESUME else _MISSING
+        return self._fault(decided, cards.of_request(request, root))
+
+    # --- one function for all of it ----------------------------------------------------------------------------------
+
+    def _fault(self, decided: Decided, card: Card) -> str | None:
+        """Why this decision about this card counts for nothing; None where it counts. The one place where signatures
+        of decisions are verified: as they are made, as they are told, and as they are applied."""
+        signature = decided.signature
+        if signature is None:
+            return _MISSING
+        if signature.subject != subject(card) or signature.risk != _risk_text(card):
+            return "what was signed is not what the request says now: it was changed, or another was shown"
+        said = (signature.request_id, signature.decision, signature.text, signature.decision_id)
+        if said != (card.id, decided.decision, decided.text, decided.verdict_id):
+            return "the signature is for another decision"
+        if (signature.method == signing.CHANNEL) != (decided.channel in SIGNED_HERE):
+            return "the signature is not of the channel that it was decided on"
+        if signature.method == signing.CHANNEL:
+            return self._fault_of_channel(decided.channel, signature, _risk(card))
+        needs_pin = card.risk is RiskLevel.CRITICAL or signature.decision in signing.WITH_PIN
+        if signature.method == signing.TICKET and needs_pin:
+            return "this decision has to be signed with the PIN itself"
+        return self._not_genuine(signature)
+
+    def _not_genuine(self, signature: Signature) -> str | None:
+        if signature.method not in (signing.PIN, signing.TICKET):
+            return "the signature is of no kind that counts"
+        key = self.trusted().get(signature.key_id)
+        if key is None:
+            return (
+                f"it is signed with key {signature.key_id[:40]}, which does not count (see agent-intercom-ctl key list)"
+            )
+        if not key_files.verifies(key.public, signature.value, signature.statement()):
+            return "the signature is not genuine"
+        return None
+
+    def _fault_of_channel(self, channel: str, signature: Signature, risk: RiskLevel) -> str | None:
+        try:
+            self._check_level(channel, risk)
+        except SignatureRefused as refused:
+            return refused.message
+        private = self._channel_key(channel)
+        public = PublicKey(base64.b64encode(private.public_key().public_bytes_raw()).decode("ascii"))
+        if signature.key_id != f"{channel}:{public.id}":
+            return f"it is signed with another key than that of {channel}"
+        if not key_files.verifies(public.public, signature.value, signature.statement()):
+            return "the signature is not genuine"
+        return None
+
+    # --- channels ----------------------------------------------------------------------------------------------------
+
+    def highest(self, channel: str) -> HighestRisk:
+        """The highest risk that may be decided on a channel that the server signs for."""
+        if channel == "slack":
+            return self.config.decisions.slack if self.config.slack.channel_id is not None else HighestRisk.NONE
+        return self.config.decisions.embed
+
+    def _check_level(self, channel: str, risk: RiskLevel) -> None:
+        if self.highest(channel).rank < risk.rank:
+            raise SignatureRefused(
+                f"with an operator key, a decision of {risk.value} risk can not be made by {channel}: decide it with"
+                f" agent-intercom-ctl in a terminal, or allow it with [decisions] {channel}"
+            )
+
+    def _sign(self, verdict: Verdict, card: Card, now: datetime) -> Signature:
+        private = self._channel_key(verdict.channel)
+        public = PublicKey(base64.b64encode(private.public_key().public_bytes_raw()).decode("ascii"))
+        unsigned = Signature(
+            request_id=card.id,
+            subject=subject(card),
+            risk=_risk_text(card),
+            decision=verdict.decision.value,
+            text=verdict.text,
+            at=clock.to_text(now),
+            decision_id=verdict.id,
+            key_id=f"{verdict.channel}:{public.id}",
+            method=signing.CHANNEL,
+            value="",
+        )
+        return Signature(**{**asdict(unsigned), "value": private.sign(unsigned.statement()).hex()})
+
+    def _channel_key(self, channel: str) -> Ed25519PrivateKey:
+        """The channel's key, made when it is first needed. It stands in the state directory, for this user to read: it
+        marks what a channel decided, and keeps nobody out who can read that."""
+        with self._lock:
+            if channel not in self._channels:
+                self._channels[channel] = _kept_key(Path(self.places.state_dir) / "keys" / f"{channel}.key")
+            return self._channels[channel]
+
+
+def without_keys() -> Signatures:
+    """Signatures where there is no operator key, and never one: for sessions that are run by themselves."""
+    made = Signatures(Places("agent-intercom", "/dev/null/config.toml", "/dev/null", "/dev/null"), Config())
+    made.pin_nothing()
+    return made
+
+
+_NO_KEY = base64.b64encode(bytes(32)).decode("ascii")
+_MISSING = "no operator's signature is recorded for it"
+_CONTRADICTION = "what is recorded contradicts itself"
+_USED = "it was used before, and counts once"
+
+
+def _risk(card: Card) -> RiskLevel:
+    return card.risk or _RISK.get(card.kind, RiskLevel.LOW)
+
+
+def _risk_text(card: Card) -> str | None:
+    return None if card.risk is None else card.risk.value
+
+
+def _is_fresh(at: str, now: datetime) -> bool:
+    try:
+        return abs(clock.from_text(at) - now) <= FRESH
+    except ValueError:
+        return False
+
+
+def _chained(rows: tuple[EnrolledKey, ...]) -> tuple[dict[str, PublicKey], list[str]]:
+    """The keys that are enrolled, each by the signature of one before it; and what is wrong with the others. A
+    revocation that no key signed is none."""
+    known: dict[str, PublicKey] = {}
+    faults: list[str] = []
+    for row in rows:
+        key = PublicKey(row.public, row.name)
+        signer = known.get(row.added_by) if known else key
+        said = signing.key_statement("add", public=row.public, name=row.name, at=row.added_at, by=row.added_by)
+        genuine = (
+            signer is not None
+            and (signer.id, key.id) == (row.added_by, row.id)
+            and key_files.verifies(signer.public, row.added_signature, said)
+        )
+        if genuine:
+            known[key.id] = key
+        else:
+            faults.append(
+                f"operator key {row.id[:40]} was put into the database without a signature: it does not count"
+            )
+    revoked = {row.id for row in rows if row.revoked_at is not None and _is_revoked(row, known, faults)}
+    return {id: key for id, key in known.items() if id not in revoked}, faults
+
+
+def _is_revoked(row: EnrolledKey, known: Mapping[str, PublicKey], faults: list[str]) -> bool:
+    signer = known.get(row.revoked_by or "")
+    said = signing.key_statement(
+        "revoke", public=row.public, name=row.name, at=row.revoked_at or "", by=row.revoked_by or ""
+    )
+    if signer is not None and key_files.verifies(signer.public, row.revoked_signature or "", said):
+        return True
+    faults.append(f"operator key {row.id[:40]} is marked as revoked without a signature: it still counts")
+    return False
+
+
+def _kept_key(file: Path) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    private_directory(str(file.parent))
+    try:
+        secret = key_files.read_secret(file)
+    except FileNotFoundError:
+        secret = os.urandom(32)
+        key_files.write_secret(file, secret)
+    return Ed25519PrivateKey.from_private_bytes(secret)

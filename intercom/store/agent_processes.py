@@ -1,0 +1,75 @@
+"""Processes on record as agents', and terminals that operators have decided from. Both outlive the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.model.agent_process import AgentProcess, Role
+from intercom.model.origin import Origin
+from intercom.store import rows
+
+
+def insert(db: Database, processes: Iterable[AgentProcess], at: datetime) -> None:
+    """Put processes on record; one that is there stays as it is."""
+    for each in processes:
+        row = {
+            "pid": each.pid,
+            "started": each.started,
+            "boot": each.boot,
+            "leader": each.leader,
+            "leader_started": each.leader_started,
+            "role": each.role.value,
+            "session_id": each.session_id,
+            "recorded_at": clock.to_text(at),
+        }
+        rows.insert(db, "agent_process", row, conflict="do nothing")
+
+
+def every(db: Database) -> tuple[AgentProcess, ...]:
+    """All that are on record, the oldest first."""
+    found = rows.every(db, "select * from agent_process order by recorded_at, rowid")
+    return tuple(
+        AgentProcess(
+            pid=row["pid"],
+            started=row["started"],
+            boot=row["boot"],
+            leader=row["leader"],
+            leader_started=row["leader_started"],
+            role=Role(row["role"]),
+            session_id=row["session_id"],
+        )
+        for row in found
+    )
+
+
+def delete(db: Database, processes: Iterable[AgentProcess]) -> None:
+    """Forget processes that are over, whatever sessions they belonged to."""
+    for each in processes:
+        db.execute(
+            "delete from agent_process where boot = ? and pid = ? and started = ? and session_id = ?",
+            (each.boot, each.pid, each.started, each.session_id),
+        )
+
+
+def is_new_terminal(db: Database, origin: Origin, at: datetime) -> bool:
+    """Put on record that somebody decided from this terminal; whether it is the first time.
+
+    A terminal is one POSIX session at one device since one start of the system.
+    """
+    row = {
+        "boot": origin.boot or "",
+        "leader": origin.leader or 0,
+        "leader_started": origin.leader_started or 0,
+        "terminal": origin.terminal or "",
+        "first_at": clock.to_text(at),
+    }
+    return rows.insert(db, "operator_terminal", row, conflict="do nothing")
+
+
+def forget_terminals(db: Database, boot: str) -> None:
+    """Forget terminals from before the system started last: none of them is there any more."""
+    db.execute("delete from operator_terminal where boot <> ?", (boot,))

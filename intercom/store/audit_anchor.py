@@ -1,0 +1,130 @@
+"""The audit log's head, kept outside of the database: an append-only file of JSON lines in the state directory.
+
+Whoever can write the database can make its whole chain anew. Heads that were written here before show it, as long as
+this file, or one of the heads that were logged or posted, is out of reach. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from intercom.store.audit_chain import Anchor, Head, Verification, head, verify
+
+#: A file that is larger was not written here.
+_LARGEST = 256 * 1024 * 1024
+
+
+class AnchorError(Exception):
+    """The anchor file cannot be read or written; the message says why."""
+
+
+def append(file: Path, newest: Head, database: Path) -> None:
+    """Add a head, on disk when this returns; the directory is made if it is missing. Raises AnchorError."""
+    line = {"sequence": newest.sequence, "hash": newest.hash, "at": newest.at, "database": str(database)}
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        # A server whose database stands elsewhere may have no state directory yet.
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(file, flags, 0o600)
+        try:
+            _check(file, descriptor)
+            # A line that a crash cut short must not take this one with it.
+            data = b"" if _ends_line(file) else b"\n"
+            os.write(descriptor, data + json.dumps(line).encode("ascii") + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise AnchorError(f"{file} cannot be written ({(error.strerror or str(error)).lower()})") from None
+
+
+def read(file: Path, database: Path) -> list[Anchor]:
+    """The heads of this database, oldest first; none where there is no file. A line that was cut short is passed over.
+    Raises AnchorError."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise AnchorError(f"{file} cannot be read ({(error.strerror or str(error)).lower()})") from None
+    with os.fdopen(descriptor, "rb") as opened:
+        _check(file, descriptor)
+        data = opened.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise AnchorError(f"{file} is larger than any that the server writes: move it aside")
+    return [anchor for anchor in _parsed(data) if anchor.database == str(database)]
+
+
+def examine(database: Path, file: Path) -> Verification:
+    """Verify the log of a database, read-only, whether or not a server has it open. Raises AnchorError, and
+    sqlite3.Error for what is no database of ours."""
+    anchors = read(file, database)
+    with closing(connect(database)) as db:
+        db.execute("begin")
+        found = verify(db, anchors)
+        if not anchors and db.execute("select 1 from audit where kind = 'audit_anchored' limit 1").fetchone():
+            found.add(None, f"{file} is gone, or holds nothing of this database: the log's head was kept there")
+        return found
+
+
+def compare(db: sqlite3.Connection, anchors: list[Anchor]) -> list[str]:
+    """What does not fit between the newest anchors and the log, in words: quick, for every start. A head that is newer
+    than its anchor fits: a crash comes between the two."""
+    newest = head(db)
+    faults: list[str] = []
+    for anchor in anchors[-_COMPARED:]:
+        if newest is None or anchor.sequence > newest.sequence:
+            last = 0 if newest is None else newest.sequence
+            faults.append(
+                f"entries {last + 1} to {anchor.sequence} of the audit log are gone: the last was there on {anchor.at}"
+            )
+            continue
+        row = db.execute("select hash from audit where id = ?", (anchor.sequence,)).fetchone()
+        if row is None:
+            oldest = db.execute("select min(id) from audit").fetchone()[0]
+            if anchor.sequence > oldest:
+                faults.append(f"entry {anchor.sequence} of the audit log is gone: it was there on {anchor.at}")
+        elif row[0] != anchor.hash:
+            faults.append(f"entry {anchor.sequence} of the audit log is not what it was on {anchor.at}")
+    return faults
+
+
+#: So many of the newest anchors are compared at a start; `audit verify` compares all.
+_COMPARED = 200
+
+
+def connect(database: Path) -> sqlite3.Connection:
+    """A connection that can only read."""
+    db = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    db.execute("pragma query_only = on")
+    return db
+
+
+def _check(file: Path, descriptor: int) -> None:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise AnchorError(f"{file} is not a file of yours alone: run chmod 600 on it, or move it aside")
+
+
+def _ends_line(file: Path) -> bool:
+    with open(file, "rb") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        if size == 0:
+            return True
+        opened.seek(size - 1)
+        return opened.read(1) == b"\n"
+
+
+def _parsed(data: bytes) -> Iterator[Anchor]:
+    for line in data.split(b"\n"):
+        try:
+            found = json.loads(line)
+            yield Anchor(int(found["sequence"]), str(found["hash"]), str(found["at"]), str(found["database"]))
+        except (ValueError, TypeError, KeyError):
+            continue

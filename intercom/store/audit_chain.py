@@ -1,0 +1,247 @@
+"""The chain of the audit log, and its verification. Standard library only: ctl verifies without a server.
+
+`verify` reads and never writes. It finds every edit, removal, insertion and reordering of entries, a chain that was
+made anew where an anchor is left, and decisions in other tables that no entry stands behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+#: The columns that an entry's hash covers, in the order of the table.
+COLUMNS: Final = ("id", "at", "kind", "session_id", "who", "summary", "data", "previous")
+#: What the first entry has for the hash before it.
+GENESIS: Final = "0" * 64
+#: The kind of the entry with which a database from before the chain began it, and of one that vouches for what went.
+STARTED: Final = "audit_started"
+PURGED: Final = "purged"
+#: Where a `purged` entry says which entries went.
+PRUNED: Final = "audit_pruned"
+#: The kind of the entry after which the chain's head is kept outside: what begins a chain comes before it.
+ANCHORED: Final = "audit_anchored"
+#: The kinds of entries that a decision about a request has.
+DECIDED: Final = ("decided", "auto_approved")
+#: What decides without a person: its entry says that it passed by itself.
+_BY_ITSELF: Final = ("policy", "force")
+#: Nothing goes by age before it is this old, whatever the settings say: their least is a day.
+_LEAST_AGE: Final = timedelta(hours=23)
+#: So many faults are listed; of a chain that is broken everywhere the first ones say enough.
+_MOST: Final = 100
+
+
+@dataclass(frozen=True)
+class Head:
+    """The newest entry: the hash stands for all of the chain."""
+
+    sequence: int
+    hash: str
+    at: str
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A head as it was kept outside of the database, of which `database` is the path."""
+
+    sequence: int
+    hash: str
+    at: str
+    database: str = ""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`entry` is the id of the entry it is about; None where there is none."""
+
+    entry: int | None
+    text: str
+
+
+@dataclass
+class Verification:
+    """What was found: `head` is None for an empty log, `unchained` counts entries from before the chain."""
+
+    entries: int = 0
+    first: int | None = None
+    head: Head | None = None
+    unchained: int = 0
+    anchors: int = 0
+    decisions: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    more: int = 0
+
+    def add(self, entry: int | None, text: str) -> None:
+        if len(self.faults) < _MOST:
+            self.faults.append(Fault(entry, text))
+        else:
+            self.more += 1
+
+
+def entry_hash(entry: Mapping[str, Any]) -> str:
+    """The hash of an entry: SHA-256 over canonical JSON of all its columns, with the hash of the entry before."""
+    shown = {name: entry[name] for name in COLUMNS}
+    # Nothing of ours needs the default; what somebody else put there must not end the verification.
+    text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def head(db: sqlite3.Connection) -> Head | None:
+    """The newest entry, as far as anybody has committed."""
+    row = db.execute("select id, hash, at from audit order by id desc limit 1").fetchone()
+    return None if row is None else Head(int(row[0]), str(row[1]), str(row[2]))
+
+
+def entries(db: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    """All entries, in their order."""
+    names = (*COLUMNS, "hash")
+    for row in db.execute(f"select {', '.join(names)} from audit order by id"):
+        yield dict(zip(names, row, strict=True))
+
+
+def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verification:
+    """Look at the whole log, and at what stands outside of it. In one transaction if others write meanwhile."""
+    found = Verification()
+    wanted = {anchor.sequence: anchor for anchor in anchors}
+    found.anchors = len(wanted)
+    started, purges = _marks(found, db, wanted)
+    behind: dict[str, list[tuple[str, str, Any]]] = {}
+    before: dict[str, Any] | None = None
+    for entry in entries(db):
+        found.entries += 1
+        if before is None:
+            found.first = entry["id"]
+            _check_first(found, entry, started, purges)
+        else:
+            _check_next(found, before, entry, started)
+        if entry_hash(entry) != entry["hash"]:
+            found.add(entry["id"], "it was edited: its hash is not that of its columns")
+        anchor = wanted.pop(entry["id"], None)
+        if anchor is not None and anchor.hash != entry["hash"]:
+            found.add(entry["id"], f"the log was written anew up to here: it had another hash on {anchor.at}")
+        if entry["kind"] in DECIDED and (request := _data(entry).get("request_id")) is not None:
+            said = "approve" if entry["kind"] == "auto_approved" else str(entry["summary"])
+            behind.setdefault(str(request), []).append((entry["kind"], said, _data(entry).get("proposal_hash")))
+        before = entry
+    if before is not None:
+        found.head = Head(before["id"], before["hash"], before["at"])
+    _check_tail(found, db, wanted, purges)
+    _check_decisions(found, db, behind, started)
+    return found
+
+
+def _marks(
+    found: Verification, db: sqlite3.Connection, anchors: Mapping[int, Anchor]
+) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """The entry that began the chain in an older database, and what was pruned, as entries say that can be true: a
+    chain begins before its head is kept, and what is young does not go by age."""
+    started = None
+    purges: list[dict[str, Any]] = []
+    has_begun = False
+    for entry in entries(db):
+        has_begun = has_begun or entry["kind"] == ANCHORED
+        if entry["kind"] == STARTED:
+            if has_begun or any(sequence < entry["id"] for sequence in anchors):
+                found.add(entry["id"], "it says that the chain begins here, and it had begun before")
+            else:
+                started, has_begun = entry, True
+        elif entry["kind"] == PURGED and (pruned := _data(entry).get(PRUNED)) is not None:
+            purges.append(pruned)
+            young = next((each for each in anchors.values() if _is_too_young(each, pruned, entry)), None)
+            if young is not None:
+                found.add(entry["id"], f"entries went by age that were too young: the last was there on {young.at}")
+    return started, purges
+
+
+def _is_too_young(anchor: Anchor, pruned: Mapping[str, Any], purge: Mapping[str, Any]) -> bool:
+    """Whether an entry that was the head at a time went sooner after it than any goes."""
+    try:
+        return anchor.sequence <= int(pruned.get("through", 0)) and (
+            datetime.fromisoformat(purge["at"]) - datetime.fromisoformat(anchor.at) < _LEAST_AGE
+        )
+    except (ValueError, TypeError):
+        return True
+
+
+def _data(entry: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        data = json.loads(entry["data"] or "{}")
+    except (TypeError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _check_first(
+    found: Verification, entry: dict[str, Any], started: dict[str, Any] | None, purges: list[dict[str, Any]]
+) -> None:
+    if entry["previous"] == GENESIS:
+        first = 1 if started is None else _data(started).get("first", started["id"])
+        if entry["id"] != first:
+            found.add(entry["id"], f"entries before it were removed: the log began with entry {first}")
+        return
+    if not any(each.get("hash") == entry["previous"] and each.get("through") < entry["id"] for each in purges):
+        found.add(entry["id"], "entries before it were removed, and no entry says so")
+
+
+def _check_next(
+    found: Verification, before: dict[str, Any], entry: dict[str, Any], started: dict[str, Any] | None
+) -> None:
+    if started is not None and entry["id"] < started["id"]:
+        # Before the chain entries went one by one.
+        found.unchained += 1
+    elif entry["id"] != before["id"] + 1:
+        first, last = before["id"] + 1, entry["id"] - 1
+        gone = f"entry {first} before it was" if first == last else f"entries {first} to {last} before it were"
+        found.add(entry["id"], f"{gone} removed")
+        return
+    if entry["previous"] != before["hash"]:
+        found.add(entry["id"], f"it does not follow entry {before['id']}: one of them was put in, moved or made anew")
+
+
+def _check_tail(
+    found: Verification, db: sqlite3.Connection, left: dict[int, Anchor], purges: list[dict[str, Any]]
+) -> None:
+    last = found.head.sequence if found.head is not None else 0
+    pruned = max((int(each.get("through", 0)) for each in purges), default=0)
+    cut = [anchor for sequence, anchor in sorted(left.items()) if sequence > last]
+    if cut:
+        found.add(None, f"entries {last + 1} to {cut[-1].sequence} were cut off: the last was there on {cut[-1].at}")
+    for sequence, anchor in sorted(left.items()):
+        if pruned < sequence <= last and (found.first or 0) <= sequence:
+            found.add(sequence, f"this entry was removed: it was there on {anchor.at}")
+    row = db.execute("select seq from sqlite_sequence where name = 'audit'").fetchone()
+    if not cut and row is not None and int(row[0]) > last:
+        found.add(None, f"entries {last + 1} to {row[0]} were removed: the database has counted them")
+
+
+def _check_decisions(
+    found: Verification,
+    db: sqlite3.Connection,
+    behind: dict[str, list[tuple[str, str, Any]]],
+    started: dict[str, Any] | None,
+) -> None:
+    known = set() if started is None else set(_data(started).get("decided_before", ()))
+    rows = db.execute(
+        "select id, status, verdict, decided_by, decided_via, proposal_hash from approval_request"
+        " where status in ('approved', 'rejected', 'consumed')"
+    )
+    for id, status, verdict, by, channel, proposal in rows.fetchall():
+        found.decisions += 1
+        said = behind.get(str(id))
+        if said is None:
+            if id not in known:
+                found.add(None, f"request {id} is {status} (by {by}), and no entry says that anybody decided it")
+        elif not any(decision == verdict for _, decision, _ in said):
+            found.add(None, f"request {id} is {status} ({verdict} by {by}), and the log says {said[-1][1]}")
+        elif channel not in _BY_ITSELF and all(kind != DECIDED[0] for kind, _, _ in said):
+            found.add(None, f"request {id} is {status} (by {by}), and the log says that it passed by itself")
+        elif all(shown is not None and shown != proposal for _, _, shown in said):
+            found.add(None, f"request {id} was changed after it was decided: its proposal's hash is another")
+    applied = db.execute("select request_id from apply_journal where state in ('committed', 'done')").fetchall()
+    for (id,) in applied:
+        if str(id) not in behind and id not in known:
+            found.add(None, f"request {id} was applied, and no entry says that anybody decided it")

@@ -1,0 +1,262 @@
+"""What other programs do to the files of an open database, and how its contents are kept then.
+
+SQLite goes on with files that were removed or replaced under it: what it commits is on disk, and lost with the process.
+So the files are looked at after each commit and every few seconds. While the connection still holds everything, the
+contents are copied through it and put back in place. Where the file itself was cut or overwritten they are not trusted:
+all that is left is moved aside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+from attrs import frozen
+
+from intercom.store.database import BESIDE, Database, backup, beside, connect, free_name, make_private
+from intercom.store.migrations import LATEST, version
+
+_LOG, _INDEX = BESIDE
+#: Bytes that must be free for a commit to be expected to succeed.
+_LEAST_FREE = 1024 * 1024
+
+
+@frozen
+class Fault:
+    """What happened to the database, in a sentence for people. After one that is `fatal` nothing can be saved any more,
+    and the server has to end."""
+
+    text: str
+    level: str = "error"
+    fatal: bool = False
+
+
+@frozen
+class Files:
+    """The files at a database's path: device and inode of the database, its log and its index, None for one that is not
+    there; size in bytes and time of change of the database."""
+
+    database: tuple[int, int] | None
+    log: tuple[int, int] | None
+    index: tuple[int, int] | None
+    size: int = 0
+    changed: int = 0
+
+
+@frozen
+class Disturbance:
+    """What was done. `whole` says that the open connection still holds everything that was committed."""
+
+    what: str
+    whole: bool
+
+
+def look(path: Path) -> Files:
+    """The files as they are now."""
+    database, log, index = (_stat(each) for each in (path, beside(path, _LOG), beside(path, _INDEX)))
+    return Files(
+        _identity(database),
+        _identity(log),
+        _identity(index),
+        size=0 if database is None else database.st_size,
+        changed=0 if database is None else database.st_mtime_ns,
+    )
+
+
+def disturbance(opened: Files, now: Files) -> Disturbance | None:
+    """What was done to the files since they were `opened`; None where nothing was. A log or index that was not there
+    then may have come since."""
+    if now.database is None:
+        return Disturbance("was removed", whole=True)
+    if now.database != opened.database:
+        return Disturbance("was replaced by another file", whole=True)
+    for known, found, name in ((opened.log, now.log, _LOG), (opened.index, now.index, _INDEX)):
+        if known is not None and found != known:
+            return Disturbance(f"lost its {name} file", whole=True)
+    if now.size < opened.size:
+        return Disturbance(f"was cut from {opened.size} to {now.size} bytes", whole=False)
+    return None
+
+
+def unsound(path: Path, last: int, *, thorough: bool) -> Disturbance | None:
+    """What is wrong with a file that was written, by its newest entry of the audit log, whose id was `last`, and if
+    `thorough` by all its pages; None when nothing is.
+
+    Read through a connection of its own, since the writer's may have the pages in memory. (Never through a descriptor:
+    to close one drops this process's locks on the file.)
+    """
+    try:
+        db = connect(path)
+        try:
+            sound = not thorough or db.execute("pragma quick_check(1)").fetchone()[0] == "ok"
+            kept = newest_entry(db) if version(db) == LATEST else -1
+        finally:
+            db.close()
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "open" in str(error):
+            return None  # not now
+        sound, kept = False, 0
+    except sqlite3.DatabaseError:
+        sound, kept = False, 0
+    if not sound:
+        return Disturbance("was overwritten, and its pages do not hang together any more", whole=False)
+    if kept < last:
+        return Disturbance("was overwritten with other contents", whole=False)
+    return None
+
+
+def newest_entry(db: Database) -> int:
+    """The id of the newest entry of the audit log, 0 when there is none."""
+    found = db.execute("select max(id) from audit").fetchone()[0]
+    return int(found or 0)
+
+
+def rescue(db: Database, path: Path, at: datetime) -> Path | None:
+    """Copy everything committed through the open connection, and put the copy in place; whatever stands there is moved
+    aside first, never deleted, and the new name is returned.
+
+    The connection must have no open transaction, and be closed afterwards: it still writes to the old files. Raises
+    DatabaseError, sqlite3.Error or OSError when that is not possible; then nothing at `path` was changed, unless it had
+    been moved aside already, and the connection still holds everything.
+    """
+    path = Path(os.path.realpath(path))
+    make_parents(path)
+    draft = path.with_name(f"{path.name}.rescued-{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    backup(db, draft)
+    try:
+        copy = sqlite3.connect(draft)
+        try:
+            if copy.execute("pragma quick_check(1)").fetchone()[0] != "ok":
+                raise sqlite3.DatabaseError("what the open connection holds does not hang together")
+        finally:
+            copy.close()
+        _to_disk(draft)
+        aside = None
+        if any(os.path.lexists(beside(path, suffix)) for suffix in ("", *BESIDE)):
+            aside = free_name(path, "replaced", at)
+            set_aside(path, aside)
+        os.rename(draft, path)
+        _to_disk(path.parent)
+        return aside
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def set_aside(path: Path, target: Path) -> None:
+    """Move a database and what belongs to it to another name in its directory. Raises OSError."""
+    path = Path(os.path.realpath(path))
+    for suffix in (*BESIDE, ""):
+        if os.path.lexists(beside(path, suffix)):
+            os.rename(beside(path, suffix), beside(target, suffix))
+
+
+def make_parents(path: Path) -> None:
+    """Make the directories above a database again. Raises DatabaseError."""
+    if path.parent.is_dir():
+        return
+    # It makes an empty file too, which is moved out of the way of what is kept.
+    make_private(path)
+    path.unlink()
+
+
+def shortages(path: Path) -> tuple[str, str]:
+    """What `shortage` may say of the database at `path`."""
+    return (
+        f"the file system of the database {path} is read-only: nothing can be saved until it can be written",
+        f"the disk of the database {path} is full: nothing can be saved until there is space",
+    )
+
+
+def shortage(path: Path) -> str | None:
+    """Why nothing can be written at `path`, as far as its file system tells; None where it can."""
+    try:
+        found = os.statvfs(path.parent)
+    except OSError:
+        # A directory that is gone is the file's own trouble.
+        return None
+    read_only, full = shortages(path)
+    if found.f_flag & os.ST_RDONLY:
+        return read_only
+    return full if found.f_bavail * found.f_frsize < _LEAST_FREE else None
+
+
+# What a server could not tell any more, for the next one.
+
+
+def leave_word(path: Path, text: str, at: datetime) -> None:
+    """Write down, beside the database, what its server has to tell and may not be able to."""
+    try:
+        file = _word(path)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            json.dump({"text": text, "at": at.astimezone(UTC).isoformat()}, out)
+    except OSError:
+        return  # it is told by the other ways
+
+
+def take_word(path: Path) -> str | None:
+    """What an earlier server left to tell, once; None when there is nothing."""
+    file = _word(path)
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as found:
+            said = json.loads(found.read(10_000))
+        file.unlink()
+        return f"{said['text']} (noticed {str(said['at'])[:19]} UTC)"
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def kept_copies(path: Path) -> list[Path]:
+    """What was moved aside beside a database, oldest first."""
+    try:
+        names = [each for word in ("damaged", "replaced") for each in path.parent.glob(f"{path.name}.{word}-*")]
+    except OSError:
+        return []
+    return sorted(each for each in names if not each.name.endswith(BESIDE))
+
+
+def _word(path: Path) -> Path:
+    return path.with_name(f"{path.name}.incident")
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _identity(found: os.stat_result | None) -> tuple[int, int] | None:
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+__all__ = [
+    "Disturbance",
+    "Fault",
+    "Files",
+    "disturbance",
+    "kept_copies",
+    "leave_word",
+    "look",
+    "newest_entry",
+    "rescue",
+    "set_aside",
+    "shortage",
+    "shortages",
+    "take_word",
+    "unsound",
+]

@@ -1,0 +1,65 @@
+"""The operator keys that were enrolled here, and the signed commands that were carried out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.store import rows
+
+
+@frozen
+class EnrolledKey:
+    """A row of `operator_key`. Who added and revoked it are ids of keys, whose signatures stand beside: a row that
+    nobody signed counts for nothing."""
+
+    id: str
+    public: str
+    name: str
+    added_at: str
+    added_by: str
+    added_signature: str
+    revoked_at: str | None = None
+    revoked_by: str | None = None
+    revoked_signature: str | None = None
+
+
+def every(db: Database) -> tuple[EnrolledKey, ...]:
+    """All keys, in the order they were enrolled."""
+    return tuple(EnrolledKey(**row) for row in rows.every(db, "select * from operator_key order by rowid"))
+
+
+def add(db: Database, key: EnrolledKey) -> bool:
+    """Enrol a key; False when it is there already."""
+    row = {
+        "id": key.id,
+        "public": key.public,
+        "name": key.name,
+        "added_at": key.added_at,
+        "added_by": key.added_by,
+        "added_signature": key.added_signature,
+    }
+    return rows.insert(db, "operator_key", row)
+
+
+def revoke(db: Database, id: str, at: str, by: str, signature: str) -> bool:
+    """Let a key count no more; False when that was done before, or there is none."""
+    sql = (
+        "update operator_key set revoked_at = ?, revoked_by = ?, revoked_signature = ?"
+        " where id = ? and revoked_at is null"
+    )
+    return rows.changed(db, sql, (at, by, signature, id))
+
+
+def carried_out(db: Database, decision_id: str, at: datetime) -> bool:
+    """Keep that a signed command was carried out; False when it was before."""
+    row = {"decision_id": decision_id, "at": clock.to_text(at)}
+    return rows.insert(db, "signed_command", row, conflict="(decision_id) do nothing")
+
+
+def forget_commands(db: Database, before: datetime) -> None:
+    """Forget commands whose signatures are too old to be taken again."""
+    db.execute("delete from signed_command where at < ?", (clock.to_text(before),))

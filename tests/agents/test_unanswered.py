@@ -1,0 +1,171 @@
+"""A question that nobody answers: the agent is told so on every path, and people get a message of their own."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import trio.testing
+
+from intercom.agents.tools import BY_NAME
+from intercom.embedding import Switchboard
+from intercom.model.card import CardState
+from intercom.model.config import Config, McpSettings, OnTimeout, TimeoutSettings
+from intercom.model.prompt import PromptType
+from intercom.model.session import SessionMode
+from intercom.sessions.answers import NOBODY_ANSWERED
+from intercom.sessions.messages import AskPrompt, AwaitPrompt, Beat, SwitchMode
+from intercom.store import outbox
+from intercom.store.messages import Transact
+from tests.agents.http.rig import call as call_http
+from tests.agents.http.rig import place, served
+from tests.agents.live import TRUSTING, call, home, live
+from tests.agents.test_tasks import MODERN, said, wire
+from tests.sessions.house import House, house, in_house, partial_ask
+from tests.sessions.test_broadcasts import CONFIG, Wall
+
+Clock = trio.testing.MockClock
+
+BY_TYPE = """
+[timeouts]
+prompt_seconds = 0.3
+[timeouts.prompt_by_type]
+clarification = "stop"
+"""
+CONTINUE = {"decision": "continue", "timed_out": True, "message": NOBODY_ANSWERED["continue"]}
+STOP = {"decision": "stop", "timed_out": True, "message": NOBODY_ANSWERED["stop"]}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+def test_the_words_say_that_nobody_answered_and_nobody_consented() -> None:
+    for words in NOBODY_ANSWERED.values():
+        assert words.startswith("nobody answered in time")
+    assert "nobody consented to anything" in NOBODY_ANSWERED["continue"]
+    assert "no person has decided this" in NOBODY_ANSWERED["stop"]
+    assert '"timed_out": true' in BY_NAME["transmit"].description
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@live
+async def test_over_stdio_a_default_does_not_look_like_a_persons_answer(mode: str) -> None:
+    """It was `{"decision": "continue"}`, to the letter what a person's yes is."""
+    with home(TRUSTING + "[mcp]\nlegacy_tool_names = true\n" + BY_TYPE) as at, at.serving():
+        root = at.workspace()
+        async with at.agent(root, mode=mode) as agent, at.person(root) as person:
+            answer = await call(agent, "transmit", prompt_text="Delete it?")
+            assert answer == CONTINUE
+            schemas = {tool.name: tool.output_schema for tool in (await agent.list_tools()).tools}
+            jsonschema.validate(answer, schemas["transmit"] or {})
+            assert await call(agent, "transmit", prompt_text="Which?", prompt_type="clarification") == STOP
+            assert await call(agent, "forward_prompt", prompt_text="And?") == CONTINUE
+            text = 'nobody answered "Delete it?" in time: the agent is told to continue, and that nobody consented'
+            assert (await person.notice(text=text))["level"] == "warning"
+            await person.notice(text='nobody answered "Which?" in time: the agent is told to stop')
+
+
+@pytest.mark.parametrize("door", ["client", "classic"])
+@served
+async def test_over_http_and_sse_it_does_not_either(tmp_path: Path, door: str) -> None:
+    timeouts = TimeoutSettings(prompt_seconds=0.3)
+    mcp = McpSettings(legacy_tool_names=True)
+    async with place(tmp_path, timeouts=timeouts, mcp=mcp) as at, getattr(at, door)() as client:
+        assert await call_http(client, "transmit", prompt_text="Go on?") == CONTINUE
+        assert await call_http(client, "forward_prompt", prompt_text="Go on?") == CONTINUE
+
+
+@live
+async def test_a_task_does_not_either() -> None:
+    with home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.05\n" + BY_TYPE) as at, at.serving():
+        async with wire(at, MODERN) as (client, person):
+            task = await client.call("transmit", {"prompt_text": "Well?"})
+            await person.card(status="expired")
+            done = await client.ask("tasks/get", taskId=task["taskId"])
+            assert said(done["result"]) == CONTINUE
+
+
+@in_house
+async def test_embedded_and_late_and_at_the_end_of_a_turn_it_does_not_either(clock: Clock, root: Path) -> None:
+    config = Config(timeouts=TimeoutSettings(prompt_seconds=60))
+    async with house(root.parent, clock, config) as at:
+        agent = Switchboard(at.app, str(root)).agent("bot")
+        waiting = at.begin(partial(agent.transmit, "Go on?"))
+        await at.people.card(body="Go on?")
+        await at.later(61)
+        answer = (await waiting()).answer
+        assert (answer.decision, answer.timed_out) == ("continue", True)
+        assert "nobody consented" in (answer.message or "")
+        guest = await at.arrive(root, "other")
+        await guest.ask(AskPrompt(guest.call(), "And now?"))
+        await at.later(61)
+        (late,) = (await guest.ask(Beat(guest.call()))).late_verdicts
+        assert late.answer == CONTINUE
+
+
+@pytest.mark.parametrize("choice", OnTimeout)
+@in_house
+async def test_people_are_told_of_each_default_once_and_of_no_answer_of_theirs(
+    clock: Clock, root: Path, choice: OnTimeout
+) -> None:
+    config = Config(timeouts=TimeoutSettings(prompt_seconds=60, prompt_on_timeout=choice))
+    async with house(root.parent, clock, config) as at:
+        guest = await at.arrive(root)
+        for kind in PromptType:
+            await guest.ask(AskPrompt(guest.call(), f"{kind.value}?", kind))
+        await at.later(61)
+        await at.later(86400)
+        told = [notice.text for notice in at.people.notices if "nobody answered" in notice.text]
+        held = [PromptType.ERROR_RECOVERY, PromptType.RESOURCE_WARNING]
+        wanted = [kind for kind in PromptType if kind not in held and choice is not OnTimeout.HOLD]
+        assert len(told) == len(wanted)
+        for kind, text in zip(wanted, told, strict=True):
+            assert text.startswith(f'nobody answered "{kind.value}?" in time: the agent is told to {choice.value}')
+
+
+@in_house
+async def test_in_the_chat_it_is_a_new_message_that_a_crash_neither_loses_nor_repeats(clock: Clock, root: Path) -> None:
+    config = CONFIG.__class__(slack=CONFIG.slack, timeouts=TimeoutSettings(prompt_seconds=60))
+    wall = Wall()
+    async with house(root.parent, clock, config, chat=wall.chat()) as at:
+        guest = await at.arrive(root)
+        await guest.ask(SwitchMode(guest.call(), SessionMode.HYBRID, "kim", "ctl"))
+        id = (await guest.ask(AskPrompt(guest.call(), "Go on?"))).request_id
+        await at.later(30)
+    # The server is gone while the time runs out.
+    clock.jump(60)
+    async with house(root.parent, clock, config, chat=wall.chat()) as at:
+        at.back("agent")
+        await at.people.card(id=id, state=CardState.EXPIRED)
+        row = await at.ask("store", Transact(partial(outbox.by_key, key=f"unanswered/{id}")))
+        assert row is not None
+        text = 'nobody answered "Go on?" in time: the agent is told to continue, and that nobody consented'
+        assert row.content == {"text": f"warning: {text}"}
+        assert row.thread == f"thread/{guest.session_id}"
+        assert (await at.people.notice("nobody answered")).key == row.key
+
+
+@in_house
+async def test_a_question_that_was_asked_before_the_setting_became_hold_is_held(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(prompt_seconds=60))) as at:
+        guest = await at.arrive(root)
+        id = (await guest.ask(AskPrompt(guest.call(), "Go on?"))).request_id
+    held = Config(timeouts=TimeoutSettings(prompt_seconds=60, prompt_on_timeout=OnTimeout.HOLD))
+    async with house(root.parent, clock, held) as at:
+        guest = await at.arrive(root)
+        waiting = at.begin(partial_ask(guest, AwaitPrompt(guest.call(), id)))
+        await at.later(120)
+        await guest.settled()
+        assert waiting.outcome is None
+        assert (await _card(at, id)).state is CardState.PENDING
+
+
+async def _card(at: House, id: str) -> Any:
+    return await at.app.desk.card(id)

@@ -1,0 +1,38 @@
+"""A policy that no person accepted grants nothing, however it came there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.agents.live import Home, home, live
+from tests.attack.policies import WAYS, PolicyWay
+from tests.attack.scene import run_in_shell, spare_directory
+from tests.faults.hosted import hosted
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[Home]:
+    with home("") as made, made.serving():
+        yield made
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda each: each.name)
+@live
+async def test_what_nobody_accepted_lets_nothing_pass(house: Home, way: PolicyWay) -> None:
+    made = house.workspace()
+    root = (way.before(made) if way.before else None) or made
+    with spare_directory() as spare:
+        async with hosted(house, root) as agent:
+            await agent.call("ping")
+            if way.command:
+                await run_in_shell(agent, house, way.command, spare=spare, root=str(root))
+            checked = await agent.call(
+                "auto_check", tool_name="write_file", context={"file_path": way.path, "risk_level": "low"}
+            )
+            assert checked["auto_approved"] is False, checked
+            asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path=way.path)
+            async with house.person() as person:
+                card = await person.card(lambda each: each["detail"] == way.path, status="pending", kind="approval")
+            assert card["request_id"], asked

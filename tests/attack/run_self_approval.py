@@ -1,0 +1,57 @@
+"""An agent's shell tries to approve its own request, in every way of the table, without and with an operator key.
+
+Without one, the ways succeed that the table says remain, and no others. With one, none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from intercom.local import operator_keys
+from tests.agents.live import Home, home, live
+from tests.attack.scene import PIN, person_approves, run_in_shell, spare_directory
+from tests.attack.self_approval import SERVER, WAYS, Way
+from tests.faults.hosted import ctl, hosted
+from tests.support.person_shell import the_person
+
+
+@pytest.fixture(scope="module", params=["no key", "key"])
+def house(request: pytest.FixtureRequest) -> Iterator[Home]:
+    with home("") as made:
+        if request.param == "key":
+            operator_keys.create(made.places, PIN, "kim", "2026-11-23T08:00:00.000000+00:00")
+        with made.serving():
+            yield made
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda each: each.name)
+@live
+async def test_an_agent_does_not_approve_itself(house: Home, way: Way) -> None:
+    root = house.workspace()
+    with_key = bool(operator_keys.private_keys(house.places))
+    with spare_directory() as spare:
+        async with hosted(house, root, *way.wrapper) as agent:
+            await agent.call("ping")
+            if way.after_a_decision:
+                await person_approves(house, agent, root, "first.txt")
+            await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
+            async with house.person(root) as person:
+                card = await person.card(status="pending", detail="x.txt")
+            names = {"id": card["request_id"], "session": card["session_id"]}
+            said = await run_in_shell(agent, house, way.command, spare=spare, tty=the_person().device, **names)
+            if way.ends_relay:
+                _, shown = await ctl(house, "show", card["request_id"])
+                succeeded = shown["status"] != "pending"
+            else:
+                answer = await agent.call("check_diff", request_id=card["request_id"])
+                succeeded = answer["status"] == "applied"
+                assert succeeded == (root / "x.txt").exists()
+    if way.remains is SERVER and house.server() is not None:
+        # The next way is to find a server of ours.
+        house.kill()
+    if with_key or way.remains is None:
+        assert not succeeded, said
+    else:
+        assert succeeded, f"this does not succeed any more: say so in the table and in the threat model\n{said}"

@@ -1,0 +1,402 @@
+"""What was approved is what is written, where it was approved, and nothing else: tries to have it otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from intercom.local import operator_keys
+from intercom.model.card import CardState
+from intercom.model.clock import to_text
+from intercom.model.errors import IntercomError, InvalidState, PathViolation
+from intercom.model.operation import Operation, OperationKind
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import Apply
+from intercom.sessions.permission_messages import AskPermission
+from intercom.store import rows
+from intercom.store.messages import Transact
+from intercom.workspace.hashing import digest
+from tests.sessions.house import Guest, House, house, in_house
+from tests.support.keys import Key
+
+Clock = trio.testing.MockClock
+
+HOOK = "#!/bin/sh\necho taken\n"
+POLICY = '{"enabled": true, "file_patterns": {"write": ["docs/**", "d/**"]}}\n'
+PATCH = "--- /dev/null\n+++ b/docs/pre-commit\n@@ -0,0 +1,2 @@\n+#!/bin/sh\n+echo taken\n"
+EDIT = "--- a/docs/text\n+++ b/docs/text\n@@ -1 +1 @@\n-old\n+new\n"
+DELETE = "--- a/docs/text\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n"
+RENAME = "diff --git a/docs/text b/docs/name\nsimilarity index 100%\nrename from docs/text\nrename to docs/name\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    for name in ("docs", ".git/hooks", ".intercom"):
+        (made / name).mkdir(parents=True)
+    (made / "docs/text").write_text("old\n")
+    (made / ".git/hooks/text").write_text("old\n")
+    (made / "CLAUDE.md").write_text("Be careful.\n")
+    return made
+
+
+def found(root: Path) -> dict[str, str]:
+    """Every file that is reached without a link, and what it holds."""
+    return {
+        str(path.relative_to(root)): path.read_text()
+        for path in root.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+async def approved(at: House, guest: Guest, path: str, diff: str) -> str:
+    id = (await guest.propose(path, diff)).request_id
+    await at.decide(id, Decision.APPROVE)
+    return id
+
+
+async def sql(at: House, text: str, *values: object) -> None:
+    """Change the database behind the server's back."""
+    assert await at.ask("store", Transact(lambda db: rows.affected(db, text, values))), "it hit nothing"
+
+
+def becomes(path: Path, target: str) -> None:
+    """A directory or file is moved aside, and a link takes its place."""
+    path.rename(path.with_name("aside"))
+    path.symlink_to(target)
+
+
+# --- the place -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "diff"),
+    [
+        ("docs/pre-commit", HOOK),
+        ("docs/pre-commit", PATCH),
+        ("docs/text", "new\n"),
+        ("docs/text", EDIT),
+        ("docs/text", DELETE),
+        ("docs/text", RENAME),
+        ("docs/new/pre-commit", HOOK),
+    ],
+    ids=["new file", "new by patch", "whole file", "patch", "delete", "rename", "new directory"],
+)
+@in_house
+async def test_a_directory_that_became_a_link_after_approval_is_not_followed(
+    clock: Clock, root: Path, path: str, diff: str
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = await approved(at, guest, path, diff)
+        becomes(root / "docs", ".git/hooks")
+        before = found(root)
+        with pytest.raises(PathViolation, match="docs is a symbolic link"):
+            await guest.ask(Apply(guest.call(), id))
+        assert found(root) == before
+        # Put right, it goes on: nothing was lost.
+        (root / "docs").unlink()
+        (root / "aside").rename(root / "docs")
+        assert (await guest.ask(Apply(guest.call(), id))).answer.status == "applied"
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(
+    ("link", "target", "path"),
+    [("docs", ".intercom", "docs/settings.json"), ("docs/note", "../CLAUDE.md", "docs/note")],
+)
+@in_house
+async def test_what_a_policy_let_pass_is_not_written_through_a_link(
+    clock: Clock, root: Path, link: str, target: str, path: str, force: bool
+) -> None:
+    (root / ".intercom/settings.json").write_text(POLICY)
+    (root / "docs/note").write_text("a note\n")
+    (root / "docs/settings.json").write_text("{}\n")
+    async with house(root.parent, clock) as at:
+        await at.accept(root)
+        guest = await at.arrive(root)
+        opened = await guest.propose(path, "mine\n")
+        assert opened.answered is not None, "the policy lets it pass"
+        becomes(root / link, target)
+        before = found(root)
+        with pytest.raises(IntercomError):
+            await guest.ask(Apply(guest.call(), opened.request_id, force))
+        assert found(root) == before
+
+
+@in_house
+async def test_a_link_that_was_there_is_resolved_when_it_is_proposed_and_never_again(clock: Clock, root: Path) -> None:
+    (root / "d").symlink_to("docs")
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose("d/new", "mine\n")).request_id
+        card = await at.people.card(id=id) if at.people.cards else await at.app.desk.card(id)
+        assert ([file.path for file in card.files], card.detail) == (["docs/new"], "docs/new")
+        await at.decide(id, Decision.APPROVE)
+        (root / "d").unlink()
+        (root / "d").symlink_to(".git/hooks")
+        await guest.ask(Apply(guest.call(), id))
+        assert (root / "docs/new").read_text() == "mine\n"
+        assert not (root / ".git/hooks/new").exists()
+
+
+@in_house
+async def test_a_policy_judges_the_place_and_not_the_name(clock: Clock, root: Path) -> None:
+    (root / ".intercom/settings.json").write_text(POLICY)
+    (root / "d").symlink_to(".intercom")
+    async with house(root.parent, clock) as at:
+        await at.accept(root)
+        guest = await at.arrive(root)
+        assert (await guest.propose("d/new", "mine\n")).answered is None, "a person is asked"
+
+
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def hard_link(path: Path) -> None:
+    path.unlink()
+    os.link(path.parents[1] / "CLAUDE.md", path)
+
+
+def link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("../CLAUDE.md")
+
+
+def directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("swap", [fifo, hard_link, link, directory])
+@pytest.mark.parametrize(("path", "diff"), [("docs/text", "new\n"), ("docs/text", EDIT), ("docs/text", DELETE)])
+@in_house
+async def test_a_target_that_was_swapped_for_something_else_is_left_as_it_is(
+    clock: Clock, root: Path, swap: Callable[[Path], None], path: str, diff: str
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = await approved(at, guest, path, diff)
+        swap(root / path)
+        before = (root / path).lstat()
+        with pytest.raises(IntercomError):
+            await guest.ask(Apply(guest.call(), id))
+        after = (root / path).lstat()
+        assert (after.st_ino, after.st_mode, after.st_mtime_ns) == (before.st_ino, before.st_mode, before.st_mtime_ns)
+        assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
+
+
+@in_house
+async def test_a_file_with_a_second_name_changes_under_the_approved_name_alone(clock: Clock, root: Path) -> None:
+    os.link(root / "CLAUDE.md", root / "docs/twin")
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = await approved(at, guest, "docs/twin", "mine\n")
+        await guest.ask(Apply(guest.call(), id))
+        assert (root / "docs/twin").read_text() == "mine\n"
+        assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
+
+
+def swap_workspace(root: Path, other: Path, how: str) -> None:
+    root.rename(root.parent / "aside")
+    (other / "docs").mkdir(parents=True)
+    if how == "a link":
+        root.symlink_to(other)
+    else:
+        other.rename(root)
+
+
+def swap_back(root: Path) -> None:
+    root.unlink() if root.is_symlink() else shutil.rmtree(root)
+    (root.parent / "aside").rename(root)
+
+
+@pytest.mark.parametrize("how", ["a link", "another directory"])
+@in_house
+async def test_a_workspace_that_was_swapped_for_another_is_not_written_to(clock: Clock, root: Path, how: str) -> None:
+    other = root.parent / "other"
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = await approved(at, guest, "docs/new", "mine\n")
+        swap_workspace(root, other, how)
+        with pytest.raises(IntercomError, match="the workspace"):
+            await guest.ask(Apply(guest.call(), id))
+        assert found(root) == {}
+        # The right one again.
+        swap_back(root)
+        await guest.ask(Apply(guest.call(), id))
+        assert (root / "docs/new").read_text() == "mine\n"
+
+
+# --- the bytes -------------------------------------------------------------------------------------------------------
+
+_CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "the text": ("update approval_request set diff_content = ?", ("evil\n",)),
+    "text and hash": ("update approval_request set diff_content = ?, proposal_hash = 'x'", ("evil\n",)),
+    "text as a patch": ("update approval_request set diff_content = ?", (PATCH,)),
+    "the path": ("update approval_file set path = ?", (".git/hooks/pre-commit",)),
+    "the hash after": ("update approval_file set after_hash = ?", ("0" * 64,)),
+    "the hash before": ("update approval_file set before_hash = ?", ("0" * 64,)),
+    "the kind": ("update approval_file set kind = ?", ("write",)),
+    "the mode": ("update approval_file set mode = ?", (0o755,)),
+    "the old path": ("update approval_file set old_path = ?", ("CLAUDE.md",)),
+    "the risk": ("update approval_request set risk_level = ?", ("critical",)),
+    "a file less": ("delete from approval_file where path = ?", ("docs/new",)),
+    "what is shown": ("update approval_request set preview = ?", ("--- /dev/null\n+++ docs/new\n",)),
+    "what is said of it": ("update approval_request set remarks = ?", ('[["docs/new", "harmless"]]',)),
+    "what Slack is shown": ("update approval_request set masked = ?", ('[[3, "+harmless"]]',)),
+}
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+@in_house
+async def test_a_proposal_that_was_changed_in_the_database_is_not_written(
+    clock: Clock, root: Path, change: str
+) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = await approved(at, guest, "docs/new", "shown\n")
+        text, values = _CHANGES[change]
+        await sql(at, text, *values)
+        before = found(root)
+        with pytest.raises(IntercomError) as refused:
+            await guest.ask(Apply(guest.call(), id))
+        assert refused.value.error_code == "record_mismatch"
+        assert found(root) == before
+        told = await at.people.notice("was changed after it was decided")
+        assert (told.session_id, told.level) == (None, "error")
+        # It is void: the same proposal is a new request.
+        assert (await guest.propose("docs/new", "shown\n")).request_id != id
+
+
+def step_by_hand(path: str) -> str:
+    """A journal's step that makes `path` of the file `planted` beside it."""
+    step = {"path": path, "old_path": None, "kind": "create", "temp": "planted", "before_hash": "new_file", "size": 5}
+    return json.dumps([{**step, "after_hash": digest(HOOK.encode()), "mode": 0o755, "made": []}])
+
+
+@pytest.mark.parametrize("how", ["other steps", "not decided", "not signed", "by the policy", "another card"])
+@in_house
+async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: Clock, root: Path, how: str) -> None:
+    """A committed apply is carried through after a restart: but only if it is the one that was approved."""
+    key = Key()
+    async with house(root.parent, clock) as at:
+        if how == "not signed":
+            operator_keys.add_public(at.app.places, key.public)
+            await at.app.desk.add_key(key.public, *key.for_key("add", key.public, at.now()))
+        guest = await at.arrive(root)
+        id = (await guest.propose("docs/new", HOOK)).request_id
+        if how == "another card":
+            text = "diff --git a/docs/new b/docs/new\n--- /dev/null\n+++ b/docs/new\n@@ -0,0 +1 @@\n+harmless\n"
+            await sql(at, "update approval_request set preview = ? where id = ?", text, id)
+        if how in ("other steps", "another card"):
+            await at.decide(id, Decision.APPROVE)
+        elif how != "not decided":
+            await sql(
+                at,
+                "update approval_request set status = 'approved', verdict = 'approve', verdict_id = 'v',"
+                " decided_by = 'kim', decided_via = ?, decided_at = created_at where id = ?",
+                *("policy" if how == "by the policy" else "ctl", id),
+            )
+        path = ".git/hooks/pre-commit" if how == "other steps" else "docs/new"
+        (root / path).with_name("planted").write_text(HOOK)
+        then = to_text(at.now())
+        await sql(
+            at,
+            "insert into apply_journal values (?, ?, ?, 'committed', ?, null, null, ?, ?)",
+            *(id, guest.session_id, str(root), step_by_hand(path), then, then),
+        )
+    before = found(root)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        await guest.settled()
+        assert found(root) == before
+        card = await at.people.card(id=f"apply-{id}") if at.people.cards else await at.app.desk.card(f"apply-{id}")
+        said = card.body or ""
+        assert "not what was approved" in said or "does not count" in said or "the policy does not let it pass" in said
+
+
+# --- the policy ------------------------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_an_approval_of_the_policys_that_was_made_by_hand_decides_nothing(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose("docs/new", "mine\n")).request_id
+        await sql(
+            at,
+            "update approval_request set status = 'approved', auto_rule = 'file_pattern:write:docs/**',"
+            " verdict = 'approve', verdict_id = 'v', decided_by = 'policy', decided_via = 'policy',"
+            " decided_at = created_at where id = ?",
+            id,
+        )
+        with pytest.raises(InvalidState, match="the policy does not let it pass"):
+            await guest.ask(Apply(guest.call(), id))
+        assert not (root / "docs/new").exists()
+
+
+@in_house
+async def test_an_approval_without_a_decision_decides_nothing(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose("docs/new", "mine\n")).request_id
+        await sql(at, "update approval_request set status = 'approved' where id = ?", id)
+        with pytest.raises(InvalidState, match="no decision"):
+            await guest.ask(Apply(guest.call(), id))
+        assert not (root / "docs/new").exists()
+
+
+@in_house
+async def test_what_a_policy_let_pass_and_lets_pass_no_more_is_not_written(clock: Clock, root: Path) -> None:
+    (root / ".intercom/settings.json").write_text(POLICY)
+    async with house(root.parent, clock) as at:
+        await at.accept(root)
+        guest = await at.arrive(root)
+        opened = await guest.propose("docs/new", "mine\n")
+        assert opened.answered is not None
+        (root / ".intercom/settings.json").write_text('{"enabled": false}\n')
+        with pytest.raises(InvalidState, match="the policy does not let it pass") as refused:
+            await guest.ask(Apply(guest.call(), opened.request_id))
+        assert refused.value.error_code == "not_approved"
+        assert not (root / "docs/new").exists()
+        # Asked again it is a question to a person, and not the approval that is void.
+        again = await guest.propose("docs/new", "mine\n")
+        assert (again.answered, again.request_id != opened.request_id) == (None, True)
+        card = await at.app.desk.card(again.request_id)
+        assert card.state is CardState.PENDING
+
+
+# --- leave -----------------------------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_leave_that_was_given_for_one_command_cannot_be_moved_to_another(clock: Clock, root: Path) -> None:
+    def asked(text: str) -> AskPermission:
+        command = Operation(OperationKind.COMMAND, "Bash", text, text, text=text)
+        return AskPermission(f"call {text}", "client", command, "slot")
+
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        harmless = (await guest.ask(asked("ls"))).request_id
+        harmful = (await guest.ask(asked("rm -rf docs"))).request_id
+        await at.decide(harmless, Decision.APPROVE)
+        await at.decide(harmful, Decision.REJECT)
+        await sql(
+            at,
+            "update approval_request set key = (select key from approval_request where id = ?) where id = ?",
+            *(harmful, harmless),
+        )
+        await sql(at, "update approval_request set delivered_at = created_at where id = ?", harmful)
+        opened = await guest.ask(asked("rm -rf docs"))
+        assert opened.answered is None, "a person is asked anew"
+        assert opened.request_id not in (harmless, harmful)

@@ -1,0 +1,168 @@
+"""`agent-intercom-ctl audit` against a real server, with it and without it, and against a database that was changed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sqlite3
+import subprocess
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from intercom.cli import ctl_audit
+from intercom.local.operator_keys import PublicKey
+from intercom.local.places import places
+from intercom.model import clock, signing
+from intercom.store import audit, audit_anchor
+from intercom.store.database import open_database
+from tests.agents.live import CTL, TRUSTING, Home, begin, call, home, live
+
+
+def ctl(home: Home, *arguments: str) -> tuple[int, Any]:
+    """The exit code of the command, and what it prints as JSON."""
+    done = subprocess.run([*CTL, *arguments], env=home.environ, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, json.loads(done.stdout) if done.stdout.strip().count("\n") == 0 else done.stdout
+
+
+def words(home: Home, *arguments: str) -> str:
+    """What it says to a person."""
+    plain = [word for word in CTL if word != "--json"]
+    done = subprocess.run(
+        [*plain, *arguments], env=home.environ, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def change(home: Home, *statements: str) -> None:
+    with closing(sqlite3.connect(home.places.database)) as db, db:
+        for statement in statements:
+            db.execute(statement)
+
+
+@live
+async def test_the_log_is_verified_and_exported_with_a_server_and_without() -> None:
+    with home(TRUSTING) as house:
+        assert ctl(house, "audit", "verify")[0] == 1
+        workspace = house.workspace()
+        with house.serving():
+            async with (
+                house.agent(workspace) as agent,
+                house.person(workspace) as person,
+                trio.open_nursery() as nursery,
+            ):
+                asked = begin(nursery, agent, "check_clearance", title="Count", diff="one\n", file_path="new.txt")
+                card = await person.card(title="Count")
+                await person.do("approve", id=card["request_id"])
+                answer = await asked()
+                assert (await call(agent, "check_diff", request_id=answer["request_id"]))["status"] == "applied"
+            code, found = ctl(house, "audit", "verify")
+            assert (code, found["ok"], found["faults"], found["decisions"]) == (0, True, [], 1)
+        code, stopped = ctl(house, "audit", "verify")
+        assert (code, stopped["ok"]) == (0, True)
+        assert stopped["anchors"] >= 1
+        assert os.stat(house.places.audit_anchor_file).st_mode & 0o777 == 0o600
+        assert stopped["head"]["sequence"] >= found["head"]["sequence"]
+        assert "each follows the one before" in words(house, "audit", "verify")
+
+        lines = words(house, "audit", "export")
+        export = house.root / "export.jsonl"
+        export.write_text(lines)
+        kinds = [json.loads(line).get("kind") for line in lines.splitlines()]
+        assert {"clearance_asked", "decided", "applied"} <= set(kinds)
+        [decided] = [json.loads(line) for line in lines.splitlines() if '"kind": "decided"' in line]
+        data = json.loads(decided["data"])
+        assert data["channel"] == "ctl"
+        assert data["origin"]["pid"] > 0
+        assert len(data["proposal_hash"]) == 64
+        assert ctl(house, "audit", "verify", str(export))[0] == 0
+        export.write_text(lines.replace('"kind": "decided"', '"kind": "refused"'))
+        assert ctl(house, "audit", "verify", str(export))[0] == 1
+
+        change(house, "update audit set who = 'nobody' where kind = 'decided'")
+        code, found = ctl(house, "audit", "verify")
+        assert (code, found["ok"], found["faults"][0]["entry"]) == (1, False, decided["id"])
+        assert f"entry {decided['id']}: it was edited" in words(house, "audit", "verify")
+        assert f"entry {decided['id']}: it was edited" in house.command("doctor").stdout
+        change(house, f"update audit set who = {decided['who']!r} where kind = 'decided'")
+        assert ctl(house, "audit", "verify")[0] == 0
+
+
+def test_with_an_operator_key_an_approval_needs_a_genuine_signature(tmp_path: Path) -> None:
+    private = Ed25519PrivateKey.generate()
+    key = PublicKey(base64.b64encode(private.public_key().public_bytes_raw()).decode())
+    at = datetime(2026, 11, 23, tzinfo=UTC)
+    database = tmp_path / "a.db"
+    with closing(open_database(database).db) as db, db.conn:
+        db.execute(
+            "insert into operator_key (id, public, name, added_at, added_by, added_signature)"
+            " values (?, ?, '', ?, '', '')",
+            (key.id, key.public, clock.to_text(at)),
+        )
+        db.execute(
+            "insert into session (id, owner_user_id, workspace_root, status, mode, created_at, updated_at)"
+            " values ('s', '', '/w', 'active', 'local', 'x', 'x')"
+        )
+        for id in ("genuine", "forged", "unsigned"):
+            said = {"request_id": id, "subject": "s", "risk": "low", "decision": "approve", "text": None, "at": "t"}
+            said |= {"decision_id": "v", "key_id": key.id, "method": "pin"}
+            value = private.sign(signing.statement(said)).hex() if id == "genuine" else "00" * 64
+            db.execute(
+                "insert into approval_request (id, session_id, title, diff_content, file_path, risk_level, status,"
+                " original_hash, created_at, key, verdict_id, verdict, decided_by, decided_via, decided_at, signature)"
+                " values (?, 's', 't', 'd', 'f', 'low', 'approved', 'h', 'x', ?, 'v', 'approve', 'ann', 'ctl', 'x', ?)",
+                (id, id, None if id == "unsigned" else json.dumps({**said, "value": value})),
+            )
+            audit.record(db, at, "decided", "s", "ann", "approve", {"request_id": id})
+    found = audit_anchor.examine(database, tmp_path / "audit.anchor")
+    assert found.faults == []
+    ctl_audit._check_signatures(found, database, places(environ={"HOME": str(tmp_path)}))
+    assert [(fault.entry, fault.text) for fault in found.faults] == [
+        (2, "the signature of request forged is not genuine"),
+        (3, "request unsigned was approved on ctl without a signature, though there was a key"),
+    ]
+
+
+def test_a_key_that_was_removed_from_the_database_still_asks_for_signatures(tmp_path: Path) -> None:
+    """Failed before: without a row in the table of keys no signature was looked at."""
+    at = datetime(2026, 11, 23, tzinfo=UTC)
+    database = tmp_path / "a.db"
+    with closing(open_database(database).db) as db, db.conn:
+        audit.record(db, at, "operator_key_added", None, "ann", "operator key k", {"key_id": "k", "public": "AAAA"})
+        db.execute(
+            "insert into session (id, owner_user_id, workspace_root, status, mode, created_at, updated_at)"
+            " values ('s', '', '/w', 'active', 'local', 'x', 'x')"
+        )
+        db.execute(
+            "insert into approval_request (id, session_id, title, diff_content, file_path, risk_level, status,"
+            " original_hash, created_at, key, verdict_id, verdict, decided_by, decided_via, decided_at)"
+            " values ('r', 's', 't', 'd', 'f', 'low', 'approved', 'h', 'x', 'r', 'v', 'approve', 'ann', 'ctl', 'x')"
+        )
+        audit.record(db, at, "decided", "s", "ann", "approve", {"request_id": "r"})
+    found = audit_anchor.examine(database, tmp_path / "audit.anchor")
+    ctl_audit._check_signatures(found, database, places(environ={"HOME": str(tmp_path)}))
+    assert [(fault.entry, fault.text) for fault in found.faults] == [
+        (1, "operator key k was enrolled, and it was removed from the database"),
+        (2, "request r was approved on ctl without a signature, though there was a key"),
+    ]
+
+
+@live
+async def test_a_log_that_was_cut_is_told_on_stderr_when_the_server_starts() -> None:
+    with home(TRUSTING) as house:
+        with house.serving():
+            async with house.agent(house.workspace()) as agent:
+                await call(agent, "broadcast", message="hello")
+        change(house, "delete from audit where id > 1")
+        with house.serving():
+            async with house.agent(house.workspace()) as agent:
+                await call(agent, "broadcast", message="hello again")
+        assert "the audit log was changed while nobody was looking" in (house.root / "server.log").read_text()
+        code, found = ctl(house, "audit", "verify")
+        assert code == 1
+        assert found["faults"]

@@ -1,0 +1,127 @@
+"""`agent-intercom-ctl key` as a person runs it, on a real terminal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from intercom.local import operator_keys
+from intercom.local.places import Places, places
+from tests.operators.house import environ
+from tests.support.terminal import on_terminal
+from tests.support.trio_case import trio_test
+
+KEY = [sys.executable, "-m", "intercom.cli.ctl", "key"]
+PIN = "correct horse"
+
+
+def where(home: Path) -> Places:
+    return places(environ=environ(home))
+
+
+def run(home: Path, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    """Without a terminal, and with something on stdin."""
+    return subprocess.run(
+        [*KEY, *words],
+        env=environ(home),
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
+    )
+
+
+async def create(home: Path, *words: str, pin: str = PIN) -> str:
+    async with on_terminal([*KEY, "create", *words], environ(home)) as screen:
+        await screen.until("Choose a PIN for the new key: ")
+        screen.type(f"{pin}\n")
+        await screen.until("The same again: ")
+        screen.type(f"{pin}\n")
+        said = await screen.rest()
+        assert await screen.process.wait() == 0, said
+        return said
+
+
+@trio_test(real_time=True, seconds=30)
+async def test_a_key_is_made_with_a_pin_typed_twice(tmp_path: Path) -> None:
+    said = await create(tmp_path, "--name", "ann")
+    (kept,) = operator_keys.private_keys(where(tmp_path))
+    assert f"created operator key {kept.key.id} (ann)" in said
+    assert "sudo install -D -o root -g root -m 0644" in said
+    assert PIN not in said
+    assert operator_keys.unlock(kept, PIN).public_key().public_bytes_raw()
+    listed = run(tmp_path, "list")
+    assert kept.key.id in listed.stdout
+    assert "ann" in listed.stdout
+
+
+@trio_test(real_time=True, seconds=30)
+async def test_a_pin_that_is_too_short_is_asked_for_again(tmp_path: Path) -> None:
+    async with on_terminal([*KEY, "create"], environ(tmp_path)) as screen:
+        await screen.until("Choose a PIN for the new key: ")
+        screen.type("1234\n")
+        await screen.until("the PIN has 4 digits: take at least 8 characters, or 10 digits")
+        await screen.until("Again: ")
+        screen.type(f"{PIN}\n")
+        await screen.until("The same again: ")
+        screen.type("another one\n")
+        await screen.until("The two differ. A PIN: ")
+        screen.type(f"{PIN}\n")
+        await screen.until("The same again: ")
+        screen.type(f"{PIN}\n")
+        await screen.until("created operator key")
+        assert await screen.process.wait() == 0
+
+
+@trio_test(real_time=True, seconds=30)
+async def test_a_pin_is_changed_with_the_old_one(tmp_path: Path) -> None:
+    await create(tmp_path)
+    async with on_terminal([*KEY, "change-pin"], environ(tmp_path)) as screen:
+        await screen.until(": ")
+        screen.type("not this one\n")
+        await screen.until("That PIN does not open the key; try again: ")
+        screen.type(f"{PIN}\n")
+        await screen.until("New PIN: ")
+        screen.type("battery staple\n")
+        await screen.until("The same again: ")
+        screen.type("battery staple\n")
+        await screen.until("changed the PIN of key")
+        assert await screen.process.wait() == 0
+    (kept,) = operator_keys.private_keys(where(tmp_path))
+    assert operator_keys.unlock(kept, "battery staple")
+
+
+@trio_test(real_time=True, seconds=30)
+async def test_three_wrong_pins_end_it(tmp_path: Path) -> None:
+    await create(tmp_path)
+    async with on_terminal([*KEY, "change-pin"], environ(tmp_path)) as screen:
+        for _ in range(3):
+            await screen.until(": ")
+            screen.type("not this one\n")
+        await screen.until("does not open key")
+        assert await screen.process.wait() == 1
+
+
+@pytest.mark.parametrize("words", [("create",), ("create", "--json")])
+def test_a_pin_is_never_read_from_a_pipe(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = run(tmp_path, *words, typed=f"{PIN}\n{PIN}\n")
+    assert done.returncode == 1
+    assert "the PIN is read from a terminal, and there is none here" in done.stdout + done.stderr
+    assert operator_keys.private_keys(where(tmp_path)) == ()
+
+
+def test_no_option_takes_a_pin(tmp_path: Path) -> None:
+    help_text = run(tmp_path, "create", "--help").stdout
+    assert "pin" not in [word.strip("-[] ").lower() for word in help_text.split() if word.startswith(("-", "["))]
+    assert run(tmp_path, "create", "--pin", PIN).returncode == 2
+
+
+def test_without_a_key_the_list_says_what_that_means(tmp_path: Path) -> None:
+    assert "decisions are not signed" in run(tmp_path, "list").stdout
+    assert json.loads(run(tmp_path, "list", "--json").stdout) == {"keys": []}
+    assert "there is no operator key on this machine" in run(tmp_path, "change-pin").stderr

@@ -1,0 +1,272 @@
+"""Decisions signed with a PIN, as a person makes them: a real server, a real terminal, a real key."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from attrs import frozen
+
+from intercom.local import operator_keys
+from intercom.local.places import places
+from tests.cli.test_ctl_end_to_end import AGENT, DIFF, json_lines, running
+from tests.operators.house import environ
+from tests.support.terminal import Terminal, on_terminal
+from tests.support.trio_case import trio_test
+
+CTL = [sys.executable, "-m", "intercom.cli.ctl"]
+PIN = "correct horse"
+AT = "2026-11-23T08:00:00.000000+00:00"
+
+
+@frozen
+class Scene:
+    """A server, and an agent whose proposal waits; `agent` tells what it was answered."""
+
+    home: Path
+    env: dict[str, str]
+    card: dict[str, Any]
+    agent: AsyncIterator[Any]
+
+    @property
+    def id(self) -> str:
+        return str(self.card["request_id"])
+
+    @property
+    def file(self) -> Path:
+        return self.home / "work" / "notes.txt"
+
+
+def make_key(home: Path) -> str:
+    """A key, made while no server runs."""
+    return operator_keys.create(places(environ=environ(home)), PIN, "kim", AT).key.id
+
+
+async def ctl(env: dict[str, str], *words: str) -> tuple[int, Any]:
+    """ctl without a terminal."""
+    command = [*CTL, "--json", *words]
+    done = await trio.run_process(
+        command, env=env, capture_stdout=True, check=False, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+    return done.returncode, json.loads(done.stdout)
+
+
+@contextlib.asynccontextmanager
+async def scene(home: Path) -> AsyncIterator[Scene]:
+    workspace = trio.Path(home, "work")
+    await workspace.mkdir()
+    await (workspace / "notes.txt").write_text("one\n")
+    env = environ(home)
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    async with running([sys.executable, "-m", "intercom.cli.main", "serve"], env, stderr=subprocess.PIPE) as server:
+        assert server.stderr is not None
+        async for line in server.stderr:
+            if b"ready" in line:
+                break
+        async with (
+            running([*CTL, "--json", "watch"], env, stdout=subprocess.PIPE) as watch,
+            running([sys.executable, "-c", AGENT, str(workspace), DIFF], env, **piped) as agent,
+        ):
+            async for event in json_lines(watch):
+                if event["event"] == "card" and event["data"]["kind"] == "approval":
+                    yield Scene(home, env, event["data"], json_lines(agent))
+                    return
+
+
+@contextlib.asynccontextmanager
+async def typing(at: Scene, *words: str) -> AsyncIterator[Terminal]:
+    async with on_terminal([*CTL, *words], at.env) as screen:
+        yield screen
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_a_pin_and_the_change_is_written(tmp_path: Path) -> None:
+    key = make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        async with typing(at, "approve", at.id[:8]) as screen:
+            shown = await screen.until(f"PIN of key {key}: ")
+            assert f"approve {at.id[:8]} [LOW]: Add a line" in shown
+            assert "write  notes.txt  +1 -0" in shown
+            screen.type("not this one\n")
+            await screen.until("That PIN does not open the key; try again: ")
+            screen.type(f"{PIN}\n")
+            said = await screen.rest()
+            assert f"approved {at.id}" in said
+            assert PIN not in said
+        result = await anext(at.agent)
+        assert result["applied"]["status"] == "applied"
+        assert at.file.read_text() == "one\ntwo\n"
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["decided"]["signature"]["key_id"] == key
+        assert entry["decided"]["signature"]["method"] == "pin"
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_without_a_terminal_nothing_is_decided(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        code, refused = await ctl(at.env, "approve", at.id)
+        assert code == 1
+        assert "the PIN is read from a terminal, and there is none here" in refused["error"]
+        # One that knows nothing of keys, or pretends so.
+        os.rename(tmp_path / ".config/agent-intercom/keys", tmp_path / "elsewhere")
+        code, refused = await ctl(at.env, "approve", at.id)
+        assert (code, refused["error_code"]) in ((1, "signature_required"), (1, "unauthorized"))
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["decided"] is None
+        assert at.file.read_text() == "one\n"
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_a_row_flipped_by_sql_writes_nothing(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        database = places(environ=at.env).database
+        with contextlib.closing(sqlite3.connect(database)) as db:
+            db.execute("update approval_request set status = 'approved', verdict = 'approve', verdict_id = 'x'")
+            db.commit()
+        async with running([*CTL, "--json", "watch"], at.env, stdout=subprocess.PIPE) as watch:
+            code, refused = await ctl(at.env, "approve", at.id)
+            assert code == 1
+            assert refused["error_code"] != "ipc"
+            assert watch.returncode is None
+        assert at.file.read_text() == "one\n"
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_a_key_created_while_the_server_runs_counts_at_once(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        async with typing(at, "key", "create") as screen:
+            await screen.until("Choose a PIN for the new key: ")
+            screen.type(f"{PIN}\n")
+            await screen.until("The same again: ")
+            screen.type(f"{PIN}\n")
+            assert "it counts from now on" in await screen.rest()
+        _, keys = await ctl(at.env, "key", "list")
+        (key,) = keys["keys"]
+        assert key["counts"]
+        async with typing(at, "reject", at.id, "--reason", "not now") as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            assert f"rejected {at.id}" in await screen.rest()
+        async with typing(at, "key", "revoke", key["key_id"]) as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            assert "decisions are not signed any more" in await screen.rest()
+        _, keys = await ctl(at.env, "key", "list")
+        assert keys["keys"] == []
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_watch_asks_for_the_pin_after_its_key(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        async with typing(at, "watch") as screen:
+            while "[a]pprove" not in await screen.until("[q]uit "):
+                # The card came later than the watch, and only the person selects.
+                screen.type("n")
+            screen.type("a")
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            await screen.until(f"approved {at.id[:8]}")
+            screen.type("q")
+        result = await anext(at.agent)
+        assert result["applied"]["status"] == "applied"
+
+
+@pytest.mark.parametrize(
+    "words", [("policy", "accept", "{id}", "--yes"), ("policy", "accept", "{root}", "--yes"), ("watch",)]
+)
+@trio_test(real_time=True, seconds=60)
+async def test_a_policy_is_accepted_with_a_pin(tmp_path: Path, words: tuple[str, ...]) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        root = at.file.parent
+        (root / ".intercom").mkdir()
+        (root / ".intercom" / "settings.json").write_text('{"enabled": true, "tools": ["transmit"]}')
+        _, shown = await ctl(at.env, "policy", "show", str(root))
+        assert shown["status"] == "waiting"
+        async with typing(at, *(each.format(id=shown["request_id"], root=root) for each in words)) as screen:
+            if words == ("watch",):
+                while "[a]ccept" not in await screen.until("[q]uit "):
+                    screen.type("n")
+                screen.type("a")
+                await screen.until("type y ")
+                screen.type("y")
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            await screen.until("accepted policy-")
+            screen.type("q")
+        _, after = await ctl(at.env, "policy", "show", str(root))
+        assert (after["status"], after["accepted_sha256"]) == ("in force", shown["sha256"])
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_a_pin_that_is_not_given_decides_nothing(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        async with typing(at, "approve", at.id) as screen:
+            await screen.until("PIN of key")
+            screen.type("\x03")
+            assert "no PIN was given; nothing was changed" in await screen.rest()
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["decided"] is None
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_commands_to_agents_are_signed_too(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        session = at.card["session_id"]
+        code, refused = await ctl(at.env, "steer", session, "leave it")
+        assert (code, refused["error_code"]) == (1, "unauthorized")
+        async with typing(at, "steer", session, "take care") as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            assert "queued" in await screen.rest()
+        # Holding an agent up needs no key: it is what one does in a hurry.
+        async with typing(at, "pause", session) as screen:
+            assert "paused" in await screen.rest()
+        async with typing(at, "unpause", session) as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            assert "PIN" not in (await screen.rest()).partition("\n")[2]
+        _, entry = await ctl(at.env, "list")
+        assert [each["paused_by"] for each in entry["sessions"]] == [None]
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_a_policy_is_accepted_with_the_pin_from_the_command_line_and_in_watch(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        policy = trio.Path(at.home, "work", ".intercom", "settings.json")
+        await policy.parent.mkdir()
+        await policy.write_text('{"enabled": true, "file_patterns": {"write": ["docs/**"]}}')
+        async with typing(at, "policy", "accept", str(at.home / "work"), "--yes") as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            assert "accepted policy-" in await screen.rest()
+        await policy.write_text('{"enabled": true, "file_patterns": {"write": ["docs/**", "src/**"]}}')
+        async with typing(at, "watch") as screen:
+            while "[a]ccept" not in await screen.until("[q]uit "):
+                screen.type("n")
+            screen.type("a")
+            await screen.until("? type y ")
+            screen.type("y")
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            await screen.until("accepted")
+            screen.type("q")
+        _, shown = await ctl(at.env, "policy", "list")
+        (status,) = shown["policies"]
+        assert status["status"] == "in force"
+        assert "src/**" in status["grants"]

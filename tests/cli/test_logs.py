@@ -1,0 +1,62 @@
+"""The log file of a background server: private, and there again when somebody took it away."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from intercom.cli import logs
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Path]:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    made = tmp_path / "log" / "server.log"
+    logs.set_up("info", "text", made)
+    yield made
+    for handler in root.handlers:
+        handler.close()
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+def remove_directory(file: Path) -> None:
+    shutil.rmtree(file.parent)
+
+
+def rename(file: Path) -> None:
+    file.rename(file.with_name("old.log"))
+
+
+def replace(file: Path) -> None:
+    (file.parent / "other").write_text("")
+    os.chmod(file.parent / "other", 0o600)
+    os.replace(file.parent / "other", file)
+
+
+@pytest.mark.parametrize("act", [remove, remove_directory, rename, replace])
+def test_a_log_that_was_taken_away_is_begun_anew(file: Path, act: Callable[[Path], object]) -> None:
+    logs.log.info("one")
+    act(file)
+    logs.log.info("two")
+    logs.log.info("three")
+    lines = file.read_text().splitlines()
+    assert [line.rpartition(" ")[2] for line in lines] == ["two", "three"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_log_that_stays_is_not_begun_anew(file: Path) -> None:
+    for word in ("one", "two"):
+        logs.log.info(word)
+    assert len(file.read_text().splitlines()) == 2

@@ -1,0 +1,112 @@
+"""Who has no operator key is offered one, and told what it means to have none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from intercom.cli import doctor_keys
+from intercom.cli.finding import State
+from intercom.local import operator_keys
+from intercom.local.places import Places, places
+from tests.cli.test_ctl_signed import CTL, PIN, ctl, make_key, scene
+from tests.operators.house import environ
+from tests.support.terminal import on_terminal
+from tests.support.trio_case import trio_test
+
+
+def where(home: Path) -> Places:
+    return places(environ=environ(home))
+
+
+@pytest.mark.parametrize(("typed", "is_made"), [("\n", True), ("y\n", True), ("n\n", False), ("\x04", False)])
+@trio_test(real_time=True, seconds=60)
+async def test_init_offers_an_operator_key_and_recommends_it(tmp_path: Path, typed: str, is_made: bool) -> None:
+    (tmp_path / "project").mkdir()
+    words = ["init", "--write", "--client", "codex", "--no-hooks", "--workspace", str(tmp_path / "project")]
+    async with on_terminal([sys.executable, "-m", "intercom.cli.main", *words], environ(tmp_path)) as screen:
+        said = await screen.until("Make an operator key? [Y/n] ")
+        assert "only what you sign with a PIN is approved" in said
+        assert "Recommended" in said
+        screen.type(typed)
+        if is_made:
+            await screen.until("Choose a PIN for the new key: ")
+            screen.type(f"{PIN}\n")
+            await screen.until("The same again: ")
+            screen.type(f"{PIN}\n")
+            assert "it counts from the first decision on that you sign with it" in await screen.rest()
+        assert await screen.process.wait() == 0
+    assert len(operator_keys.private_keys(where(tmp_path))) == is_made
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_pending_and_watch_say_once_that_nothing_is_signed(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        for words in (["pending"], ["watch"]):
+            async with on_terminal([*CTL, *words], at.env) as screen:
+                await screen.until("no operator key: decisions count by the terminal that they come from")
+        # Who asks for JSON gets nothing but JSON.
+        code, cards = await ctl(at.env, "pending")
+        assert (code, len(cards)) == (0, 1)
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_a_card_says_with_which_key_it_was_decided(tmp_path: Path) -> None:
+    key = make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        async with on_terminal([*CTL, "approve", at.id], at.env) as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            await screen.rest()
+        async with on_terminal([*CTL, "show", at.id], at.env) as screen:
+            assert f"signed with key {key}, with its PIN" in await screen.rest()
+
+
+def test_doctor_says_what_it_means_to_have_no_key(tmp_path: Path) -> None:
+    found = doctor_keys.examine(where(tmp_path), str(tmp_path / "none"))
+    assert found.state is State.WARN
+    assert "can decide in your place" in found.text
+    assert found.advice == "agent-intercom-ctl key create"
+
+
+def test_doctor_counts_keys_where_no_server_runs(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    found = doctor_keys.examine(where(tmp_path), str(tmp_path / "none"))
+    assert found.state is State.OK
+    assert "1 key listed" in found.text
+
+
+def test_doctor_finds_a_damaged_list_and_one_that_others_may_write(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    anchor = tmp_path / "etc" / "operator-keys"
+    anchor.parent.mkdir(mode=0o755)
+    anchor.write_text("")
+    anchor.chmod(0o666)
+    found = doctor_keys.examine(where(tmp_path), str(anchor), os.geteuid())
+    assert found.state is State.FAULT
+    assert "must be root's" in found.text
+    Path(where(tmp_path).operator_keys_file).write_text("nonsense\n")
+    found = doctor_keys.examine(where(tmp_path), str(tmp_path / "none"))
+    assert found.state is State.FAULT
+    assert "line 1 is no key" in found.text
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        # Listed before the server started, and not enrolled: nobody has signed with it yet.
+        found = doctor_keys.examine(where(tmp_path), str(tmp_path / "none"))
+        assert found.state is State.FAULT
+        assert f"{key}: not enrolled" in found.text
+        async with on_terminal([*CTL, "key", "enrol"], at.env) as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            await screen.rest()
+        found = doctor_keys.examine(where(tmp_path), str(tmp_path / "none"))
+        assert found.state is State.OK
+        assert "decisions are signed" in found.text
+        assert "sudo install" in found.advice

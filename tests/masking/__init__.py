@@ -1,0 +1,1 @@
+"""What leaves the machine is masked."""

@@ -1,0 +1,191 @@
+"""The head of the audit log outside of the database: kept as it moves on, compared on every start, posted daily."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import define, field
+
+from actors import Actor, ChildSpec, System, ask
+from intercom.model.card import Notice
+from intercom.sessions.audit_watch import AuditWatch
+from intercom.store import audit, audit_anchor
+from intercom.store.messages import Transact
+from intercom.store.reader import Reader
+from tests.operators.slack.outbox.house import TaskWriter
+from tests.support.trio_case import trio_test
+
+START = datetime(2026, 11, 23, 8, tzinfo=UTC)
+
+
+class Ear(Actor):
+    def __init__(self, told: list[Notice]) -> None:
+        super().__init__()
+        self._told = told
+
+    async def on_receive(self, message: Any) -> None:
+        self._told.append(message)
+
+
+@define
+class Server:
+    """A store, and what watches its log."""
+
+    path: Path
+    system: System
+    now: datetime
+    told: list[Notice] = field(factory=list)
+    complaints: list[str] = field(factory=list)
+
+    @property
+    def file(self) -> Path:
+        return self.path.with_name("audit.anchor")
+
+    async def note(self, text: str) -> int:
+        work = partial(
+            audit.record, at=self.now, kind="noted", session_id=None, who="ann", summary=text, data={"text": text}
+        )
+        return await ask(self.system.named("store"), Transact(work), timeout=5)
+
+    def anchors(self) -> list[int]:
+        return [anchor.sequence for anchor in audit_anchor.read(self.file, self.path)]
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until this holds."""
+        while not holds():  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
+    async def looks(self) -> None:
+        """Wait until the watch has looked at the log after this."""
+        before = len(self.anchors())
+        await self.note("look")
+        await self.until(lambda: len(self.anchors()) > before)
+
+
+@asynccontextmanager
+async def serving(path: Path, now: datetime = START) -> AsyncIterator[Server]:
+    reader = Reader(path)
+    told: list[Notice] = []
+
+    def watch() -> AuditWatch:
+        named = system.named
+        return AuditWatch(
+            reader, named("store"), named("operators"), server.file, lambda: server.now, server.complaints.append, 0.02
+        )
+
+    system = System(
+        [
+            ChildSpec("store", lambda: TaskWriter(path)),
+            ChildSpec("operators", lambda: Ear(told)),
+            ChildSpec("audit-watch", watch),
+        ]
+    )
+    server = Server(path, system, now, told)
+    async with system:
+        await trio.sleep(0.1)
+        yield server
+    reader.close()
+
+
+@trio_test(real_time=True)
+async def test_the_head_is_kept_as_it_moves_on_and_when_the_server_stops(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with serving(path) as server:
+        await server.note("one")
+        await server.looks()
+        assert server.anchors() == sorted(set(server.anchors()))
+        last = await server.note("two")
+    assert server.anchors()[-1] == last
+    assert server.file.stat().st_mode & 0o777 == 0o600
+    assert audit_anchor.examine(path, server.file).faults == []
+    assert server.told == []
+
+
+@trio_test(real_time=True)
+async def test_a_log_that_fits_is_told_of_once_a_day_and_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with serving(path) as server:
+        await server.looks()
+        await server.looks()
+        assert server.told == []
+        server.now += timedelta(days=1)
+        await server.until(lambda: server.told)
+        await server.looks()
+        [notice] = server.told
+        assert notice.text.startswith("head of the audit log: entry ")
+        assert notice.session_id is None
+    async with serving(path, server.now + timedelta(hours=1)) as again:
+        await again.looks()
+        assert again.told == []
+        again.now += timedelta(days=1)
+        await again.until(lambda: again.told)
+        await again.looks()
+        assert len(again.told) == 1
+    assert audit_anchor.examine(path, server.file).faults == []
+
+
+@trio_test(real_time=True)
+async def test_what_was_changed_while_no_server_ran_is_told_and_not_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with serving(path) as server:
+        for text in ("one", "two", "three"):
+            await server.note(text)
+    for statements in (
+        ["delete from audit where id > 2"],
+        ["update audit set hash = previous where id = (select max(id) from audit)"],
+        ["delete from audit"],
+    ):
+        other = tmp_path / "other" / "a.db"
+        other.parent.mkdir(exist_ok=True)
+        other.write_bytes(path.read_bytes())
+        lines = server.file.read_text().replace(str(path), str(other))
+        other.with_name("audit.anchor").write_text(lines)
+        other.with_name("audit.anchor").chmod(0o600)
+        with closing(sqlite3.connect(other)) as db, db:
+            for statement in statements:
+                db.execute(statement)
+        async with serving(other) as again:
+            await again.until(lambda: again.told)
+            [notice] = again.told
+            assert notice.level == "error"
+            assert "the audit log was changed while nobody was looking" in notice.text
+            assert "audit verify" in notice.text
+            assert again.complaints == [notice.text]
+        assert other.with_name("audit.anchor").read_text().startswith(lines)
+        assert audit_anchor.examine(other, other.with_name("audit.anchor")).faults
+        for left in other.parent.iterdir():
+            left.unlink()
+
+
+@trio_test(real_time=True)
+async def test_a_file_that_went_is_missed(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with serving(path) as server:
+        await server.note("one")
+    server.file.unlink()
+    async with serving(path) as again:
+        await again.until(lambda: again.told)
+        assert "audit.anchor is gone" in again.told[0].text
+
+
+@trio_test(real_time=True)
+async def test_a_crash_before_the_head_was_kept_is_no_alarm(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with serving(path) as server:
+        await server.looks()
+        kept = server.file.read_bytes()
+        await server.note("two")
+    # Killed before it stopped, and in the middle of a line.
+    server.file.write_bytes(kept + b'{"sequence": 3')
+    async with serving(path) as again:
+        await again.looks()
+        assert again.told == []
+        assert again.complaints == []
+    assert audit_anchor.examine(path, server.file).faults == []

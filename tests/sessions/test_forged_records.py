@@ -1,0 +1,257 @@
+"""With an operator key, what SQL makes of genuine signatures and of states without one: nothing counts."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+import trio.testing
+from attrs import evolve
+
+from intercom.model import crash_points
+from intercom.model.card import CardState
+from intercom.model.errors import ApplyStuck, SignatureRefused
+from intercom.model.prompt import PromptType
+from intercom.model.restore import RestoreState
+from intercom.model.verdict import Decision
+from intercom.sessions import permissions
+from intercom.sessions.messages import Apply, AskPrompt, AwaitPrompt
+from tests.sessions.house import House, in_house
+from tests.sessions.test_checkpoints import ask, ended, spoil, take
+from tests.sessions.test_policy_trust import OTHER, POLICY, content, passes, waiting, write
+from tests.sessions.test_signed_decisions import approve, ask_leave, keyed, sql
+from tests.support.keys import Key
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    (made / "sub").mkdir(parents=True)
+    (made / "a.txt").write_text("one\n")
+    (made / "sub/b.txt").write_text("two\n")
+    return made
+
+
+def between_runs(root: Path, statement: str, *values: str) -> None:
+    """SQL while no server runs."""
+    with contextlib.closing(sqlite3.connect(root.parent / "intercom.db")) as db:
+        assert db.execute(statement, values).rowcount == 1
+        db.commit()
+
+
+async def say(at: House, key: Key, id: str, decision: Decision) -> None:
+    await at.app.desk.decide(id, key.verdict(await at.app.desk.card(id), decision, at.now()))
+
+
+@in_house
+async def test_a_policy_that_a_person_rejected_is_not_made_an_accepted_one(clock: Clock, root: Path) -> None:
+    """Failed before: the signed rejection passed for the acceptance."""
+    key = Key()
+    write(root, POLICY)
+    async with keyed(root, clock, key) as at:
+        await at.arrive(root)
+        await say(at, key, (await waiting(at, root)).id, Decision.REJECT)
+    between_runs(root, "update policy_decision set accepted = 1")
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        assert not await passes(guest)
+        assert "does not count" in (await at.people.notice("on record as accepted")).text
+
+
+@in_house
+async def test_a_policy_that_a_person_accepted_counts_after_a_restart(clock: Clock, root: Path) -> None:
+    key = Key()
+    write(root, POLICY)
+    async with keyed(root, clock, key) as at:
+        await at.arrive(root)
+        await say(at, key, (await waiting(at, root)).id, Decision.ACCEPT)
+    async with keyed(root, clock, key) as at:
+        assert await passes(await at.arrive(root))
+
+
+@in_house
+async def test_an_older_acceptance_does_not_come_back_when_the_later_one_is_removed(clock: Clock, root: Path) -> None:
+    """Failed before: it is signed, and was the last one left."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        await at.arrive(root)
+        for policy in (POLICY, OTHER):
+            write(root, policy)
+            await at.later(5)
+            card = await at.people.card(detail=content(policy), state=CardState.PENDING)
+            await say(at, key, card.id, Decision.ACCEPT)
+    write(root, POLICY)
+    between_runs(root, "delete from policy_decision where sha = ?", content(OTHER))
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        assert not await passes(guest)
+        assert "later decision" in (await at.people.notice("on record as accepted")).text
+
+
+@pytest.mark.parametrize("state", ["accepted", "committed", "handed_over"])
+@in_house
+async def test_a_restore_that_a_person_cancelled_is_not_carried_out(clock: Clock, root: Path, state: str) -> None:
+    """Failed before: the signed "cancel" passed for "proceed", and later states were not looked at."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        taken = await take(at, await at.arrive(root))
+        spoil(root)
+        asked = await ask(at, taken)
+        await say(at, key, asked.id, Decision.CANCEL)
+    between_runs(root, f"update restore set state = '{state}' where id = ?", asked.id)
+    async with keyed(root, clock, key) as at:
+        refused = await ended(at, asked.id)
+        assert refused.state is not RestoreState.DONE
+        assert "contradicts itself" in (await at.people.notice("refused to restore")).text
+        assert (root / "a.txt").read_text() == "spoiled\n"
+        assert (root / "new.txt").exists()
+
+
+@in_house
+async def test_a_restore_is_of_the_checkpoint_that_was_shown(clock: Clock, root: Path) -> None:
+    """Failed before: two checkpoints of one label had one card, but for its session."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        shown = await take(at, guest)
+        (root / "sub/b.txt").write_text("of the agent\n")
+        other = await take(at, guest)
+        spoil(root)
+        asked = await ask(at, shown)
+        card = await at.app.desk.card(asked.id)
+        signed = key.verdict(card, Decision.PROCEED, at.now())
+        sql(at, "update restore set checkpoint_id = ? where id = ?", other.checkpoint.id, asked.id)
+        with pytest.raises(SignatureRefused, match="not what the request says now"):
+            await at.app.desk.decide(asked.id, signed)
+
+
+@in_house
+async def test_a_signed_restore_is_carried_out(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        taken = await take(at, await at.arrive(root))
+        spoil(root)
+        asked = await ask(at, taken)
+        await say(at, key, asked.id, Decision.PROCEED)
+        done = await ended(at, asked.id)
+        assert done.state is RestoreState.DONE, done.note
+        assert (root / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("status", ["decided", "expired"])
+@in_house
+async def test_an_answer_that_nobody_gave_says_so(clock: Clock, root: Path, status: str) -> None:
+    """Failed before: "decided" by the timeout was told as a person's "continue"."""
+    async with keyed(root, clock, Key()) as at:
+        guest = await at.arrive(root)
+        id = (await guest.ask(AskPrompt(guest.call(), "go on?", PromptType.CONTINUATION))).request_id
+        sql(
+            at,
+            f"update continuation_prompt set status = '{status}', decision = 'continue', verdict_id = 'x',"
+            " verdict = 'continue', decided_by = 'kim', decided_via = 'timeout',"
+            " decided_at = '2026-01-01T00:00:01.000000+00:00' where id = ?",
+            id,
+        )
+        if status == "decided":
+            with pytest.raises(SignatureRefused):
+                await guest.ask(AwaitPrompt(guest.call(), id))
+        else:
+            answered = await guest.ask(AwaitPrompt(guest.call(), id))
+            assert answered is not None
+            assert answered.answer.timed_out
+
+
+@in_house
+async def test_an_apply_that_is_stuck_is_given_up_by_a_signed_word_only(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failed before: any genuine signature let any process of the user give it up."""
+
+    def meddle(point: str) -> None:
+        if point == "journal.committed":
+            (root / "new.txt").write_text("meddled\n")
+
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose("new.txt")).request_id
+        await approve(at, key, id)
+        monkeypatch.setattr(crash_points, "hook", meddle)
+        with pytest.raises(ApplyStuck):
+            await guest.ask(Apply(guest.call(), id))
+        card = await at.app.desk.card(f"apply-{id}")
+        used = (await at.app.desk.card(id)).decided
+        assert used is not None
+        for signature in (None, used.signature):
+            with pytest.raises(SignatureRefused):
+                await at.app.desk.decide(card.id, evolve(at.verdict(Decision.DISMISS), signature=signature))
+        assert (await at.app.desk.card(card.id)).state is CardState.PENDING
+        await say(at, key, card.id, Decision.DISMISS)
+
+
+LATER = "2027-01-01T00:00:00.000000+00:00"
+UNUSE = "update approval_request set status = 'approved', consumed_at = null where id = ?"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@in_house
+async def test_leave_that_was_used_is_not_used_again(clock: Clock, root: Path, restarted: bool) -> None:
+    """Failed before: one "yes" to `make` let it run for ever."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        asked = await ask_leave(guest, "make", "one")
+        await approve(at, key, asked.request_id)
+        assert (await ask_leave(guest, "make", "one")).answered.answer.status == "allowed"
+        if not restarted:
+            sql(at, UNUSE, asked.request_id)
+            with pytest.raises(SignatureRefused, match="used before"):
+                await ask_leave(guest, "make", "two")
+    if restarted:
+        between_runs(root, UNUSE, asked.request_id)
+        async with keyed(root, clock, key) as at:
+            guest = await at.arrive(root)
+            with pytest.raises(SignatureRefused, match="used before"):
+                await ask_leave(guest, "make", "two")
+
+
+@in_house
+async def test_leave_that_was_used_long_ago_covers_nothing(clock: Clock, root: Path) -> None:
+    """Failed before: with a later time in the row of its use, it covered one more hook."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        asked = await ask_leave(guest, "make", "one")
+        await approve(at, key, asked.request_id)
+        assert (await ask_leave(guest, "make", "one")).answered.answer.status == "allowed"
+        await at.later(2 * permissions.COVERED.total_seconds())
+        sql(at, "update permission_use set used_at = ? where request_id = ?", LATER, asked.request_id)
+        again = await ask_leave(guest, "make", "two")
+        assert again.answered is None
+        assert again.request_id != asked.request_id
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+@in_house
+async def test_a_change_that_was_applied_is_not_applied_again(clock: Clock, root: Path, forgotten: bool) -> None:
+    """Failed before: what a person had put back was written again."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose("new.txt")).request_id
+        await approve(at, key, id)
+        await guest.ask(Apply(guest.call(), id))
+        (root / "new.txt").unlink()
+        sql(at, UNUSE, id)
+        sql(at, "delete from apply_journal where request_id = ?", id)
+        if forgotten:
+            with contextlib.closing(sqlite3.connect(at.app.database)) as db:
+                db.execute("delete from audit where kind = 'applied'")
+                db.commit()
+        with pytest.raises(SignatureRefused, match="used before"):
+            await guest.ask(Apply(guest.call(), id))
+        assert not (root / "new.txt").exists()

@@ -1,0 +1,125 @@
+"""One agent's flood: what is refused leaves nothing, and nobody else waits for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from intercom.model.card import CardState
+from intercom.model.config import Config, LimitSettings
+from intercom.model.errors import InvalidArguments, TooManyPending
+from intercom.model.text_limits import TEXT
+from intercom.model.verdict import Decision
+from intercom.sessions.limits import SHARE
+from intercom.sessions.messages import AskPrompt, StandBy
+from intercom.store import rows
+from intercom.store.messages import Transact
+from tests.sessions.house import House, house, in_house
+
+Clock = trio.testing.MockClock
+FEW = Config(limits=LimitSettings(pending_per_session=3, pending_total=5))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def count(at: House) -> dict[str, int]:
+    def counted(db: Any) -> dict[str, int]:
+        tables = ("approval_request", "approval_file", "continuation_prompt", "wait", "audit", "answered_call")
+        there = {row["name"] for row in rows.every(db, "select name from sqlite_master where type = 'table'")}
+        return {name: rows.count(db, f"select count(*) from {name}") for name in tables if name in there}
+
+    return await at.ask("store", Transact(counted))
+
+
+@in_house
+async def test_what_is_too_much_for_a_session_is_refused_and_leaves_no_card_and_no_row(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock, FEW) as at:
+        guest = await at.arrive(root)
+        first = await guest.propose("0.txt")
+        await guest.ask(AskPrompt(guest.call(), "go on?"))
+        await guest.ask(StandBy(guest.call(), "done"))
+        await at.later(2)
+        before, cards = await count(at), len(at.people.cards)
+        with pytest.raises(TooManyPending, match="3 requests of this session wait for a person already"):
+            await guest.propose("1.txt")
+        with pytest.raises(TooManyPending):
+            await guest.ask(AskPrompt(guest.call(), "and now?"))
+        with pytest.raises(TooManyPending):
+            await guest.ask(StandBy(guest.call(), "done again"))
+        await at.later(2)
+        assert await count(at) == before
+        assert len(at.people.cards) == cards
+        # What it has asked is waited for as ever, and asking that again is no new request.
+        assert (await guest.propose("0.txt")).request_id == first.request_id
+        await at.decide(first.request_id, Decision.APPROVE)
+        assert (await guest.propose("1.txt")).request_id != first.request_id
+
+
+@in_house
+async def test_what_is_too_much_for_people_is_refused_and_who_asks_little_has_a_share(clock: Clock, root: Path) -> None:
+    few = Config(limits=LimitSettings(pending_per_session=20, pending_total=8))
+    async with house(root.parent, clock, few) as at:
+        flood, other, third = [await at.arrive(root, key) for key in ("flood", "other", "third")]
+        for number in range(8):
+            await flood.propose(f"flood-{number}.txt")
+        with pytest.raises(TooManyPending, match="8 requests wait for people already, of all agents together"):
+            await flood.propose("flood-8.txt")
+        for number in range(SHARE):
+            await other.propose(f"other-{number}.txt")
+        with pytest.raises(TooManyPending, match="of all agents together"):
+            await other.propose("other-5.txt")
+        # Nor do many who ask little come to more than twice as many.
+        for number in range(3):
+            await third.propose(f"third-{number}.txt")
+        with pytest.raises(TooManyPending, match="16 requests wait"):
+            await third.propose("third-3.txt")
+
+
+@in_house
+async def test_a_flood_of_one_agent_holds_up_nobody_elses_card(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, Config(limits=LimitSettings(pending_per_session=50))) as at:
+        flood, other = await at.arrive(root), await at.arrive(root, "other")
+        refused: list[BaseException] = []
+
+        async def ask(number: int) -> None:
+            try:
+                await flood.propose(f"{number}.txt")
+            except TooManyPending as error:
+                refused.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1000):
+                nursery.start_soon(ask, number)
+            # While those wait in its own session's mailbox, the other's goes through.
+            asked = await other.propose("mine.txt")
+            waiting = await at.wait(other, asked.request_id)
+            assert len(refused) < 950
+            card = await at.people.card(id=asked.request_id)
+            assert card.state is CardState.PENDING
+            await at.decide(asked.request_id, Decision.APPROVE)
+            assert (await waiting()).answer.status == "approved"
+        assert len(refused) == 950
+        await at.later(2)
+        await flood.settled()
+        await at.later(0)
+        assert len({card.id for card in at.people.cards}) == 51
+
+
+@in_house
+async def test_a_persons_answer_has_a_limit_too(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        with pytest.raises(InvalidArguments, match=f"at most {TEXT} characters"):
+            await at.decide(id, Decision.REJECT, "x" * (TEXT + 1))
+        assert (await at.decide(id, Decision.REJECT, "x" * TEXT)).state is CardState.REJECTED

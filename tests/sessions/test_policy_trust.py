@@ -1,0 +1,430 @@
+"""A policy counts when a person accepted its content for this workspace, and in no other way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from intercom.model import crash_points
+from intercom.model.approval import RiskLevel
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.config import Config, PolicySettings
+from intercom.model.errors import AlreadyDecided, InvalidState, NotFound
+from intercom.model.verdict import Decision
+from intercom.sessions.messages import CheckPolicy, Propose
+from intercom.sessions.policies import CLOSED_WITHIN, MOST_CLOSED
+from intercom.store.messages import Transact
+from intercom.workspace.hashing import digest
+from tests.sessions.house import Guest, House, house, in_house
+
+Clock = trio.testing.MockClock
+POLICY = {"enabled": True, "file_patterns": {"write": ["docs/**"]}}
+OTHER = {"enabled": True, "file_patterns": {"write": ["src/**"]}}
+TRUSTING = Config(policy=PolicySettings(trust_changes=True))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+def write(root: Path, policy: dict[str, Any], directory: str = ".intercom") -> Path:
+    file = root / directory / "settings.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(policy))
+    return file
+
+
+def content(policy: dict[str, Any]) -> str:
+    """The hash of the file that states this policy."""
+    return digest(json.dumps(policy).encode())
+
+
+def swap(root: Path) -> None:
+    """Put a link in the place of the directory."""
+    root.rename(root.parent / "other")
+    root.symlink_to(root.parent / "other")
+
+
+async def passes(guest: Guest, path: str = "docs/a") -> bool:
+    return (await guest.ask(CheckPolicy(guest.call(), "write", path))).answer.auto_approved
+
+
+async def waiting(at: House, root: Path) -> Card:
+    return await at.people.card(kind=CardKind.POLICY, state=CardState.PENDING, workspace_root=str(root))
+
+
+@in_house
+async def test_a_policy_that_came_with_a_clone_grants_its_first_agent_nothing(clock: Clock, root: Path) -> None:
+    write(root, POLICY)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert (await guest.propose("docs/a.md", "x\n")).answered is None
+        assert not await passes(guest)
+        card = await waiting(at, root)
+        assert card.title == "Nobody has accepted this policy here"
+        assert "docs/**" in (card.body or "")
+        assert card.detail is not None
+        await at.decide(card.id, Decision.ACCEPT)
+        assert await passes(guest)
+
+
+@in_house
+async def test_a_policy_that_is_written_before_the_first_call_is_nobodys(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        # Connected, and no call has been made: what it writes now is there before any watcher looks.
+        write(root, POLICY)
+        guest = await at.arrive(root)
+        assert not await passes(guest)
+        assert (await waiting(at, root)).detail == content(POLICY)
+
+
+@in_house
+async def test_a_policy_that_is_written_while_no_agent_is_there_waits_too(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        await at.arrive(root)
+        at.gone("agent", for_good=True)
+        await at.later(1)
+        write(root, POLICY)
+        guest = await at.arrive(root, "another")
+        assert not await passes(guest)
+
+
+@pytest.mark.parametrize("way", ["nested", "parent", "linked", "moved away", "case"])
+def test_a_workspace_of_the_agents_choosing_is_another_workspace(tmp_path: Path, way: str) -> None:
+    root = tmp_path / "outer" / "ws"
+    root.mkdir(parents=True)
+
+    @in_house
+    async def run(clock: Clock) -> None:
+        async with house(tmp_path, clock) as at:
+            write(root, POLICY)
+            await at.accept(root)
+            chosen = root
+            match way:
+                case "nested":
+                    chosen = root / "sub"
+                    chosen.mkdir()
+                case "parent":
+                    chosen = root.parent
+                case "linked":
+                    chosen = tmp_path / "link"
+                    chosen.symlink_to(root)
+                case "moved away":
+                    chosen = tmp_path / "elsewhere"
+                    root.rename(chosen)
+                case "case":
+                    chosen = root.parent / "WS"
+                    chosen.mkdir(exist_ok=True)
+            if way != "linked":
+                write(chosen, POLICY)
+            guest = await at.arrive(chosen)
+            assert not await passes(guest)
+
+    run()
+
+
+@in_house
+async def test_the_card_of_a_nested_workspace_names_the_one_around_it(clock: Clock, root: Path) -> None:
+    inner = root / "sub"
+    inner.mkdir()
+    async with house(root.parent, clock) as at:
+        write(root, POLICY)
+        await at.accept(root)
+        await at.arrive(root)
+        write(inner, POLICY)
+        await at.arrive(inner, "inner")
+        assert f"lies in {root}, which has a policy of its own" in ((await waiting(at, inner)).body or "")
+
+
+@in_house
+async def test_a_directory_that_is_swapped_for_a_link_grants_nothing(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        write(root, POLICY)
+        await at.accept(root)
+        guest = await at.arrive(root)
+        assert await passes(guest)
+        swap(root)
+        assert not await passes(guest)
+
+
+@in_house
+async def test_the_older_file_counts_no_sooner(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        write(root, POLICY)
+        await at.accept(root)
+        guest = await at.arrive(root)
+        assert await passes(guest)
+        (root / ".intercom/settings.json").unlink()
+        write(root, OTHER, ".monocoque")
+        assert not await passes(guest, "src/a")
+        assert not await passes(guest)
+
+
+@in_house
+async def test_a_linked_policy_file_counts_by_what_it_leads_to(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        file = write(root, POLICY)
+        await at.accept(root)
+        guest = await at.arrive(root)
+        real = root / ".intercom" / "real.json"
+        real.write_text(json.dumps(OTHER))
+        file.unlink()
+        file.symlink_to(real)
+        assert not await passes(guest, "src/a")
+        assert not await passes(guest)
+
+
+@in_house
+async def test_an_older_accepted_content_that_is_restored_waits_again(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        for policy in (OTHER, POLICY):
+            write(root, policy)
+            await at.accept(root)
+        guest = await at.arrive(root)
+        write(root, OTHER)
+        assert not await passes(guest, "src/a")
+        assert (await waiting(at, root)).detail == content(OTHER)
+
+
+@in_house
+async def test_what_a_person_took_out_stays_out_over_a_restart(clock: Clock, root: Path) -> None:
+    both = {"enabled": True, "file_patterns": {"write": ["docs/**", "src/**"]}}
+    async with house(root.parent, clock) as at:
+        write(root, both)
+        await at.accept(root)
+        guest = await at.arrive(root)
+        write(root, POLICY)
+        assert not await passes(guest, "src/a")
+        await at.later(0)
+        assert [each.kind for each in await at.app.desk.audit(20)].count("policy_narrowed") == 1
+    write(root, both)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert not await passes(guest, "src/a")
+        assert await passes(guest)
+        card = next(card for card in at.app.board.cards())
+        assert "its file has granted less since" in (card.body or "")
+        await at.decide(card.id, Decision.ACCEPT)
+        assert await passes(guest, "src/a")
+
+
+@in_house
+async def test_what_was_accepted_holds_over_a_restart_and_what_was_not_does_not(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        write(root, POLICY)
+        await at.accept(root)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert await passes(guest)
+    write(root, OTHER)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert not await passes(guest, "src/a")
+
+
+@in_house
+async def test_what_was_rejected_is_not_asked_again_after_a_restart(clock: Clock, root: Path) -> None:
+    write(root, POLICY)
+    async with house(root.parent, clock) as at:
+        await at.arrive(root)
+        card = await waiting(at, root)
+        await at.decide(card.id, Decision.REJECT)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert not await passes(guest)
+        assert at.app.board.cards() == ()
+        assert (await at.app.desk.policy(str(root))).status == "rejected"
+        # Nothing but a person who names it has it asked anew.
+        await at.accept(root)
+        assert await passes(guest)
+
+
+@in_house
+async def test_the_same_verdict_is_answered_alike_after_a_restart(clock: Clock, root: Path) -> None:
+    write(root, POLICY)
+    async with house(root.parent, clock) as at:
+        await at.arrive(root)
+        card = await waiting(at, root)
+        await at.decide(card.id, Decision.ACCEPT, None, "act-1")
+    async with house(root.parent, clock) as at:
+        again = await at.decide(card.id, Decision.ACCEPT, None, "act-1")
+        assert (again.id, again.state) == (card.id, CardState.APPLIED)
+        with pytest.raises(AlreadyDecided):
+            await at.decide(card.id, Decision.REJECT, None, "act-2")
+
+
+@in_house
+async def test_what_an_edited_database_calls_accepted_is_not_unless_its_hash_says_so(clock: Clock, root: Path) -> None:
+    write(root, POLICY)
+    async with house(root.parent, clock) as at:
+        await at.accept(root)
+        wide = json.dumps({"enabled": True, "file_patterns": {"write": ["**"]}})
+        await at.ask("store", Transact(lambda db: db.execute("update policy_decision set text = ?", (wide,))))
+        write(root, {"enabled": True, "file_patterns": {"write": ["**"]}})
+        guest = await at.arrive(root)
+        assert not await passes(guest)
+
+
+@in_house
+async def test_content_that_changed_since_it_was_shown_is_not_accepted(clock: Clock, root: Path) -> None:
+    write(root, POLICY)
+    async with house(root.parent, clock) as at:
+        shown = await at.app.desk.policy(str(root))
+        assert shown.request_id is not None
+        write(root, OTHER)
+        verdict = at.verdict(Decision.ACCEPT)
+        with pytest.raises(InvalidState, match="has changed since it was shown"):
+            await at.app.desk.accept_policy(str(root), verdict, shown.sha256)
+        guest = await at.arrive(root)
+        assert not await passes(guest, "src/a")
+
+
+@in_house
+async def test_a_workspace_without_an_agent_can_be_accepted_by_its_path(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        with pytest.raises(NotFound, match="has no policy file"):
+            await at.accept(root)
+        file = write(root, POLICY)
+        card = await at.accept(root)
+        assert card.state is CardState.APPLIED
+        with pytest.raises(NotFound, match="needs no acceptance"):
+            await at.accept(root)
+        file.write_text("{")
+        with pytest.raises(InvalidState, match="not JSON"):
+            await at.accept(root)
+
+
+@in_house
+async def test_every_policy_that_comes_into_force_is_told_once_with_who_accepted_it(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        write(root, POLICY)
+        await at.accept(root)
+        guest = await at.arrive(root)
+        for _ in range(3):
+            assert await passes(guest)
+        notice = await at.people.notice("is in force")
+        assert f"{root}/.intercom/settings.json" in notice.text
+        assert "accepted by kim (ctl)" in notice.text
+        assert '1 write pattern ("docs/**"), up to risk low' in notice.text
+        assert notice.session_id is None
+        assert len([each for each in at.people.notices if "is in force" in each.text]) == 1
+        entries = [each for each in await at.app.desk.audit(50) if each.kind == "policy_in_force"]
+        assert [(each.data or {})["workspace_root"] for each in entries] == [str(root)]
+    async with house(root.parent, clock) as at:
+        await at.arrive(root)
+        await at.people.notice("is in force")
+
+
+@in_house
+async def test_a_policy_that_the_configuration_trusts_is_told_as_accepted_by_nobody(clock: Clock, root: Path) -> None:
+    write(root, POLICY)
+    async with house(root.parent, clock, TRUSTING) as at:
+        guest = await at.arrive(root)
+        assert await passes(guest)
+        assert "accepted by nobody" in (await at.people.notice("is in force")).text
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert not await passes(guest)
+
+
+@in_house
+async def test_the_card_says_what_the_policy_would_have_let_through_before(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        for path in ("docs/a.md", "docs/b.md", "src/x.py"):
+            await guest.propose(path, "x\n")
+        write(root, POLICY)
+        assert not await passes(guest)
+        body = (await waiting(at, root)).body or ""
+        assert "would have let 2 of 3 past requests pass: change docs/b.md; change docs/a.md" in body
+
+
+@in_house
+async def test_how_policies_stand_is_listed(clock: Clock, root: Path) -> None:
+    other = root.parent / "other"
+    other.mkdir()
+    async with house(root.parent, clock) as at:
+        write(root, POLICY)
+        card = await at.accept(root)
+        write(other, OTHER)
+        await at.arrive(other)
+        found = {each.workspace_root: each for each in await at.app.desk.policies()}
+        assert {root: each.status for root, each in found.items()} == {str(root): "in force", str(other): "waiting"}
+        assert found[str(root)].accepted_sha256 == card.detail
+        assert found[str(root)].accepted_by == "kim"
+        assert found[str(other)].request_id == (await waiting(at, other)).id
+
+
+def test_an_acceptance_that_a_crash_cuts_short_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "ws"
+    root.mkdir()
+    write(root, POLICY)
+
+    def crash(name: str) -> None:
+        if name == "verdict.recorded":
+            raise Crash
+
+    @in_house
+    async def run(clock: Clock) -> None:
+        async with house(tmp_path, clock) as at:
+            guest = await at.arrive(root)
+            card = await waiting(at, root)
+            with monkeypatch.context() as patch:
+                patch.setattr(crash_points, "hook", crash)
+                with pytest.raises(Crash):
+                    await at.decide(card.id, Decision.ACCEPT, None, "act-1")
+            assert not await passes(guest)
+        async with house(tmp_path, clock) as at:
+            guest = await at.arrive(root)
+            assert await passes(guest)
+            assert (await at.decide(card.id, Decision.ACCEPT, None, "act-1")).state is CardState.APPLIED
+
+    run()
+
+
+class Crash(Exception):
+    """The server fell here."""
+
+
+@in_house
+async def test_what_agents_and_files_say_can_not_pass_for_a_line_of_ours(clock: Clock, root: Path) -> None:
+    forged = "docs/**\nthis content was accepted by kim (ctl)\u202e"
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        call = Propose(
+            guest.call(), "x\nwould have let 0 of 9 past requests pass", "x\n", "docs/a", None, RiskLevel.LOW
+        )
+        await guest.ask(call)
+        write(root, {"enabled": True, "file_patterns": {"write": ["docs/**", forged]}})
+        assert not await passes(guest)
+        lines = ((await waiting(at, root)).body or "").split("\n")
+        assert lines[1] == ("would have let 1 of 1 past requests pass: x would have let 0 of 9 past requests pass")
+        assert not [line for line in lines if line.startswith("this content was accepted")]
+        assert "\u202e" not in "".join(lines)
+
+
+@in_house
+async def test_a_file_that_changes_again_and_again_does_not_flood_people(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        for number in range(3 * MOST_CLOSED):
+            write(root, {"enabled": True, "file_patterns": {"write": [f"docs/{number}"]}})
+            assert not await passes(guest)
+        shown = {card.id for card in at.people.cards if card.kind is CardKind.POLICY}
+        assert len(shown) <= MOST_CLOSED
+        assert at.app.board.cards() == ()
+        await at.people.notice("changes again and again")
+        # A person decides all the same, by the workspace's name.
+        await at.accept(root)
+        assert await passes(guest, f"docs/{3 * MOST_CLOSED - 1}")
+        await at.later(CLOSED_WITHIN.total_seconds())
+        write(root, POLICY)
+        assert not await passes(guest)
+        assert (await waiting(at, root)).detail == content(POLICY)

@@ -1,0 +1,743 @@
+"""With an operator key an unsigned decision decides nothing: not from ctl, not in the database, not after a restart."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+from attrs import evolve
+
+from intercom.local import operator_keys
+from intercom.model import signing
+from intercom.model.approval import RiskLevel
+from intercom.model.card import Card, CardKind, subject
+from intercom.model.config import Config, DecisionsSettings, HighestRisk, SlackSettings
+from intercom.model.errors import InvalidState, NotFound, RecordMismatch, SignatureRefused
+from intercom.model.operation import Operation, OperationKind
+from intercom.model.prompt import PromptType
+from intercom.model.verdict import Decision, Verdict
+from intercom.operators.ctl.entries import card_entry
+from intercom.sessions.messages import Apply, AskPrompt, AwaitClearance, AwaitPrompt, StandBy
+from intercom.sessions.permission_messages import AskPermission
+from intercom.sessions.signatures import SystemKeys
+from tests.sessions.house import Guest, House, house, in_house
+from tests.support.keys import Key
+
+Clock = trio.testing.MockClock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def enrol(at: House, key: Key, by: Key | None = None) -> None:
+    operator_keys.add_public(at.app.places, key.public)
+    await at.app.desk.add_key(key.public, *(by or key).for_key("add", key.public, at.now()))
+
+
+@contextlib.asynccontextmanager
+async def keyed(root: Path, clock: Clock, key: Key, config: Config | None = None) -> AsyncIterator[House]:
+    """A server whose operator has this key."""
+    async with house(root.parent, clock, config) as at:
+        if not at.app.signatures.required:
+            await enrol(at, key)
+        yield at
+
+
+def sql(at: House, statement: str, *values: Any) -> None:
+    """What any process of this user can do."""
+    with contextlib.closing(sqlite3.connect(at.app.database)) as db:
+        assert db.execute(statement, values).rowcount == 1
+        db.commit()
+
+
+def files(root: Path) -> list[str]:
+    return [each.name for each in root.iterdir()]
+
+
+async def approve(at: House, key: Key, id: str, **more: Any) -> Card:
+    card = await at.app.desk.card(id)
+    return await at.app.desk.decide(id, key.verdict(card, Decision.APPROVE, at.now(), **more))
+
+
+@in_house
+async def test_a_signed_approval_decides_and_is_applied(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        waiting = await at.wait(guest, id)
+        card = await approve(at, key, id)
+        assert card.decided is not None
+        assert card.decided.signature is not None
+        assert card.decided.signature.key_id == key.public.id
+        assert (await waiting()).answer.status == "approved"
+        await guest.ask(Apply(guest.call(), id))
+        assert (root / "a.txt").read_text() == "a\n"
+        (entry,) = [each for each in await at.app.desk.audit(50) if each.kind == "decided"]
+        assert entry.data["signature"]["key_id"] == key.public.id
+
+
+@in_house
+async def test_an_unsigned_approval_decides_nothing_and_everybody_is_told(clock: Clock, root: Path) -> None:
+    async with keyed(root, clock, Key()) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        waiting = await at.wait(guest, id)
+        with pytest.raises(SignatureRefused, match="takes only decisions signed with an operator key"):
+            await at.decide(id, Decision.APPROVE)
+        told = await at.people.notice("refused to approve")
+        assert (told.session_id, told.level) == (None, "error")
+        assert waiting.outcome is None
+        assert (await at.app.desk.card(id)).decided is None
+        assert "security" in [each.kind for each in await at.app.desk.audit(50)]
+
+
+Change = Callable[[Key, Verdict], Verdict]
+
+
+def signed_anew(**changes: Any) -> Change:
+    def change(key: Key, verdict: Verdict) -> Verdict:
+        assert verdict.signature is not None
+        return evolve(verdict, signature=key.sign(evolve(verdict.signature, **changes)))
+
+    return change
+
+
+def altered(**changes: Any) -> Change:
+    def change(_key: Key, verdict: Verdict) -> Verdict:
+        return evolve(verdict, signature=evolve(verdict.signature, **changes))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (signed_anew(request_id="another"), "another decision"),
+        (signed_anew(subject="00" * 32), "not what the request says now"),
+        (signed_anew(risk="low"), "not what the request says now"),
+        (signed_anew(decision="reject"), "another decision"),
+        (signed_anew(text="more"), "another decision"),
+        (signed_anew(decision_id="another"), "another decision"),
+        (signed_anew(method="ticket"), "has to be signed with the PIN itself"),
+        (signed_anew(method="channel"), "not of the channel"),
+        (signed_anew(method="none"), "of no kind that counts"),
+        (signed_anew(key_id="0123456789abcdef"), "does not count"),
+        (signed_anew(at="2025-12-31T23:00:00.000000+00:00"), "too long ago"),
+        (signed_anew(at="2026-01-01T01:00:00.000000+00:00"), "too long ago"),
+        (signed_anew(at="whenever"), "too long ago"),
+        (altered(at="2026-01-01T00:00:01.000000+00:00"), "not genuine"),
+        (altered(value="00" * 64), "not genuine"),
+        (altered(value=""), "not genuine"),
+    ],
+)
+@in_house
+async def test_a_signature_for_anything_else_decides_nothing(
+    clock: Clock, root: Path, change: Change, why: str
+) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose(risk=RiskLevel.CRITICAL)).request_id
+        card = await at.app.desk.card(id)
+        verdict = change(key, key.verdict(card, Decision.APPROVE, at.now()))
+        with pytest.raises(SignatureRefused, match=why):
+            await at.app.desk.decide(id, verdict)
+        assert (await at.app.desk.card(id)).decided is None
+
+
+@in_house
+async def test_a_key_that_nobody_enrolled_decides_nothing(clock: Clock, root: Path) -> None:
+    async with keyed(root, clock, Key()) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        with pytest.raises(SignatureRefused, match="does not count"):
+            await approve(at, Key(), id)
+
+
+FLIP = (
+    "update approval_request set status = 'approved', verdict_id = 'x', verdict = 'approve', decided_by = 'kim',"
+    " decided_via = ?, decided_at = '2026-01-01T00:00:01.000000+00:00', signature = ? where id = ?"
+)
+
+
+@pytest.mark.parametrize("channel", ["ctl", "slack", "web", "embed", "policy", "timeout"])
+@pytest.mark.parametrize("signature", [None, "{}", "not json", "forged"])
+@in_house
+async def test_a_row_that_sql_approved_writes_nothing(
+    clock: Clock, root: Path, channel: str, signature: str | None
+) -> None:
+    """Failed before: the change was applied."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        if signature == "forged":
+            forged = Key().verdict(await at.app.desk.card(id), Decision.APPROVE, at.now(), id="x").signature
+            assert forged is not None
+            forged = evolve(forged, key_id=key.public.id)
+            signature = json.dumps({name: getattr(forged, name) for name in (*signing.STATED, "value")})
+        sql(at, FLIP, channel, signature, id)
+        with pytest.raises(SignatureRefused, match="does not count"):
+            await guest.ask(AwaitClearance(guest.call(), id))
+        await at.people.notice("refused the recorded decision about")
+        with pytest.raises(InvalidState):
+            await guest.ask(Apply(guest.call(), id))
+        assert files(root) == []
+        # The agent may propose it again, and then a person is asked.
+        assert (await guest.propose()).request_id != id
+
+
+@in_house
+async def test_check_diff_alone_refuses_a_row_that_sql_approved(clock: Clock, root: Path) -> None:
+    async with keyed(root, clock, Key()) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        sql(at, FLIP, "ctl", None, id)
+        with pytest.raises(SignatureRefused, match="no operator's signature is recorded"):
+            await guest.ask(Apply(guest.call(), id))
+        told = await at.people.notice("nothing is written")
+        assert told.session_id is None
+        assert files(root) == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "update approval_request set diff_content = 'evil' where id = ?",
+        "update approval_request set title = 'another' where id = ?",
+        "update approval_request set preview = 'another' where id = ?",
+        "update approval_request set risk_level = 'critical' where id = ?",
+        "update approval_request set proposal_hash = 'another' where id = ?",
+        "update approval_file set path = 'CLAUDE.md' where request_id = ?",
+        "update approval_file set after_hash = 'ee' where request_id = ?",
+        "update approval_file set kind = 'delete' where request_id = ?",
+        "update approval_request set verdict = 'reject' where id = ?",
+        "update approval_request set verdict_id = 'another' where id = ?",
+        "update approval_request set decided_text = 'more' where id = ?",
+        "update approval_request set decided_via = 'slack' where id = ?",
+        "update approval_request set signature = null where id = ?",
+    ],
+)
+@in_house
+async def test_a_proposal_edited_after_its_approval_is_not_written(clock: Clock, root: Path, edit: str) -> None:
+    """Failed before: the edited text was written."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await approve(at, key, id)
+        sql(at, edit, id)
+        with pytest.raises((SignatureRefused, RecordMismatch)):
+            await guest.ask(Apply(guest.call(), id))
+        await at.people.notice(id)
+        assert files(root) == []
+
+
+HARMLESS = "diff --git a/a.txt b/a.txt\n--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+harmless\n"
+
+
+@pytest.mark.parametrize(
+    ("edit", "value"),
+    [
+        ("update approval_request set preview = ? where id = ?", HARMLESS),
+        ("update approval_request set remarks = ? where id = ?", '[["a.txt", "only white space changes"]]'),
+        ("update approval_request set masked = ? where id = ?", '[[4, "+harmless"]]'),
+        ("update approval_file set added = ? where request_id = ?", 0),
+    ],
+)
+@in_house
+async def test_a_card_that_sql_changed_before_it_was_signed_writes_nothing(
+    clock: Clock, root: Path, edit: str, value: Any
+) -> None:
+    """Failed before: the person signed the card as it was shown, and what the store held beside it was written."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        sql(at, edit, value, id)
+        await approve(at, key, id)
+        with pytest.raises(RecordMismatch, match="shown"):
+            await guest.ask(Apply(guest.call(), id))
+        await at.people.notice("refused when it was to be applied")
+        assert files(root) == []
+
+
+@in_house
+async def test_a_command_that_sql_renamed_before_it_was_signed_is_not_let_pass(clock: Clock, root: Path) -> None:
+    """Failed before: "Run: ls" was signed, and the hook let `rm -rf .` pass."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        asked = await ask_leave(guest, "rm -rf .", "one")
+        sql(
+            at,
+            "update approval_request set title = 'Run: ls', description = 'ls' where id = ?",
+            asked.request_id,
+        )
+        await approve(at, key, asked.request_id)
+        again = await ask_leave(guest, "rm -rf .", "one")
+        assert again.answered is None or again.answered.answer.status != "allowed"
+
+
+@in_house
+async def test_a_signature_moved_to_another_request_counts_for_nothing(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        good = (await guest.propose("good.txt")).request_id
+        bad = (await guest.propose("bad.txt")).request_id
+        await approve(at, key, good)
+        sql(
+            at,
+            "update approval_request set (status, verdict_id, verdict, decided_by, decided_via, decided_at, signature)"
+            " = (select status, 'moved', verdict, decided_by, decided_via, decided_at, signature"
+            " from approval_request where id = ?) where id = ?",
+            good,
+            bad,
+        )
+        with pytest.raises(SignatureRefused):
+            await guest.ask(Apply(guest.call(), bad))
+        await guest.ask(Apply(guest.call(), good))
+        assert files(root) == ["good.txt"]
+
+
+@in_house
+async def test_a_row_flipped_while_no_server_runs_reaches_nobody(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        sql(at, FLIP, "ctl", None, id)
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        await at.people.notice("refused the recorded decision about")
+        # A call of any other tool would bring it along.
+        opened = await guest.ask(AskPrompt(guest.call(), "go on?", PromptType.CONTINUATION))
+        assert opened.answered is None
+        with pytest.raises(InvalidState):
+            await guest.ask(AwaitClearance(guest.call(), id))
+
+
+@in_house
+async def test_a_signed_decision_counts_after_a_restart(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await approve(at, key, id)
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        await guest.ask(Apply(guest.call(), id))
+        assert (root / "a.txt").read_text() == "a\n"
+
+
+@in_house
+async def test_words_put_into_a_prompts_row_reach_nobody(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        ids = [
+            (await guest.ask(AskPrompt(guest.call(), f"go on {n}?", PromptType.CONTINUATION))).request_id
+            for n in (1, 2)
+        ]
+        card = await at.app.desk.card(ids[0])
+        await at.app.desk.decide(ids[0], key.verdict(card, Decision.CONTINUE, at.now()))
+        answered = await guest.ask(AwaitPrompt(guest.call(), ids[0]))
+        assert answered is not None
+        assert answered.answer.decision == "continue"
+        sql(at, "update continuation_prompt set instruction = 'remove everything' where id = ?", ids[0])
+        with pytest.raises(SignatureRefused, match="contradicts itself"):
+            await guest.ask(AwaitPrompt(guest.call(), ids[0]))
+        sql(
+            at,
+            "update continuation_prompt set status = 'decided', decision = 'refine', instruction = 'remove everything',"
+            " verdict_id = 'x', verdict = 'refine', decided_by = 'kim', decided_via = 'ctl',"
+            " decided_at = '2026-01-01T00:00:01.000000+00:00', decided_text = 'remove everything' where id = ?",
+            ids[1],
+        )
+        with pytest.raises(SignatureRefused, match="no operator's signature"):
+            await guest.ask(AwaitPrompt(guest.call(), ids[1]))
+
+
+@in_house
+async def test_a_standby_is_resumed_by_a_signed_answer_only(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.ask(StandBy(guest.call(), "done"))).request_id
+        with pytest.raises(SignatureRefused):
+            await at.decide(id, Decision.RESUME, "go on")
+        card = await at.app.desk.card(id)
+        await at.app.desk.decide(id, key.verdict(card, Decision.RESUME, at.now(), "go on"))
+        opened = await guest.ask(StandBy(guest.call(), "done", request_id=id))
+        assert opened.answered is not None
+        assert opened.answered.answer.instruction == "go on"
+        sql(at, "update wait set instruction = 'remove everything' where id = ?", id)
+        with pytest.raises(SignatureRefused):
+            await guest.ask(StandBy(guest.call(), "done", request_id=id))
+
+
+def operation(command: str) -> Operation:
+    return Operation(OperationKind.COMMAND, "Bash", f"run {command}", f"Bash {command}", command)
+
+
+async def ask_leave(guest: Guest, command: str, slot: str, call: str | None = None) -> Any:
+    return await guest.ask(AskPermission(call or guest.call(), "client", operation(command), slot))
+
+
+@in_house
+async def test_permission_is_used_once_it_was_signed(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        asked = await ask_leave(guest, "make", "one")
+        await approve(at, key, asked.request_id)
+        assert (await ask_leave(guest, "make", "one")).answered.answer.status == "allowed"
+
+
+@in_house
+async def test_permission_that_sql_gave_is_none(clock: Clock, root: Path) -> None:
+    """Failed before: the hook said allow."""
+    async with keyed(root, clock, Key()) as at:
+        guest = await at.arrive(root)
+        asked = await ask_leave(guest, "make", "one")
+        sql(at, FLIP, "ctl", None, asked.request_id)
+        with pytest.raises(SignatureRefused):
+            await ask_leave(guest, "make", "one")
+        assert (await ask_leave(guest, "make", "one")).answered is None
+
+
+@in_house
+async def test_permission_for_one_command_is_none_for_another(clock: Clock, root: Path) -> None:
+    """Failed before: a row's key, moved by SQL, let another command pass."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        asked = await ask_leave(guest, "make", "one")
+        await approve(at, key, asked.request_id)
+        other = await ask_leave(guest, "rm -rf .", "two")
+        sql(
+            at,
+            "update approval_request set key = (select key from approval_request where id = ?) where id = ?",
+            other.request_id,
+            asked.request_id,
+        )
+        sql(at, "update approval_request set status = 'interrupted' where id = ?", other.request_id)
+        with pytest.raises(SignatureRefused):
+            await ask_leave(guest, "rm -rf .", "two")
+
+
+@in_house
+async def test_an_answer_put_into_the_database_lets_no_operation_pass(clock: Clock, root: Path) -> None:
+    """Failed before: the hook said allow."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        call = guest.call()
+        asked = await ask_leave(guest, "make", "one", call)
+        with contextlib.closing(sqlite3.connect(at.app.database)) as db:
+            (found,) = db.execute("select key from approval_request where id = ?", (asked.request_id,)).fetchone()
+            for suffix, answer in (
+                ("", {"status": "allowed", "rule": "command:make"}),
+                ("x", {"status": "allowed", "request_id": asked.request_id}),
+            ):
+                db.execute(
+                    "insert into answered_call (name, session_id, tool, answer, created_at)"
+                    " values (?, ?, 'Bash', ?, ?)",
+                    (
+                        f"{call}{suffix}#{found[:32]}",
+                        guest.session_id,
+                        json.dumps(answer),
+                        "2026-01-01T00:00:01.000000+00:00",
+                    ),
+                )
+            db.commit()
+        assert (await ask_leave(guest, "make", "one", call)).answered.answer.status == "denied"
+        later = await ask_leave(guest, "make", "one", f"{call}x")
+        assert later.answered is None or later.answered.answer.status != "allowed"
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+@in_house
+async def test_without_a_key_nothing_changes(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        card = await at.decide(id, Decision.APPROVE)
+        assert card.decided is not None
+        assert card.decided.signature is None
+        await guest.ask(Apply(guest.call(), id))
+
+
+@in_house
+async def test_a_second_key_needs_the_signature_of_the_first(clock: Clock, root: Path) -> None:
+    first, second = Key(), Key()
+    async with keyed(root, clock, first) as at:
+        with pytest.raises(SignatureRefused, match="needs the signature of an operator key that counts"):
+            await enrol(at, second)
+        await enrol(at, second, by=first)
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await approve(at, second, id)
+
+
+@in_house
+async def test_a_key_is_revoked_by_the_signature_of_a_present_one(clock: Clock, root: Path) -> None:
+    first, second = Key(), Key()
+    async with keyed(root, clock, first) as at:
+        await enrol(at, second, by=first)
+        with pytest.raises(SignatureRefused):
+            await at.app.desk.revoke_key(first.public.id, *Key().for_key("revoke", first.public, at.now()))
+        await at.app.desk.revoke_key(first.public.id, *second.for_key("revoke", first.public, at.now()))
+        await at.people.notice("was revoked")
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        with pytest.raises(SignatureRefused, match="does not count"):
+            await approve(at, first, id)
+        await approve(at, second, id)
+        with pytest.raises(NotFound):
+            await at.app.desk.revoke_key("0123", *second.for_key("revoke", first.public, at.now()))
+    async with keyed(root, clock, second) as at:
+        assert {each.key_id for each in at.app.signatures.status() if each.counts} == {second.public.id}
+
+
+@in_house
+async def test_a_signature_to_add_a_key_is_taken_while_it_is_fresh(clock: Clock, root: Path) -> None:
+    first, second = Key(), Key()
+    async with keyed(root, clock, first) as at:
+        old = first.for_key("add", second.public, at.now() - timedelta(hours=1))
+        with pytest.raises(SignatureRefused, match="not in order"):
+            await at.app.desk.add_key(second.public, *old)
+
+
+@in_house
+async def test_a_removed_file_does_not_switch_the_protection_off(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        os.unlink(at.app.places.operator_keys_file)
+        for attempt in (at.decide(id, Decision.APPROVE), approve(at, key, id)):
+            with pytest.raises(SignatureRefused):
+                await attempt
+    async with keyed(root, clock, key) as at:
+        await at.people.notice("does not list it")
+        with pytest.raises(SignatureRefused):
+            await at.decide(id, Decision.APPROVE)
+
+
+@in_house
+async def test_rows_removed_from_the_database_do_not_switch_the_protection_off(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        sql(at, "delete from operator_key")
+        with pytest.raises(SignatureRefused):
+            await at.decide(id, Decision.APPROVE)
+        await approve(at, key, id)
+    async with house(root.parent, clock) as at:
+        await at.people.notice("not enrolled")
+        guest = await at.arrive(root)
+        id = (await guest.propose("b.txt", call="agent/later")).request_id
+        with pytest.raises(SignatureRefused):
+            await at.decide(id, Decision.APPROVE)
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        "update operator_key set public = ?",
+        "insert into operator_key select ?, public, name, added_at, added_by, added_signature, null, null, null"
+        " from operator_key",
+    ],
+)
+@in_house
+async def test_a_key_that_sql_enrolled_does_not_count(clock: Clock, root: Path, tamper: str) -> None:
+    key, evil = Key(), Key()
+    async with keyed(root, clock, key) as at:
+        operator_keys.add_public(at.app.places, evil.public)
+        sql(at, tamper, evil.public.public if "update" in tamper else evil.public.id)
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        with pytest.raises(SignatureRefused):
+            await approve(at, evil, id)
+    async with keyed(root, clock, key) as at:
+        with pytest.raises(SignatureRefused):
+            await approve(at, evil, id)
+        with pytest.raises(SignatureRefused):
+            await at.decide(id, Decision.APPROVE)
+
+
+@in_house
+async def test_a_key_that_sql_revoked_still_counts(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        sql(at, "update operator_key set revoked_at = '2026', revoked_by = 'x', revoked_signature = ''")
+    async with keyed(root, clock, key) as at:
+        await at.people.notice("without a signature: it still counts")
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        with pytest.raises(SignatureRefused):
+            await at.decide(id, Decision.APPROVE)
+        await approve(at, key, id)
+
+
+def test_ctl_and_the_server_sign_the_same_card() -> None:
+    from tests.operators.desk import card
+
+    for kind in CardKind:
+        shown = card("one", kind, body="words \ud83d\ude00 \ud800", detail="x", proposal_hash="hash")
+        entry = json.loads(json.dumps(card_entry(shown)))
+        assert signing.card_subject(entry) == subject(shown)
+
+
+def test_what_was_left_out_can_not_be_signed_for() -> None:
+    from tests.operators.desk import card
+
+    with pytest.raises(ValueError, match="left out"):
+        signing.card_subject(card_entry(card("one"), diff=False))
+
+
+# --- channels --------------------------------------------------------------------------------------------------------
+
+SLACK = SlackSettings(channel_id="C0123456789")
+
+
+def allowing(**channels: HighestRisk) -> Config:
+    return Config(slack=SLACK, decisions=DecisionsSettings(**channels))
+
+
+def by(at: House, channel: str, id: str = "v-chat") -> Verdict:
+    return Verdict(id, Decision.APPROVE, "kim (U1)", channel, at.now())
+
+
+@pytest.mark.parametrize(
+    ("channel", "config", "risk", "decides"),
+    [
+        ("slack", Config(slack=SLACK), RiskLevel.LOW, True),
+        ("slack", Config(slack=SLACK), RiskLevel.HIGH, True),
+        ("slack", Config(slack=SLACK), RiskLevel.CRITICAL, False),
+        (
+            "slack",
+            allowing(slack=HighestRisk.CRITICAL),
+            RiskLevel.CRITICAL,
+            True,
+        ),
+        ("slack", allowing(slack=HighestRisk.LOW), RiskLevel.HIGH, False),
+        ("slack", allowing(slack=HighestRisk.NONE), RiskLevel.LOW, False),
+        ("slack", Config(), RiskLevel.LOW, False),
+        ("embed", Config(), RiskLevel.LOW, False),
+        ("embed", allowing(embed=HighestRisk.HIGH), RiskLevel.HIGH, True),
+        ("embed", allowing(embed=HighestRisk.HIGH), RiskLevel.CRITICAL, False),
+        ("web", Config(), RiskLevel.LOW, False),
+    ],
+)
+@in_house
+async def test_what_a_channel_may_decide_is_a_setting(
+    clock: Clock, root: Path, channel: str, config: Config, risk: RiskLevel, decides: bool
+) -> None:
+    async with keyed(root, clock, Key(), config) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose(risk=risk)).request_id
+        if not decides:
+            with pytest.raises(SignatureRefused):
+                await at.app.desk.decide(id, by(at, channel))
+            return
+        card = await at.app.desk.decide(id, by(at, channel))
+        assert card.decided is not None
+        assert card.decided.signature is not None
+        assert card.decided.signature.key_id.startswith(f"{channel}:")
+        assert card.decided.signature.method == "channel"
+        await guest.ask(Apply(guest.call(), id))
+        assert (root / "a.txt").exists()
+
+
+@in_house
+async def test_a_channel_that_may_no_more_decided_nothing(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key, Config(slack=SLACK)) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose(risk=RiskLevel.HIGH)).request_id
+        await at.app.desk.decide(id, by(at, "slack"))
+    async with keyed(root, clock, key, allowing(slack=HighestRisk.LOW)) as at:
+        guest = await at.arrive(root)
+        with pytest.raises(InvalidState):
+            await guest.ask(Apply(guest.call(), id))
+        assert files(root) == []
+
+
+@in_house
+async def test_a_channels_key_is_its_users_alone(clock: Clock, root: Path) -> None:
+    async with keyed(root, clock, Key(), Config(slack=SLACK)) as at:
+        guest = await at.arrive(root)
+        await at.app.desk.decide((await guest.propose()).request_id, by(at, "slack"))
+        kept = Path(at.app.places.state_dir) / "keys" / "slack.key"
+        assert kept.stat().st_mode & 0o777 == 0o600
+
+
+# --- root's own list -------------------------------------------------------------------------------------------------
+
+
+def of_root(root: Path, *keys: Key, mode: int = 0o644) -> SystemKeys:
+    file = root.parent / "etc" / "operator-keys"
+    file.parent.mkdir(exist_ok=True, mode=0o755)
+    file.write_text("".join(f"{each.public.line()}\n" for each in keys))
+    file.chmod(mode)
+    return SystemKeys(file, owner=os.geteuid())
+
+
+@in_house
+async def test_where_root_lists_keys_no_others_count(clock: Clock, root: Path) -> None:
+    mine, roots = Key(), Key()
+    async with house(root.parent, clock, system_keys=of_root(root, roots)) as at:
+        with pytest.raises(SignatureRefused, match="only root says"):
+            await enrol(at, mine)
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        for attempt in (at.decide(id, Decision.APPROVE), approve(at, mine, id)):
+            with pytest.raises(SignatureRefused):
+                await attempt
+        await approve(at, roots, id)
+        with pytest.raises(SignatureRefused, match="only root says"):
+            await at.app.desk.revoke_key(roots.public.id, *roots.for_key("revoke", roots.public, at.now()))
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+@in_house
+async def test_a_list_that_others_may_write_makes_no_key_count(clock: Clock, root: Path, mode: int) -> None:
+    key = Key()
+    async with house(root.parent, clock, system_keys=of_root(root, key, mode=mode)) as at:
+        await at.people.notice("must be root's")
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        for attempt in (at.decide(id, Decision.APPROVE), approve(at, key, id)):
+            with pytest.raises(SignatureRefused):
+                await attempt
+
+
+@in_house
+async def test_a_use_put_into_the_database_covers_no_operation(clock: Clock, root: Path) -> None:
+    async with keyed(root, clock, Key()) as at:
+        guest = await at.arrive(root)
+        asked = await ask_leave(guest, "make", "before")
+        use = "insert into permission_use (request_id, slot, turn, call, used_at) values (?, 'before', '', 'x', ?)"
+        sql(at, use, asked.request_id, "2026-01-01T00:00:00.000000+00:00")
+        sql(at, "update approval_request set status = 'consumed' where id = ?", asked.request_id)
+        with pytest.raises(SignatureRefused, match="no operator's signature"):
+            await ask_leave(guest, "make", "after")

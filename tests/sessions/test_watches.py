@@ -1,0 +1,114 @@
+"""The watches over the clock, the database and the audit log: each one that crashes is back, and watches again."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio.testing
+
+from intercom.model.card import CardState
+from intercom.model.config import Config, StallSettings, TimeoutSettings
+from intercom.sessions.audit_watch import ANCHOR_SECONDS
+from intercom.sessions.database_watch import WATCH_SECONDS
+from intercom.store import audit, audit_anchor, outbox
+from intercom.store.messages import Transact
+from tests.sessions.house import House, house, in_house
+
+Clock = trio.testing.MockClock
+DAY = 86400.0
+CONFIG = Config(timeouts=TimeoutSettings(approval_seconds=3600.0), stall=StallSettings(enabled=False))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def fall(at: House, who: str) -> None:
+    """Let an actor crash; its next incarnation runs when this returns."""
+    before = at.app.system.named(who).present()
+    before._crash(RuntimeError("as a test wants it"))
+    async with at.restarting():
+        while (now := at.app.system.ref(who)) is None or now is before:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
+
+@in_house
+async def test_a_clock_that_is_set_after_its_watch_crashed_is_noticed(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        await fall(at, "clock-watch")
+        await at.set_clock(DAY)
+        await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
+
+
+@in_house
+async def test_a_clock_that_is_set_while_its_watch_restarts_is_noticed(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock, CONFIG) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        at.shifted[0] += DAY
+        await fall(at, "clock-watch")
+        await at.later(WATCH_SECONDS)
+        await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
+
+
+@in_house
+async def test_deadlines_are_judged_again_although_the_watch_crashed_when_it_noticed(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shifts = []
+
+    def shift(_db: object, seconds: float) -> None:
+        shifts.append(round(seconds))
+        if len(shifts) == 1:
+            trio.from_thread.run_sync(crash, trio_token=token)
+
+    async with house(root.parent, clock, CONFIG) as at:
+        token = trio.lowlevel.current_trio_token()
+        watch = at.app.system.named("clock-watch").present()
+        crash = partial(watch._crash, RuntimeError("as a test wants it"))
+        monkeypatch.setattr(outbox, "shift", shift)
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        async with at.restarting():
+            at.shifted[0] += DAY
+            await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
+        # What waits to be sent again is not put off twice.
+        assert shifts == [DAY]
+
+
+@in_house
+async def test_the_lock_of_the_database_is_renewed_after_its_watch_crashed(clock: Clock, root: Path) -> None:
+    renewed = []
+    async with house(root.parent, clock, renew_lock=lambda: renewed.append(clock.current_time())) as at:
+
+        async def renewed_again() -> None:
+            """Wait for one more: it is made in a thread, which the virtual clock does not wait for."""
+            before = len(renewed)
+            async with at.restarting():
+                while len(renewed) == before:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+
+        await renewed_again()
+        await fall(at, "database-watch")
+        await renewed_again()
+
+
+@in_house
+async def test_the_head_of_the_log_is_kept_after_its_watch_crashed(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        file, database = Path(at.app.places.audit_anchor_file), at.app.database
+        await at.later(ANCHOR_SECONDS)
+        await fall(at, "audit-watch")
+        note = partial(audit.record, at=at.now(), kind="note", session_id=None, who="t", summary="one")
+        await at.ask("store", Transact(note))
+        async with at.restarting():
+            while not (kept := audit_anchor.read(file, database)) or kept[-1].sequence < 2:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        assert audit_anchor.examine(database, file).faults == []

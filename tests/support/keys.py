@@ -1,0 +1,60 @@
+"""Operator keys for tests: made at once, without a PIN or a file of their own, and what is signed with them."""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime
+
+from attrs import evolve, field, frozen
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from intercom.local.operator_keys import PublicKey
+from intercom.model import clock, signing
+from intercom.model.card import Card, subject
+from intercom.model.verdict import Decision, Signature, Verdict
+
+
+@frozen
+class Key:
+    """A person's key pair."""
+
+    private: Ed25519PrivateKey = field(factory=Ed25519PrivateKey.generate)
+
+    @property
+    def public(self) -> PublicKey:
+        return PublicKey(base64.b64encode(self.private.public_key().public_bytes_raw()).decode(), "kim")
+
+    def for_key(self, action: str, key: PublicKey, at: datetime) -> tuple[str, str, str]:
+        """Instant, signer and signature, to add or revoke `key`."""
+        text = clock.to_text(at)
+        said = signing.key_statement(action, public=key.public, name=key.name, at=text, by=self.public.id)
+        return text, self.public.id, self.private.sign(said).hex()
+
+    def sign(self, unsigned: Signature) -> Signature:
+        return evolve(unsigned, value=self.private.sign(unsigned.statement()).hex())
+
+    def verdict(
+        self,
+        card: Card,
+        decision: Decision,
+        at: datetime,
+        text: str | None = None,
+        *,
+        id: str = "v-signed",
+        method: str = signing.PIN,
+        channel: str = "ctl",
+    ) -> Verdict:
+        """A decision about this card, signed."""
+        unsigned = Signature(
+            request_id=card.id,
+            subject=subject(card),
+            risk=None if card.risk is None else card.risk.value,
+            decision=decision.value,
+            text=text,
+            at=clock.to_text(at),
+            decision_id=id,
+            key_id=self.public.id,
+            method=method,
+            value="",
+        )
+        return Verdict(id, decision, "kim", channel, at, text, signature=self.sign(unsigned))

@@ -1,0 +1,52 @@
+"""agent-intercom with faults installed, for tests: `python program_with_faults.py [--fault WISH] ...`.
+
+What `--fault` or INTERCOM_FAULT asks for happens to the servers that it runs, and to those that its relays start. Run
+as a program: a server that a relay starts is isolated, and knows of nothing but its command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(words: list[str]) -> int:
+    if sys.path[0] == str(Path(__file__).resolve().parent):
+        del sys.path[0]
+    sys.path.insert(0, str(ROOT))
+    from intercom.agents.shim import options
+    from intercom.cli import main as program
+    from intercom.local import tunables
+
+    if "serve" in words[:3]:
+        # It may begin anew, with the same words and the same environment.
+        tunables.heed()
+    wish = os.environ.pop("INTERCOM_FAULT", "")
+    if words[:1] == ["--fault"]:
+        wish, words = words[1], words[2:]
+    own = str(Path(__file__).resolve())
+    options.SERVER = (sys.executable, *options.ISOLATED, own, "--fault", wish, "serve")
+    if words[:1] == ["serve"]:
+        _install(wish)
+    return program.main(words)
+
+
+def _install(wish: str) -> None:
+    from intercom.cli import serve
+    from tests.support import faults
+
+    build = serve._app
+
+    def build_with_faults(*arguments: object, **options: object) -> object:
+        app = build(*arguments, **options)  # type: ignore[arg-type]
+        faults.arm(app.system, wish)
+        return app
+
+    serve._app = build_with_faults  # type: ignore[assignment]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

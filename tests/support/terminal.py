@@ -1,0 +1,74 @@
+"""A real terminal: a process that has a pseudo terminal as its controlling one, and a hand that types there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import termios
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import trio
+
+
+class Terminal:
+    """A process on a pseudo terminal of its own, which leads the session there."""
+
+    def __init__(self, process: trio.Process, descriptor: int) -> None:
+        self.process = process
+        self._descriptor = descriptor
+        self._seen = ""
+
+    async def until(self, text: str) -> str:
+        """What was printed up to and with `text`, from where the last one ended."""
+        while text not in self._seen:
+            more = await self._read()
+            assert more, f"it ended without {text!r}; it printed {self._seen!r}"
+            self._seen += more
+        before, _, self._seen = self._seen.partition(text)
+        return before + text
+
+    async def rest(self) -> str:
+        """What is printed until nothing holds the terminal any more."""
+        while more := await self._read():
+            self._seen += more
+        return self._seen
+
+    def type(self, keys: str) -> None:
+        os.write(self._descriptor, keys.encode())
+
+    async def _read(self) -> str:
+        await trio.lowlevel.wait_readable(self._descriptor)
+        try:
+            return os.read(self._descriptor, 65536).decode(errors="replace")
+        except OSError:
+            # Linux says so when the other side was closed.
+            return ""
+
+
+@contextlib.asynccontextmanager
+async def on_terminal(command: Sequence[str], environ: Mapping[str, str]) -> AsyncIterator[Terminal]:
+    """Run a command whose controlling terminal is a new one; it is killed at the end."""
+    ours, theirs = pty.openpty()
+    env = {**environ, "TERM": "xterm", "COLUMNS": "200"}
+    try:
+        try:
+            process = await trio.lowlevel.open_process(
+                list(command),
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                env=env,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            )
+        finally:
+            os.close(theirs)
+        try:
+            yield Terminal(process, ours)
+        finally:
+            process.kill()
+            await process.wait()
+    finally:
+        os.close(ours)

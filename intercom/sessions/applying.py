@@ -52,7 +52,7 @@ async def apply(session: SessionActor, asked: Apply) -> Answered[ApplyAnswer]:
     """Write an approved change. Raises the errors of check_diff; then nothing was written."""
     session.require_open()
     session.touch("check_diff")
-    async with session.context.lock(session.row.workspace_root):
+    async with session.context.locks.hold(session.row.workspace_root):
         request, entry, used = await session.transact(partial(_look_once, session=session, id=asked.request_id))
         if request.replaces is not None and request.status is ApprovalStatus.PENDING:
             return Answered(_undecided(request))
@@ -92,7 +92,7 @@ async def give_up(session: SessionActor, asked: Decide) -> Card:
     if entry is None or entry.state is not JournalState.STUCK:
         raise AlreadyDecided(f"the apply of request {request.id} is not stuck any more; nothing was changed")
     session.context.signatures.admit(asked.verdict, cards.of_stuck(entry, request), session.now())
-    async with session.context.lock(entry.workspace_root):
+    async with session.context.locks.hold(entry.workspace_root):
         await _discard(entry)
         await session.transact(partial(_given_up, session=session, entry=entry, verdict=asked.verdict))
     card = evolve(cards.of_stuck(entry, request), state=CardState.CLOSED)
@@ -104,7 +104,7 @@ async def recover(session: SessionActor) -> None:
     """After a crash: throw away what was only staged, carry through what was committed."""
     entries = await session.transact(lambda db: [e for e in journal.open(db) if e.session_id == session.id])
     for entry in entries:
-        async with session.context.lock(entry.workspace_root):
+        async with session.context.locks.hold(entry.workspace_root):
             if entry.state is JournalState.STAGING:
                 await _abandon(session, entry, "the server stopped before the change was committed")
             elif entry.state is JournalState.COMMITTED:

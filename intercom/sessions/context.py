@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-import trio
 from attrs import field, frozen
 
 from actors import Name
@@ -14,9 +13,7 @@ from intercom.model.measure import Measured, unmeasured
 from intercom.model.policy import WorkspacePolicy
 from intercom.sessions.chat import Chat
 from intercom.sessions.signatures import Signatures, without_keys
-
-#: One lock a workspace: two sessions may change the same files, and a base must not move between check and write.
-Locks = dict[str, trio.Lock]
+from intercom.sessions.workspace_locks import WorkspaceLocks
 
 
 @frozen
@@ -25,7 +22,7 @@ class Context:
     known), `watcher` the actor that judges by it; `present` whether the agent of this key is connected; `chat` what is
     known of the chat channel, None where none is set up; `measured` is told what is worth counting. `unattended` are
     pending requests that no call waits for, as far as their sessions know; their cards say so.
-    `signatures` says which decisions count."""
+    `signatures` says which decisions count. Files are changed under `locks`."""
 
     config: Config
     store: Name
@@ -38,9 +35,5 @@ class Context:
     chat: Chat | None = None
     measured: Measured = unmeasured
     signatures: Signatures = field(factory=without_keys)
-    locks: Locks = field(factory=dict)
+    locks: WorkspaceLocks = field(factory=WorkspaceLocks)
     unattended: set[str] = field(factory=set)
-
-    def lock(self, workspace_root: str) -> trio.Lock:
-        """The lock that applies to files under this root are done under."""
-        return self.locks.setdefault(workspace_root, trio.Lock())

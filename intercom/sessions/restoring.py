@@ -34,7 +34,7 @@ from intercom.sessions.signatures import Signatures
 from intercom.sessions.successors import Successors
 from intercom.store import audit, checkpoints, restores, sessions
 from intercom.store.messages import Database
-from intercom.workspace import apply, putting_back
+from intercom.workspace import putting_back
 from intercom.workspace.put_back_plan import PutBack
 
 
@@ -187,7 +187,7 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
             return await _ask_anew(archive, restore, compared, newest, _changed(compared))
         await _refuse_for_nothing(archive, checkpoint, newest, restore.files, compared)
         await _make_safe(archive, restore, compared)
-        async with archive.context.lock(restore.workspace_root):
+        async with archive.context.locks.hold(restore.workspace_root):
             await trio.to_thread.run_sync(_stage, archive, root, restore.id, compared.steps)
     except (FileError, ApplyStuck, InvalidState, NotFound, DatabaseError) as failed:
         await _discard(root, restore.id)
@@ -245,7 +245,7 @@ async def _make_safe(archive: Archive, restore: Restore, compared: Compared) -> 
 
 
 def _stage(archive: Archive, root: Path, id: str, steps: tuple[PutBack, ...]) -> None:
-    with apply.locked(root), archive.contents.open() as held:
+    with archive.contents.open() as held:
         putting_back.stage(root, id, steps, held.read)
         putting_back.verify(root, id, steps)
 
@@ -256,7 +256,7 @@ async def _put_files_back(archive: Archive, successors: Successors, restore: Res
     text = await archive.read(partial(restores.steps, id=restore.id))
     root = Path(restore.workspace_root)
     try:
-        async with archive.context.lock(restore.workspace_root):
+        async with archive.context.locks.hold(restore.workspace_root):
             count = await trio.to_thread.run_sync(_place, root, restore.id, text)
     except (ApplyStuck, FileError) as stuck:
         stopped = await _advance(archive, restore, RestoreState.STUCK, str(stuck))
@@ -274,8 +274,7 @@ async def _put_files_back(archive: Archive, successors: Successors, restore: Res
 def _place(root: Path, id: str, text: str) -> int:
     steps = [PutBack.from_json(step) for step in json.loads(text)]
     if steps:
-        with apply.locked(root):
-            putting_back.roll_forward(root, id, steps)
+        putting_back.roll_forward(root, id, steps)
     else:
         putting_back.discard(root, id)
     return len(steps)

@@ -2,7 +2,7 @@
 
 The caller does, in this order: `prepare` and keep the steps in its journal; `stage`; mark the journal committed;
 `roll_forward`; mark it done. After a crash it reads the journal: not yet committed, `discard`; committed,
-`roll_forward` again, as often as it takes. All of it under `locked(root)`.
+`roll_forward` again, as often as it takes. The caller holds the workspace's lock meanwhile.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import errno
 import hashlib
 import os
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from weakref import WeakValueDictionary
 
 from intercom.model import crash_points
 from intercom.model.approval import NEW_FILE, ChangeKind
@@ -27,26 +25,6 @@ from intercom.workspace.reading import read_at, read_beneath
 from intercom.workspace.step import Step, Written
 
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
-class _Lock:
-    """A lock that a weak dictionary can hold."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
-_locks: WeakValueDictionary[str, _Lock] = WeakValueDictionary()
-_locks_guard = threading.Lock()
-
-
-@contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """Hold the workspace `root` for one apply; others in this process wait. Blocks: for worker threads only."""
-    with _locks_guard:
-        mine = _locks.setdefault(os.path.abspath(root), _Lock())
-    with mine.lock:
-        yield
 
 
 def prepare(root: Path, plan: Plan, tag: str) -> tuple[Step, ...]:

@@ -2,7 +2,7 @@
 
 The caller does, in this order: keep the steps in its journal; `stage`; `verify`; mark the journal committed;
 `roll_forward`; mark it done. After a crash it reads the journal: not yet committed, `discard`; committed,
-`roll_forward` again, as often as it takes. All of it under `apply.locked(root)`.
+`roll_forward` again, as often as it takes. The caller holds the workspace's lock meanwhile.
 
 What is staged lies in one directory at the top of the workspace, on the same file system as what it shall replace.
 """

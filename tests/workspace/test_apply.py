@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
@@ -266,23 +265,3 @@ def test_what_the_system_refuses_is_said_in_words(root: Path, monkeypatch: pytes
     apply.discard(root, steps)
     assert names(root) == {"f", "gone", "old"}
     assert (root / "f").read_text() == "a\n"
-
-
-def test_one_workspace_is_held_by_one_apply_and_others_are_not(root: Path, tmp_path: Path) -> None:
-    order: list[str] = []
-    entered = threading.Event()
-
-    def second() -> None:
-        entered.set()
-        with apply.locked(root):
-            order.append("second")
-
-    with apply.locked(root):
-        thread = threading.Thread(target=second)
-        thread.start()
-        assert entered.wait(10)
-        with apply.locked(tmp_path):
-            order.append("other workspace")
-        order.append("first")
-    thread.join(10)
-    assert order == ["other workspace", "first", "second"]

@@ -74,7 +74,7 @@ async def test_it_stays_while_it_can_not_be_read_what_waits() -> None:
 async def test_in_slack_it_stays_for_whoever_wants_something_of_it_there() -> None:
     house: Any = House(NEVER, NEVER)
     house.slack = object()
-    with trio.move_on_after(1_000_000):
+    with trio.move_on_after(50 * serve.IDLE_SECONDS):
         await serve._until_idle(house)
     assert house.left is None
 
@@ -83,6 +83,6 @@ async def test_in_slack_it_stays_for_whoever_wants_something_of_it_there() -> No
 async def test_with_http_on_it_stays_for_clients_that_can_not_start_one() -> None:
     house: Any = House(NEVER, NEVER)
     house.http = object()
-    with trio.move_on_after(1_000_000):
+    with trio.move_on_after(50 * serve.IDLE_SECONDS):
         await serve._until_idle(house)
     assert house.left is None

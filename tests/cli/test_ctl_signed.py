@@ -16,10 +16,10 @@ import pytest
 import trio
 from attrs import frozen
 
-from intercom.local import operator_keys
 from intercom.local.places import places
 from tests.cli.test_ctl_end_to_end import AGENT, DIFF, json_lines, running
 from tests.operators.house import environ
+from tests.support.keys import make_key_file
 from tests.support.terminal import Terminal, on_terminal
 from tests.support.trio_case import trio_test
 
@@ -48,7 +48,7 @@ class Scene:
 
 def make_key(home: Path) -> str:
     """A key, made while no server runs."""
-    return operator_keys.create(places(environ=environ(home)), PIN, "kim", AT).key.id
+    return make_key_file(places(environ=environ(home)), PIN, "kim", AT).key.id
 
 
 async def ctl(env: dict[str, str], *words: str) -> tuple[int, Any]:

@@ -14,6 +14,7 @@ from intercom.local import operator_keys
 from intercom.local.operator_keys import KeyFile, PublicKey, WrongPin, check_pin
 from intercom.local.places import Places, places
 from intercom.model.errors import ConfigError
+from tests.support.keys import make_key_file
 
 PIN = "correct horse"
 AT = "2026-11-23T08:00:00.000000Z"
@@ -25,7 +26,7 @@ def where(tmp_path: Path) -> Places:
 
 
 def made(where: Places, name: str = "ann@laptop") -> KeyFile:
-    return operator_keys.create(where, PIN, name, AT)
+    return make_key_file(where, PIN, name, AT)
 
 
 def test_a_key_opens_with_its_pin_and_signs_what_its_public_half_verifies(where: Places) -> None:
@@ -36,6 +37,14 @@ def test_a_key_opens_with_its_pin_and_signs_what_its_public_half_verifies(where:
     assert not operator_keys.verifies(key.key.public, signature, b"yes!")
     assert not operator_keys.verifies(key.key.public, "not hexadecimal", b"yes")
     assert not operator_keys.verifies(made(where, "other").key.public, signature, b"yes")
+
+
+def test_to_try_a_pin_takes_64_mib_and_three_passes(where: Places) -> None:
+    key = operator_keys.create(where, PIN, "ann@laptop", AT)
+    costs = [key.sealed[name] for name in ("kdf", "passes", "lanes", "memory_kib")]
+    assert costs == ["argon2id", 3, 1, 64 * 1024]
+    anew = operator_keys.change_pin(made(where), operator_keys.unlock(key, PIN), "battery staple")
+    assert [anew.sealed[name] for name in ("kdf", "passes", "lanes", "memory_kib")] == costs
 
 
 def test_a_wrong_pin_is_a_sentence(where: Places) -> None:

@@ -34,6 +34,7 @@ from intercom.sessions.clock_watch import WATCH_SECONDS
 from intercom.sessions.messages import Answered, AwaitClearance, Describe, Opened, Propose
 from intercom.sessions.reception_messages import Admit, Agent, AgentsGone, AgentsHere
 from intercom.store.messages import Transact
+from tests.support.database import new_database
 
 R = TypeVar("R")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -247,6 +248,7 @@ async def house(
         return BEGAN + timedelta(seconds=clock.current_time() + shifted[0])
 
     where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root)})
+    new_database(root / "intercom.db")
     app = App(config or Config(), where, root / "intercom.db", frozenset(), now=now, boot_time=None, **more)
     app.context = evolve(app.context, chat=chat)
     people = People()

@@ -23,6 +23,7 @@ from intercom.model.verdict import Decided
 from intercom.store import sessions
 from intercom.store.database import Database, open_database
 from intercom.store.journal import Entry, JournalState
+from tests.support.database import new_database
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -35,7 +36,9 @@ def after(seconds: float) -> datetime:
 def database() -> Iterator[Database]:
     """A new database with the session "s1" in it."""
     with tempfile.TemporaryDirectory() as directory:
-        db = open_database(Path(directory) / "intercom.db").db
+        file = Path(directory) / "intercom.db"
+        new_database(file)
+        db = open_database(file).db
         try:
             sessions.insert(db, session("s1"))
             yield db

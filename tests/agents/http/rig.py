@@ -21,6 +21,7 @@ from intercom.embedding import Switchboard
 from intercom.local.places import places
 from intercom.model.card import Card
 from intercom.model.config import Config, DatabaseSettings
+from tests.support.database import new_database
 from tests.support.trio_case import trio_test
 
 ERAS = ("auto", "legacy")
@@ -199,6 +200,7 @@ async def place(root: Path, **settings: Any) -> AsyncIterator[Place]:
         }
     )
     where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root), "XDG_STATE_HOME": str(root / "state")})
+    new_database(root / "intercom.db")
     app = App(config, where, root / "intercom.db", frozenset())
     async with app.system:
         http = app.http

@@ -25,6 +25,7 @@ from intercom.model.session import Session
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.spawning import processes
 from tests.sessions.house import People
+from tests.support.database import new_database
 from tests.support.trio_case import trio_test
 
 R = TypeVar("R")
@@ -60,6 +61,7 @@ class Yard:
         """A server; `prepare` is called with its app before anything of it runs."""
         where = places(environ={"HOME": str(self.root), "XDG_RUNTIME_DIR": str(self.root)})
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.root), **self.environ}
+        new_database(self.root / "intercom.db")
         app = App(self.config, where, self.root / "intercom.db", frozenset(), environ=environ, now=self.now)
         prepare(app)
         people = People()

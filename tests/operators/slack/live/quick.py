@@ -26,6 +26,7 @@ from intercom.store.writer import Writer
 from tests.operators.slack.live.house import buttons, text_of
 from tests.operators.slack.live.truth import Found, look
 from tests.slack import ALICE, BOB, CHANNEL, Standin, serve
+from tests.support.database import new_database
 from tests.support.task_tree import within
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -168,6 +169,7 @@ async def room(root: Path, *, up: bool = True, **options: Any) -> AsyncIterator[
         def now() -> datetime:
             return BEGIN + timedelta(seconds=clock.current_time())
 
+        new_database(root / "quick.db")
         app = App(config, places("quick"), root / "quick.db", frozenset(), slack=setup, now=now)
         if not up:
             slack.go_down()

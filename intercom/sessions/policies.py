@@ -30,6 +30,7 @@ from intercom.store import audit, policies
 from intercom.store.messages import Database, Transact
 from intercom.store.reader import Reader
 from intercom.workspace import paths, policy_file
+from intercom.workspace.hashing import digest
 from intercom.workspace.messages import Current, PolicyDecided
 from intercom.workspace.policy import Limits
 from intercom.workspace.policy_state import PolicyRecord, PolicyState, record_of, started
@@ -115,11 +116,13 @@ class PolicyBoard:
     async def recall(self, workspace_root: str) -> PolicyRecord:
         """What people have decided before about this workspace's policy."""
         work = partial(_recorded, root=workspace_root)
-        decisions, narrowing, logged = await ask(self.store, Transact(work), timeout=_SECONDS, retry=True)
-        decisions = tuple(each for each in decisions if self._is_signed(each))
+        found = await ask(self.store, Transact(work), timeout=_SECONDS, retry=True)
+        decisions = tuple(each for each in found.decisions if self._is_signed(each))
         self._count(workspace_root, decisions)
-        record, state = record_of(decisions, narrowing), self.states.get(workspace_root)
-        if record.accepted is not None and self._is_overtaken(record.accepted, logged):
+        record, state = record_of(decisions, found.narrowing), self.states.get(workspace_root)
+        if record.accepted is not None and (
+            self._is_overtaken(record.accepted, found.logged) or self._is_widened(record.accepted, found)
+        ):
             record = evolve(record, accepted=None, narrowing=None)
         if state is not None and state.record.accepted == record.accepted:
             # A write of it may have been lost; what this server run knows was not.
@@ -132,9 +135,8 @@ class PolicyBoard:
             return True
         card = _decided_card(decision)
         fault = self.signatures.fault_of_card(decision.decided, card, Decision.ACCEPT, Decision.APPROVE)
-        if fault is not None and (decision.id, fault) not in self._told:
-            self._told.add((decision.id, fault))
-            self._tell(f"the policy of {decision.workspace_root} that is on record as accepted does not count: {fault}")
+        if fault is not None:
+            self._discount(decision, fault)
         return fault is None
 
     def _is_overtaken(self, accepted: PolicyDecision, logged: tuple[tuple[str, bool], ...]) -> bool:
@@ -150,11 +152,22 @@ class PolicyBoard:
                 last = ""
         if last is None or last == accepted.sha256:
             return False
-        fault = "the audit log has a later decision"
+        self._discount(accepted, "the audit log has a later decision")
+        return True
+
+    def _is_widened(self, accepted: PolicyDecision, found: _Recorded) -> bool:
+        """Whether what the file has taken away since the acceptance is not on record as the audit log has it. Of what
+        is no longer in the log it says nothing."""
+        if found.narrowing_logged is None or found.narrowing_logged == _hash_of(found.narrowing):
+            return False
+        self._discount(accepted, "the audit log has something else that its file took away since; accept it again")
+        return True
+
+    def _discount(self, accepted: PolicyDecision, fault: str) -> None:
+        """Tell people, once, that an acceptance that is on record does not count."""
         if (accepted.id, fault) not in self._told:
             self._told.add((accepted.id, fault))
             self._tell(f"the policy of {accepted.workspace_root} that is on record as accepted does not count: {fault}")
-        return True
 
     async def changed(self, workspace_root: str, state: PolicyState) -> None:
         """A watcher's news: remember it, keep it for after a restart, and tell people what they have to know."""
@@ -431,18 +444,42 @@ class PolicyBoard:
         self.operators.tell(Notice(text, level, self.now()))
 
 
-def _recorded(db: Database, root: str) -> tuple[tuple[PolicyDecision, ...], str | None, tuple[tuple[str, bool], ...]]:
-    return policies.decisions(db, root), policies.narrowing(db, root), audit.policy_decisions(db, root)
+@frozen
+class _Recorded:
+    """What is on record about a workspace's policy. `logged` and `narrowing_logged` are the audit log's."""
+
+    decisions: tuple[PolicyDecision, ...]
+    narrowing: str | None
+    logged: tuple[tuple[str, bool], ...]
+    narrowing_logged: str | None
+
+
+def _recorded(db: Database, root: str) -> _Recorded:
+    return _Recorded(
+        policies.decisions(db, root),
+        policies.narrowing(db, root),
+        audit.policy_decisions(db, root),
+        audit.policy_narrowing(db, root),
+    )
+
+
+def _hash_of(narrowing: str | None) -> str:
+    """The hash by which the audit log names what a policy was narrowed to; "" for not at all."""
+    return "" if narrowing is None else digest(narrowing.encode("utf-8", "surrogatepass"))
 
 
 def _narrow(db: Database, root: str, state: PolicyState, at: datetime) -> None:
     """Note what the file has taken away. It counts for as long as the row stands, and the audit trail tells of it."""
-    before = policies.narrowing(db, root)
     policies.narrow(db, root, state.narrowing, at)
-    if state.narrowing is not None and state.narrowing != before:
-        data = {"workspace_root": root, "sha256": state.in_force.sha256}
-        text = f"the policy file of {root} grants less than was accepted: {describe(state.in_force.policy)}"
-        audit.record(db, at, "policy_narrowed", None, "policy", text, data)
+    logged, narrowing = audit.policy_narrowing(db, root), _hash_of(state.narrowing)
+    if logged == narrowing or (logged is None and not narrowing):
+        return
+    data = {"workspace_root": root, "sha256": state.in_force.sha256, "narrowing": narrowing or None}
+    if narrowing:
+        kind, text = "policy_narrowed", f"the policy file of {root} grants less than was accepted"
+    else:
+        kind, text = "policy_widened", f"the policy file of {root} grants what was accepted, as nobody is asked"
+    audit.record(db, at, kind, None, "policy", f"{text}: {describe(state.in_force.policy)}", data)
 
 
 def _record(db: Database, decision: PolicyDecision) -> None:

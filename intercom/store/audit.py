@@ -147,6 +147,24 @@ def policy_decisions(db: Database, root: str) -> tuple[tuple[str, bool], ...]:
     return tuple((str(row["sha"]), row["kind"] == "policy_accept") for row in found)
 
 
+def policy_narrowing(db: Database, root: str) -> str | None:
+    """The hash of what the accepted policy of this workspace was narrowed to last; "" where it was not since it was
+    accepted, None where the log does not say."""
+    row = rows.one(
+        db,
+        "select kind, json_extract(data, '$.narrowing') as sha from audit where session_id is null"
+        " and kind in ('policy_accept', 'policy_narrowed', 'policy_widened')"
+        " and json_extract(data, '$.workspace_root') = ? order by id desc limit 1",
+        (root,),
+    )
+    if row is None:
+        return None
+    if row["kind"] != "policy_narrowed":
+        return ""
+    # An older version noted no hash.
+    return None if row["sha"] is None else str(row["sha"])
+
+
 def prune(db: Database, cutoff: datetime, limit: int) -> dict[str, Any] | None:
     """Delete the oldest entries, at most `limit`: those before the first that is as young as `cutoff`, or of a session
     that is kept. Returns what must go on record with it, in the same transaction, or None if nothing went.

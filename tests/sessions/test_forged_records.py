@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from pathlib import Path
 
@@ -18,9 +19,9 @@ from intercom.model.restore import RestoreState
 from intercom.model.verdict import Decision
 from intercom.sessions import permissions
 from intercom.sessions.messages import Apply, AskPrompt, AwaitPrompt
-from tests.sessions.house import House, in_house
+from tests.sessions.house import House, house, in_house
 from tests.sessions.test_checkpoints import ask, ended, spoil, take
-from tests.sessions.test_policy_trust import OTHER, POLICY, content, passes, waiting, write
+from tests.sessions.test_policy_trust import OTHER, POLICY, TRUSTING, content, passes, waiting, write
 from tests.sessions.test_signed_decisions import approve, ask_leave, keyed, sql
 from tests.support.keys import Key
 
@@ -90,6 +91,65 @@ async def test_an_older_acceptance_does_not_come_back_when_the_later_one_is_remo
         guest = await at.arrive(root)
         assert not await passes(guest)
         assert "later decision" in (await at.people.notice("on record as accepted")).text
+
+
+#: What grants all that POLICY and OTHER do.
+BOTH = {"enabled": True, "file_patterns": {"write": ["docs/**", "src/**"]}}
+
+
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [
+        ("delete from policy_narrowing", ()),
+        ("update policy_narrowing set text = ?", (json.dumps(BOTH),)),
+        ("update policy_narrowing set text = ?", (json.dumps(OTHER),)),
+    ],
+    ids=["deleted", "widened", "exchanged"],
+)
+@in_house
+async def test_what_a_policy_was_narrowed_to_is_not_widened_by_sql(
+    clock: Clock, root: Path, statement: str, values: tuple[str, ...]
+) -> None:
+    async with house(root.parent, clock) as at:
+        write(root, BOTH)
+        await at.accept(root)
+        guest = await at.arrive(root)
+        write(root, POLICY)
+        assert not await passes(guest, "src/a")
+        await at.later(0)
+    between_runs(root, statement, *values)
+    write(root, BOTH)
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert not await passes(guest, "src/a")
+        assert "its file took away" in (await at.people.notice("does not count")).text
+        await at.accept(root)
+        assert await passes(guest, "src/a")
+    async with house(root.parent, clock) as at:
+        assert await passes(await at.arrive(root), "src/a")
+
+
+@in_house
+async def test_a_policy_that_was_narrowed_counts_after_a_restart_and_after_nobody_was_asked(
+    clock: Clock, root: Path
+) -> None:
+    async with house(root.parent, clock) as at:
+        write(root, BOTH)
+        await at.accept(root)
+        guest = await at.arrive(root)
+        write(root, POLICY)
+        assert not await passes(guest, "src/a")
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        assert (await passes(guest), await passes(guest, "src/a")) == (True, False)
+    write(root, BOTH)
+    async with house(root.parent, clock, TRUSTING) as at:
+        assert await passes(await at.arrive(root), "src/a")
+        await at.later(0)
+        assert [each.kind for each in await at.app.desk.audit(20)].count("policy_widened") == 1
+    async with house(root.parent, clock) as at:
+        assert await passes(await at.arrive(root), "src/a")
+        assert not [notice for notice in at.people.notices if "does not count" in notice.text]
 
 
 @pytest.mark.parametrize("state", ["accepted", "committed", "handed_over"])

@@ -427,4 +427,4 @@ async def test_a_file_that_changes_again_and_again_does_not_flood_people(clock: 
         await at.later(CLOSED_WITHIN.total_seconds())
         write(root, POLICY)
         assert not await passes(guest)
-        assert (await waiting(at, root)).detail == content(POLICY)
+        await at.people.card(detail=content(POLICY), state=CardState.PENDING)

@@ -9,12 +9,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from enum import Enum
 
 from attrs import evolve, field, frozen
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
+#: As shells read it, which take `X+=y` and `X[0]=y` for one too.
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:\[[^\]]*\])?\+?=")
 _ANYTHING = re.compile(r".*", re.DOTALL)
 _NOTHING = re.compile(r"(?!)")
+
+
+class Globbing(Enum):
+    """What a shell may make of a word that has `*`, `?` or `[` without quotes: nothing, words that begin as it does, or
+    words that begin otherwise. A file may be named like anything."""
+
+    NONE = "none"
+    WITHIN = "within"
+    FROM_START = "from its start"
 
 
 @frozen
@@ -26,7 +37,8 @@ class Options:
     also takes a value so. `words` are options of several letters behind one dash. `numbers` says that `-5` is one.
 
     `operands` fits the operands that a wildcard may stand for, and `first` the first of them, which may be a program or
-    a script. `names` says that an operand may begin with `@` (a package's name).
+    a script; where not every word fits, none fits that a shell may replace. `names` says that an operand may begin
+    with `@` (a package's name).
 
     `subcommands` are its subcommands; a wildcard stands only for those in `shown`, which change and run nothing.
     `skipped` are options before the subcommand whose value is the next word. `delegates` says that the first operand
@@ -71,9 +83,9 @@ class Options:
         return len(word) > 1
 
 
-def harmless(words: Sequence[str], expands: Sequence[bool]) -> tuple[bool, ...]:
-    """For each word of a command, whether a wildcard may stand for it. `expands` says of each whether a shell could
-    put words that begin otherwise in its place.
+def harmless(words: Sequence[str], globbing: Sequence[Globbing]) -> tuple[bool, ...]:
+    """For each word of a command, whether a wildcard may stand for it. `globbing` says of each what a shell could put
+    in its place.
 
     Never for an option that the table does not call harmless, for an assignment before or among the words (`PAGER=x
     git diff`, `make SHELL=x`), for a response file (`@file`), or for what begins with a plus sign (`vim +cmd`).
@@ -84,8 +96,8 @@ def harmless(words: Sequence[str], expands: Sequence[bool]) -> tuple[bool, ...]:
         found.append(False)
         at += 1
     if at < len(words):
-        found.append(not words[at].startswith(("-", "+", "@")) and not expands[at])
-        found += _arguments(_program(words[at]), words[at + 1 :], expands[at + 1 :])
+        found.append(not words[at].startswith(("-", "+", "@")) and globbing[at] is not Globbing.FROM_START)
+        found += _arguments(_program(words[at]), words[at + 1 :], globbing[at + 1 :])
     return tuple(found)
 
 
@@ -97,19 +109,19 @@ def _program(word: str) -> Options:
     return UNKNOWN if found is None else found
 
 
-def _arguments(options: Options, words: Sequence[str], expands: Sequence[bool]) -> list[bool]:
+def _arguments(options: Options, words: Sequence[str], globbing: Sequence[Globbing]) -> list[bool]:
     found: list[bool] = []
     is_first, is_value = True, False
     for at, word in enumerate(words):
         if word.startswith("-") and word != "-":
-            found.append(options.is_harmless(word) and not expands[at])
+            found.append(options.is_harmless(word) and globbing[at] is not Globbing.FROM_START)
             is_value = word in options.skipped
             is_first = is_first and not options.bundled
             if options.modules and word == "-m" and at + 1 < len(words):
-                rest = _arguments(_program(words[at + 1]), words[at + 2 :], expands[at + 2 :])
-                return [*found, _is_plain(words[at + 1], expands[at + 1], options), *rest]
+                rest = _arguments(_program(words[at + 1]), words[at + 2 :], globbing[at + 2 :])
+                return [*found, _is_plain(words[at + 1], globbing[at + 1], options), *rest]
             continue
-        is_plain = _is_plain(word, expands[at], options)
+        is_plain = _is_plain(word, globbing[at], options)
         if is_value:
             found.append(is_plain)
             is_value = False
@@ -117,17 +129,18 @@ def _arguments(options: Options, words: Sequence[str], expands: Sequence[bool]) 
         if is_first and (options.subcommands or options.delegates):
             following = options.subcommands.get(word, UNKNOWN) if options.subcommands else _program(word)
             may_stand = word in options.shown if options.subcommands else bool(options.first.fullmatch(word))
-            return [*found, is_plain and may_stand, *_arguments(following, words[at + 1 :], expands[at + 1 :])]
+            return [*found, is_plain and may_stand, *_arguments(following, words[at + 1 :], globbing[at + 1 :])]
         fits = options.first if is_first else options.operands
-        found.append(is_plain and bool(fits.fullmatch(word)))
+        is_known = fits is _ANYTHING or globbing[at] is Globbing.NONE
+        found.append(is_plain and is_known and bool(fits.fullmatch(word)))
         is_first = False
     return found
 
 
-def _is_plain(word: str, expands: bool, options: Options) -> bool:
+def _is_plain(word: str, globbing: Globbing, options: Options) -> bool:
     """Whether an operand is one whatever the program makes of it."""
     marks = ("-", "+") if options.names else ("-", "+", "@")
-    return not expands and not word.startswith(marks) and not _ASSIGNMENT.match(word)
+    return globbing is not Globbing.FROM_START and not word.startswith(marks) and not _ASSIGNMENT.match(word)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -393,8 +406,11 @@ _UV = Options(
 
 #: A script of sed that prints, deletes or quits by line numbers, or one substitution that neither writes nor runs.
 _SED = re.compile(r"[0-9,$]*[pdq=]|s([/|#,:])(?:(?!\1)[^\\\n]|\\[^\n])*\1(?:(?!\1)[^\\\n]|\\[^\n])*\1[gpiI0-9]*")
-#: A program of awk that is no more than a pattern.
+#: A program of awk that is no more than a pattern; and no other that loads one, where an option's value came first.
 _AWK = re.compile(r"/[^/\\\"]*/")
+_AWK_FILE = re.compile(r"(?!\s*@).*")
+#: A target of make, and no variable of whatever name and assignment (`.SHELLFLAGS=x`, `X != command`).
+_TARGET = re.compile(r"[^=]*")
 #: What lists an archive and does nothing else, as tar's first word without a dash.
 _TAR = re.compile(r"[vzjJaf]*t[vzjJaf]*")
 
@@ -424,7 +440,7 @@ TABLE: dict[str, Options] = {
         " ignore-leading-blanks dictionary-order stable check= key= field-separator= zero-terminated random-sort",
     ),
     **_of(_options("nErsuz", "", "quiet silent regexp-extended separate null-data", first=_SED), "sed", "gsed"),
-    **_of(_options("", "F", "field-separator=", first=_AWK), "awk", "gawk", "mawk", "nawk"),
+    **_of(_options("", "F", "field-separator=", first=_AWK, operands=_AWK_FILE), "awk", "gawk", "mawk", "nawk"),
     **_of(
         _options(
             "tvfzjJa", "", "list verbose file gzip bzip2 xz", first=_TAR, operands=re.compile(r"[^:]*"), bundled=True
@@ -439,9 +455,10 @@ TABLE: dict[str, Options] = {
             "j",
             "jobs= keep-going silent quiet dry-run always-make no-print-directory print-directory output-sync= question"
             " ignore-errors no-builtin-rules no-builtin-variables version",
+            first=_TARGET,
+            operands=_TARGET,
         ),
-        "make",
-        "gmake",
+        *("make", "gmake", "bmake", "pmake", "nmake", "remake", "mingw32-make"),
     ),
     **_of(_NPM, "npm", "yarn", "pnpm"),
     **_of(Options(delegates=True, first=_NOTHING), "npx", "pnpx", "bunx", "uvx", "pipx"),

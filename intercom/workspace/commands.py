@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from attrs import frozen
 from wcmatch import fnmatch
 
-from intercom.workspace.command_options import harmless
+from intercom.workspace.command_options import Globbing, harmless
 
 #: What makes a command more than one program with its words: operators, substitutions, redirections, grouping, further
 #: lines. None of it ever matches, quoted or not: how a shell, or the next one it starts, will read it is not known.
@@ -21,14 +21,18 @@ _FLAGS = fnmatch.CASE | fnmatch.DOTMATCH | fnmatch.FORCEUNIX
 #: A word with its quotes, and the quotes that a word may begin with and that hold nothing.
 _RAW = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")
 _EMPTY = re.compile(r"""(?:''|"")*""")
+#: What of a word no shell takes for a wildcard.
+_LITERAL = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*\"""")
 _WILD = ("*", "?", "[")
 
 
 @frozen
 class Command:
-    """A single plain command: its words, and for each whether a wildcard of a rule may stand for it."""
+    """A single plain command: its words, and for each what a shell may put in its place, and whether a wildcard of a
+    rule may stand for it."""
 
     words: tuple[str, ...]
+    globbing: tuple[Globbing, ...]
     harmless: tuple[bool, ...]
 
 
@@ -38,11 +42,17 @@ def read(command: str, args: Sequence[str] = ()) -> Command | None:
     if found is None:
         return None
     # A file may be named like an option, and a shell puts it in the place of a glob. How `args` are quoted is not told.
-    expands = [_EMPTY.sub("", raw, count=1).startswith(_WILD) for raw in _RAW.findall(command)]
-    expands += [arg.startswith(_WILD) for arg in args]
-    if len(expands) != len(found):
-        expands = [True] * len(found)
-    return Command(found, harmless(found, expands))
+    globbing = [*map(_globbing, _RAW.findall(command)), *map(_globbing, args)]
+    if len(globbing) != len(found):
+        globbing = [Globbing.FROM_START] * len(found)
+    return Command(found, tuple(globbing), harmless(found, globbing))
+
+
+def _globbing(raw: str) -> Globbing:
+    """What a shell may put in the place of a word, which has its quotes still."""
+    if _EMPTY.sub("", raw, count=1).startswith(_WILD):
+        return Globbing.FROM_START
+    return Globbing.WITHIN if _is_glob(_LITERAL.sub("", raw)) else Globbing.NONE
 
 
 def words(command: str, args: Sequence[str] = ()) -> tuple[str, ...] | None:
@@ -59,8 +69,8 @@ def words(command: str, args: Sequence[str] = ()) -> tuple[str, ...] | None:
 
 def matches(pattern: str, command: Command) -> bool:
     """Whether the words of the glob `pattern` fit those of `command`, one to one. `*`, `?` and `[...]` stay within a
-    word; a last word of `*` fits any further words, or none. Wildcards fit harmless words only: a rule names any other
-    in so many letters."""
+    word, and do not lead out of the directory that the glob names (`bin/*` fits no `bin/../x`); a last word of `*` fits
+    any further words, or none. Wildcards fit harmless words only: a rule names any other in so many letters."""
     expected, given = _pattern_words(pattern), command.words
     if expected is None:
         return False
@@ -69,10 +79,16 @@ def matches(pattern: str, command: Command) -> bool:
     if len(given) < max(len(fixed), 1) or (len(given) > len(fixed) and not open_ended):
         return False
     fits = (
-        word == glob if not _is_glob(glob) else is_harmless and fnmatch.fnmatch(word, glob, flags=_FLAGS)
+        word == glob if not _is_glob(glob) else is_harmless and _fits(word, glob)
         for word, is_harmless, glob in zip(given, command.harmless, fixed, strict=False)
     )
     return all(fits) and all(command.harmless[len(fixed) :])
+
+
+def _fits(word: str, glob: str) -> bool:
+    if not glob.startswith(_WILD) and word.split("/").count("..") > glob.split("/").count(".."):
+        return False
+    return fnmatch.fnmatch(word, glob, flags=_FLAGS)
 
 
 def _is_glob(word: str) -> bool:

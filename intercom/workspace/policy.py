@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Sequence
 from typing import Literal
 
@@ -13,8 +14,9 @@ from intercom.model.approval import RiskLevel
 from intercom.model.errors import PathViolation
 from intercom.model.policy import PolicyAnswer, WorkspacePolicy
 from intercom.workspace import commands
+from intercom.workspace.command_options import Globbing
 from intercom.workspace.paths import lexical
-from intercom.workspace.protected import is_protected, mentions_protected
+from intercom.workspace.protected import is_protected, makes_repository, mentions_protected
 from intercom.workspace.tool_names import canonical
 
 Operation = Literal["write", "read"]
@@ -68,7 +70,7 @@ def evaluate(policy: WorkspacePolicy, query: Query, limits: Limits = NO_LIMITS) 
             path = lexical(query.file_path)
         except PathViolation as error:
             return PolicyAnswer(False, why=error.message)
-        if is_protected(path):
+        if is_protected(path) or (makes_repository(path) and query.operation == "write"):
             return PolicyAnswer(False, why=f"{path} is protected: changing or reading it always needs a person")
     rule = _command_rule(policy, query, limits) or _tool_rule(policy, query)
     if rule is None and path is not None:
@@ -88,12 +90,13 @@ def evaluate_files(
         return PolicyAnswer(False, why=refusal)
     rules: list[str] = []
     for path in paths:
+        guarded = is_protected(path) or makes_repository(path)
         try:
-            rule = None if is_protected(path) else _file_rule(policy, lexical(path), "write")
+            rule = None if guarded else _file_rule(policy, lexical(path), "write")
         except PathViolation as error:
             return PolicyAnswer(False, why=error.message)
         if rule is None:
-            what = "is protected" if is_protected(path) else "fits no write pattern of the workspace policy"
+            what = "is protected" if guarded else "fits no write pattern of the workspace policy"
             return PolicyAnswer(False, why=f"{path} {what}")
         rules.append(rule)
     if not rules:
@@ -115,7 +118,13 @@ def _refusal(policy: WorkspacePolicy, risk: RiskLevel, limits: Limits) -> str | 
 
 def _command_rule(policy: WorkspacePolicy, query: Query, limits: Limits) -> str | None:
     given = commands.read(query.tool_name, query.args)
-    if given is None or any(mentions_protected(word) for word in given.words):
+    if given is None:
+        return None
+    is_glob = (globbing is not Globbing.NONE for globbing in given.globbing)
+    if any(map(mentions_protected, given.words, is_glob)):
+        return None
+    if os.path.basename(given.words[0]) != "git" and any(map(makes_repository, given.words[1:])):
+        # To git alone the word is a commit.
         return None
     if limits.allowlist is not None and not commands.allowed(limits.allowlist, given.words):
         return None

@@ -39,7 +39,9 @@ _SHORT = re.compile(r"([a-z0-9_-]{1,6})~[0-9]+(?:\.[a-z0-9]{0,3})?")
 
 _SEPARATORS = re.compile(r"[/\\]+")
 _PARTS = re.compile(r"[=:,@]")
+_WILDCARDS = ("*", "?", "[")
 _WILD = re.compile(r"[*?[]")
+_BRACKETS = re.compile(r"\[.*")
 _QUOTES = str.maketrans("", "", "\\'\"")
 
 
@@ -55,22 +57,48 @@ def is_protected(path: str) -> bool:
     return any(name == ".github" and following.startswith(_GITHUB) for name, following in pairwise(names))
 
 
+def makes_repository(path: str) -> bool:
+    """Whether a file makes a git repository of the directory that it lies in, whatever that is called: there is none
+    without a HEAD. git takes each for one that a command is run in, and starts what its config names."""
+    return _SEPARATORS.split(path)[-1].casefold() == "head"
+
+
 def _is_short_name(name: str) -> bool:
     """Whether a name could be a protected one as FAT and NTFS shorten it: `git~1` for `.git`."""
     found = _SHORT.fullmatch(name)
     return found is not None and any(each.lstrip(".").startswith(found[1]) for each in (*PROTECTED_NAMES, ".github"))
 
 
-def mentions_protected(word: str) -> bool:
+def mentions_protected(word: str, is_glob: bool = False) -> bool:
     """Whether a word of a command could name something protected: also behind an option's equals sign, with quotes that
-    another shell would take away, or as a glob that it would expand."""
+    another shell would take away, or as a glob that it would expand. `is_glob` says that this shell expands it: a
+    hidden name's glob is looked at in any case."""
     plain = word.translate(_QUOTES)
     # The value of a short option stands behind its letter.
     attached = (plain[2:],) if plain.startswith("-") and not plain.startswith("--") else ()
-    return any(is_protected(part) or _may_expand(part) for part in (plain, *attached, *_PARTS.split(plain)))
+    return any(is_protected(part) or _may_expand(part, is_glob) for part in (plain, *attached, *_PARTS.split(plain)))
 
 
-def _may_expand(part: str) -> bool:
+def _may_expand(part: str, is_glob: bool) -> bool:
     """Whether a shell would make a protected name of a glob; its wildcards do not match a leading dot."""
-    globs = [name.casefold() for name in part.split("/") if name.startswith(".") and _WILD.search(name)]
-    return any(fnmatchcase(name, glob) for glob in globs for name in PROTECTED_NAMES)
+    # Shells differ in what they read in brackets.
+    names = [_BRACKETS.sub("*", name.casefold()) for name in part.split("/")]
+    globs = [name for name in names if _WILD.search(name) and (is_glob or name.startswith("."))]
+    if any(_may_be(name, glob) for glob in globs for name in PROTECTED_NAMES):
+        return True
+    if any("." in glob and _may_be(end[1:], glob.rpartition(".")[2]) for glob in globs for end in _ENDINGS):
+        return True
+    return any(
+        _may_be(".github", name) and any(_may_be(start, _start(following)) for start in _GITHUB)
+        for name, following in pairwise(names)
+    )
+
+
+def _may_be(name: str, glob: str) -> bool:
+    return fnmatchcase(name, glob) and (not glob.startswith(_WILDCARDS) or not name.startswith("."))
+
+
+def _start(glob: str) -> str:
+    """A glob of what begins as this one does."""
+    found = _WILD.search(glob)
+    return glob if found is None else f"{glob[: found.start()]}*"

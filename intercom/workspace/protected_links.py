@@ -1,8 +1,10 @@
-"""What is protected under another name: where links of protected names lead, and hooks that git finds elsewhere.
+"""What is protected under another name: where links of protected names lead, hooks that git finds elsewhere, and
+repositories whose directory is not called `.git`.
 
 `CLAUDE.md -> docs/agents.md`, `.git/hooks/pre-commit -> ../../scripts/check`, `core.hooksPath = tools/hooks`,
-`include.path = ../tools/gitconfig`: who may write the target writes what a client obeys, or what runs by itself. So a
-policy does not grant these either.
+`include.path = ../tools/gitconfig`: who may write the target writes what a client obeys, or what runs by itself. So
+does who may write `tests/fixture/config` beside a HEAD, where a later `git status` starts what it names. A policy
+does not grant these either.
 """
 
 from __future__ import annotations
@@ -41,6 +43,10 @@ def why_protected(root: Path, paths: Sequence[str]) -> str | None:
     """
     try:
         with opened_root(root) as top:
+            for path in paths:
+                for parent in PurePosixPath(path).parents:
+                    if _is_repository(top, parent):
+                        return f"{path} lies in {parent}, which has a HEAD: to git it is a repository"
             for link, target in _led_to(top, root, paths):
                 for path in paths:
                     if path == target or path.startswith(f"{target}/"):
@@ -61,6 +67,16 @@ def has_other_name(root: Path, path: str) -> bool:
     except (IntercomError, OSError):
         return False
     return stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+
+
+def _is_repository(top: int, directory: PurePosixPath) -> bool:
+    """Whether git may take the directory for a repository. It wants more than a HEAD, and that may come later."""
+    try:
+        with opened_directory(top, directory.parts) as fd:
+            os.stat("HEAD", dir_fd=fd, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _led_to(top: int, root: Path, paths: Sequence[str]) -> Iterator[tuple[str, str]]:

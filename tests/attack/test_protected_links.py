@@ -11,9 +11,11 @@ import trio.testing
 
 from intercom.model.errors import InvalidState
 from intercom.model.operation import FileTouch, Operation, OperationKind
+from intercom.model.policy import WorkspacePolicy
 from intercom.sessions.messages import Apply, CheckPolicy
 from intercom.sessions.permission_messages import AskPermission
 from intercom.workspace import protected_links
+from intercom.workspace.policy import Query, evaluate
 from intercom.workspace.protected import is_protected
 from tests.sessions.house import house, in_house
 
@@ -138,6 +140,29 @@ def test_configuration_that_git_includes_is_protected(root: Path, line: str) -> 
 @pytest.mark.parametrize("path", ["docs~1/x", "file~", "git~", "notes~1.txt", "~1", "gitgit~1"])
 def test_what_only_looks_like_a_short_name_is_not(path: str) -> None:
     assert not is_protected(path)
+
+
+@in_house
+async def test_no_repository_comes_to_be_or_changes_that_is_not_called_one(clock: Clock, root: Path) -> None:
+    """Failed before: `git status` in docs/x, which policies grant, ran what docs/x/config named."""
+    async with house(root.parent, clock) as at:
+        await at.accept(root)
+        guest = await at.arrive(root)
+        assert (await guest.propose("docs/x/config", "[core]\n")).answered is not None, "a config alone is none"
+        assert (await guest.propose("docs/x/HEAD", "ref: refs/heads/main\n")).answered is None
+        (root / "docs/x/HEAD").write_text("ref: refs/heads/main\n")
+        assert (await guest.propose("docs/x/config", "[core]\nfsmonitor = ./y\n")).answered is None
+        assert (await guest.propose("docs/x/hooks/pre-commit", "./y\n")).answered is None
+        assert (await guest.propose("docs/y/config", "x\n")).answered is not None
+
+
+def test_a_command_names_no_head_unless_it_is_one_of_git() -> None:
+    policy = WorkspacePolicy(enabled=True, commands=("tee *", "git diff *", "head *"))
+    granted = {line: evaluate(policy, Query(line)).auto_approved for line in COMMANDS_WITH_HEAD}
+    assert granted == COMMANDS_WITH_HEAD
+
+
+COMMANDS_WITH_HEAD = {"tee docs/x/HEAD": False, "tee head": False, "git diff HEAD": True, "head -5 x": True}
 
 
 def test_more_than_can_be_looked_at_is_for_a_person(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

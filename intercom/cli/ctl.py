@@ -243,6 +243,8 @@ def _add_key(verbs: Any) -> None:
         "id", metavar="KEY", nargs="?", help="which one; the only one if left out"
     )
     act("revoke", "let a key count no more").add_argument("id", metavar="KEY")
+    settings = act("settings", "let your settings count that allow decisions without the key")
+    settings.add_argument("id", metavar="KEY", nargs="?", help="which key signs; the only one if left out")
     change = act("change-pin", "choose another PIN for a key")
     change.add_argument("id", metavar="KEY", nargs="?", help="which one; the only one if left out")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import getpass
 import json
 import socket
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from intercom.cli import ticket
 from intercom.cli.ctl_sign import key_fields, unlock_minutes
 from intercom.cli.ctl_text import clean, one_line
-from intercom.cli.pin import ask_pin, has_terminal
-from intercom.local import operator_keys
+from intercom.cli.pin import ask_pin, has_terminal, say
+from intercom.local import config_file, operator_keys, signed_settings
 from intercom.local.memory import keep_private
 from intercom.local.operator_keys import KeyFile, PublicKey, WrongPin
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places
+from intercom.local.signed_settings import Allowed
 from intercom.model.clock import to_text
 from intercom.model.errors import Ambiguous, ConfigError, NotFound, Unauthorized
 from intercom.operators.ctl.client import NoServer, request
@@ -51,6 +53,8 @@ def key(where: Places, options: argparse.Namespace) -> int:
             return _revoke(where, options.id)
         case "change-pin":
             return _change_pin(where, options.id)
+        case "settings":
+            return _settings(where, options.id, options.config)
     raise AssertionError(f"key {options.act} is declared and not carried out")
 
 
@@ -105,6 +109,10 @@ def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
     print("  it counts from now on" if enrolled else "  it counts from the first decision on that you sign with it")
     print("to let only root change which keys count, run once:")
     print(f"  {install_line(where)}")
+    with contextlib.suppress(ConfigError):
+        if (asked := _allowed(where)) != signed_settings.NOTHING:
+            print("these settings of yours do not count until you run agent-intercom-ctl key settings:")
+            print("\n".join(_indented(asked)))
     print("a forgotten PIN can not be recovered: keep it where you keep passwords")
     return 0
 
@@ -205,6 +213,28 @@ def _change_pin(where: Places, prefix: str | None) -> int:
     operator_keys.change_pin(kept, private, _new_pin("New PIN: "))
     print(f"changed the PIN of key {kept.key.id}")
     return 0
+
+
+def _settings(where: Places, prefix: str | None, config: str | None) -> int:
+    """Sign what the configuration allows without a key, once its owner has seen it."""
+    kept = named_key(where, prefix)
+    allowed = _allowed(where, config)
+    say("\n".join(["you allow what can be decided without this key, as your settings say:", *_indented(allowed)]))
+    private = unlock(kept, f"PIN of key {kept.key.id}: ")
+    signed = signed_settings.sign(allowed, to_text(datetime.now(UTC)), kept.key.id, private.sign)
+    signed_settings.write(where, signed)
+    print(f"signed your settings with key {kept.key.id}: {where.signed_settings_file}")
+    return 0
+
+
+def _indented(allowed: Allowed) -> list[str]:
+    return [f"  {line}" for line in allowed.lines()]
+
+
+def _allowed(where: Places, config: str | None = None) -> Allowed:
+    """What a configuration file allows, the user's own if none is named. Raises ConfigError."""
+    file = Path(where.config_file if config is None else config)
+    return Allowed.by(config_file.load(file if config is not None or file.exists() else None))
 
 
 def _new_pin(prompt: str) -> str:

@@ -213,13 +213,13 @@ def _write_private(made: KeyFile) -> None:
         "created_at": made.created_at,
         **made.sealed,
     }
-    _replace(made.path, json.dumps(value, indent=2).encode("ascii") + b"\n", 0o600)
+    replace(made.path, json.dumps(value, indent=2).encode("ascii") + b"\n", 0o600)
 
 
 def _read_private(path: Path) -> KeyFile:
     damaged = ConfigError(f"{path} is no key file of this program: restore it from a backup, or move it away")
     try:
-        value = json.loads(_read(path, private=True))
+        value = json.loads(read_own(path, private=True))
         sealed = {name: value[name] for name in ("kdf", "passes", "lanes", "memory_kib", "salt", "cipher", "nonce")}
         sealed["private"] = value["private"]
         costs = (sealed["passes"], sealed["lanes"], sealed["memory_kib"])
@@ -245,7 +245,7 @@ def read_public(file: Path) -> dict[str, PublicKey]:
     """The keys that a file of operator keys lists, by id; none where there is no file. Raises ConfigError for a line
     that is none, with its number."""
     try:
-        text = _read(file).decode("utf-8")
+        text = read_own(file).decode("utf-8")
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError:
@@ -288,7 +288,7 @@ def verifies(public: str, signature: str, message: bytes) -> bool:
 def _write_public(file: Path, keys: list[PublicKey]) -> None:
     private_directory(str(file.parent))
     head = "# Operator keys of agent-intercom, one a line; see agent-intercom-ctl key --help.\n"
-    _replace(file, (head + "".join(f"{key.line()}\n" for key in keys)).encode("utf-8"), 0o600)
+    replace(file, (head + "".join(f"{key.line()}\n" for key in keys)).encode("utf-8"), 0o600)
 
 
 def _is_public(value: object) -> bool:
@@ -311,7 +311,7 @@ def _check_name(name: str) -> None:
 def read_secret(path: Path) -> bytes:
     """32 secret bytes that `write_secret` wrote. Raises FileNotFoundError and ConfigError."""
     try:
-        secret = bytes.fromhex(_read(path, private=True).decode("ascii"))
+        secret = bytes.fromhex(read_own(path, private=True).decode("ascii"))
     except ValueError:
         secret = b""
     if len(secret) != _PUBLIC_BYTES:
@@ -321,10 +321,10 @@ def read_secret(path: Path) -> bytes:
 
 def write_secret(path: Path, secret: bytes) -> None:
     """Keep 32 secret bytes that no PIN protects, for this user alone to read."""
-    _replace(path, secret.hex().encode("ascii") + b"\n", 0o600)
+    replace(path, secret.hex().encode("ascii") + b"\n", 0o600)
 
 
-def _read(path: Path, *, private: bool = False) -> bytes:
+def read_own(path: Path, *, private: bool = False) -> bytes:
     """A file of this user (or root) that nobody else can write, no link. Raises FileNotFoundError and ConfigError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -343,7 +343,7 @@ def _read(path: Path, *, private: bool = False) -> bytes:
         return file.read(_MAX_FILE)
 
 
-def _replace(path: Path, content: bytes, mode: int) -> None:
+def replace(path: Path, content: bytes, mode: int) -> None:
     """Write a file whole or not at all."""
     fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

@@ -46,6 +46,11 @@ class Places:
         return os.path.join(os.path.dirname(self.config_file), "operator-keys")
 
     @property
+    def signed_settings_file(self) -> str:
+        """What the user's settings may allow without an operator key, signed with one."""
+        return os.path.join(os.path.dirname(self.config_file), "signed-settings")
+
+    @property
     def keys_directory(self) -> str:
         """Where the private halves are, each encrypted in a file of its own."""
         return os.path.join(os.path.dirname(self.config_file), "keys")

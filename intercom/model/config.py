@@ -263,7 +263,8 @@ class PolicySettings:
     )
     trust_changes: bool = setting(
         False,
-        "Whether every content of a policy file takes effect at once. Otherwise a person accepts it first.",
+        "Whether every content of a policy file takes effect at once. Otherwise a person accepts it first. Where there"
+        " is an operator key, this has to be signed with it (`agent-intercom-ctl key settings`).",
     )
 
 
@@ -324,8 +325,8 @@ class HighestRisk(StrEnum):
 class DecisionsSettings:
     slack: HighestRisk = setting(
         HighestRisk.HIGH,
-        "The highest risk that may be decided from Slack once there is an operator key. What needs more is decided"
-        " with the key.",
+        "The highest risk that may be decided from Slack once there is an operator key, with which this has to be"
+        " signed (`agent-intercom-ctl key settings`). What needs more is decided with the key.",
     )
     embed: HighestRisk = setting(
         HighestRisk.NONE,

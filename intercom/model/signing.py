@@ -14,6 +14,7 @@ from typing import Any
 
 _DECISION = b"agent-intercom decision v1\n"
 _ENROLMENT = b"agent-intercom operator key v1\n"
+_SETTINGS = b"agent-intercom settings v1\n"
 _CARD = b"agent-intercom card v1\n"
 _ACT = b"agent-intercom command v1\n"
 
@@ -102,6 +103,11 @@ def statement(said: Mapping[str, Any]) -> bytes:
 def key_statement(action: str, *, public: str, name: str, at: str, by: str) -> bytes:
     """The bytes that are signed to `add` or `revoke` an operator key; `by` is the id of the key that signs."""
     return _ENROLMENT + _canonical({"action": action, "public": public, "name": name, "at": at, "by": by})
+
+
+def settings_statement(settings: Mapping[str, str | bool], *, at: str, by: str) -> bytes:
+    """The bytes that are signed to let settings count; `by` is the id of the key that signs."""
+    return _SETTINGS + _canonical({"settings": dict(settings), "at": at, "by": by})
 
 
 def _digest(tag: bytes, value: Mapping[str, Any]) -> str:

@@ -277,6 +277,8 @@ class Desk:
         if added:
             text = f"operator key {key.id} ({key.name}) counts from now on: decisions have to be signed"
             self.context.operators.tell(Notice(text, "warning", self.context.now()))
+            if (unsigned := self.signatures.unsigned_settings()) is not None:
+                self.context.operators.tell(Notice(unsigned, "warning", self.context.now()))
         return added
 
     async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey:

@@ -107,7 +107,7 @@ class PolicyBoard:
                 Path(workspace_root),
                 partial(self.changed, workspace_root),
                 partial(self.recall, workspace_root),
-                trust_changes=self.config.policy.trust_changes,
+                trust_changes=self.signatures.allowed().trust_changes,
                 limits=limits_of(self.config),
             )
 
@@ -271,7 +271,7 @@ class PolicyBoard:
                 pass
         record = await self.recall(root)
         loaded = await trio.to_thread.run_sync(policy_file.load, Path(root))
-        return started(loaded, record, self.config.policy.trust_changes)
+        return started(loaded, record, self.signatures.allowed().trust_changes)
 
     async def _root(self, prefix_or_path: str) -> str:
         """The canonical workspace that a path names, or that the card of this id is about."""

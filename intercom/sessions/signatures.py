@@ -6,7 +6,8 @@ user can write.
 
 The operator keys that count are pinned when the store is opened: those in the user's file *and* enrolled in the
 database, in a chain of signatures that begins with the first one; or, where root keeps a file of its own, those in it.
-A file that changes later can only take keys away.
+A file that changes later can only take keys away. Settings that let something be decided without a key count as far
+as one of these keys has signed them (`intercom.local.signed_settings`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from typing import TYPE_CHECKING
 from attrs import asdict, define, field, frozen
 
 from intercom.local import operator_keys as key_files
+from intercom.local import signed_settings
 from intercom.local.operator_keys import PublicKey
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places, private_directory
+from intercom.local.signed_settings import Allowed, SignedSettings
 from intercom.model import clock, signing
 from intercom.model.approval import ApprovalRequest, ApprovalStatus, RiskLevel
 from intercom.model.card import Card, CardKind, subject
@@ -96,6 +99,7 @@ class Signatures:
     _pinned: dict[str, PublicKey] = field(factory=dict)
     _enrolled: dict[str, PublicKey] = field(factory=dict)
     _seen: tuple[object, dict[str, PublicKey], str] | None = None
+    _seen_settings: tuple[object, SignedSettings | None, str] | None = None
     _channels: dict[str, Ed25519PrivateKey] = field(factory=dict, repr=False)
     _lock: threading.RLock = field(factory=threading.RLock, repr=False)
     _listed_at_start: bool = False
@@ -113,6 +117,8 @@ class Signatures:
                 # Loaded now: the first decision need not wait for it.
                 key_files.verifies(_NO_KEY, "00" * 64, b"")
             self._loaded = True
+            if (unsigned := self.unsigned_settings()) is not None:
+                faults.append(unsigned)
             return tuple(faults)
 
     def pin_nothing(self) -> None:
@@ -232,11 +238,7 @@ class Signatures:
     def _listed(self) -> tuple[dict[str, PublicKey], str]:
         """What the user's file lists, read again where it has changed; and what is wrong with it."""
         file = Path(self.places.operator_keys_file)
-        try:
-            found = os.stat(file, follow_symlinks=False)
-            stamp: object = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        except OSError:
-            stamp = None
+        stamp = _stamp(file)
         if self._seen is None or self._seen[0] != stamp:
             try:
                 self._seen = (stamp, key_files.read_public(file), "")
@@ -260,6 +262,40 @@ class Signatures:
             return key_files.read_public(file), ""
         except ConfigError as fault:
             return {}, f"no operator key counts: {fault.message}"
+
+    # --- settings that let something be decided without a key --------------------------------------------------------
+
+    def allowed(self) -> Allowed:
+        """What the configuration lets be decided without a key; where there is one, as far as that was signed."""
+        asked = Allowed.by(self.config)
+        return asked.within(self._signed_settings()[0]) if self.required else asked
+
+    def unsigned_settings(self) -> str | None:
+        """What people have to be told of settings that do not count; None where all count."""
+        if not self.required:
+            return None
+        signed, fault = self._signed_settings()
+        asked = Allowed.by(self.config).beyond(signed)
+        if not asked:
+            return fault or None
+        why = fault or "no operator key that counts has signed it; if you set it, run agent-intercom-ctl key settings"
+        return f"{', '.join(asked)} does not count: {why}"
+
+    def _signed_settings(self) -> tuple[Allowed, str]:
+        """What a key that counts now has signed, nothing where none has; and what is wrong with the file."""
+        file = Path(self.places.signed_settings_file)
+        with self._lock:
+            stamp = _stamp(file)
+            if self._seen_settings is None or self._seen_settings[0] != stamp:
+                try:
+                    self._seen_settings = (stamp, signed_settings.read(file), "")
+                except ConfigError as fault:
+                    self._seen_settings = (stamp, None, fault.message)
+            _, signed, damaged = self._seen_settings
+            key = None if signed is None else self.trusted().get(signed.by)
+        if signed is None or key is None or not signed.is_genuine(key):
+            return signed_settings.NOTHING, damaged
+        return signed.allowed, ""
 
     # --- decisions as they are made ----------------------------------------------------------------------------------
 
@@ -459,15 +495,15 @@ class Signatures:
 
     def highest(self, channel: str) -> HighestRisk:
         """The highest risk that may be decided on a channel that the server signs for."""
-        if channel == "slack":
-            return self.config.decisions.slack if self.config.slack.channel_id is not None else HighestRisk.NONE
-        return self.config.decisions.embed
+        allowed = self.allowed()
+        return allowed.slack if channel == "slack" else allowed.embed
 
     def _check_level(self, channel: str, risk: RiskLevel) -> None:
         if self.highest(channel).rank < risk.rank:
             raise SignatureRefused(
                 f"with an operator key, a decision of {risk.value} risk can not be made by {channel}: decide it with"
-                f" agent-intercom-ctl in a terminal, or allow it with [decisions] {channel}"
+                f" agent-intercom-ctl in a terminal, or allow it with [decisions] {channel} and agent-intercom-ctl key"
+                " settings"
             )
 
     def _sign(self, verdict: Verdict, card: Card, now: datetime) -> Signature:
@@ -515,6 +551,15 @@ def _risk(card: Card) -> RiskLevel:
 
 def _risk_text(card: Card) -> str | None:
     return None if card.risk is None else card.risk.value
+
+
+def _stamp(file: Path) -> object:
+    """What changes when a file does; None where there is none."""
+    try:
+        found = os.stat(file, follow_symlinks=False)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _is_fresh(at: str, now: datetime) -> bool:

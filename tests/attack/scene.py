@@ -43,6 +43,7 @@ async def run_in_shell(
         programs=PROGRAMS,
         package=PACKAGE,
         database=home.places.database,
+        config=home.places.config_file,
         spare=spare,
         out=out,
         tty=tty,

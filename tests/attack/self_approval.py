@@ -130,6 +130,19 @@ WAYS: tuple[Way, ...] = (
         "{python} {programs}/kill_server.py {database}; {python} {programs}/embedded.py {id}",
         SERVER,
     ),
+    # by settings
+    Way(
+        "by a setting that lets programs decide, and their key",
+        "printf '[decisions]\\nembed = \"critical\"\\n' >>{config};"
+        " {python} {programs}/forge_channel.py {database} {id} embed; {python} {programs}/kill_server.py {database}",
+        DATABASE,
+    ),
+    Way(
+        "by a setting that lets Slack decide, and its key",
+        "printf '[slack]\\nchannel_id = \"C0123456789\"\\n' >>{config};"
+        " {python} {programs}/forge_channel.py {database} {id} slack; {python} {programs}/kill_server.py {database}",
+        DATABASE,
+    ),
     # in the database
     Way("by SQL as ctl", "{python} {programs}/forge.py {database} {id} ctl", DATABASE),
     Way("by SQL as Slack", "{python} {programs}/forge.py {database} {id} slack", DATABASE),

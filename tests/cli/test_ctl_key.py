@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from intercom.local import operator_keys
+from intercom.local import operator_keys, signed_settings
 from intercom.local.places import Places, places
+from intercom.model.config import HighestRisk
 from tests.operators.house import environ
 from tests.support.terminal import on_terminal
 from tests.support.trio_case import trio_test
@@ -58,6 +59,35 @@ async def test_a_key_is_made_with_a_pin_typed_twice(tmp_path: Path) -> None:
     listed = run(tmp_path, "list")
     assert kept.key.id in listed.stdout
     assert "ann" in listed.stdout
+
+
+def configure(found: Places, text: str) -> None:
+    file = Path(found.config_file)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+@trio_test(real_time=True, seconds=30)
+async def test_settings_are_signed_as_they_were_shown(tmp_path: Path) -> None:
+    found = where(tmp_path)
+    configure(found, '[slack]\nchannel_id = "C0123456789"\n[decisions]\nslack = "low"\n')
+    said = await create(tmp_path)
+    assert "do not count until you run agent-intercom-ctl key settings" in said
+    assert '[decisions] slack = "low"' in said
+    async with on_terminal([*KEY, "settings"], environ(tmp_path)) as screen:
+        await screen.until('[decisions] slack = "low"')
+        await screen.until('[decisions] embed = "none"')
+        # What comes into the file now was not shown.
+        configure(found, '[decisions]\nembed = "critical"\n')
+        await screen.until("PIN of key")
+        screen.type(f"{PIN}\n")
+        await screen.until("signed your settings with key")
+        assert await screen.process.wait() == 0
+    signed = signed_settings.read(Path(found.signed_settings_file))
+    assert signed is not None
+    assert signed.allowed == signed_settings.Allowed(slack=HighestRisk.LOW)
+    (kept,) = operator_keys.private_keys(found)
+    assert signed.is_genuine(kept.key)
 
 
 @trio_test(real_time=True, seconds=30)

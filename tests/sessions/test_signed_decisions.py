@@ -15,17 +15,19 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.local import operator_keys
+from intercom.local import operator_keys, signed_settings
+from intercom.local.signed_settings import Allowed
 from intercom.model import signing
 from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, subject
-from intercom.model.config import Config, DecisionsSettings, HighestRisk, SlackSettings
+from intercom.model.clock import to_text
+from intercom.model.config import Config, DecisionsSettings, HighestRisk, PolicySettings, SlackSettings
 from intercom.model.errors import InvalidState, NotFound, RecordMismatch, SignatureRefused
 from intercom.model.operation import Operation, OperationKind
 from intercom.model.prompt import PromptType
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.ctl.entries import card_entry
-from intercom.sessions.messages import Apply, AskPrompt, AwaitClearance, AwaitPrompt, StandBy
+from intercom.sessions.messages import Apply, AskPrompt, AwaitClearance, AwaitPrompt, CheckPolicy, StandBy
 from intercom.sessions.permission_messages import AskPermission
 from intercom.sessions.signatures import SystemKeys
 from tests.sessions.house import Guest, House, house, in_house
@@ -47,12 +49,21 @@ async def enrol(at: House, key: Key, by: Key | None = None) -> None:
 
 
 @contextlib.asynccontextmanager
-async def keyed(root: Path, clock: Clock, key: Key, config: Config | None = None) -> AsyncIterator[House]:
-    """A server whose operator has this key."""
+async def keyed(
+    root: Path, clock: Clock, key: Key, config: Config | None = None, *, sign_settings: bool = True
+) -> AsyncIterator[House]:
+    """A server whose operator has this key, and has signed the settings."""
     async with house(root.parent, clock, config) as at:
         if not at.app.signatures.required:
             await enrol(at, key)
+        if sign_settings:
+            sign_allowed(at, key, Allowed.by(at.app.config))
         yield at
+
+
+def sign_allowed(at: House, key: Key, allowed: Allowed) -> None:
+    signed = signed_settings.sign(allowed, to_text(at.now()), key.public.id, key.private.sign)
+    signed_settings.write(at.app.places, signed)
 
 
 def sql(at: House, statement: str, *values: Any) -> None:
@@ -680,6 +691,66 @@ async def test_a_channel_that_may_no_more_decided_nothing(clock: Clock, root: Pa
         with pytest.raises(InvalidState):
             await guest.ask(Apply(guest.call(), id))
         assert files(root) == []
+
+
+def spoil_settings(at: House, key: Key, config: Config, how: str) -> None:
+    """Leave something else where the signed settings stand."""
+    file = Path(at.app.places.signed_settings_file)
+    match how:
+        case "signed by another key":
+            sign_allowed(at, Key(), Allowed.by(config))
+        case "changed":
+            sign_allowed(at, key, Allowed())
+            file.write_text(file.read_text().replace('"none"', '"critical"'))
+        case "damaged":
+            file.write_text("{")
+        case "signed for less":
+            sign_allowed(at, key, Allowed(HighestRisk.LOW, HighestRisk.LOW))
+
+
+@pytest.mark.parametrize("channel", ["slack", "embed"])
+@pytest.mark.parametrize("settings", ["unsigned", "signed by another key", "changed", "damaged", "signed for less"])
+@in_house
+async def test_a_setting_that_nobody_signed_lets_no_channel_decide(
+    clock: Clock, root: Path, channel: str, settings: str
+) -> None:
+    key, config = Key(), allowing(slack=HighestRisk.CRITICAL, embed=HighestRisk.CRITICAL)
+    async with keyed(root, clock, key, config, sign_settings=False) as at:
+        spoil_settings(at, key, config, settings)
+        guest = await at.arrive(root)
+        id = (await guest.propose(risk=RiskLevel.HIGH)).request_id
+        with pytest.raises(SignatureRefused, match="key settings"):
+            await at.app.desk.decide(id, by(at, channel))
+        sign_allowed(at, key, Allowed.by(config))
+        await at.app.desk.decide(id, by(at, channel))
+
+
+@in_house
+async def test_people_are_told_of_settings_that_nobody_signed(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key):
+        pass
+    async with keyed(root, clock, key, allowing(embed=HighestRisk.HIGH), sign_settings=False) as at:
+        told = await at.people.notice("[decisions] embed")
+        assert "run agent-intercom-ctl key settings" in told.text
+
+
+@in_house
+async def test_a_setting_that_nobody_signed_lets_no_policy_count(clock: Clock, root: Path) -> None:
+    key, config = Key(), Config(policy=PolicySettings(trust_changes=True))
+    async with keyed(root, clock, key):
+        pass
+    file = root / ".intercom" / "settings.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"enabled": True, "file_patterns": {"write": ["**/*"]}}))
+    async with keyed(root, clock, key, config, sign_settings=False) as at:
+        guest = await at.arrive(root)
+        assert not (await guest.ask(CheckPolicy(guest.call(), "write", "a.txt"))).answer.auto_approved
+    async with keyed(root, clock, key, config) as at:
+        pass
+    async with keyed(root, clock, key, config) as at:
+        guest = await at.arrive(root)
+        assert (await guest.ask(CheckPolicy(guest.call(), "write", "a.txt"))).answer.auto_approved
 
 
 @in_house

@@ -1,0 +1,26 @@
+"""Signs a decision with the key that the server keeps for a channel: `forge_channel.py DATABASE REQUEST CHANNEL`."""
+
+import sqlite3
+import sys
+from datetime import UTC, datetime
+
+from sqlite_utils import Database
+
+from intercom.local.places import places
+from intercom.model.approval import ApprovalStatus
+from intercom.model.config import Config
+from intercom.model.verdict import Decided, Decision, Verdict
+from intercom.sessions import cards
+from intercom.sessions.signatures import Signatures
+from intercom.store import approvals, sessions
+
+database, request_id, channel = sys.argv[1:4]
+db = Database(sqlite3.connect(database, timeout=10, isolation_level=None))
+request = approvals.get(db, request_id)
+assert request is not None, "there is no such request"
+session = sessions.get(db, request.session_id)
+assert session is not None, "there is no such session"
+now = datetime.now(UTC)
+verdict = Verdict(f"forged-{request_id}", Decision.APPROVE, "U0123456789", channel, now)
+signature = Signatures(places(), Config())._sign(verdict, cards.of_request(request, session.workspace_root), now)
+print(approvals.decide(db, request.id, ApprovalStatus.APPROVED, Decided.of(verdict, now, signature)))

@@ -133,7 +133,11 @@ class EmbeddedOperator:
 
     async def accept_policy(self, id_or_path: str | None = None) -> Card:
         """Accept a policy by the id of its card or by its workspace; without a name, the only one that waits."""
-        return await self.app.desk.accept_policy(id_or_path, self._verdict(Decision.ACCEPT, None))
+        return await self.app.desk.decide_policy(id_or_path, self._verdict(Decision.ACCEPT, None))
+
+    async def reject_policy(self, id_or_path: str | None = None, reason: str | None = None) -> Card:
+        """Reject the content that waits, named as in `accept_policy`."""
+        return await self.app.desk.decide_policy(id_or_path, self._verdict(Decision.REJECT, reason))
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         return await self.app.desk.sessions(everything=everything)

@@ -194,7 +194,7 @@ def parser() -> argparse.ArgumentParser:
     log.add_argument("--limit", metavar="N", type=_limit, help="at most so many entries (default 50)")
     _add_audit(verbs)
     policy = verb("policy", "the workspaces' policies, and what was accepted of them").add_subparsers(
-        dest="act", metavar="list|show|accept", required=True, parser_class=Parser
+        dest="act", metavar="list|show|accept|reject", required=True, parser_class=Parser
     )
     policy.add_parser("list", help="how they stand", allow_abbrev=False)
     shown = policy.add_parser("show", help="one policy, whole", allow_abbrev=False)
@@ -206,6 +206,11 @@ def parser() -> argparse.ArgumentParser:
         "id", metavar="ID|DIR", nargs="?", help="of its card, or the workspace; the only one that waits if left out"
     )
     accept.add_argument("--yes", action="store_true", help="do not ask; accept")
+    reject = policy.add_parser("reject", help="reject a policy: its content is not asked again", allow_abbrev=False)
+    reject.add_argument(
+        "id", metavar="ID|DIR", nargs="?", help="of its card, or the workspace; the only one that waits if left out"
+    )
+    reject.add_argument("--reason", metavar="TEXT", help="what is put on record with it")
     _add_key(verbs)
     return top
 

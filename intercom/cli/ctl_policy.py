@@ -1,5 +1,7 @@
-"""`policy list`, `show` and `accept`: what a workspace's policy grants, and who accepted it. On the standard library
-alone."""
+"""`policy list`, `show`, `accept` and `reject`: what a workspace's policy grants, and who accepted it.
+
+On the standard library alone.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,16 @@ def subject(named: str | None) -> dict[str, str]:
 
 
 def run(where: Places, act: str, fields: dict[str, Any], *, yes: bool, as_json: bool) -> int:
-    """Carry out one of the three. Returns 0 when it was done, 1 when the person said no; raises what `request` does."""
+    """Carry out one of the four. Returns 0 when it was done, 1 when the person said no; raises what `request` does."""
     if act == "accept":
         return _accept(where, fields, yes=yes or as_json, as_json=as_json)
     if act == "show" and not fields:
         fields = {"workspace": os.getcwd()}
-    data = request(where, f"policy-{act}", fields)
+    data = send(where, "policy-reject", fields) if act == "reject" else request(where, f"policy-{act}", fields)
     if as_json:
         print(json.dumps(data))
+    elif act == "reject":
+        print(one_line(f"rejected {data['request_id']}: the policy of {data['workspace_root']}"))
     elif act == "show":
         show(data)
     else:

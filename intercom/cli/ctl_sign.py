@@ -139,7 +139,7 @@ class _Signed:
             "subject": signing.card_subject(card),
             "risk": card["risk_level"],
             "decision": decision,
-            "text": fields.get("reason") if verb == "reject" else fields.get("text"),
+            "text": fields.get("reason") if decision == "reject" else fields.get("text"),
         }
         return self._signed(verb, {**fields, "id": card["request_id"]}, said)
 
@@ -151,7 +151,7 @@ class _Signed:
         return found == str(entry["sha256"]) and found == str(card["detail"])
 
     def _card(self, verb: str, fields: Fields) -> Card:
-        if verb != "policy-accept":
+        if verb not in ("policy-accept", "policy-reject"):
             return dict(request(self._where, "show", {"id": fields["id"]}))
         named = {name: fields[name] for name in ("id", "workspace") if fields.get(name)}
         if not named:
@@ -273,7 +273,7 @@ def _decision(verb: str, fields: Fields, kind: str) -> tuple[str, Fields]:
     match verb:
         case "approve":
             return "approve", {**fields, "text": None}
-        case "reject":
+        case "reject" | "policy-reject":
             return "reject", {**fields, "reason": fields.get("reason") or DEFAULT_REASON}
         case "policy-accept":
             return "accept", {**fields, "text": None}

@@ -29,7 +29,7 @@ STATED = ("request_id", "subject", "risk", "decision", "text", "at", "decision_i
 #: and those about keys, which bring signatures of their own.
 UNSIGNED = frozenset({"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke"})
 #: Commands that answer a card, and are signed over what it shows.
-OF_A_CARD = frozenset({"approve", "reject", "answer", "policy-accept"})
+OF_A_CARD = frozenset({"approve", "reject", "answer", "policy-accept", "policy-reject"})
 
 #: Commands that a repetition would do again: a signature for one is used once.
 USED_ONCE = frozenset({"mode", "unpause", "nudge", "take-back"})

@@ -182,10 +182,10 @@ class Desk:
         """Terminate a session; what waits in it is interrupted."""
         return await self.ask_session(await self.session_id(session), End(by, channel, why))
 
-    async def accept_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
-        """Accept a policy by the id of its card or by its workspace; without a name, the only one that waits. `shown`
-        is the hash of the content that the person was shown."""
-        return self._count(await self.board.accept(prefix_or_path, verdict, shown), verdict)
+    async def decide_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
+        """Accept or reject a policy by the id of its card or by its workspace; without a name, the only one that waits.
+        `shown` is the hash of the content that the person was shown."""
+        return self._count(await self.board.decide_named(prefix_or_path, verdict, shown), verdict)
 
     async def policies(self) -> tuple[PolicyStatus, ...]:
         """How the policies stand of all workspaces that are known."""

@@ -208,10 +208,10 @@ class PolicyBoard:
         roots = {*await self.reader.read(policies.roots), *self.states}
         return tuple([await self._status(root, await self._look(root)) for root in sorted(roots)])
 
-    async def accept(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
-        """Accept the content of a policy file, by the id of its card or by its workspace, which need not have an agent;
-        without a name, the only one that waits. `shown` is the hash of the content that the person was shown: any
-        other is refused. Raises NotFound, Ambiguous, AlreadyDecided, InvalidState."""
+    async def decide_named(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
+        """Accept or reject the content of a policy file, by the id of its card or by its workspace, which need not have
+        an agent; without a name, the only one that waits. `shown` is the hash of the content that the person was shown:
+        any other is refused. Raises NotFound, Ambiguous, AlreadyDecided, InvalidState."""
         card = await self._asked_for(prefix_or_path)
         if shown is not None and card.detail != shown:
             raise InvalidState(f"the policy of {card.workspace_root} has changed since it was shown; look at it again")
@@ -283,13 +283,13 @@ class PolicyBoard:
         return card.workspace_root
 
     async def _asked_for(self, prefix_or_path: str | None) -> Card:
-        """The card of what a person wants to accept: the one that waits, or one made for the workspace they name."""
+        """The card of what a person decides about: the one that waits, or one made for the workspace they name."""
         waiting = self.cards()
         if prefix_or_path is not None and "/" in prefix_or_path:
             root = await self._root(prefix_or_path)
             state = await self._look(root)
             if state.fault is not None:
-                raise InvalidState(f"the policy of {root} cannot be accepted: {state.fault}")
+                raise InvalidState(f"the policy of {root} cannot be decided about: {state.fault}")
             if state.proposed is None:
                 what = "has no policy file" if state.source is None else "needs no acceptance: it grants nothing more"
                 raise NotFound(f"{root} {what}")
@@ -301,7 +301,7 @@ class PolicyBoard:
             earlier = None if prefix_or_path is None else await self.find(prefix_or_path)
             if earlier is not None:
                 return earlier
-            raise NotFound("no policy change waits to be accepted")
+            raise NotFound("no policy change waits for a decision")
         if len(waiting) > 1:
             raise Ambiguous(f"{len(waiting)} policy changes wait ({', '.join(c.id for c in waiting)}); name one")
         return waiting[0]

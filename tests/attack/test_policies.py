@@ -77,7 +77,7 @@ class Stage:
             diff=shown.text,
         )
         verdict = self.at.verdict(decision) if self.key is None else self.key.verdict(card, decision, self.at.now())
-        return await self.at.app.desk.accept_policy(str(root or self.root), verdict)
+        return await self.at.app.desk.decide_policy(str(root or self.root), verdict)
 
     def sql(self, statement: str, *values: Any) -> None:
         """What any process of this user can do."""
@@ -367,7 +367,7 @@ async def an_acceptance_is_given_another_workspace(stage: Stage) -> Path:
 async def an_acceptance_comes_without_a_signature(stage: Stage) -> None:
     stage.write(WIDE)
     with pytest.raises(SignatureRefused):
-        await stage.at.app.desk.accept_policy(str(stage.root), stage.at.verdict(Decision.ACCEPT))
+        await stage.at.app.desk.decide_policy(str(stage.root), stage.at.verdict(Decision.ACCEPT))
 
 
 @attempt_with_key
@@ -382,7 +382,7 @@ async def a_signature_is_for_another_content(stage: Stage) -> None:
     signed = stage.key.verdict(card, Decision.ACCEPT, stage.at.now())
     stage.write(WIDE)
     with pytest.raises(IntercomError):
-        await stage.at.app.desk.accept_policy(str(stage.root), signed)
+        await stage.at.app.desk.decide_policy(str(stage.root), signed)
 
 
 @attempt_with_key

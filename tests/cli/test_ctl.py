@@ -65,6 +65,7 @@ COMMANDS = [
     ("log --limit 3", 0),
     ("policy accept", 0),
     ("policy accept pol-1", 0),
+    ("policy reject pol-1", 0),
     ("policy list", 0),
     ("policy show pol-1", 0),
     ("approve ab", 1),
@@ -177,8 +178,9 @@ async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
 async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> None:
     done = await run(environ(tmp_path), "--help")
     assert done.returncode == 0
-    unnamed = ("keys", "key-add", "key-revoke", "policy-accept", "policy-list", "policy-show", "version", "restoring")
-    for verb in [*(verb for verb in VERBS if verb not in unnamed), "watch", "policy", "key"]:
+    unnamed = ("keys", "key-add", "key-revoke", "version", "restoring")
+    named = [verb for verb in VERBS if verb not in unnamed and not verb.startswith("policy-")]
+    for verb in [*named, "watch", "policy", "key"]:
         assert f"\n    {verb} ".encode() in done.stdout
 
 
@@ -256,6 +258,8 @@ def test_an_option_amid_a_text_is_refused_with_the_way_out(line: str, capsys: py
         ("policy accept", "policy-accept", {}),
         ("policy accept policy-12", "policy-accept", {"id": "policy-12"}),
         ("policy accept /ws", "policy-accept", {"workspace": "/ws"}),
+        ("policy reject /ws", "policy-reject", {"workspace": "/ws"}),
+        ("policy reject --reason no", "policy-reject", {"reason": "no"}),
         ("policy show /ws/", "policy-show", {"workspace": "/ws"}),
         ("policy list", "policy-list", {}),
         ("nudge s", "nudge", {"id": "s"}),

@@ -211,6 +211,21 @@ async def test_a_policy_is_accepted_with_a_pin(tmp_path: Path, words: tuple[str,
 
 
 @trio_test(real_time=True, seconds=60)
+async def test_a_policy_is_rejected_by_its_workspace_with_a_pin(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        root = at.file.parent
+        (root / ".intercom").mkdir()
+        (root / ".intercom" / "settings.json").write_text('{"enabled": true, "tools": ["transmit"]}')
+        async with typing(at, "policy", "reject", str(root), "--reason", "too much") as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            await screen.until("rejected policy-")
+        _, after = await ctl(at.env, "policy", "show", str(root))
+        assert (after["status"], after["accepted_sha256"]) == ("rejected", None)
+
+
+@trio_test(real_time=True, seconds=60)
 async def test_a_pin_that_is_not_given_decides_nothing(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:

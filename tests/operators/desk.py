@@ -313,7 +313,7 @@ class StandInDesk:
         self.acts.append(("policy-show", prefix_or_path))
         return POLICY
 
-    async def accept_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
+    async def decide_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
         self.acts.append(("policy", prefix_or_path))
         waiting = [each for each in self.cards.values() if each.kind is CardKind.POLICY]
         if not waiting:

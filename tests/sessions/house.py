@@ -158,7 +158,7 @@ class House:
 
     async def accept(self, root: Path) -> Card:
         """A person accepts the policy of this workspace as its file states it now."""
-        return await self.app.desk.accept_policy(str(root), self.verdict(Decision.ACCEPT))
+        return await self.app.desk.decide_policy(str(root), self.verdict(Decision.ACCEPT))
 
     def now(self) -> datetime:
         return self.app.context.now()

@@ -82,13 +82,25 @@ async def test_what_comes_to_grant_more_waits_for_an_operator(clock: Clock, root
         assert f"\n+{json.dumps(WIDE)}\n" in (card.diff or "")
         assert "src/**" in (card.body or "")
         assert [each.id for each in await at.app.desk.pending()] == [card.id]
-        done = await at.app.desk.accept_policy(None, at.verdict(Decision.ACCEPT))
+        done = await at.app.desk.decide_policy(None, at.verdict(Decision.ACCEPT))
         assert (done.id, done.state) == (card.id, CardState.APPLIED)
         assert await passes(guest, "src/a")
         assert await at.app.desk.pending() == ()
         with pytest.raises(AlreadyDecided):
             await at.decide(card.id, Decision.ACCEPT)
         assert "policy_accept" in [entry.kind for entry in await at.app.desk.audit(20)]
+
+
+@in_house
+async def test_a_policy_is_rejected_by_its_workspace_where_no_agent_has_been(clock: Clock, root: Path) -> None:
+    write(root, WIDE)
+    async with house(root.parent, clock) as at:
+        rejected = await at.app.desk.decide_policy(str(root), at.verdict(Decision.REJECT, "too much"))
+        assert rejected.state is CardState.REJECTED
+        assert (await at.app.desk.policy(str(root))).status == "rejected"
+        guest = await at.arrive(root)
+        assert not await passes(guest, "src/a")
+        assert not at.app.board.cards(), "it is not asked again"
 
 
 @in_house
@@ -146,7 +158,7 @@ async def test_what_was_refused_stays_out_and_is_not_asked_again(clock: Clock, r
         assert (await at.decide(card.id, Decision.REJECT)).state is CardState.REJECTED
         assert not await passes(guest, "src/a")
         with pytest.raises(NotFound, match="no policy change waits"):
-            await at.app.desk.accept_policy(None, at.verdict(Decision.ACCEPT))
+            await at.app.desk.decide_policy(None, at.verdict(Decision.ACCEPT))
 
 
 @in_house

@@ -281,7 +281,7 @@ async def test_content_that_changed_since_it_was_shown_is_not_accepted(clock: Cl
         write(root, OTHER)
         verdict = at.verdict(Decision.ACCEPT)
         with pytest.raises(InvalidState, match="has changed since it was shown"):
-            await at.app.desk.accept_policy(str(root), verdict, shown.sha256)
+            await at.app.desk.decide_policy(str(root), verdict, shown.sha256)
         guest = await at.arrive(root)
         assert not await passes(guest, "src/a")
 

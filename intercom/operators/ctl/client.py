@@ -37,7 +37,7 @@ _CHUNK = 256 * 1024
 ONCE = frozenset({"nudge"})
 
 #: Verbs that change something, and so travel under an id of their own.
-_VERDICTS = frozenset({"approve", "reject", "answer", "policy-accept"})
+_VERDICTS = frozenset({"approve", "reject", "answer", "policy-accept", "policy-reject"})
 _CONTROLS = frozenset({"resume", "mode", "nudge", "start", "clear", "pause", "unpause", "steer", "task", "take-back"})
 _KEYS = frozenset({"key-add", "key-revoke"})
 _CHECKPOINTS = frozenset({"checkpoint", "restore"})

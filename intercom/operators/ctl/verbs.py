@@ -185,8 +185,14 @@ async def _log(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 async def _policy_accept(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     verdict = _verdict(request, caller, Decision.ACCEPT, None)
-    card = await desk.accept_policy(request.workspace or request.id, verdict, request.sha256)
+    card = await desk.decide_policy(request.workspace or request.id, verdict, request.sha256)
     return {"request_id": card.id, "status": "accepted", "workspace_root": card.workspace_root}
+
+
+async def _policy_reject(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    verdict = _verdict(request, caller, Decision.REJECT, request.reason or DEFAULT_REASON)
+    card = await desk.decide_policy(request.workspace or request.id, verdict, request.sha256)
+    return {"request_id": card.id, "status": "rejected", "workspace_root": card.workspace_root}
 
 
 async def _policies(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
@@ -253,6 +259,7 @@ VERBS: dict[str, Verb] = {
     "policy-list": Verb(_policies, False, "how the workspaces' policies stand"),
     "policy-show": Verb(_policy, False, "one workspace's policy, whole"),
     "policy-accept": Verb(_policy_accept, True, "accept a workspace's policy"),
+    "policy-reject": Verb(_policy_reject, True, "reject a workspace's policy"),
     "keys": Verb(_keys, False, "the operator keys, and whether decisions have to be signed"),
     "key-add": Verb(_key_add, True, "enrol an operator key"),
     "key-revoke": Verb(_key_revoke, True, "let an operator key count no more"),

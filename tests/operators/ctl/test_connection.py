@@ -212,7 +212,7 @@ async def test_a_verdict_from_a_clients_own_process_is_refused_and_recorded() ->
         assert (await line.peer.ask("pending"))["ok"] is True
 
 
-ACTING = ["approve", "reject", "answer", "resume", "mode", "nudge", "policy-accept"]
+ACTING = ["approve", "reject", "answer", "resume", "mode", "nudge", "policy-accept", "policy-reject"]
 
 
 @pytest.mark.parametrize("verb", ACTING)

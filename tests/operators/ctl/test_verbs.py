@@ -66,6 +66,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...] | None]] 
     ("nudge", {"id": "s-1"}, {"session_id": "s-1", "status": "nudged"}, ("nudge", "s-1", None)),
     ("policy-accept", {}, {"request_id": "pol-1", "status": "accepted"}, ("policy", None)),
     ("policy-accept", {"id": "pol-1"}, {"status": "accepted"}, ("policy", "pol-1")),
+    ("policy-reject", {"id": "pol-1"}, {"status": "rejected"}, ("policy", "pol-1")),
     ("pause", {"id": "s-1"}, {"session_id": "s-1", "status": "paused"}, ("pause", "s-1")),
     ("pause", {}, {"session_id": "s-1"}, ("pause", "s-1")),
     (

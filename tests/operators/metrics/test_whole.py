@@ -137,7 +137,7 @@ async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(clock: Clock,
         await agent.call("auto_check", tool_name="write", context={"file_path": "a"})
         await at.people.card(kind=CardKind.POLICY)
         assert (await figures(at))[("intercom_pending", "kind=policy")] == 1
-        await at.app.desk.accept_policy(None, at.verdict(Decision.ACCEPT))
+        await at.app.desk.decide_policy(None, at.verdict(Decision.ACCEPT))
         found = await figures(at)
     assert found[("intercom_verdicts_total", "channel=ctl", "decision=dismiss", "kind=stall")] == 1
     assert found[("intercom_decision_seconds_sum", "kind=stall")] == 7

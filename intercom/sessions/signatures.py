@@ -16,7 +16,7 @@ import base64
 import os
 import stat
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -329,8 +329,7 @@ class Signatures:
             return
         if signature is None:
             raise SignatureRefused(UNSIGNED)
-        said = (signature.request_id, signature.subject, signature.risk, signature.decision, signature.text)
-        if said != ("", subject, None, command, None) or signature.decision_id != act_id:
+        if not _is_of_command(signature, command, act_id, subject):
             raise SignatureRefused(f"the signature is not for this {command}; nothing was changed")
         if not _is_fresh(signature.at, now):
             raise SignatureRefused(f"the {command} was signed too long ago, or by a clock that is wrong; sign it again")
@@ -341,16 +340,30 @@ class Signatures:
         if not enrolled_keys.carried_out(db, signature.decision_id, now) and command in signing.USED_ONCE:
             raise SignatureRefused(f"this signature of {command} was used before; nothing was changed")
 
-    def is_proof(self, command: str, signature: Signature | None) -> bool:
-        """Whether this command, whose signature is checked once more against what it does, was signed with a PIN typed
-        for it: then it does not matter which process brings it."""
+    def proves_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> bool:
+        """Whether this very command was signed with a PIN typed for it: then it does not matter which process brings
+        it. It is checked whole, and used, in `admit_command`."""
         return (
             signature is not None
             and command not in signing.UNSIGNED
-            and self.has_keys
-            and signature.method == signing.PIN
-            and not self._not_genuine(signature)
+            and _is_of_command(signature, command, act_id, subject)
+            and self._is_typed(signature)
         )
+
+    def proves_decision(
+        self, request_id: str | None, decisions: Collection[Decision], act_id: str | None, signature: Signature | None
+    ) -> bool:
+        """The same for one of these decisions about this card. What the card shows is checked in `admit`."""
+        return (
+            signature is not None
+            and signature.request_id == request_id
+            and signature.decision in decisions
+            and signature.decision_id == act_id
+            and self._is_typed(signature)
+        )
+
+    def _is_typed(self, signature: Signature) -> bool:
+        return self.has_keys and signature.method == signing.PIN and not self._not_genuine(signature)
 
     # --- decisions as they take effect -------------------------------------------------------------------------------
 
@@ -560,6 +573,11 @@ def _stamp(file: Path) -> object:
     except OSError:
         return None
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _is_of_command(signature: Signature, command: str, act_id: str | None, subject: str) -> bool:
+    said = (signature.request_id, signature.subject, signature.risk, signature.decision, signature.text)
+    return said == ("", subject, None, command, None) and signature.decision_id == act_id
 
 
 def _is_fresh(at: str, now: datetime) -> bool:

@@ -25,8 +25,10 @@ from intercom.model.config import Config, DecisionsSettings, HighestRisk, Policy
 from intercom.model.errors import InvalidState, NotFound, RecordMismatch, SignatureRefused
 from intercom.model.operation import Operation, OperationKind
 from intercom.model.prompt import PromptType
-from intercom.model.verdict import Decision, Verdict
+from intercom.model.verdict import Decision, Signature, Verdict
+from intercom.operators.ctl import verbs
 from intercom.operators.ctl.entries import card_entry
+from intercom.operators.ctl.wire import CtlRequest
 from intercom.sessions.messages import Apply, AskPrompt, AwaitClearance, AwaitPrompt, CheckPolicy, StandBy
 from intercom.sessions.permission_messages import AskPermission
 from intercom.sessions.signatures import SystemKeys
@@ -80,6 +82,41 @@ def files(root: Path) -> list[str]:
 async def approve(at: House, key: Key, id: str, **more: Any) -> Card:
     card = await at.app.desk.card(id)
     return await at.app.desk.decide(id, key.verdict(card, Decision.APPROVE, at.now(), **more))
+
+
+@in_house
+async def test_a_typed_pin_lets_any_process_bring_the_act_that_it_was_typed_for_and_no_other(
+    clock: Clock, root: Path
+) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        signed = [
+            key.verdict(await at.app.desk.card((await guest.propose(path)).request_id), Decision.APPROVE, at.now())
+            for path in ("a.txt", "b.txt")
+        ]
+        one, other = (verdict.signature for verdict in signed)
+        assert one is not None
+        assert other is not None
+
+        def is_proven(command: str, signature: Signature, **fields: Any) -> bool:
+            given = {"id": one.request_id, "verdict_id": "v-signed", **fields}
+            return verbs.is_proven(at.app.desk, CtlRequest(command, signature=signature, **given))
+
+        assert is_proven("approve", one)
+        assert not is_proven("approve", other)
+        assert not is_proven("approve", one, id=None)
+        assert not is_proven("approve", one, verdict_id="another act")
+        assert not is_proven("approve", evolve(one, request_id="another", text="changed"), id="another")
+        assert not any(is_proven(verb, one) for verb in ("reject", "policy-accept", "policy-reject", "pause", "clear"))
+        assert not is_proven("answer", one, decision="continue")
+
+        nudge = {"id": "s-1", "text": "go on"}
+        said = evolve(one, request_id="", subject=signing.command_subject("nudge", nudge), risk=None, decision="nudge")
+        assert is_proven("nudge", key.sign(said), **nudge)
+        assert not is_proven("nudge", key.sign(said), id="s-2", text="go on")
+        assert not is_proven("steer", key.sign(said), **nudge)
+        assert not is_proven("nudge", key.sign(evolve(said, method=signing.TICKET)), **nudge)
 
 
 @in_house

@@ -159,7 +159,7 @@ async def _answer(request: CtlRequest, peer: Peer, by: Connected, door: Door) ->
     try:
         verb = verbs.verb_of(request)
         user = _user(peer.uid)
-        signed = door.desk.signatures.is_proof(request.command, request.signature)
+        signed = verbs.is_proven(door.desk, request)
         origin = await door.authorization.require(request, by, user, signed=signed) if verb.acts else None
         with trio.fail_after(door.limits.work):
             return success(await verbs.run(door.desk, Caller(user, origin), request))

@@ -56,6 +56,14 @@ ANSWERS = {
     "cancel": (Decision.CANCEL, Decision.CANCEL),
 }
 
+#: What the other verbs decide that answer a card.
+_DECISIONS = {
+    "approve": (Decision.APPROVE,),
+    "reject": (Decision.REJECT,),
+    "policy-accept": (Decision.ACCEPT,),
+    "policy-reject": (Decision.REJECT,),
+}
+
 
 #: The verbs that look for the session they are given themselves.
 FIND_THEIR_SESSION = frozenset(
@@ -84,12 +92,23 @@ async def run(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     signed: raises SignatureRefused."""
     verb = verb_of(request)
     if verb.acts and request.command not in signing.OF_A_CARD | signing.UNSIGNED:
-        meant = {name: getattr(request, name) for name in signing.MEANT}
-        subject = signing.command_subject(request.command, meant)
-        await desk.admit_command(request.command, request.verdict_id, subject, request.signature)
+        await desk.admit_command(request.command, request.verdict_id, _subject(request), request.signature)
     if request.session is not None and request.command not in FIND_THEIR_SESSION:
         await desk.session_id(request.session)
     return await verb.handler(desk, caller, request)
+
+
+def is_proven(desk: Desk, request: CtlRequest) -> bool:
+    """Whether the request was signed with a PIN typed for this act, and no other: then any process may bring it."""
+    if request.command not in signing.OF_A_CARD:
+        return desk.signatures.proves_command(request.command, request.verdict_id, _subject(request), request.signature)
+    decisions = ANSWERS.get(request.decision or "", ()) if request.command == "answer" else _DECISIONS[request.command]
+    return desk.signatures.proves_decision(request.id, decisions, request.verdict_id, request.signature)
+
+
+def _subject(request: CtlRequest) -> str:
+    """The hash of what a command does, as its signature names it."""
+    return signing.command_subject(request.command, {name: getattr(request, name) for name in signing.MEANT})
 
 
 def verb_of(request: CtlRequest) -> Verb:

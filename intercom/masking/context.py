@@ -203,13 +203,20 @@ def _cookie(name: str, value: str) -> bool:
     return (is_value(value) and len(value) >= 12 and is_random(value) and not is_word(value)) or _bare(name, value)
 
 
+def _jar(name: str, value: str) -> bool:
+    return _cookie(name, value) or _named(name, value)
+
+
 def _pgpass(_name: str, value: str) -> bool:
     return is_value(value) and not is_word(value) and is_random(value)
 
 
 #: What a name must hold to be one of a secret.
-_STEMS = "pass pwd secret token key cred auth salt kennwort contrase psw pw jwt psk session sid mnemonic bearer dsn"
-_STEM = r"(?:pass|pwd|secret|token|key|cred|auth|salt|kennwort|contrase|psw|pw|jwt|psk|session|sid|mnemonic|bearer|dsn)"
+_STEMS = (
+    "pass pwd secret token key cred auth salt kennwort contrase psw pw jwt psk session sid mnemonic bearer dsn"
+    " senha wachtwoord heslo hasło пароль 密码 密碼 パスワード 비밀번호"
+)
+_STEM = rf"(?:{'|'.join(_STEMS.split())})"
 #: An identifier or a path of such that holds a stem. The lookbehind has each tried from its beginning only.
 _NAME_REST = rf"(?P<name>[\w.$-]{{0,60}}?{_STEM}[\w.-]{{0,40}})"
 _NAME = rf"(?<![\w.$-]){_NAME_REST}"
@@ -318,8 +325,10 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
     _context(PASSWORD, "value=", rf"\bvalue={_S}[\"'](?P<value>[^\s\"'<>]{{4,4000}})[\"'][^<>\n]{{0,80}}\b(?:name|key)={_S}[\"']{_NAME}[\"']", _named),
     _context(PASSWORD, "variable", rf"\bvariable{_S}[\"']{_NAME}[\"'][^\n]{{0,40}}\{{(?:[^{{}}\n]{{0,200}}\n){{1,12}}?[^{{}}\n]{{0,40}}\bdefault{_S}={_S}[\"'](?P<value>[^\s\"']{{4,4000}})", _named),
     # Values on the next line: block scalars, here documents, strings of several lines.
-    _context(PASSWORD, _STEMS, rf"{_NAME}[\"']?{_S}[=:]{_S}(?:[|>][+-]?|<<[~-]?[\"']?\w{{1,20}}[\"']?|\"\"\"|'''){_S}\r?\n[+\- ]?[ \t]{{0,40}}(?P<value>[^\s\"'`]{{4,4000}})[ \t]{{0,20}}(?=\r?\n|$|[\"'])", _named),
+    _context(PASSWORD, _STEMS, rf"{_NAME}[\"']?{_S}[=:]{_S}(?:[|>][+-]?|\\|<<[~-]?[\"']?\w{{1,20}}[\"']?|\"\"\"|'''){_S}\r?\n[+\- ]?[ \t]{{0,40}}(?P<value>[^\s\"'`]{{4,4000}})[ \t]{{0,20}}(?=\r?\n|$|[\"'])", _named),
     _context(PASSWORD, _STEMS, rf"{_NAME}{_S}[=:]{_S}(?:\"\"\"|''')(?P<value>[^\s\"'`]{{4,4000}})", _named),
+    _context(PASSWORD, _STEMS, rf"^[+\- ]?[ \t]{{0,60}}{_NAME}[\"']?{_S}:{_S}\r?\n[+\- ]?[ \t]{{0,40}}(?P<value>[^\s\"'`]{{6,4000}})[ \t]{{0,20}}$", lambda name, value: strength(name) is not Strength.NONE and _random(name, value), re.IGNORECASE | re.MULTILINE),
+    _context(PASSWORD, "form-data", rf"form-data;{_S}name=\\?\"{_NAME}\\?\"(?:\r?\n[^\r\n]{{1,200}})?\s{{2,8}}(?P<value>[^\s\"]{{4,4000}})", _named, reach=4),
     # SQL.
     _context(PASSWORD, "identified password", r"\b(?P<name>identified by|(?:encrypted )?password|identified with \w{1,40} by)[ \t(=]{1,4}'(?P<value>[^'\s]{4,400})'", _opaque),
     # Code: calls that set a password, and pairs of a user and one.
@@ -334,7 +343,14 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
     _context(PASSWORD, "net cmdkey reg", r"\b(?:net1? user \S{1,60}|reg add [^\n]{0,200}passw\S{0,20}[^\n]{0,80} /d) (?P<value>[^\s\"'/]{4,200})", _random),
     _context(PASSWORD, "send", r"\bsend(?:_user)? (?:-- )?\"(?P<value>[^\s\"\\$]{6,200})\\r", _random),
     _context("recovery phrase", "mnemonic seed phrase", r"\b(?:mnemonic|seed|recovery)(?:[_ ]?(?:phrase|words?))?[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<value>[a-z]{3,8}(?: [a-z]{3,8}){11,23})\b", lambda _name, _value: True),
+    _context(PASSWORD, "sqlplus jdbc:oracle", r"\b(?:sqlplus (?:-\w{1,8} )*[\"']?|jdbc:oracle:\w{1,8}:)[\w.]{1,60}/(?P<value>[^\s\"'@]{4,200})@", _opaque),
+    _context(PASSWORD, "ssh-keygen", r"\bssh-keygen\b[^\n|;]{0,200}? -[NP] ?[\"']?(?P<value>[^\s\"'`|;]{4,400})", _opaque, 0),
+    _context(PASSWORD, "mc alias", r"\bmc alias set \S{1,60} \S{1,200} \S{1,100} [\"']?(?P<value>[^\s\"']{6,200})", _opaque),
+    _context(PASSWORD, "chpasswd", r"\becho (?:-n )?[\"']?[\w.-]{1,60}:(?P<value>[^\s\"'`|]{4,400})[\"']? ?\| ?(?:sudo )?chpasswd", _opaque),
+    _context(ADDRESS, "%3a%2f%2f", r"%3a%2f%2f[^\s:@\"'<>`%]{0,100}%3a(?P<value>[^\s@\"'<>`]{1,400}?)%40(?=[\w\[])", lambda _n, value: not _in_template(value)),
     # Files of programs.
+    _context("cookie", "true false", r"^[+\- ]?(?:#HttpOnly_)?[\w.-]{3,253}\t(?:TRUE|FALSE)\t/\S{0,400}\t(?:TRUE|FALSE)\t\d{1,20}\t(?P<name>[^\s]{1,100})\t(?P<value>\S{6,4000})$", _jar, re.MULTILINE),
+    _context(PASSWORD, "random_password", r"\brandom_password\b[^\x00]{0,3000}?\"(?P<name>result)\"[ \t]{0,4}:[ \t]{0,4}\"(?P<value>[^\s\"]{4,400})\"", _anything, reach=40),
     _context(PASSWORD, "login machine default", r"\b(?:machine|default|login)\b[^\n]{0,200}\s[+\- ]?\s{0,20}(?:login \S{1,200}\s{1,20})?(?:[+\- ]\s{0,20})?(?P<name>password|account)[ \t]{1,8}(?P<value>\S{4,400})", _opaque),
     _context(PASSWORD, "", r"^[+\- ]?[\w.*-]{1,200}:(?:\d{1,5}|\*):[\w*-]{1,100}:[\w*-]{1,100}:(?P<value>[^\s:]{4,200})[ \t\r]{0,4}$", _pgpass, re.MULTILINE),
     _context(PASSWORD, "_auth _password", r"(?P<name>_auth|_password|_authToken)[ \t]{0,4}[=:][ \t]{0,4}[\"']?(?P<value>[^\s\"'$]{8,400})", lambda _n, value: is_value(value) and not is_word(value)),
@@ -375,21 +391,95 @@ _ENTRY = re.compile(
 )
 #: No secret has more lines than that.
 _SECRET_LINES = 2_000
-_SECRET = re.compile(r"^[+\- ]?[ \t]{0,40}kind:[ \t]{0,4}[\"']?(?:Sealed)?Secret\b", re.MULTILINE)
+_SECRET = re.compile(
+    r"^[+\- ]?[ \t]{0,40}kind:[ \t]{0,4}[\"']?(?:Sealed)?Secret\b|\"kind\"\s{0,4}:\s{0,4}\"(?:Sealed)?Secret\"",
+    re.MULTILINE,
+)
+#: A value of several lines, and what is deeper than its name.
+_BLOCK = re.compile(r"[+\- ]?(?P<margin>[ \t]{1,40})[\"']?[\w.-]{1,253}[\"']?:[ \t]{1,8}[|>][+-]?\d?[ \t]{0,8}\r?$")
+_DEEPER = re.compile(r"[+\- ]?(?P<margin>[ \t]{0,80})(?P<value>\S.{0,3999})?")
+_JSON_DATA = re.compile(r"\"(?:data|stringData)\"\s{0,4}:\s{0,4}\{(?P<entries>[^{}]{0,200000})\}")
+_JSON_ENTRY = re.compile(r"\"[\w.-]{1,253}\"\s{0,4}:\s{0,4}\"(?P<value>(?:[^\"\\\n]|\\.){4,40000})\"")
 
 
 def find_kubernetes(text: str) -> Iterator[Found]:
     """The values of a Kubernetes secret: all of its data."""
     if not _SECRET.search(text):
         return
+    for block in _JSON_DATA.finditer(text):
+        for entry in _JSON_ENTRY.finditer(text, *block.span("entries")):
+            if "[masked" not in entry["value"]:
+                yield Found(*entry.span("value"), _KUBERNETES)
     for block in _DATA.finditer(text):
         at = block.end() + 1
+        inside: int | None = None
         for _ in range(_SECRET_LINES):
             end = text.find("\n", at)
             end = len(text) if end < 0 else end
-            entry = _ENTRY.match(text, at, end)
-            if at >= len(text) or (entry is None and text[at:end].strip("+- \t\r")):
+            deeper = _DEEPER.match(text, at, end)
+            if inside is not None and deeper is not None and (not deeper["value"] or len(deeper["margin"]) > inside):
+                if deeper["value"] and not deeper["value"].startswith("[masked"):
+                    yield Found(*deeper.span("value"), _KUBERNETES)
+                at = end + 1
+                continue
+            inside = None
+            scalar, value = _BLOCK.match(text, at, end), _ENTRY.match(text, at, end)
+            if at >= len(text) or (scalar is None and value is None and text[at:end].strip("+- \t\r")):
                 break
-            if entry is not None and "[masked" not in entry["value"]:
-                yield Found(*entry.span("value"), "Kubernetes secret")
+            if scalar is not None:
+                inside = len(scalar["margin"])
+            elif value is not None and "[masked" not in value["value"]:
+                yield Found(*value.span("value"), _KUBERNETES)
             at = end + 1
+
+
+_KUBERNETES: Final = "Kubernetes secret"
+#: A list of what has a secret's name, one in a line: of YAML, or in brackets.
+_LIST = re.compile(
+    rf"^[+\- ]?[ \t]{{0,60}}(?:export |const |let |var )?[\"']?{_NAME}[\"']?{_S}[:=]{_S}[\[(]?[ \t\r]{{0,20}}$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ITEM = re.compile(
+    r"[+\- ]?[ \t]{0,60}(?:-[ \t]{1,8})?(?P<quote>[\"'`]?)(?P<value>[^\s\"'`,:]{4,4000})(?P=quote)[ \t]{0,8},?[ \t\r]{0,20}(?:\+|#.{0,200})?$"
+)
+_LIST_ITEMS = 200
+
+
+def find_lists(text: str, first: int, last: int) -> Iterator[Found]:
+    """The items of each list that has a secret's name, which stands between `first` and `last`, and the parts of a
+    string in brackets."""
+    for head in _LIST.finditer(text, first, last):
+        if strength(head["name"]) is Strength.NONE:
+            continue
+        at = head.end() + 1
+        for _ in range(_LIST_ITEMS):
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            line = text[at:end]
+            item = _ITEM.match(line) if "[masked" not in line else None
+            if at >= len(text) or (item is None and "[masked" not in line):
+                break
+            if item is not None and _random(head["name"], item["value"]):
+                yield Found(at + item.start("value"), at + item.end("value"), PASSWORD)
+            at = end + 1
+
+
+_MASKED_QUOTED = re.compile(r"\[masked: [A-Za-z0-9 -]{1,40}\](?P<quote>[\"'`])")
+_NEXT_PART = re.compile(
+    r"[ \t]{0,20}[+.&\\]?[ \t]{0,20}(?:\r?\n[+\- ]?[ \t]{0,60}[+.&]?[ \t]{0,20})?"
+    r"(?P<quote>[\"'`])(?P<value>[^\n\"'`\\]{0,4000})(?P=quote)"
+)
+_PARTS = 200
+
+
+def find_parts(text: str) -> Iterator[Found]:
+    """The further parts of a string that code puts together, of which the first is masked."""
+    for first in _MASKED_QUOTED.finditer(text):
+        at = first.end()
+        for _ in range(_PARTS):
+            part = _NEXT_PART.match(text, at)
+            if part is None:
+                break
+            value, at = part["value"], part.end()
+            if " " not in value and is_value(value) and not is_word(value) and not is_digest(value):
+                yield Found(*part.span("value"), PASSWORD)

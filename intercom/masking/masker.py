@@ -14,7 +14,16 @@ from typing import Any
 from attrs import field, frozen
 
 from intercom.masking import keys
-from intercom.masking.context import CONTEXTS, PASSWORD, STEMS, Found, find_kubernetes, holds_name
+from intercom.masking.context import (
+    CONTEXTS,
+    PASSWORD,
+    STEMS,
+    Found,
+    find_kubernetes,
+    find_lists,
+    find_parts,
+    holds_name,
+)
 from intercom.masking.known import KNOWN, KnownSecrets
 from intercom.masking.shapes import SHAPES
 
@@ -113,6 +122,11 @@ def _find(text: str) -> Iterator[Found]:
                 if rule.judge(match["name"], match["value"]):
                     yield Found(*match.span("value"), rule.kind)
     yield from find_kubernetes(text)
+    yield from find_parts(text)
+    for (keywords, _), spans in lines.items():
+        if keywords == STEMS:
+            for start, end in spans:
+                yield from find_lists(text, start, end)
 
 
 def _lowered(text: str) -> str:

@@ -20,10 +20,10 @@ class Strength(IntEnum):
 
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_SPLIT = re.compile(r"[^A-Za-z0-9À-ÿ]+")
+_SPLIT = re.compile(r"[\W_]+")
 
 _PASSWORD = re.compile(
-    r"(?:password|passwd|passphrase|passwort|passcode|kennwort|contrase(?:n|ñ)a|pwd|passw|psk|requirepass|masterauth|(?:bind|root|admin|db|user|ftp|ssh|smtp)pw)s?\d{0,3}$"
+    r"(?:password|passwd|passphrase|passwort|passcode|kennwort|contrase(?:n|ñ)a|senha|wachtwoord|heslo|hasło|пароль|密码|密碼|パスワード|비밀번호|pwd|passw|psk|requirepass|masterauth|(?:bind|root|admin|db|user|ftp|ssh|smtp)pw)s?\d{0,3}$"
     r"|^(?:pass|psw|pw|storepass|keypass|dbpass|userpass|rootpass|adminpass|mysqlpass|smtppass|sshpass|passe)$"
 )
 _TOKEN = re.compile(

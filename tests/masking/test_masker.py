@@ -78,6 +78,33 @@ SECRETS: dict[str, tuple[str, str, str]] = {
         ("bearer header", some(40), "Authorization: Bearer SECRET", "authorization header"),
     )
 }
+RANDOM, TOKEN = "hV7x-" + some(12), some(32)
+#: By where it stands: a text, and what of it nobody may see.
+STRETCHED = {
+    "a list in YAML": (f"+passwords:\n+  - {RANDOM}\n+  - {TOKEN}\n", [RANDOM, TOKEN]),
+    "a list in code": (f'API_TOKENS = [\n    "{RANDOM}",\n    "{TOKEN}",\n]', [RANDOM, TOKEN]),
+    "a string in brackets": (f'password = (\n    "{RANDOM}"\n)', [RANDOM]),
+    "a string put together": (f'token = "{TOKEN[:16]}" +\n    "{TOKEN[16:]}"', [TOKEN[:16], TOKEN[16:]]),
+    "many parts": ("key = x\napiKey = " + " + ".join(f'"{TOKEN}{n}"' for n in range(20)), [TOKEN]),
+    "a line that goes on": (f"API_TOKEN=\\\n{TOKEN}\n", [TOKEN]),
+    "a name above it": (f"Password:\n{RANDOM}\n", [RANDOM]),
+    "a form": (f'Content-Disposition: form-data; name="password"\r\n\r\n{RANDOM}\r\n', [RANDOM]),
+    "a jar of cookies": (f"#HttpOnly_.example.com\tTRUE\t/\tTRUE\t0\tsid\t{TOKEN}", [TOKEN]),
+    "an address in an address": (f"x=postgres%3A%2F%2Fapp%3A{RANDOM}%40db.example%2Fx", [RANDOM]),
+    "Oracle": (f"sqlplus scott/{RANDOM}@ORCL\njdbc:oracle:thin:scott/{TOKEN}@//db:1521/x", [RANDOM, TOKEN]),
+    "programs": (f"ssh-keygen -N '{RANDOM}' -f x\nmc alias set x http://x minioadmin {TOKEN}", [RANDOM, TOKEN]),
+    "chpasswd": (f"echo 'root:{RANDOM}' | chpasswd", [RANDOM]),
+    "Terraform's state": (f'{{"type": "random_password",\n "attributes": {{\n  "result": "{RANDOM}"}}}}', [RANDOM]),
+    "Kubernetes in JSON": (
+        f'{{"kind":"Secret","data":{{"a":"{_b64(RANDOM)}","b":"{_b64(TOKEN)}"}}}}',
+        [_b64(RANDOM), _b64(TOKEN)],
+    ),
+    "Kubernetes, a file": (
+        f"kind: Secret\nstringData:\n  x.yaml: |\n    a: {RANDOM}\n\n    b\n  c: {TOKEN}\n",
+        [RANDOM, TOKEN],
+    ),
+    "other languages": (f"пароль: {RANDOM}\nsenha = '{TOKEN}'", [RANDOM, TOKEN]),
+}
 SECRETS["environment"] = ((_env := some(32)), f"export SECRET_KEY={_env}", "password or key")
 
 HARMLESS = (
@@ -105,6 +132,12 @@ HARMLESS = (
     "<input type='password' name='password' id='password'>",
     "https://example.com/a/very/long/path/with/many/segments/index.html",
     "class AbstractSingletonProxyFactoryBean(Base):",
+    "secret_names:\n  - db-password-v2\n  - api_key_2",
+    "tokens = [\n    Token.NAME,\n    'string',\n    node.next_token(1),\n]",
+    "key = (\n    first\n    + second\n)",
+    "password:\n  type: string\n  format: sha256",
+    '"kind": "ConfigMap", "data": {"a": "b1Gd4ta"}',
+    "a\tTRUE\t/usr/x\tFALSE\t3",
 )
 
 
@@ -121,6 +154,15 @@ def test_a_secret_is_masked_and_nothing_around_it(name: str) -> None:
         assert masked.text.startswith(before)
         assert masked.text.endswith(after)
     assert MASKER.mask(masked.text).text == masked.text
+
+
+@pytest.mark.parametrize("where", STRETCHED)
+def test_a_secret_that_does_not_stand_beside_its_name_is_masked(where: str) -> None:
+    text, secrets = STRETCHED[where]
+    masked = MASKER.mask(text).text
+    assert not [secret for secret in secrets if secret in masked]
+    assert masked.count("\n") == text.count("\n")
+    assert MASKER.mask(masked).text == masked
 
 
 @pytest.mark.parametrize("text", HARMLESS)

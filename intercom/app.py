@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, field
 
 from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervisor, System
-from intercom._version import __version__
 from intercom.agents import server as mcp_server
 from intercom.agents.door import Door
 from intercom.agents.http.standing import Standing
@@ -396,21 +395,6 @@ class App:
         return not self.processes.connected and not self.presence.here
 
 
-def database_path(config: Config, places: Places) -> Path:
-    """Where this configuration keeps its database."""
-    return config.database.path if config.database.path.is_absolute() else Path(places.state_dir) / config.database.path
-
-
 def contents_path(database: Path) -> Path:
     """Where the contents lie that checkpoints keep: beside the database, which names them."""
     return database.with_name(f"{database.stem}-contents{database.suffix}")
-
-
-def version_tuple(text: str) -> tuple[int, ...]:
-    """A version as numbers, to be compared; what is no number counts as 0."""
-    return tuple(int(part) if part.isdecimal() else 0 for part in text.split("."))
-
-
-def is_newer(theirs: str) -> bool:
-    """Whether this version of the package is newer than ours."""
-    return version_tuple(theirs) > version_tuple(__version__)

@@ -29,7 +29,7 @@ import trio
 from attrs import evolve, field, frozen
 
 from intercom._version import __version__
-from intercom.app import App, database_path
+from intercom.app import App
 from intercom.embedded_agent import EmbeddedAgent
 from intercom.embedded_operator import EmbeddedOperator
 from intercom.local import config_file, lock
@@ -95,7 +95,7 @@ async def open(
     """
     settled = config_file.load(Path(config)) if isinstance(config, Path | str) else config or Config()
     where = places(settled.ipc_name)
-    database = database_path(settled, where)
+    database = config_file.database_path(settled, where)
     if not database.parent.is_dir():
         private_directory(str(database.parent))
     with lock.acquire(database, version=__version__) as held:

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from intercom.local import config_file
 from intercom.local.places import Places
 from intercom.model.errors import IntercomError
 from intercom.store import audit_anchor
@@ -42,11 +43,7 @@ def audit(where: Places, options: Namespace) -> int:
 
 
 def _database(where: Places, config: str | None) -> Path:
-    # Loaded here: a server's libraries come with it.
-    from intercom.app import database_path
-    from intercom.local import config_file
-
-    database = database_path(config_file.load(None if config is None else Path(config)), where)
+    database = config_file.database_path(config_file.load(None if config is None else Path(config)), where)
     if not database.is_file():
         raise IntercomError(f"there is no database at {database}: no server has run here yet", code="not_found")
     return database

@@ -13,9 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from intercom._version import __version__
+from intercom._version import __version__, version_tuple
 from intercom.agents import workspaces
-from intercom.app import database_path, version_tuple
 from intercom.cli import doctor_agents, doctor_hooks, doctor_http, doctor_keys, doctor_slack
 from intercom.cli.finding import Finding, State
 from intercom.cli.init_clients import CLIENTS, names_us
@@ -46,7 +45,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     if where is None:
         return findings
     findings += _directories(where)
-    database = database_path(settled, where)
+    database = config_file.database_path(settled, where)
     findings.append(_database(database))
     findings += _audit(where, database)
     findings += _server(where, database)

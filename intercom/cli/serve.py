@@ -17,8 +17,8 @@ from typing import Any
 import trio
 from attrs import evolve
 
-from intercom._version import __version__
-from intercom.app import App, is_newer
+from intercom._version import __version__, is_newer
+from intercom.app import App
 from intercom.cli import logs
 from intercom.cli.readiness import Readiness, is_denied, told
 from intercom.cli.settings import Settings, judge, settle

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import fields, frozen
 
-from intercom.app import database_path
 from intercom.local import config_file
 from intercom.local.places import Places, places, private_directory
 from intercom.model.config import Config, without_operators_settings
@@ -48,7 +47,7 @@ class Settings:
 
     @property
     def database(self) -> Path:
-        return database_path(self.config, self.places)
+        return config_file.database_path(self.config, self.places)
 
     def prepare(self) -> Path:
         """Make the directory the database and its lock stand in; one that is there is the user's business."""

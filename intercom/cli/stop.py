@@ -18,13 +18,11 @@ _SECONDS = 15.0
 
 def run(options: argparse.Namespace) -> int:
     """Ask the server to stop and wait until it has. Returns 0 when none runs any more, 1 when it would not stop."""
-    from intercom.app import database_path
-
     try:
         path = Path(options.config) if options.config else Path(places().config_file)
         config = config_file.load(path if options.config or path.exists() else None)
         where = places(options.ipc_name or config.ipc_name)
-        database = database_path(config, where)
+        database = config_file.database_path(config, where)
         holder = lock.holder(database)
     except IntercomError as error:
         print(f"agent-intercom: {error}", file=sys.stderr)

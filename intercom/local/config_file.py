@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from intercom.local.config_values import Fault, structure
-from intercom.local.places import places
+from intercom.local.places import Places, places
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError
 
@@ -43,6 +43,11 @@ def load(path: Path | None = None) -> Config:
         return _settle(config, raw, file.parent)
     except ValueError as error:
         raise ConfigError(f"SLACK_MEMBER_IDS in the environment {error}") from None
+
+
+def database_path(config: Config, places: Places) -> Path:
+    """Where this configuration keeps its database."""
+    return config.database.path if config.database.path.is_absolute() else Path(places.state_dir) / config.database.path
 
 
 def _read(file: Path, *, required: bool) -> str:

@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 
 from intercom._version import __version__
-from intercom.app import database_path
 from intercom.cli import doctor_checks, main
 from intercom.cli.finding import Finding, State
 from intercom.local import lock
-from intercom.local.config_file import load
+from intercom.local.config_file import database_path, load
 from intercom.local.places import Places, places
 from intercom.store.database import open_database
 

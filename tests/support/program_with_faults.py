@@ -35,9 +35,10 @@ def main(words: list[str]) -> int:
 
 
 def _install(wish: str) -> None:
-    from intercom.cli import serve
+    from intercom.cli.main import load_server
     from tests.support import faults
 
+    serve = load_server()
     build = serve._app
 
     def build_with_faults(*arguments: object, **options: object) -> object:
@@ -45,7 +46,7 @@ def _install(wish: str) -> None:
         faults.arm(app.system, wish)
         return app
 
-    serve._app = build_with_faults  # type: ignore[assignment]
+    serve._app = build_with_faults
 
 
 if __name__ == "__main__":

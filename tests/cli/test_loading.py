@@ -1,0 +1,33 @@
+"""What commands load before they do anything: a server's libraries take a second, which only a server spends."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from intercom.cli.main import load_server
+
+
+@pytest.mark.parametrize(("module", "words"), [("main", ["stop"]), ("main", ["doctor"]), ("ctl", ["audit", "verify"])])
+def test_a_command_beside_the_server_loads_no_server(tmp_path: Path, module: str, words: list[str]) -> None:
+    code = (
+        f"import sys; from intercom.cli import {module}; {module}.main({words!r});"
+        "print([each for each in ('mcp', 'mcp_types', 'pydantic', 'intercom.app') if each in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"HOME": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_garbage_is_collected_again_once_a_server_is_loaded() -> None:
+    assert load_server().__name__ == "intercom.cli.serve"
+    assert gc.isenabled()

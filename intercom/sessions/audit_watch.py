@@ -39,7 +39,8 @@ class _Look:
 
 class AuditWatch(Actor):
     """Registered as `audit-watch`. On start the log is compared with the file that its head was kept in; from then on,
-    and when it stops, the head is added to that file if it has moved on. Once a day it is told on every channel."""
+    and when it stops, the head is added to that file if it has moved on. If what was added last is gone from there,
+    people are told, and the file is begun again. Once a day the head is told on every channel."""
 
     def __init__(
         self,
@@ -60,6 +61,9 @@ class AuditWatch(Actor):
         self._complain = complain
         self._every = every
         self._anchored = 0
+        #: The head that was added last, and the file's state at the time.
+        self._added: Head | None = None
+        self._state: object = None
         self._told: str | None = None
 
     async def on_start(self) -> None:
@@ -97,17 +101,38 @@ class AuditWatch(Actor):
             newest = await self._reader.read(_head)
             if newest is None:
                 return
-            if newest.sequence != self._anchored:
+            is_lost = await trio.to_thread.run_sync(self._is_lost)
+            if is_lost or newest.sequence != self._anchored:
                 if self._anchored == 0:
                     newest = await self._begin() or newest
                 await trio.to_thread.run_sync(audit_anchor.append, self._file, newest, self._reader.path)
                 self._anchored = newest.sequence
+                self._added, self._state = newest, await trio.to_thread.run_sync(audit_anchor.state, self._file)
+            if is_lost:
+                self._tell(
+                    f"{self._file}, where the head of the audit log is kept, was moved, removed or changed while the"
+                    f" server runs, and is begun again: put it back if you did not do it yourself; {_WHAT_TO_DO}"
+                )
             if post:
                 await self._post(newest)
         except AnchorError as error:
             self._tell(f"the head of the audit log could not be kept: {error}")
         except IntercomError as error:
             log.warning("the head of the audit log could not be read: %s", error)
+
+    def _is_lost(self) -> bool:
+        """Whether the file no longer holds what was added to it last. Other servers may have added to it. Blocks."""
+        if self._added is None:
+            return False
+        now = audit_anchor.state(self._file)
+        if now == self._state:
+            return False
+        try:
+            is_lost = not audit_anchor.holds(self._file, self._reader.path, self._added)
+        except AnchorError:
+            return True
+        self._state = now
+        return is_lost
 
     async def _begin(self) -> Head | None:
         """Put on record that the head is kept outside from now on: a file that goes is missed then."""

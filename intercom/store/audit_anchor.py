@@ -44,6 +44,21 @@ def append(file: Path, newest: Head, database: Path) -> None:
         raise AnchorError(f"{file} cannot be written ({(error.strerror or str(error)).lower()})") from None
 
 
+def state(file: Path) -> tuple[int, int, int, int] | None:
+    """What changes when the file does: device and inode, size, time of change; None where there is none."""
+    try:
+        found = os.stat(file, follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def holds(file: Path, database: Path, newest: Head) -> bool:
+    """Whether this head of the database stands in the file. Raises AnchorError."""
+    kept = ((anchor.sequence, anchor.hash) for anchor in read(file, database))
+    return (newest.sequence, newest.hash) in kept
+
+
 def read(file: Path, database: Path) -> list[Anchor]:
     """The heads of this database, oldest first; none where there is no file. A line that was cut short is passed over.
     Raises AnchorError."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from attrs import define, field
 
@@ -17,6 +18,7 @@ from actors import Actor, ChildSpec, System, ask
 from intercom.model.card import Notice
 from intercom.sessions.audit_watch import AuditWatch
 from intercom.store import audit, audit_anchor
+from intercom.store.audit_chain import Head
 from intercom.store.messages import Transact
 from intercom.store.reader import Reader
 from tests.operators.slack.outbox.house import TaskWriter
@@ -106,6 +108,43 @@ async def test_the_head_is_kept_as_it_moves_on_and_when_the_server_stops(tmp_pat
     assert server.file.stat().st_mode & 0o777 == 0o600
     assert audit_anchor.examine(path, server.file).faults == []
     assert server.told == []
+
+
+@pytest.mark.parametrize("change", ["moved", "emptied", "replaced"])
+@trio_test(real_time=True)
+async def test_a_file_of_heads_that_goes_while_the_server_runs_is_told_of(tmp_path: Path, change: str) -> None:
+    async with serving(tmp_path / "a.db") as server:
+        await server.looks()
+        match change:
+            case "moved":
+                server.file.rename(tmp_path / "aside")
+            case "emptied":
+                server.file.write_text("")
+            case "replaced":
+                kept = server.file.read_text()
+                server.file.unlink()
+                server.file.write_text(kept.replace('"hash": "', '"hash": "0'))
+                server.file.chmod(0o600)
+        # Nothing happens that would give the log another head.
+        await server.until(lambda: server.told)
+        [told] = server.told
+        assert told.level == "error"
+        assert "while the server runs" in told.text
+        assert str(server.file) in told.text
+        assert server.complaints == [told.text]
+        assert server.anchors(), "it is begun again"
+        await server.looks()
+        assert len(server.told) == 1
+
+
+@trio_test(real_time=True)
+async def test_a_file_of_heads_that_another_server_adds_to_is_not_told_of(tmp_path: Path) -> None:
+    async with serving(tmp_path / "a.db") as server:
+        await server.looks()
+        audit_anchor.append(server.file, Head(1, "00", "now"), tmp_path / "other.db")
+        await server.looks()
+        await server.looks()
+        assert server.told == []
 
 
 @trio_test(real_time=True)

@@ -13,15 +13,15 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
-from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp_types import Implementation
 
 from intercom._version import __version__
 from intercom.cli.demo_house import end_all
+
+if TYPE_CHECKING:
+    from mcp.client import Client
 
 NAME = "demo-agent"
 FILE = "hello.py"
@@ -77,6 +77,11 @@ async def _leave_with_parent(scope: trio.CancelScope) -> None:
 
 
 async def _work(workspace: Path, ipc_name: str) -> None:
+    # Half a second, which the demo itself, that reads names here, has no use for.
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+    from mcp_types import Implementation
+
     began = time.monotonic()
     shim = StdioServerParameters(
         command=sys.executable,

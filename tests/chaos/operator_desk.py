@@ -82,7 +82,7 @@ class Operators:
             if self._over.is_set():
                 return
             self._look_at(card, dice)
-        if number == 0 and cards and dice.random() < 0.1:
+        if number == 0 and cards and dice.random() < 0.2:
             self._nudge(dice.choice(cards)["session_id"], dice)
         if number == 0:
             self._pause_one(cards, dice)
@@ -134,7 +134,7 @@ class Operators:
             # Refused is it only where there is nothing paused any more: the session may be over.
             if self._act("unpause", {"session": self._paused}) != "unknown":
                 self._paused = None
-        elif cards and not self._final.is_set() and dice.random() < 0.04:
+        elif cards and not self._final.is_set() and dice.random() < 0.1:
             self._paused = dice.choice(cards)["session_id"]
             self._act("pause", {"session": self._paused})
 

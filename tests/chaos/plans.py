@@ -56,7 +56,7 @@ def every_fault(seed: str) -> tuple[str, ...]:
         f"{how}:{who}:{dice.randint(1, 2) if how == 'crash' else dice.randint(5, 40)}" for who, how in ACTORS.items()
     ]
     rare = {"session.opened": 1, "session.adopted": 1, "sessions.brought_back": 1, "expiry.recorded": 1}
-    rare |= {"instruction.taken": 1}
+    rare |= {"instruction.recorded": 1, "instruction.taken": 1, "session.paused": 1}
     kills = [f"kill:{point}:{rare[point]}" if (point := kill.split(":")[1]) in rare else kill for kill in kills]
     mixed = [*kills, *falls]
     dice.shuffle(mixed)

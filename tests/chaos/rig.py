@@ -249,9 +249,9 @@ class Rig:
         if len(self.struck()) > before:
             return True
         self._watch_drivers()
-        if time.monotonic() > self._next_help:
+        target = fault.split(":")[1]
+        if target in (*ONLY_NEW_SHIMS, *ONLY_NEW_SERVERS) and time.monotonic() > self._next_help:
             self._next_help = time.monotonic() + AGAIN_SECONDS
-            target = fault.split(":")[1]
             if target in ONLY_NEW_SHIMS and (shims := self.shims()):
                 self.killed_shims += self._kill(self.dice.choice(shims))
             elif target in ONLY_NEW_SERVERS and (holder := lock.holder(self.database)) is not None:

@@ -17,7 +17,7 @@ import trio
 from attrs import frozen
 
 from intercom.local.places import places
-from tests.cli.test_ctl_end_to_end import AGENT, DIFF, json_lines, running
+from tests.cli.test_ctl_end_to_end import DIFF, json_lines, running
 from tests.operators.house import environ
 from tests.support.keys import make_key_file
 from tests.support.terminal import Terminal, on_terminal
@@ -26,6 +26,36 @@ from tests.support.trio_case import trio_test
 CTL = [sys.executable, "-m", "intercom.cli.ctl"]
 PIN = "correct horse"
 AT = "2026-11-23T08:00:00.000000+00:00"
+
+#: An agent's host that asks for clearance and applies; its JSON-RPC is written by hand, as a client takes long to load.
+AGENT = """
+import json, subprocess, sys
+
+command = [sys.executable, "-m", "intercom.cli.main", "--workspace", sys.argv[1]]
+relay = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+def send(method, **more):
+    relay.stdin.write(json.dumps({"jsonrpc": "2.0", "method": method, **more}) + "\\n")
+
+def answer(id, method, **params):
+    send(method, id=id, params=params)
+    for line in relay.stdout:
+        if (said := json.loads(line)).get("id") == id:
+            return said["result"]
+
+def call(id, tool, **arguments):
+    return answer(id, "tools/call", name=tool, arguments=arguments)["structuredContent"]
+
+client = {"name": "claude-code", "version": "1"}
+answer(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
+send("notifications/initialized")
+proposal = {"title": "Add a line", "diff": sys.argv[2], "file_path": "notes.txt", "risk_level": "low"}
+answered = call(2, "check_clearance", **proposal)
+applied = call(3, "check_diff", request_id=answered["request_id"])
+print(json.dumps({"answer": answered, "applied": applied}), flush=True)
+# Until its end, which ends the relay too.
+relay.wait()
+"""
 
 
 @frozen

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import mcp.client
 import psutil
 import pytest
 import trio
@@ -171,7 +172,7 @@ def test_an_agent_that_has_finished_stays_and_its_server_with_it_until_it_is_lef
     theirs, ours = os.pipe()
     with os.fdopen(theirs) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        monkeypatch.setattr(demo_agent, "Client", lambda *_, **__: client)
+        monkeypatch.setattr(mcp.client, "Client", lambda *_, **__: client)
         monkeypatch.setattr(demo_agent, "_propose", propose)
         said, stays = trio.run(left_alone)
     assert '"finished"' in said

@@ -12,7 +12,15 @@ import pytest
 from intercom.cli.main import load_server
 
 
-@pytest.mark.parametrize(("module", "words"), [("main", ["stop"]), ("main", ["doctor"]), ("ctl", ["audit", "verify"])])
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("main", ["stop"]),
+        ("main", ["doctor"]),
+        ("main", ["demo", "--config", "x"]),
+        ("ctl", ["audit", "verify"]),
+    ],
+)
 def test_a_command_beside_the_server_loads_no_server(tmp_path: Path, module: str, words: list[str]) -> None:
     code = (
         f"import sys; from intercom.cli import {module}; {module}.main({words!r});"

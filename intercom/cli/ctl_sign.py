@@ -163,6 +163,8 @@ class _Signed:
         return _policy_card(request(self._where, "policy-show", named))
 
     def _command(self, verb: str, fields: Fields) -> Any:
+        if verb in signing.FOR_AN_AGENT:
+            fields = self._addressed(verb, fields)
         about = next((fields[name] for name in ("id", "session", "workspace") if fields.get(name)), "")
         text = fields.get("text") or fields.get("mode") or ""
         _say(_one_line(f"{verb} {about} {text}".rstrip()))
@@ -175,11 +177,33 @@ class _Signed:
         }
         return self._signed(verb, fields, said)
 
+    def _addressed(self, verb: str, fields: Fields) -> Fields:
+        """Words for an agent, with the whole id of the session or the directory that they are for: they are signed for
+        that agent alone. A nudge keeps the id of the alert that it answers."""
+        if verb == "task" and fields.get("session") is None:
+            return {**fields, "workspace": os.path.realpath(fields.get("workspace") or ".")}
+        named = fields.get("session") or fields.get("id")
+        found = {str(each["session_id"]): str(each["session_id"]) for each in self._sessions()}
+        if verb == "nudge":
+            waiting = request(self._where, "pending", {})
+            found |= {str(each["request_id"]): str(each["session_id"]) for each in waiting if each["kind"] == "stall"}
+        fitting = [id for id in found if id == named] or [id for id in found if named is None or id.startswith(named)]
+        if len(fitting) != 1:
+            what = f"no session is called {named}" if not fitting else f"{named or 'this'} fits {len(fitting)} sessions"
+            code = "not_found" if not fitting else "ambiguous"
+            raise IntercomError(f"{what}, and nothing was signed; see agent-intercom-ctl list", code=code)
+        sent = {**fields, "session": found[fitting[0]]}
+        sent.pop("id", None)
+        return {**sent, "id": fitting[0]} if verb == "nudge" else sent
+
+    def _sessions(self) -> list[Mapping[str, Any]]:
+        return list(request(self._where, "list", {})["sessions"])
+
     def _resume(self, fields: Fields) -> Any:
         """Let an agent go on: end its pause, and answer its standby. Each is signed by itself."""
         named, text = fields.get("session"), fields.get("instruction")
         waiting = [each for each in request(self._where, "pending", {}) if each["kind"] == "standby"]
-        paused = [each["session_id"] for each in request(self._where, "list", {})["sessions"] if each["paused_by"]]
+        paused = [each["session_id"] for each in self._sessions() if each["paused_by"]]
         ids = sorted({*paused, *(each["session_id"] for each in waiting)})
         fitting = [id for id in ids if named is None or id.startswith(named)]
         if len(fitting) != 1:

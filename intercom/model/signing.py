@@ -31,6 +31,9 @@ UNSIGNED = frozenset({"pause", "clear", "checkpoint", "restore", "key-add", "key
 #: Commands that answer a card, and are signed over what it shows.
 OF_A_CARD = frozenset({"approve", "reject", "answer", "policy-accept", "policy-reject"})
 
+#: Commands that bring words for an agent: what was signed is kept with them, and checked again before they are told.
+FOR_AN_AGENT = frozenset({"nudge", "steer", "task"})
+
 #: Commands that a repetition would do again: a signature for one is used once.
 USED_ONCE = frozenset({"mode", "unpause", "nudge", "take-back"})
 

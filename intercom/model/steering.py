@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import datetime
 from enum import StrEnum
 
 from attrs import frozen
+
+from intercom.model.verdict import SignedCommand
+
+_ACTS = uuid.UUID("8c1f6c0e-3f0b-4f39-9d0c-5f6f2f0a7d11")
 
 
 class Kind(StrEnum):
@@ -23,7 +28,7 @@ class Instruction:
     `session_id` is whose agent is told; a task with `workspace_root` is for the next agent there, and has none until
     one takes it (`taken_at`). `written_at` is when they were written to an agent whose transport can not say whether it
     has read them. `closed_at` is when it came to be never told: the session ended, somebody took it back, or newer
-    words replaced it.
+    words replaced it. `signed` is what the person signed, where there is an operator key.
     """
 
     id: str
@@ -38,8 +43,14 @@ class Instruction:
     delivered_at: datetime | None = None
     closed_at: datetime | None = None
     written_at: datetime | None = None
+    signed: SignedCommand | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether it is yet to be told."""
         return self.delivered_at is None and self.closed_at is None
+
+
+def id_of_act(act_id: str) -> str:
+    """The id of the words that an act says: the same act again is the same words, and another id is none of its."""
+    return str(uuid.uuid5(_ACTS, act_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -49,16 +50,35 @@ class Signature:
         return signing.statement(asdict(self))
 
 
+@frozen
+class SignedCommand:
+    """A command as it was signed: the signature, and the fields of the command whose hash it covers."""
+
+    signature: Signature
+    fields: Mapping[str, str]
+
+
 def signature_data(signature: Signature | None) -> dict[str, Any] | None:
     """A signature as JSON can hold it, for a record."""
     return None if signature is None else asdict(signature)
+
+
+def signature_from_data(data: object) -> Signature | None:
+    """A signature as a record holds it; None also for what nobody here wrote, which then counts as none."""
+    if not isinstance(data, dict) or not all(part is None or isinstance(part, str) for part in data.values()):
+        return None
+    try:
+        return Signature(**data)
+    except TypeError:
+        return None
 
 
 @frozen
 class Verdict:
     """`text` is the reason of a rejection, or the instruction of a refine, resume or nudge; `by` names the person as
     the channel knows them; `channel` is "ctl", "slack", "web", "embed", "policy" or "timeout". `origin` is where the
-    decision came from; None where nobody decided, as for "policy" and "timeout"."""
+    decision came from; None where nobody decided, as for "policy" and "timeout". `command` is the signed command that
+    gives it, where that is no answer to a card."""
 
     id: str
     decision: Decision
@@ -68,6 +88,7 @@ class Verdict:
     text: str | None = None
     origin: Origin | None = None
     signature: Signature | None = None
+    command: SignedCommand | None = None
 
     @property
     def origin_data(self) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from intercom.model.origin import Origin
 from intercom.model.restore import Files, Restore
 from intercom.model.session import Session, SessionMode
 from intercom.model.steering import Instruction
-from intercom.model.verdict import Signature, Verdict
+from intercom.model.verdict import Signature, SignedCommand, Verdict
 from intercom.sessions.checkpoint_messages import CheckpointTaken
 from intercom.sessions.children import Output
 from intercom.sessions.signatures import Signatures
@@ -62,7 +62,15 @@ class Steering(Protocol):
 
     async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session: ...
 
-    async def steer(self, session: str | None, text: str, by: str, channel: str, act_id: str | None = None) -> Card: ...
+    async def steer(
+        self,
+        session: str | None,
+        text: str,
+        by: str,
+        channel: str,
+        act_id: str | None = None,
+        signed: SignedCommand | None = None,
+    ) -> Card: ...
 
     async def words(self, session: str | None = None, limit: int = ...) -> Sequence[Instruction]: ...
 
@@ -75,6 +83,7 @@ class Steering(Protocol):
         session: str | None = None,
         workspace: str | None = None,
         act_id: str | None = None,
+        signed: SignedCommand | None = None,
     ) -> Card: ...
 
     async def tasks(
@@ -135,7 +144,14 @@ class Desk(Protocol):
     ) -> tuple[SessionMode, SessionMode]: ...
 
     async def nudge(
-        self, prefix: str, text: str | None, by: str, channel: str, origin: Origin | None = None
+        self,
+        prefix: str,
+        text: str | None,
+        by: str,
+        channel: str,
+        origin: Origin | None = None,
+        act_id: str | None = None,
+        signed: SignedCommand | None = None,
     ) -> Card | Session: ...
 
     async def end(self, session: str, by: str, channel: str, why: str) -> Session: ...

@@ -20,8 +20,10 @@ from intercom.model import crash_points
 from intercom.model.card import Card, Notice
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, SignatureRefused
 from intercom.model.policy import PolicyAnswer
+from intercom.model.prompt import ContinuationPrompt, Wait
 from intercom.model.session import Session, SessionStatus
 from intercom.model.steering import Instruction
+from intercom.model.visible import visible
 from intercom.sessions import cards, measures, outcomes
 from intercom.sessions.answers import from_json, to_json
 from intercom.sessions.context import Context
@@ -29,6 +31,7 @@ from intercom.sessions.held import waits_while_paused
 from intercom.sessions.messages import Answered, recorded_kind
 from intercom.sessions.outcomes import Asked
 from intercom.sessions.riders import Riders
+from intercom.sessions.signatures import Signatures
 from intercom.sessions.stall_messages import Watch
 from intercom.sessions.timers import RETURN_SECONDS, SHOW_SECONDS, TOUCH_SECONDS, Expire, LookRound, Show, WriteTouch
 from intercom.sessions.waiters import Waiter, Waiters
@@ -39,6 +42,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R", bound=Asked)
 
+_ID_CHARS = 40
 #: How long a session waits for the store before it gives up on a handler: the writer restarts well within it.
 STORE_SECONDS = 30.0
 #: The same for the policy's watcher, without which nothing is granted.
@@ -66,6 +70,8 @@ class SessionActor(Actor):
         self.waiters = Waiters()
         self.riders = Riders()
         self.let_pass: list[str] = []
+        #: Questions of which the policy as it is now says that it answers them.
+        self.let_pass_now: set[str] = set()
         self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
         self.held: list[Reply[None]] = []
         self.agent_here = False
@@ -78,7 +84,9 @@ class SessionActor(Actor):
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def on_start(self) -> None:
-        row, late, queued, pending, tasked, self.successor = await self.transact(partial(_load, session_id=self.id))
+        await self.refuse_words()
+        loaded = await self.transact(partial(_load, session=self))
+        row, late, queued, pending, tasked, self.successor = loaded
         if row is None:
             raise NotFound(f"session {self.id} is not in the database")
         self.row = row
@@ -86,7 +94,8 @@ class SessionActor(Actor):
         self.riders.words.update((word.id, word) for word in queued)
         self.riders.tasked.update(dict.fromkeys(tasked, math.inf))
         for request in late:
-            if self.refused(request) is not None:
+            if self.is_for_policy(request) or self.refused(request) is not None:
+                # What the policy answered is told where it is asked after: the policy is asked again first.
                 continue
             self.riders.verdicts[request.id] = outcomes.late(request)
             self.riders.leave_to_task(request.id, self.now())
@@ -131,7 +140,7 @@ class SessionActor(Actor):
 
     async def find(self, request_id: str) -> Asked:
         """The request with this id, of this session. Raises NotFound (`request_not_found`)."""
-        request = await self.transact(partial(requests.find, id=request_id))
+        request = await self.transact(partial(_find, id=request_id, signatures=self.context.signatures))
         if request is None or request.session_id != self.id:
             raise NotFound(f"no request of this session has the id {request_id[:100]!r}", code="request_not_found")
         return request
@@ -140,7 +149,15 @@ class SessionActor(Actor):
         """Why the decision that is recorded about a request counts for nothing; None where it counts. One that does not
         is closed, recorded, and told on every channel, once."""
         fault = self.context.signatures.fault(request, self.row.workspace_root)
+        if fault is None and self.is_for_policy(request) and request.id not in self.let_pass_now:
+            fault = "the policy does not let it pass"
         return None if fault is None else self.refuse(request, fault)
+
+    def is_for_policy(self, request: Asked) -> bool:
+        """Whether this is a question that stands as answered by the policy, where that has to be asked again (see
+        `questions.ask_policy_again`) before its agent is told so."""
+        is_prompt = isinstance(request, ContinuationPrompt)
+        return is_prompt and outcomes.is_of_policy(request) and self.context.signatures.required
 
     def refuse(self, request: Asked, fault: str) -> SignatureRefused:
         """The refusal of a recorded decision, for this reason."""
@@ -164,6 +181,20 @@ class SessionActor(Actor):
         if refused is not None:
             raise refused
         return request
+
+    def queued(self, db: Database) -> tuple[Instruction, ...]:
+        """What the agent has not been told yet, and is to be: words that nobody signed are left out, where they have to
+        be."""
+        return self.context.signatures.trusted_words(db, instructions.queued(db, self.id))
+
+    async def refuse_words(self) -> None:
+        """Close what was put among the words for this agent, and the tasks it might take, without a signature; it is
+        recorded, and told on every channel."""
+        if not self.context.signatures.required:
+            return
+        work = partial(_refuse_words, session_id=self.id, signatures=self.context.signatures, at=self.now())
+        for told in await self.transact(work):
+            self.context.operators.tell(Notice(f"{told}; no agent is told it", "error", self.now()))
 
     def touch(self, tool: str) -> None:
         """Note the activity. Nothing waits for it to reach the disk, and of many in a second the last is enough."""
@@ -353,6 +384,32 @@ class SessionActor(Actor):
 Loaded = tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...], tuple[str, ...], str | None]
 
 
+def _refuse_words(db: Database, session_id: str, signatures: Signatures, at: datetime) -> tuple[str, ...]:
+    """What is said of the words that were closed."""
+    row = sessions.get(db, session_id)
+    if row is None:
+        return ()
+    waiting = (*instructions.queued(db, session_id), *instructions.inbox(db, session_id, row.workspace_root))
+    told = []
+    for word in waiting:
+        fault = signatures.fault_of_words(db, word)
+        if fault is None or not instructions.close(db, (word.id,), at):
+            continue
+        said = outcomes.headline(visible(word.text))
+        summary = f"refused the words {word.id[:_ID_CHARS]} for an agent ({word.kind.value}: {said}): {fault}"
+        data = {"instruction_id": word.id, "given_by": word.by, "channel": word.channel}
+        audit.record(db, at, "security", session_id, "intercom", summary, data)
+        told.append(summary)
+    return tuple(told)
+
+
+def _find(db: Database, id: str, signatures: Signatures) -> Asked | None:
+    request = requests.find(db, id)
+    if isinstance(request, Wait):
+        signatures.note_ended(db, request)
+    return request
+
+
 def _void(db: Database, id: str, session_id: str, summary: str, at: datetime) -> None:
     requests.annul(db, id, at)
     audit.record(
@@ -360,12 +417,17 @@ def _void(db: Database, id: str, session_id: str, summary: str, at: datetime) ->
     )
 
 
-def _load(db: Database, session_id: str) -> Loaded:
+def _load(db: Database, session: SessionActor) -> Loaded:
+    session_id = session.id
     followed = restores.by_ended(db, session_id)
+    late = requests.undelivered(db, session_id)
+    for request in late:
+        if isinstance(request, Wait):
+            session.context.signatures.note_ended(db, request)
     return (
         sessions.get(db, session_id),
-        requests.undelivered(db, session_id),
-        instructions.queued(db, session_id),
+        late,
+        session.queued(db),
         requests.pending(db, session_id),
         tasks.asked_after(db, session_id),
         None if followed is None else followed.successor_id,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
+from attrs import evolve
+
 from intercom.model.card import Card
 from intercom.model.errors import AlreadyDecided, InvalidArguments
 from intercom.model.stall import StallAlert, StallStatus
@@ -17,8 +19,6 @@ from intercom.store import instructions, sessions, stalls
 from intercom.store.messages import Database
 
 _OPEN = frozenset({StallStatus.PENDING, StallStatus.NUDGED, StallStatus.ESCALATED})
-#: Whose words the automatic nudge's are.
-INTERCOM = "intercom"
 _QUEUED = "rides on the agent's next call"
 _WAKES = "wakes the agent, whose program is started again with it once it has ended"
 _NOT_DELIVERED = "not delivered: no road leads to an idle agent"
@@ -50,7 +50,7 @@ async def stalled(session: SessionActor, event: Stalled) -> None:
 
 async def nudge_due(session: SessionActor, _event: NudgeDue) -> None:
     """The time for an automatic nudge: the default words, once more."""
-    await _nudge(session, await _active(session), session.context.config.stall.default_nudge_message, INTERCOM)
+    await _nudge(session, await _active(session), session.context.config.stall.default_nudge_message, cards.INTERCOM)
 
 
 async def escalated(session: SessionActor, event: Escalated) -> None:
@@ -147,7 +147,7 @@ def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:
     """Whether an earlier nudge need not be told beside this one: three times "go on" says no more than once. What a
     person said in words of their own is always told."""
     is_same = earlier.kind is Kind.NUDGE and earlier.id != word.id
-    is_automatic = earlier.channel == cards.AUTOMATIC and earlier.by == INTERCOM
+    is_automatic = earlier.channel == cards.AUTOMATIC and earlier.by == cards.INTERCOM
     return is_same and (is_automatic or earlier.text == word.text)
 
 
@@ -201,6 +201,7 @@ def _queue_nudge(
     if verdict is not None and instructions.get(db, word.id) is None:
         limits = session.context.config.steering
         steering.check_room(word.text, instructions.load(db, session.id), limits.max_queued, limits.max_queued_bytes)
+        word = evolve(word, signed=session.context.signatures.admit_words(db, word, verdict.command, now))
     if not instructions.insert(db, word):
         # Queued before, when the writer fell between its commit and its answer.
         return stalls.get(db, alert.id)

@@ -25,6 +25,8 @@ NOBODY_ANSWERED = {
     ),
     "stop": "nobody answered in time, and the configured default is to stop: no person has decided this; end your turn",
 }
+#: The same with one that the workspace's policy made.
+POLICY_LET_PASS = "the workspace's policy answered this, and no person: go on, and ask again for what needs consent"
 NOT_ANSWERED_YET = "no answer yet: call transmit again with this request_id to go on waiting; do not assume an answer"
 NOT_OVERWRITTEN_YET = (
     "the file has changed since it was approved, and a person decides whether to write over it; nothing is written:"
@@ -69,7 +71,8 @@ class PermissionAnswer:
 @frozen
 class PromptAnswer:
     """`decision` is continue, refine or stop; a call that ended before a person answered has `status` "pending".
-    `timed_out` says that nobody answered: the decision is a default, and no person's consent."""
+    `timed_out` says that nobody answered: the decision is a default, and no person's consent. `auto_approved` names the
+    rule of the policy that answered."""
 
     decision: str | None = None
     instruction: str | None = None
@@ -79,6 +82,9 @@ class PromptAnswer:
     timed_out: bool | None = field(
         default=None,
         metadata={"doc": "true: nobody answered in time, the decision is a default and nobody consented to anything."},
+    )
+    auto_approved: str | None = field(
+        default=None, metadata={"doc": "The policy's rule that answered, in place of a person."}
     )
 
 

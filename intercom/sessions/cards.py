@@ -44,6 +44,8 @@ _WORDS_KIND = {Kind.NUDGE: CardKind.STEER, Kind.STEER: CardKind.STEER, Kind.TASK
 _WORDS_TITLE = {Kind.NUDGE: "Nudge", Kind.STEER: "To the agent", Kind.TASK: "Task"}
 #: How words came that no person gave: the automatic nudge of a stall alert.
 AUTOMATIC = "alert"
+#: Whose words those are.
+INTERCOM = "intercom"
 #: How a person's words came that were said to an alert, with the channel behind it; the alert's card tells of them.
 ON_ALERT = "alert/"
 

@@ -211,8 +211,8 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
     verdict = asked.verdict
     request = _find(db, session.id, asked.request_id)
     if isinstance(request, StallAlert):
-        if verdict.decision is not Decision.NUDGE or verdict.channel != "ctl":
-            # A nudge from ctl is a command, whose signature was checked as such.
+        if verdict.decision is not Decision.NUDGE or verdict.command is None:
+            # A nudge from ctl is a command, whose signature is checked with its words.
             card = cards.of_stall(request, session.row.workspace_root)
             session.context.signatures.admit(verdict, card, session.now())
         return given.was(db, verdict), request

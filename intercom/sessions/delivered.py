@@ -30,6 +30,7 @@ async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> Non
     for id in words:
         riders.words.pop(id, None)
     for word in heard:
+        session.context.signatures.note_use(word.id, session.now())
         session.show_words(word)
         if word.session_id not in (None, session.id):
             session.system.named(f"session/{word.session_id}").tell(Told((word,)))

@@ -17,8 +17,8 @@ from intercom.model.card import Card, CardKind, Notice
 from intercom.model.errors import SignatureRefused
 from intercom.model.origin import Origin
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.model.steering import Kind
-from intercom.model.verdict import Decision, Signature, Verdict
+from intercom.model.steering import Kind, id_of_act
+from intercom.model.verdict import Decision, Signature, SignedCommand, Verdict
 from intercom.sessions import finding, lookups, meant, measures
 from intercom.sessions.asking import ACT_SECONDS, ask_session
 from intercom.sessions.checkpoint_calls import CheckpointCalls
@@ -165,15 +165,24 @@ class Desk:
         return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
 
     async def nudge(
-        self, prefix: str, text: str | None, by: str, channel: str, origin: Origin | None = None
+        self,
+        prefix: str,
+        text: str | None,
+        by: str,
+        channel: str,
+        origin: Origin | None = None,
+        act_id: str | None = None,
+        signed: SignedCommand | None = None,
     ) -> Card | Session:
-        """Give an agent words that ride on its next result: by a stall alert's id, or a session's."""
+        """Give an agent words that ride on its next result: by a stall alert's id, or a session's. `act_id` names the
+        act, `signed` is the command that a person signed."""
         what, id = await self.reader.read(partial(lookups.nudged, prefix=prefix))
+        word_id = self.context.new_id() if act_id is None else id_of_act(act_id)
         if what == "alert":
-            verdict = Verdict(self.context.new_id(), Decision.NUDGE, by, channel, self.context.now(), text, origin)
+            verdict = Verdict(word_id, Decision.NUDGE, by, channel, self.context.now(), text, origin, command=signed)
             return await self.decide(id, verdict)
         words = text or self.context.config.stall.default_nudge_message
-        await self.ask_session(id, Steer(self.context.new_id(), Kind.NUDGE, words, by, channel))
+        await self.ask_session(id, Steer(word_id, Kind.NUDGE, words, by, channel, signed))
         session = await self.reader.read(partial(sessions.get, id=id))
         assert session is not None, "it has answered just now"
         return session

@@ -31,7 +31,7 @@ from intercom.sessions import (
 from intercom.sessions.actor import Handlers, SessionActor
 from intercom.sessions.context import Context
 from intercom.sessions.timers import ClockChanged, Expire, LookRound, Show, WriteTouch
-from intercom.store import children, instructions, requests
+from intercom.store import children, requests
 
 
 def session_actor(session_id: str, context: Context) -> SessionActor:
@@ -80,7 +80,8 @@ async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
     if session.row.status in (SessionStatus.CREATED, SessionStatus.INTERRUPTED):
         await decisions.become(session, session.row.status_when_here, "agent", "the agent is connected")
     # Words may have been given to it while its agent had another session.
-    steering.took(session, await session.transact(partial(instructions.queued, session_id=session.id)))
+    await session.refuse_words()
+    steering.took(session, await session.transact(session.queued))
     await tasks.present(session)
     session.brief_detector()
 

@@ -11,6 +11,7 @@ from intercom.sessions import answers
 from intercom.sessions.answers import (
     MAY_BE_DONE_NOW,
     NOBODY_ANSWERED,
+    POLICY_LET_PASS,
     ClearanceAnswer,
     LateVerdict,
     PermissionAnswer,
@@ -64,6 +65,8 @@ def prompt(request: ContinuationPrompt) -> PromptAnswer | None:
     if request.status is WaitStatus.EXPIRED:
         decision = request.decision.value
         return PromptAnswer(decision, request.instruction, message=NOBODY_ANSWERED[decision], timed_out=True)
+    if is_of_policy(request):
+        return PromptAnswer(request.decision.value, message=POLICY_LET_PASS, auto_approved=TRANSMIT_RULE)
     return PromptAnswer(request.decision.value, request.instruction)
 
 
@@ -125,6 +128,15 @@ def ended_by_words(wait_id: str) -> str:
 def is_automatic(request: Asked) -> bool:
     """Whether it was decided as soon as it was asked, so that no person is bothered with it."""
     return request.decided is not None and request.decided.channel in ("policy", FORCE, INBOX)
+
+
+def is_of_policy(request: Asked) -> bool:
+    """Whether the workspace's policy decided it."""
+    return request.decided is not None and request.decided.channel == "policy"
+
+
+#: The rule of a policy that answers questions, under the tool's own name.
+TRANSMIT_RULE = "tool:transmit"
 
 
 def headline(text: str, width: int = 80) -> str:

@@ -9,11 +9,12 @@ from datetime import datetime
 from functools import partial
 
 from intercom.model import crash_points
-from intercom.model.errors import InvalidState
+from intercom.model.errors import IntercomError, InvalidState
 from intercom.model.session import Session
 from intercom.sessions import alerts, child_processes, steering
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.messages import AwaitUnpaused
+from intercom.sessions.questions import ask_policy_again
 from intercom.sessions.steering_messages import Pause, Unpause
 from intercom.store import calls, sessions
 from intercom.store.messages import Database
@@ -63,6 +64,11 @@ async def release(session: SessionActor) -> None:
     for request_id in session.waiters.requests():
         request = await session.find(request_id)
         if session.is_settled(request):
+            try:
+                await ask_policy_again(session, request)
+            except IntercomError:
+                # While the policy cannot be read, who waits for what it answered goes on waiting.
+                continue
             session.answer_waiting(request)
     session.brief_detector()
 

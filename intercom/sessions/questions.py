@@ -7,23 +7,26 @@ from functools import partial
 
 from intercom.model import crash_points
 from intercom.model.config import OnTimeout
-from intercom.model.errors import InvalidArguments, NotFound
+from intercom.model.errors import IntercomError, InvalidArguments, NotFound
+from intercom.model.policy import PolicyAnswer
 from intercom.model.prompt import ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
 from intercom.model.session import SessionMode
 from intercom.model.steering import Instruction
 from intercom.model.verdict import Decided
 from intercom.sessions import measures, outcomes, steering, summary
-from intercom.sessions.actor import SessionActor
+from intercom.sessions.actor import UNREADABLE, SessionActor
 from intercom.sessions.answers import PromptAnswer, StandbyAnswer
 from intercom.sessions.limits import require_room
 from intercom.sessions.messages import Answered, AskPrompt, AwaitPrompt, AwaitStandby, Opened, StandBy
-from intercom.store import instructions, prompts, requests, waits
+from intercom.store import prompts, requests, waits
 from intercom.store.messages import Database
 from intercom.workspace.messages import Evaluate
 from intercom.workspace.policy import Query
 
 #: The longest a standby may be told to wait, in seconds; anything longer means "without end" and is said so.
 LONGEST_STANDBY = 7 * 86400
+#: What the policy says of a question that people are always asked.
+_ASKED = PolicyAnswer(False)
 
 
 async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAnswer]:
@@ -31,7 +34,7 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
     session.require_open()
     session.touch("transmit")
     if asked.request_id is not None:
-        return _opened_prompt(session, await _prompt(session, asked.request_id), asked.call)
+        return await _opened_prompt(session, await _prompt(session, asked.request_id), asked.call)
     if asked.prompt_text is None or not asked.prompt_text.strip():
         raise InvalidArguments("prompt_text is needed for a new question (or request_id for an old one)")
     now = session.now()
@@ -47,7 +50,7 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
         expires_at=_prompt_deadline(session, asked.prompt_type, now),
         call=asked.call,
     )
-    rule = await _auto_rule(session, asked.prompt_type)
+    rule = (await _judged(session, asked.prompt_type)).matched_rule
     kept, is_new = await session.transact(partial(_keep_prompt, session=session, prompt=prompt, rule=rule))
     crash_points.reach("request.recorded")
     if is_new:
@@ -58,11 +61,12 @@ async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAn
             session.context.measured(measures.settled(kept, now))
             session.riders.verdicts[kept.id] = outcomes.late(kept)
             summary.let_pass(session, kept.prompt_text, rule)
-    return _opened_prompt(session, kept, asked.call)
+    return await _opened_prompt(session, kept, asked.call)
 
 
 async def await_prompt(session: SessionActor, asked: AwaitPrompt) -> Answered[PromptAnswer] | None:
     prompt = await _prompt(session, asked.request_id)
+    await ask_policy_again(session, prompt)
     answer = session.unless_paused(outcomes.prompt(session.trusted(prompt)))
     if answer is not None:
         return session.answered(asked.call, answer, own=prompt.id)
@@ -74,6 +78,7 @@ async def stand_by(session: SessionActor, asked: StandBy) -> Opened[StandbyAnswe
     """Put a standby on record, once a call. It ends at once where there are words for the agent, or a task."""
     session.require_open()
     session.touch("standby")
+    await session.refuse_words()
     if asked.request_id is not None:
         return await _wait_again(session, asked.request_id, asked.call)
     now = session.now()
@@ -127,21 +132,36 @@ def on_timeout(session: SessionActor, kind: PromptType) -> OnTimeout:
     return timeouts.prompt_by_type.get(kind, timeouts.prompt_on_timeout)
 
 
+async def ask_policy_again(session: SessionActor, request: outcomes.Asked) -> None:
+    """With an operator key the policy's answer to a question is no word of its own: it stands on the policy as it is
+    now. To be called before the agent is told it. Raises IntercomError (unavailable) while the policy cannot be
+    read."""
+    if not isinstance(request, ContinuationPrompt) or not session.is_for_policy(request):
+        return
+    found = await _judged(session, request.prompt_type)
+    if found == UNREADABLE:
+        raise IntercomError(str(found.why), code="unavailable")
+    session.let_pass_now.discard(request.id)
+    if found.matched_rule is not None:
+        session.let_pass_now.add(request.id)
+
+
 def _prompt_deadline(session: SessionActor, kind: PromptType, now: datetime) -> datetime | None:
     if on_timeout(session, kind) is OnTimeout.HOLD:
         return None
     return now + timedelta(seconds=session.context.config.timeouts.prompt_seconds)
 
 
-async def _auto_rule(session: SessionActor, kind: PromptType) -> str | None:
+async def _judged(session: SessionActor, kind: PromptType) -> PolicyAnswer:
+    """What the policy says of a question of this type."""
     config = session.context.config.policy
     if kind is PromptType.ERROR_RECOVERY:
-        return None
+        return _ASKED
     if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
-        return None
+        return _ASKED
     found = await session.judge(Evaluate(Query("transmit")))
     # A command pattern that happens to fit the word is no rule for the tool.
-    return found.matched_rule if (found.matched_rule or "").startswith("tool:") else None
+    return found if (found.matched_rule or "tool:").startswith("tool:") else _ASKED
 
 
 def _keep_prompt(
@@ -175,7 +195,8 @@ def _keep_wait(
 ) -> tuple[Wait, bool, tuple[Instruction, ...]]:
     earlier = requests.by_call(db, session.id, wait.call or "")
     if isinstance(earlier, Wait):
-        return earlier, earlier.id == wait.id, instructions.queued(db, session.id)
+        session.context.signatures.note_ended(db, earlier)
+        return earlier, earlier.id == wait.id, session.queued(db)
     require_room(db, session)
     waits.insert(db, wait)
     session.record(db, "agent", "standby", outcomes.headline(wait.message), request_id=wait.id)
@@ -188,7 +209,7 @@ def _look_in(
 ) -> tuple[Wait, bool, tuple[Instruction, ...]]:
     """The standby as it is once it is known whether there are words or tasks for its agent, and what is queued then."""
     ended = steering.end_wait(db, session, waits.get(db, wait.id) or wait, has_words, "intercom", channel)
-    return waits.get(db, wait.id) or wait, ended, instructions.queued(db, session.id)
+    return waits.get(db, wait.id) or wait, ended, session.queued(db)
 
 
 async def _prompt(session: SessionActor, request_id: str) -> ContinuationPrompt:
@@ -205,7 +226,8 @@ async def _wait(session: SessionActor, request_id: str) -> Wait:
     return request
 
 
-def _opened_prompt(session: SessionActor, prompt: ContinuationPrompt, call: str) -> Opened[PromptAnswer]:
+async def _opened_prompt(session: SessionActor, prompt: ContinuationPrompt, call: str) -> Opened[PromptAnswer]:
+    await ask_policy_again(session, prompt)
     answer = session.unless_paused(outcomes.prompt(session.trusted(prompt)))
     return Opened(prompt.id, session.answered(call, answer, own=prompt.id) if answer else None)
 

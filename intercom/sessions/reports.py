@@ -29,7 +29,7 @@ from intercom.sessions.answers import (
     from_json,
 )
 from intercom.sessions.messages import Answered, Beat, CheckPolicy, Recall, SwitchMode
-from intercom.store import calls, checkpoints, instructions, requests, restores, sessions
+from intercom.store import calls, checkpoints, requests, restores, sessions
 from intercom.store.messages import Database
 from intercom.workspace import paths
 from intercom.workspace.messages import Evaluate
@@ -100,6 +100,7 @@ async def check_policy(session: SessionActor, asked: CheckPolicy) -> Answered[Ch
 async def recall(session: SessionActor, asked: Recall) -> Answered[RebootAnswer]:
     """What this session left behind: pending requests, the last checkpoint, the progress told last. The tasks that were
     left for its agent are taken, and ride on the answer as words do."""
+    await session.refuse_words()
     pending, last, queued = await session.transact(partial(_left, session=session))
     crash_points.reach("instruction.taken")
     steering.took(session, queued)
@@ -124,7 +125,7 @@ def _left(
     return (
         requests.pending(db, session.id),
         _last_checkpoint(db, session.id),
-        instructions.queued(db, session.id),
+        session.queued(db),
     )
 
 

@@ -18,10 +18,10 @@ import stat
 import threading
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from attrs import asdict, define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from intercom.local import operator_keys as key_files
 from intercom.local import signed_settings
@@ -35,10 +35,11 @@ from intercom.model.config import Config, HighestRisk
 from intercom.model.errors import ConfigError, NotFound, SignatureRefused
 from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
 from intercom.model.restore import Restore, RestoreState
-from intercom.model.verdict import Decided, Decision, Signature, Verdict
+from intercom.model.steering import Instruction, Kind, id_of_act
+from intercom.model.verdict import Decided, Decision, Signature, SignedCommand, Verdict
 from intercom.sessions import cards, outcomes
 from intercom.sessions.outcomes import Asked
-from intercom.store import audit, waits
+from intercom.store import audit, instructions, waits
 from intercom.store import operator_keys as enrolled_keys
 from intercom.store.messages import Database
 from intercom.store.operator_keys import EnrolledKey
@@ -104,6 +105,7 @@ class Signatures:
     _lock: threading.RLock = field(factory=threading.RLock, repr=False)
     _listed_at_start: bool = False
     _uses: dict[str, datetime] = field(factory=dict)
+    _ended_by_words: set[str] = field(factory=set)
 
     # --- which keys count --------------------------------------------------------------------------------------------
 
@@ -415,6 +417,99 @@ class Signatures:
         was_in = audit.restore_states(db, restore.session_id, restore.id)
         return _USED if restore.id in self._uses or was_in & {state.value for state in later} else None
 
+    # --- words for agents --------------------------------------------------------------------------------------------
+
+    def admit_words(
+        self, db: Database, word: Instruction, signed: SignedCommand | None, now: datetime
+    ) -> SignedCommand | None:
+        """What words for an agent are stored with, that a person has just said; None where there is no operator key.
+        The command that brings them was checked as such. Raises SignatureRefused."""
+        if not self.required or word.channel == cards.AUTOMATIC:
+            return None
+        channel = _channel_of(word)
+        if channel in SIGNED_HERE:
+            self._check_level(channel, RiskLevel.LOW)
+            return self._sign_words(word, channel, now)
+        if signed is None:
+            raise SignatureRefused(UNSIGNED)
+        fault = self._fault_of_words(db, evolve(word, signed=signed))
+        if fault:
+            raise SignatureRefused(f"{fault}; nothing was changed")
+        return signed
+
+    def fault_of_words(self, db: Database, word: Instruction) -> str | None:
+        """Why words that wait for an agent are not told, half a sentence; None where they are."""
+        if not self.required or word.channel == cards.AUTOMATIC:
+            return None
+        fault = self._fault_of_words(db, word)
+        if fault is None and (word.id in self._uses or audit.words_over(db, word.id) is not None):
+            return _USED
+        return fault
+
+    def trusted_words(self, db: Database, words: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+        """Those of these that count, as their agent is told them. The server's own, and a person's nudge without words,
+        say what the configuration does, whatever their row says."""
+        if not self.required:
+            return words
+        return tuple(self._as_said(word) for word in words if self.fault_of_words(db, word) is None)
+
+    def note_ended(self, db: Database, wait: Wait) -> None:
+        """Look whether there were words behind the end of a standby that says so; before `fault` is asked about it."""
+        if not self.required or not _is_ended_by_words(wait) or wait.id in self._ended_by_words:
+            return
+        behind = audit.words_behind(db, wait.id)
+        if behind is not None and any(self._was_open(db, id, behind[0]) for id in behind[1]):
+            self._ended_by_words.add(wait.id)
+
+    def _was_open(self, db: Database, id: str, entry: int) -> bool:
+        """Whether these words counted, and were not over, when this entry was written."""
+        word, over = instructions.get(db, id), audit.words_over(db, id)
+        if word is None or (over is not None and over < entry):
+            return False
+        return word.channel == cards.AUTOMATIC or self._fault_of_words(db, word) is None
+
+    def _as_said(self, word: Instruction) -> Instruction:
+        if word.channel == cards.AUTOMATIC:
+            return evolve(word, kind=Kind.NUDGE, by=cards.INTERCOM, text=self.config.stall.default_nudge_message)
+        if word.kind is Kind.NUDGE and word.signed is not None and "text" not in word.signed.fields:
+            return evolve(word, text=self.config.stall.default_nudge_message)
+        return word
+
+    def _fault_of_words(self, db: Database, word: Instruction) -> str | None:
+        """Why nobody's signature covers these words for this agent; as they are said, and as they are told."""
+        signed = word.signed
+        if signed is None:
+            return _MISSING
+        signature, fields, channel = signed.signature, signed.fields, _channel_of(word)
+        if signature.subject != signing.command_subject(signature.decision, fields):
+            return _OTHER_WORDS
+        if (signature.request_id, signature.risk, signature.text, signature.decision) != ("", None, None, word.kind):
+            return _OTHER_WORDS
+        text = fields.get("text")
+        if text != word.text and not (text is None and word.kind is Kind.NUDGE):
+            return _OTHER_WORDS
+        act = signature.decision_id
+        if word.id != (act if signature.method == signing.CHANNEL else id_of_act(f"{channel}/{act}")):
+            return "the signature is for other words, and counts once"
+        if not self._is_for(db, word, fields):
+            return "the signature is for the agent of another session or workspace"
+        if (signature.method == signing.CHANNEL) != (channel in SIGNED_HERE):
+            return "the signature is not of the channel that they came by"
+        if signature.method == signing.CHANNEL:
+            return self._fault_of_channel(channel, signature, RiskLevel.LOW)
+        return self._not_genuine(signature)
+
+    def _is_for(self, db: Database, word: Instruction, fields: Mapping[str, str]) -> bool:
+        session, directory = fields.get("session"), fields.get("workspace")
+        if session is None:
+            # A task for whoever works there: in a workspace that the directory lies in.
+            root = word.workspace_root
+            return word.kind is Kind.TASK and None not in (root, directory) and _lies_in(str(directory), str(root))
+        if directory is not None or word.workspace_root is not None or word.session_id is None:
+            return False
+        # Or of one whose agent went on in this one.
+        return audit.was_adopted(db, session, word.session_id)
+
     def _fault_of_approval(self, request: ApprovalRequest, root: str) -> str | None:
         expected = _APPROVAL.get(request.status)
         if expected is None:
@@ -441,6 +536,9 @@ class Signatures:
             # What nobody answered is told as such, so nothing else may be told so, and it as nothing else.
             return _CONTRADICTION
         if decided.channel in ("policy", "timeout"):
+            if decided.channel == "policy" and decided.decision != Decision.CONTINUE:
+                return _CONTRADICTION
+            # Whether the policy says so is asked when the agent is told.
             return None if decided.text is None else "nobody's words are recorded as a person's"
         return self._fault(decided, cards.of_request(request, root))
 
@@ -452,9 +550,10 @@ class Signatures:
             return _MISSING
         if request.instruction != waits.instruction(decided):
             return _CONTRADICTION
-        if decided.verdict_id == outcomes.ended_by_words(request.id) and decided.text is None:
+        if _is_ended_by_words(request) and decided.text is None:
             # Ended by words that were there for the agent, and travel by themselves.
-            return None if decided.decision == Decision.RESUME else _MISSING
+            is_so = decided.decision == Decision.RESUME and request.id in self._ended_by_words
+            return None if is_so else "no operator's words are recorded that would have ended it"
         return self._fault(decided, cards.of_request(request, root))
 
     # --- one function for all of it ----------------------------------------------------------------------------------
@@ -519,9 +618,24 @@ class Signatures:
                 " settings"
             )
 
+    def _sign_words(self, word: Instruction, channel: str, now: datetime) -> SignedCommand:
+        fields = {"session": word.session_id, "workspace": word.workspace_root, "text": word.text}
+        said = {name: part for name, part in fields.items() if part is not None}
+        unsigned = Signature(
+            request_id="",
+            subject=signing.command_subject(word.kind.value, said),
+            risk=None,
+            decision=word.kind.value,
+            text=None,
+            at=clock.to_text(now),
+            decision_id=word.id,
+            key_id="",
+            method=signing.CHANNEL,
+            value="",
+        )
+        return SignedCommand(self._signed_for(channel, unsigned), said)
+
     def _sign(self, verdict: Verdict, card: Card, now: datetime) -> Signature:
-        private = self._channel_key(verdict.channel)
-        public = PublicKey(base64.b64encode(private.public_key().public_bytes_raw()).decode("ascii"))
         unsigned = Signature(
             request_id=card.id,
             subject=subject(card),
@@ -530,11 +644,18 @@ class Signatures:
             text=verdict.text,
             at=clock.to_text(now),
             decision_id=verdict.id,
-            key_id=f"{verdict.channel}:{public.id}",
+            key_id="",
             method=signing.CHANNEL,
             value="",
         )
-        return Signature(**{**asdict(unsigned), "value": private.sign(unsigned.statement()).hex()})
+        return self._signed_for(verdict.channel, unsigned)
+
+    def _signed_for(self, channel: str, unsigned: Signature) -> Signature:
+        """The same, signed with the channel's key."""
+        private = self._channel_key(channel)
+        public = PublicKey(base64.b64encode(private.public_key().public_bytes_raw()).decode("ascii"))
+        named = evolve(unsigned, key_id=f"{channel}:{public.id}")
+        return evolve(named, value=private.sign(named.statement()).hex())
 
     def _channel_key(self, channel: str) -> Ed25519PrivateKey:
         """The channel's key, made when it is first needed. It stands in the state directory, for this user to read: it
@@ -556,6 +677,21 @@ _NO_KEY = base64.b64encode(bytes(32)).decode("ascii")
 _MISSING = "no operator's signature is recorded for it"
 _CONTRADICTION = "what is recorded contradicts itself"
 _USED = "it was used before, and counts once"
+_OTHER_WORDS = "the signature is for other words"
+
+
+def _channel_of(word: Instruction) -> str:
+    """How a person said these words, also where they said them to an alert."""
+    return word.channel.removeprefix(cards.ON_ALERT)
+
+
+def _is_ended_by_words(wait: Wait) -> bool:
+    return wait.decided is not None and wait.decided.verdict_id == outcomes.ended_by_words(wait.id)
+
+
+def _lies_in(directory: str, root: str) -> bool:
+    path = PurePath(directory)
+    return path.is_absolute() and ".." not in path.parts and path.is_relative_to(root)
 
 
 def _risk(card: Card) -> RiskLevel:

@@ -76,6 +76,7 @@ async def end_standby(session: SessionActor, by: str, channel: str) -> None:
     """If the agent stands by, and there are words for it or a task it may take, let that end its oldest standby."""
     if not session.waiters or session.row.is_paused:
         return
+    await session.refuse_words()
     ids, free = session.waiters.requests(), has_words(session)
     work = partial(_end_oldest, session=session, ids=ids, has_words=free, by=by, channel=channel)
     ended = await session.transact(work)
@@ -134,7 +135,9 @@ async def all_read(session: SessionActor) -> None:
 
 def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:
     """Take tasks from the inbox, in the caller's transaction; which they are."""
-    taken = instructions.take(db, session.id, session.row.workspace_root, session.now(), limit)
+    left = instructions.inbox(db, session.id, session.row.workspace_root)
+    trusted = session.context.signatures.trusted_words(db, left)[:limit]
+    taken = instructions.take(db, session.id, tuple(task.id for task in trusted), session.now())
     for id in taken:
         session.record(db, "agent", "task_taken", f"task {id}", instruction_id=id)
     return taken
@@ -149,7 +152,14 @@ def end_wait(db: Database, session: SessionActor, wait: Wait, has_words: bool, b
         return True
     if wait.status is not WaitStatus.PENDING or not (has_words or take(db, session, 1)):
         return False
-    return waits.decide(db, wait.id, WaitStatus.DECIDED, decided)
+    if not waits.decide(db, wait.id, WaitStatus.DECIDED, decided):
+        return False
+    words = [word.id for word in session.queued(db)]
+    session.record(
+        db, by, "standby_ended", "by words for the agent", request_id=wait.id, channel=channel, instruction_ids=words
+    )
+    session.context.signatures.note_ended(db, evolve(wait, decided=decided))
+    return True
 
 
 def _end_oldest(
@@ -160,7 +170,7 @@ def _end_oldest(
         if end_wait(db, session, wait, has_words, by, channel):
             after = waits.get(db, wait.id)
             assert after is not None, "it was there a moment ago"
-            return after, instructions.queued(db, session.id)
+            return after, session.queued(db)
     return None
 
 
@@ -216,6 +226,7 @@ def _queue(db: Database, session: SessionActor, asked: Steer) -> Instruction:
     load = instructions.load(db, session.id)
     check_room(asked.text, load, limits.max_queued, limits.max_queued_bytes)
     word = Instruction(asked.id, asked.kind, asked.text, asked.by, asked.channel, session.now(), session.id)
+    word = evolve(word, signed=session.context.signatures.admit_words(db, word, asked.signed, word.at))
     instructions.insert(db, word)
     session.record(db, asked.by, asked.kind.value, asked.text, channel=asked.channel, instruction_id=word.id)
     return word
@@ -225,4 +236,4 @@ def _give_back(db: Database, session: SessionActor) -> tuple[tuple[Instruction, 
     instructions.give_back(db, session.id)
     now = (instructions.get(db, id) for id in session.riders.words)
     freed = tuple(word for word in now if word is not None and word.session_id is None)
-    return freed, instructions.queued(db, session.id)
+    return freed, session.queued(db)

@@ -3,20 +3,20 @@ that works."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from actors import ask
 from intercom.model.card import Card
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.session import Session, SessionStatus
-from intercom.model.steering import Instruction, Kind
+from intercom.model.steering import Instruction, Kind, id_of_act
+from intercom.model.verdict import SignedCommand
 from intercom.sessions import cards, outcomes, steering
 from intercom.sessions.context import Context
 from intercom.sessions.finding import only
@@ -34,7 +34,6 @@ T = TypeVar("T")
 #: How many entries a listing holds when it is not said.
 LISTED = 50
 _STORE_SECONDS = 30.0
-_ACTS = uuid.UUID("8c1f6c0e-3f0b-4f39-9d0c-5f6f2f0a7d11")
 _TASKS = (Kind.TASK,)
 _WORDS = (Kind.NUDGE, Kind.STEER)
 
@@ -56,11 +55,20 @@ class Steering:
         id = await self.desk.named_session(session, _is_paused, "paused session", act_id)
         return await self.desk.ask_session(id, Unpause(act_id or self._context.new_id(), by, channel))
 
-    async def steer(self, session: str | None, text: str, by: str, channel: str, act_id: str | None = None) -> Card:
+    async def steer(
+        self,
+        session: str | None,
+        text: str,
+        by: str,
+        channel: str,
+        act_id: str | None = None,
+        signed: SignedCommand | None = None,
+    ) -> Card:
         """Queue words for the agent: they ride on its next result, or end its standby. Raises SteerQueueFull,
-        InvalidArguments for words that say nothing or are too long, InvalidState for a session that has ended."""
+        InvalidArguments for words that say nothing or are too long, InvalidState for a session that has ended, and
+        where there is an operator key SignatureRefused."""
         id = await self.desk.named_session(session, _is_open, "session", act_id)
-        return await self.desk.ask_session(id, Steer(self._id(act_id), Kind.STEER, text, by, channel))
+        return await self.desk.ask_session(id, Steer(self._id(act_id), Kind.STEER, text, by, channel, signed))
 
     async def words(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
         """What agents were told or are to be told, oldest first; of one session, or of all."""
@@ -76,6 +84,7 @@ class Steering:
         session: str | None = None,
         workspace: str | None = None,
         act_id: str | None = None,
+        signed: SignedCommand | None = None,
     ) -> Card:
         """Leave a task for a session's agent, or for the next agent in a workspace: it is handed over when that calls
         reboot or standby. `workspace` is a directory: the root of a workspace, or one below it. Raises as `steer`, and
@@ -86,7 +95,7 @@ class Steering:
         root = None if workspace is None else await self._root(workspace)
         at = self._context.now()
         word = Instruction(self._id(act_id), Kind.TASK, text, by, channel, at, id, root)
-        kept, home = await self._transact(partial(_leave, word=word, context=self._context))
+        kept, home = await self._transact(partial(_leave, word=word, signed=signed, context=self._context))
         card = cards.of_words(kept, home)
         self._context.operators.tell(card)
         if kept.is_open and kept.taken_at is None:
@@ -120,7 +129,7 @@ class Steering:
 
     def _id(self, act_id: str | None) -> str:
         """An act's id becomes that of its words: the same act again is the same words."""
-        return self._context.new_id() if act_id is None else str(uuid.uuid5(_ACTS, act_id))
+        return self._context.new_id() if act_id is None else id_of_act(act_id)
 
     async def _transact(self, work: Callable[[Database], T]) -> T:
         return await ask(self._context.store, Transact(work), timeout=_STORE_SECONDS, retry=True)
@@ -148,7 +157,7 @@ def _workspaces_at(directory: str) -> tuple[Path, Path]:
     return here, check_workspace(version_control_root(here) or here)
 
 
-def _leave(db: Database, word: Instruction, context: Context) -> tuple[Instruction, str]:
+def _leave(db: Database, word: Instruction, signed: SignedCommand | None, context: Context) -> tuple[Instruction, str]:
     """The task as it is on record, and the workspace it is done in."""
     home = word.workspace_root
     if word.session_id is not None:
@@ -166,6 +175,7 @@ def _leave(db: Database, word: Instruction, context: Context) -> tuple[Instructi
     limits = context.config.steering
     load = instructions.load(db, word.session_id, word.workspace_root)
     steering.check_room(word.text, load, limits.max_queued, limits.max_queued_bytes)
+    word = evolve(word, signed=context.signatures.admit_words(db, word, signed, word.at))
     instructions.insert(db, word)
     data = {"instruction_id": word.id, "channel": word.channel, "workspace_root": home}
     audit.record(db, word.at, Kind.TASK.value, word.session_id, word.by, word.text, data)

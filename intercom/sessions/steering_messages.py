@@ -8,6 +8,7 @@ from actors import Request
 from intercom.model.card import Card
 from intercom.model.session import Session
 from intercom.model.steering import Instruction, Kind
+from intercom.model.verdict import SignedCommand
 
 
 @frozen
@@ -31,14 +32,16 @@ class Unpause(Request[Session]):
 
 @frozen
 class Steer(Request[Card]):
-    """Queue words for the agent: they ride on its next result, or end its standby. `id` names the act. Refused
-    (`steer_queue_full`) when too much waits already, and (`invalid_state`) once the session has ended."""
+    """Queue words for the agent: they ride on its next result, or end its standby. `id` names the act, `signed` is the
+    command that a person signed. Refused (`steer_queue_full`) when too much waits already, (`invalid_state`) once the
+    session has ended, and where there is an operator key (`signature_required`) for what is not signed."""
 
     id: str
     kind: Kind
     text: str
     by: str
     channel: str
+    signed: SignedCommand | None = None
 
 
 @frozen

@@ -19,6 +19,7 @@ from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import ClearanceAnswer, PromptAnswer, StandbyAnswer
 from intercom.sessions.messages import Answered
 from intercom.sessions.outcomes import Asked
+from intercom.sessions.questions import ask_policy_again
 from intercom.sessions.task_messages import AwaitTask, CancelTask, FindTask, ListTasks, OpenTask
 from intercom.store import requests, tasks
 from intercom.store.messages import Database
@@ -51,6 +52,7 @@ async def await_task(session: SessionActor, asked: AwaitTask) -> Answered[Answer
     task, request = await _find(session, asked.task_id)
     if task.cancelled_at is not None:
         raise _given_up(task.id)
+    await ask_policy_again(session, request)
     answer = session.unless_paused(outcomes.answer(session.trusted(request)))
     if answer is not None:
         assert isinstance(answer, Answer)
@@ -129,7 +131,8 @@ async def _find(session: SessionActor, task_id: str) -> tuple[Task, Asked]:
     found = await session.transact(partial(_with_request, id=task_id))
     if found is None or found[0].session_id != session.id:
         raise NotFound(f"no task of this session has the id {task_id[:80]!r}", code="task_not_found")
-    return found
+    task, request = found
+    return task, await session.find(request.id)
 
 
 def _open(db: Database, task: Task) -> tuple[Task, Asked]:

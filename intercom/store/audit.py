@@ -113,6 +113,49 @@ def first_use(db: Database, session_id: str, request_id: str) -> datetime | None
     return None if row is None or row["at"] is None else clock.from_text(row["at"])
 
 
+#: What an index holds the entries of; it is used where a query says the same.
+_ENDS = [f"{kind}_{end}" for kind in ("nudge", "steer", "task") for end in ("delivered", "taken_back")]
+_OF_WORDS = "kind in ({})".format(", ".join(f"'{kind}'" for kind in (*_ENDS, "standby_ended")))
+
+
+def words_over(db: Database, id: str) -> int | None:
+    """The number of the first entry that says that words for an agent were told or taken back; None without one."""
+    row = rows.one(
+        db,
+        f"select min(id) as id from audit where {_OF_WORDS} and json_extract(data, '$.instruction_id') = ?",
+        (id,),
+    )
+    return None if row is None else row["id"]
+
+
+def words_behind(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] | None:
+    """The number of the entry that says that words ended this standby, and which; None without one."""
+    row = rows.one(
+        db,
+        f"select id, data from audit where {_OF_WORDS} and kind = 'standby_ended'"
+        " and json_extract(data, '$.request_id') = ? order by id limit 1",
+        (request_id,),
+    )
+    return None if row is None else (row["id"], tuple(map(str, json.loads(row["data"]).get("instruction_ids") or ())))
+
+
+def was_adopted(db: Database, session_id: str, by: str) -> bool:
+    """Whether the agent of a session went on in another, step by step."""
+    seen = {session_id}
+    while session_id != by:
+        row = rows.one(
+            db,
+            "select session_id from audit where kind = 'session_adopted' and json_extract(data, '$.was') = ?"
+            " order by id desc limit 1",
+            (session_id,),
+        )
+        if row is None or row["session_id"] in (None, *seen):
+            return False
+        session_id = row["session_id"]
+        seen.add(session_id)
+    return True
+
+
 def restore_states(db: Database, session_id: str, id: str) -> frozenset[str]:
     """The states that a restore has come to since it was accepted."""
     found = rows.column(

@@ -6,15 +6,17 @@ takes it, and is free for another should that agent go before it had it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import asdict, frozen
 from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.steering import Instruction, Kind
+from intercom.model.verdict import SignedCommand, signature_from_data
 from intercom.store import rows
 
 _OPEN = "delivered_at is null and closed_at is null"
@@ -48,6 +50,7 @@ def insert(db: Database, word: Instruction) -> bool:
         "delivered_at": rows.time_text(word.delivered_at),
         "closed_at": rows.time_text(word.closed_at),
         "written_at": rows.time_text(word.written_at),
+        "signature": None if word.signed is None else rows.json_text(asdict(word.signed)),
     }
     return rows.insert(db, "instruction", row)
 
@@ -101,15 +104,10 @@ def load(db: Database, session_id: str | None, workspace_root: str | None = None
     return Load(row["count"], row["bytes"])
 
 
-def take(db: Database, session_id: str, workspace_root: str, at: datetime, limit: int | None = None) -> tuple[str, ...]:
-    """Let a session take the tasks left for it or its workspace, the oldest first; the ids of those it took."""
-    found = rows.column(
-        db,
-        f"select id from instruction where {_FREE} order by created_at, rowid limit ?",
-        (session_id, workspace_root, -1 if limit is None else limit),
-    )
+def take(db: Database, session_id: str, ids: Sequence[str], at: datetime) -> tuple[str, ...]:
+    """Let a session take these tasks, of its `inbox`; the ids of those it took."""
     sql = "update instruction set session_id = ?, taken_at = ? where id = ? and taken_at is null"
-    return tuple(id for id in found if rows.changed(db, sql, (session_id, clock.to_text(at), id)))
+    return tuple(id for id in ids if rows.changed(db, sql, (session_id, clock.to_text(at), id)))
 
 
 def give_back(db: Database, session_id: str, *, written: bool = False) -> tuple[str, ...]:
@@ -174,4 +172,19 @@ def _from_row(row: rows.Row) -> Instruction:
         delivered_at=rows.time_value(row["delivered_at"]),
         closed_at=rows.time_value(row["closed_at"]),
         written_at=rows.time_value(row["written_at"]),
+        signed=_signed(row["signature"]),
     )
+
+
+def _signed(text: str | None) -> SignedCommand | None:
+    """What was signed; None also for what nobody here wrote, which then counts as none."""
+    try:
+        value = json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not isinstance(fields := value.get("fields"), dict):
+        return None
+    signature = signature_from_data(value.get("signature"))
+    if signature is None or not all(isinstance(part, str) for part in fields.values()):
+        return None
+    return SignedCommand(signature, fields)

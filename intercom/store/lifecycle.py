@@ -18,7 +18,7 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.origin import Origin
-from intercom.model.verdict import Decided, Signature
+from intercom.model.verdict import Decided, Signature, signature_from_data
 from intercom.store import rows
 from intercom.store.rows import Row
 
@@ -172,10 +172,7 @@ def decided_value(row: Row) -> Decided | None:
 
 
 def _signature(text: str | None) -> Signature | None:
-    """A signature as it was written; None also for what nobody here wrote, which then counts as none."""
-    if text is None:
-        return None
     try:
-        return Signature(**json.loads(text))
-    except (ValueError, TypeError):
+        return signature_from_data(json.loads(text or "null"))
+    except (ValueError, RecursionError):
         return None

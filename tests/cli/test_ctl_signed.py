@@ -274,10 +274,21 @@ async def test_commands_to_agents_are_signed_too(tmp_path: Path) -> None:
         session = at.card["session_id"]
         code, refused = await ctl(at.env, "steer", session, "leave it")
         assert (code, refused["error_code"]) == (1, "unauthorized")
-        async with typing(at, "steer", session, "take care") as screen:
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            assert "queued" in await screen.rest()
+        # Each is signed for its agent, however it was named: what was signed is checked again before it is told.
+        workspace = str(at.home / "work")
+        for words in (
+            ("steer", session[:8], "take care"),
+            ("nudge", session[:8]),
+            ("task", "sweep", "--workspace", workspace),
+            ("--session", session[:8], "task", "sweep here"),
+        ):
+            async with typing(at, *words) as screen:
+                await screen.until("PIN of key")
+                screen.type(f"{PIN}\n")
+                said = await screen.rest()
+                assert "queued" in said or "nudged" in said, said
+        async with typing(at, "steer", "nobody", "take care") as screen:
+            assert "no session is called nobody" in await screen.rest()
         # Holding an agent up needs no key: it is what one does in a hurry.
         async with typing(at, "pause", session) as screen:
             assert "paused" in await screen.rest()

@@ -19,7 +19,7 @@ from intercom.model.origin import Origin
 from intercom.model.restore import Restore
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.steering import Instruction, Kind
-from intercom.model.verdict import Decided, Decision, Signature, Verdict
+from intercom.model.verdict import Decided, Decision, Signature, SignedCommand, Verdict
 from intercom.sessions.cards import of_words
 from intercom.sessions.children import Output
 from intercom.sessions.policies import PolicyStatus
@@ -170,7 +170,15 @@ class StandInSteering:
         self.desk.all_sessions[found.id] = going_on
         return going_on
 
-    async def steer(self, session: str | None, text: str, by: str, channel: str, act_id: str | None = None) -> Card:
+    async def steer(
+        self,
+        session: str | None,
+        text: str,
+        by: str,
+        channel: str,
+        act_id: str | None = None,
+        signed: SignedCommand | None = None,
+    ) -> Card:
         found = self.desk._session(session)
         self.desk.acts.append(("steer", found.id, text, by, channel, act_id))
         return self._keep(Instruction("w-1", Kind.STEER, text, by, channel, START, found.id))
@@ -187,6 +195,7 @@ class StandInSteering:
         session: str | None = None,
         workspace: str | None = None,
         act_id: str | None = None,
+        signed: SignedCommand | None = None,
     ) -> Card:
         self.desk.acts.append(("task", text, by, channel, session, workspace, act_id))
         return self._keep(Instruction("t-1", Kind.TASK, text, by, channel, START, session, workspace))
@@ -295,7 +304,14 @@ class StandInDesk:
         return found.mode, mode
 
     async def nudge(
-        self, prefix: str, text: str | None, by: str, channel: str, origin: Origin | None = None
+        self,
+        prefix: str,
+        text: str | None,
+        by: str,
+        channel: str,
+        origin: Origin | None = None,
+        act_id: str | None = None,
+        signed: SignedCommand | None = None,
     ) -> Card | Session:
         self.acts.append(("nudge", prefix, text))
         return self.all_sessions[prefix] if prefix in self.all_sessions else await self.card(prefix)

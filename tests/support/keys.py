@@ -14,7 +14,7 @@ from intercom.local.operator_keys import KeyFile, PublicKey
 from intercom.local.places import Places
 from intercom.model import clock, signing
 from intercom.model.card import Card, subject
-from intercom.model.verdict import Decision, Signature, Verdict
+from intercom.model.verdict import Decision, Signature, SignedCommand, Verdict
 
 
 def make_key_file(places: Places, pin: str, name: str, created_at: str) -> KeyFile:
@@ -67,3 +67,21 @@ class Key:
             value="",
         )
         return Verdict(id, decision, "kim", channel, at, text, signature=self.sign(unsigned))
+
+    def command(
+        self, command: str, at: datetime, act: str = "act-0001", *, method: str = signing.PIN, **fields: str
+    ) -> SignedCommand:
+        """A command that is no answer to a card, signed."""
+        unsigned = Signature(
+            request_id="",
+            subject=signing.command_subject(command, fields),
+            risk=None,
+            decision=command,
+            text=None,
+            at=clock.to_text(at),
+            decision_id=act,
+            key_id=self.public.id,
+            method=method,
+            value="",
+        )
+        return SignedCommand(self.sign(unsigned), fields)

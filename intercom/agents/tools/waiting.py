@@ -32,6 +32,7 @@ Ask the operator how to go on: whether to continue, what was meant, how to recov
 is fine. The call waits until a person answers.
 - decision "continue": go on as planned. "refine": follow the instruction instead. "stop": end the task now.
 - "timed_out": true with a decision: nobody answered, so nobody consented. Do what the message says.
+- "auto_approved": the workspace's policy answered, and no person.
 - status "pending": no answer yet; call again with only this request_id."""
 
 STANDBY = """\

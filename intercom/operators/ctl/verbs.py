@@ -20,7 +20,7 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.session import Session, SessionMode
 from intercom.model.verdict import Decision, Verdict
 from intercom.operators.ctl import verbs_checkpoints, verbs_children, verbs_steering
-from intercom.operators.ctl.caller import CHANNEL, Caller
+from intercom.operators.ctl.caller import CHANNEL, Caller, act_of
 from intercom.operators.ctl.entries import card_entries, card_entry, how_to_answer, plain, session_entry
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.operators.desk import Desk
@@ -108,7 +108,7 @@ def is_proven(desk: Desk, request: CtlRequest) -> bool:
 
 def _subject(request: CtlRequest) -> str:
     """The hash of what a command does, as its signature names it."""
-    return signing.command_subject(request.command, {name: getattr(request, name) for name in signing.MEANT})
+    return signing.command_subject(request.command, request.meant)
 
 
 def verb_of(request: CtlRequest) -> Verb:
@@ -182,7 +182,8 @@ async def _mode(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 async def _nudge(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     text = (request.text or "").strip() or None
-    found = await desk.nudge(_id(request), text, caller.name, CHANNEL, caller.origin)
+    act = act_of(request.verdict_id)
+    found = await desk.nudge(_id(request), text, caller.name, CHANNEL, caller.origin, act, request.signed)
     if isinstance(found, Session):
         return {"session_id": found.id, "status": "nudged"}
     return {"request_id": found.id, "session_id": found.session_id, "status": "nudged", "note": found.note}

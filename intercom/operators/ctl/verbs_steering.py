@@ -28,7 +28,7 @@ async def unpause(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 async def steer(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """Queue words for an agent; without a session, for the only live one."""
     card = await desk.steering.steer(
-        request.whose, request.text or "", caller.name, CHANNEL, act_of(request.verdict_id)
+        request.whose, request.text or "", caller.name, CHANNEL, act_of(request.verdict_id), request.signed
     )
     return _reply(card)
 
@@ -48,6 +48,7 @@ async def task(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
         session=request.session,
         workspace=request.workspace,
         act_id=act_of(request.verdict_id),
+        signed=request.signed,
     )
     return _reply(card)
 

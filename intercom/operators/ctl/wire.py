@@ -12,8 +12,9 @@ from typing import Any
 
 from attrs import fields, frozen
 
+from intercom.model import signing
 from intercom.model.errors import IntercomError, InvalidArguments, IpcError
-from intercom.model.verdict import Signature
+from intercom.model.verdict import Signature, SignedCommand
 
 #: The longest request line in bytes, without its newline.
 MAX_REQUEST = 1024 * 1024
@@ -67,6 +68,16 @@ class CtlRequest:
         if None not in (self.session, self.id) and self.session != self.id:
             raise InvalidArguments(f"two sessions are named, {self.session} and {self.id}: name one")
         return self.session or self.id
+
+    @property
+    def meant(self) -> dict[str, str]:
+        """The fields that say what it does, which its signature covers."""
+        return {name: part for name in signing.MEANT if (part := getattr(self, name)) is not None}
+
+    @property
+    def signed(self) -> SignedCommand | None:
+        """The request as a person signed it, to be kept with what it says; None without a signature."""
+        return None if self.signature is None else SignedCommand(self.signature, self.meant)
 
     def __repr__(self) -> str:
         """Without the token, which must not reach a log."""

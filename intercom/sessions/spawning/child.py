@@ -21,6 +21,7 @@ from intercom.model import crash_points
 from intercom.model.child import Child, ChildState, Exit, Process, Why
 from intercom.model.errors import IntercomError, InvalidState, SpawnFailed
 from intercom.model.session import Session, SessionStatus
+from intercom.model.steering import Instruction
 from intercom.sessions.spawning import output_files, processes, restarts, runs, winding_up
 from intercom.sessions.spawning.kept import Status
 from intercom.sessions.spawning.messages import AwaitStart, Continue, Stop, Suspend
@@ -259,8 +260,11 @@ class ChildActor(Actor):
 
     async def _words_at(self) -> datetime | None:
         """When the newest words were given that wait for this agent."""
-        queued = await self._transact(partial(instructions.queued, session_id=self._id))
+        queued = await self._transact(self._queued)
         return max((word.at for word in queued), default=None)
+
+    def _queued(self, db: Database) -> tuple[Instruction, ...]:
+        return self._at.context.signatures.trusted_words(db, instructions.queued(db, self._id))
 
     def _begin_winding_up(self) -> None:
         if self._launching or self._winding_up:

@@ -33,6 +33,7 @@ from intercom.store.migrations import (
     m0019_masked,
     m0020_form,
     m0021_audit_chain,
+    m0022_signed_words,
 )
 
 
@@ -67,6 +68,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(19, "masked", m0019_masked.apply),
     Migration(20, "form", m0020_form.apply),
     Migration(21, "audit_chain", m0021_audit_chain.apply),
+    Migration(22, "signed_words", m0022_signed_words.apply),
 )
 
 LATEST = MIGRATIONS[-1].number

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from intercom.cli.ctl_text import one_line
 from intercom.local import config_file
 from intercom.local.places import Places
 from intercom.model.errors import IntercomError
@@ -114,11 +115,12 @@ def _check_signatures(found: Verification, database: Path, where: Places) -> Non
                 found.add(entry, f"operator key {id} was enrolled, and it was removed from the database")
         if not public:
             return
-        since = min(times)
+        since = min(map(str, times))
         rows = db.execute(
             "select approval_request.id, verdict, verdict_id, decided_via, decided_text, signature, audit.id, audit.at"
             " from approval_request join audit on audit.kind = 'decided'"
-            " and json_extract(audit.data, '$.request_id') = approval_request.id"
+            " and case when json_valid(audit.data) then json_extract(audit.data, '$.request_id') end"
+            " = approval_request.id"
             " where status in ('approved', 'consumed') and audit.at >= ? order by audit.id",
             (since,),
         ).fetchall()
@@ -128,11 +130,8 @@ def _check_signatures(found: Verification, database: Path, where: Places) -> Non
     from intercom.model import signing
 
     for id, decision, decision_id, channel, text, stored, entry, _at in rows:
-        try:
-            signature = json.loads(stored or "null")
-        except ValueError:
-            signature = None
-        if not isinstance(signature, dict):
+        signature = _data(stored)
+        if not signature:
             found.add(entry, f"request {id} was approved on {channel} without a signature, though there was a key")
             continue
         said = {name: signature.get(name) for name in _SIGNED}
@@ -154,7 +153,7 @@ def _check_signatures(found: Verification, database: Path, where: Places) -> Non
 def _data(text: str | None) -> dict[str, Any]:
     try:
         data = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, TypeError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 
@@ -168,7 +167,8 @@ def _shown(found: Verification, as_json: bool) -> int:
         return FAULTY if found.faults else DONE
     for fault in found.faults:
         about = "" if fault.entry is None else f"entry {fault.entry}: "
-        print(f"{about}{fault.text}", file=sys.stderr)
+        # Somebody else wrote what it quotes: nothing in it is to hide it.
+        print(one_line(f"{about}{fault.text}"), file=sys.stderr)
     if found.more:
         print(f"and {found.more} more", file=sys.stderr)
     if found.faults:

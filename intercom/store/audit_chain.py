@@ -82,6 +82,24 @@ class Verification:
             self.more += 1
 
 
+@dataclass(frozen=True)
+class _Started:
+    """The entry `entry` with which an older database began its chain: its log began with entry `first`, and it holds
+    decisions about `decided_before` without entries."""
+
+    entry: int
+    first: int
+    decided_before: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Pruned:
+    """What an entry says went by age: all `through` an entry, which had this hash."""
+
+    through: int
+    hash: str
+
+
 def entry_hash(entry: Mapping[str, Any]) -> str:
     """The hash of an entry: SHA-256 over canonical JSON of all its columns, with the hash of the entry before."""
     shown = {name: entry[name] for name in COLUMNS}
@@ -136,20 +154,26 @@ def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verificati
 
 def _marks(
     found: Verification, db: sqlite3.Connection, anchors: Mapping[int, Anchor]
-) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+) -> tuple[_Started | None, list[_Pruned]]:
     """The entry that began the chain in an older database, and what was pruned, as entries say that can be true: a
     chain begins before its head is kept, and what is young does not go by age."""
-    started = None
-    purges: list[dict[str, Any]] = []
+    started: _Started | None = None
+    purges: list[_Pruned] = []
     has_begun = False
     for entry in entries(db):
         has_begun = has_begun or entry["kind"] == ANCHORED
         if entry["kind"] == STARTED:
             if has_begun or any(sequence < entry["id"] for sequence in anchors):
                 found.add(entry["id"], "it says that the chain begins here, and it had begun before")
+            elif (begun := _started(entry)) is None:
+                found.add(entry["id"], "what it says of the chain's beginning is not what the server writes")
             else:
-                started, has_begun = entry, True
-        elif entry["kind"] == PURGED and (pruned := _data(entry).get(PRUNED)) is not None:
+                started, has_begun = begun, True
+        elif entry["kind"] == PURGED and PRUNED in _data(entry):
+            pruned = _pruned(entry)
+            if pruned is None:
+                found.add(entry["id"], "what it says went by age is not what the server writes")
+                continue
             purges.append(pruned)
             young = next((each for each in anchors.values() if _is_too_young(each, pruned, entry)), None)
             if young is not None:
@@ -157,10 +181,25 @@ def _marks(
     return started, purges
 
 
-def _is_too_young(anchor: Anchor, pruned: Mapping[str, Any], purge: Mapping[str, Any]) -> bool:
+def _started(entry: Mapping[str, Any]) -> _Started | None:
+    data = _data(entry)
+    first, before = data.get("first", entry["id"]), data.get("decided_before", [])
+    if type(first) is not int or not isinstance(before, list):
+        return None
+    return _Started(entry["id"], first, frozenset(map(str, before)))
+
+
+def _pruned(entry: Mapping[str, Any]) -> _Pruned | None:
+    data = _data(entry)[PRUNED]
+    if not isinstance(data, dict) or type(data.get("through")) is not int:
+        return None
+    return _Pruned(data["through"], str(data.get("hash")))
+
+
+def _is_too_young(anchor: Anchor, pruned: _Pruned, purge: Mapping[str, Any]) -> bool:
     """Whether an entry that was the head at a time went sooner after it than any goes."""
     try:
-        return anchor.sequence <= int(pruned.get("through", 0)) and (
+        return anchor.sequence <= pruned.through and (
             datetime.fromisoformat(purge["at"]) - datetime.fromisoformat(anchor.at) < _LEAST_AGE
         )
     except (ValueError, TypeError):
@@ -170,27 +209,23 @@ def _is_too_young(anchor: Anchor, pruned: Mapping[str, Any], purge: Mapping[str,
 def _data(entry: Mapping[str, Any]) -> dict[str, Any]:
     try:
         data = json.loads(entry["data"] or "{}")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 
 
-def _check_first(
-    found: Verification, entry: dict[str, Any], started: dict[str, Any] | None, purges: list[dict[str, Any]]
-) -> None:
+def _check_first(found: Verification, entry: dict[str, Any], started: _Started | None, purges: list[_Pruned]) -> None:
     if entry["previous"] == GENESIS:
-        first = 1 if started is None else _data(started).get("first", started["id"])
+        first = 1 if started is None else started.first
         if entry["id"] != first:
             found.add(entry["id"], f"entries before it were removed: the log began with entry {first}")
         return
-    if not any(each.get("hash") == entry["previous"] and each.get("through") < entry["id"] for each in purges):
+    if not any(each.hash == entry["previous"] and each.through < entry["id"] for each in purges):
         found.add(entry["id"], "entries before it were removed, and no entry says so")
 
 
-def _check_next(
-    found: Verification, before: dict[str, Any], entry: dict[str, Any], started: dict[str, Any] | None
-) -> None:
-    if started is not None and entry["id"] < started["id"]:
+def _check_next(found: Verification, before: dict[str, Any], entry: dict[str, Any], started: _Started | None) -> None:
+    if started is not None and entry["id"] < started.entry:
         # Before the chain entries went one by one.
         found.unchained += 1
     elif entry["id"] != before["id"] + 1:
@@ -202,11 +237,9 @@ def _check_next(
         found.add(entry["id"], f"it does not follow entry {before['id']}: one of them was put in, moved or made anew")
 
 
-def _check_tail(
-    found: Verification, db: sqlite3.Connection, left: dict[int, Anchor], purges: list[dict[str, Any]]
-) -> None:
+def _check_tail(found: Verification, db: sqlite3.Connection, left: dict[int, Anchor], purges: list[_Pruned]) -> None:
     last = found.head.sequence if found.head is not None else 0
-    pruned = max((int(each.get("through", 0)) for each in purges), default=0)
+    pruned = max((each.through for each in purges), default=0)
     cut = [anchor for sequence, anchor in sorted(left.items()) if sequence > last]
     if cut:
         found.add(None, f"entries {last + 1} to {cut[-1].sequence} were cut off: the last was there on {cut[-1].at}")
@@ -222,9 +255,9 @@ def _check_decisions(
     found: Verification,
     db: sqlite3.Connection,
     behind: dict[str, list[tuple[str, str, Any]]],
-    started: dict[str, Any] | None,
+    started: _Started | None,
 ) -> None:
-    known = set() if started is None else set(_data(started).get("decided_before", ()))
+    known: frozenset[str] = frozenset() if started is None else started.decided_before
     rows = db.execute(
         "select id, status, verdict, decided_by, decided_via, proposal_hash from approval_request"
         " where status in ('approved', 'rejected', 'consumed')"

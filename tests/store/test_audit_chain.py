@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intercom.cli import ctl_audit
+from intercom.local.places import places
 from intercom.store import audit, audit_anchor, retention
 from intercom.store.audit_anchor import AnchorError
 from intercom.store.audit_chain import COLUMNS, GENESIS, STARTED, Head, Verification, entry_hash, head
@@ -442,3 +443,42 @@ def test_what_a_person_decided_did_not_pass_by_itself(log: Path) -> None:
     assert [fault.text for fault in look(log).faults] == [
         "request r-1 is approved (by ann), and the log says that it passed by itself"
     ]
+
+
+#: What somebody may put into a column that holds something else.
+_NESTED = "[" * 100_000
+ODD: tuple[object, ...] = (
+    *(5, 1.5, b"\xff\x00", "x", "[]", "{", _NESTED, '{"audit_pruned": "x"}', '{"audit_pruned": {"through": "x"}}'),
+    *('{"audit_pruned": {"through": null}}', '{"audit_pruned": {}}', '{"audit_pruned": [1]}', '{"first": [1]}'),
+    *('{"first": "x"}', '{"decided_before": 5}', '{"decided_before": [[1]]}', '{"request_id": {"a": 1}}'),
+)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:30])
+def test_no_entry_that_was_edited_ends_the_verification(log: Path, odd: object) -> None:
+    """Failed before: it ended with a traceback, and said nothing of what else was found."""
+    anchor(log)
+    whole = log.read_bytes()
+    for kind in ("purged", STARTED, "audit_anchored", "decided", "operator_key_added"):
+        for entry in (1, 5, 12):
+            with closing(sqlite3.connect(log)) as db, db:
+                db.execute("update audit set kind = ?, data = ? where id = ?", (kind, odd, entry))
+            found = look(log)
+            ctl_audit._check_signatures(found, log, places())
+            assert any(fault.entry == entry and "edited" in fault.text for fault in found.faults)
+            log.write_bytes(whole)
+
+
+def test_bytes_that_are_no_text_do_not_end_it_and_are_no_other_bytes(log: Path) -> None:
+    change(log, "update audit set summary = cast(x'ff' as text) where id = 3")
+    assert any(fault.entry == 3 and "edited" in fault.text for fault in look(log).faults)
+
+
+def test_what_a_fault_quotes_does_not_hide_it(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Failed before: who wrote the row could clear the terminal with it."""
+    found = Verification()
+    found.add(3, "request \x1b[2J\x1b[1A is approved\n8 decisions, each with its entry")
+    assert ctl_audit._shown(found, False) == 1
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert said.splitlines()[0].startswith("entry 3: request \\x1b[2J")

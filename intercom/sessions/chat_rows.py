@@ -1,4 +1,4 @@
-"""Lines for the chat that are written with what they tell of: a crash neither loses nor repeats them."""
+"""What the chat is to show, written with what it tells of: a crash neither loses nor repeats it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import trio
 
 from intercom.model.card import Notice
 from intercom.model.outbox import Content, Urgency
+from intercom.model.session import Session, SessionStatus
 from intercom.sessions import chat
 from intercom.sessions.actor import SessionActor
 from intercom.store import outbox, sessions
@@ -60,4 +61,21 @@ def put(db: Database, session: SessionActor, line: Notice, content: Content) -> 
         urgency=Urgency.LINE if line.level in _SERIOUS else Urgency.LOG,
         session_id=session.id,
         thread=line.thread or top,
+    )
+
+
+def redraw_top(db: Database, session: SessionActor, row: Session) -> None:
+    """Have the chat show at the top of the session's thread how the session stands, if it has a thread."""
+    there, root = session.context.chat, outbox.by_key(db, chat.thread_key(row.id))
+    if there is None or root is None:
+        return
+    outbox.put(
+        db,
+        root.key,
+        there.draw_root(row),
+        session.now(),
+        channel=root.channel,
+        urgency=Urgency.LOG,
+        session_id=row.id,
+        open=row.status is not SessionStatus.TERMINATED,
     )

@@ -94,6 +94,8 @@ async def _terminate(session: SessionActor, asked: End) -> Session:
         child_processes.end(session)
         return session.row
     session.row, ended, unheard = await session.transact(partial(_end, session=session, asked=asked))
+    if session.context.chat is not None:
+        session.context.chat.wake()
     for request in ended:
         session.settle(request)
     # Who waits for a verdict that was held back by a pause is told it: there is nothing left to go on with.
@@ -295,6 +297,8 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
         freed = instructions.give_back(db, session.id, written=True)
         closed = (*freed, *instructions.close_session(db, session.id, now))
         session.record(db, asked.by, "session_terminated", asked.why, channel=asked.channel)
+        # Nothing else may be told of this session, which would redraw it.
+        chat_rows.redraw_top(db, session, row)
     unheard = (instructions.get(db, id) for id in {*session.riders.words, *closed})
     return row, requests.interrupted(db, session.id), tuple(word for word in unheard if word is not None)
 

@@ -11,12 +11,14 @@ from attrs import evolve
 
 from intercom.model.card import CardState
 from intercom.model.config import Config
+from intercom.model.outbox import Urgency
 from intercom.model.prompt import PromptType
 from intercom.model.session import Session, SessionStatus
+from intercom.sessions.chat import Chat, thread_key
 from intercom.sessions.housekeeping import PURGE_SECONDS
 from intercom.sessions.messages import AskPrompt
 from intercom.sessions.reception_messages import Adopt
-from intercom.store import sessions
+from intercom.store import outbox, sessions
 from intercom.store.messages import Transact
 from tests.sessions.house import House, house, in_house
 
@@ -72,6 +74,29 @@ async def test_they_end_after_a_week_are_told_of_in_one_line_and_go_with_the_oth
         assert len(told(at)) == 1
         await rounds(at, 30)
         assert await stand(at) == {}
+
+
+@in_house
+async def test_the_top_of_its_thread_says_that_it_ended(clock: Clock, root: Path) -> None:
+    woken: list[None] = []
+    chat = Chat(
+        channel_for=lambda session: "C11",
+        draw_notice=lambda notice: {"text": notice.text},
+        draw_root=lambda session: {"text": f"the session is {session.status.value}"},
+        wake=lambda: woken.append(None),
+    )
+    async with house(root.parent, clock, chat=chat) as at:
+        guest = await at.arrive(root)
+        top = thread_key(guest.session_id)
+        shown = {"text": "the session is interrupted"}
+        put = partial(outbox.put, key=top, content=shown, at=at.now(), channel="C11", urgency=Urgency.LOG, open=True)
+        await at.ask("store", Transact(put))
+        at.gone("agent", for_good=True)
+        await rounds(at, 7)
+        row = await at.ask("store", Transact(partial(outbox.by_key, key=top)))
+        assert row is not None
+        assert (row.content, row.open) == ({"text": "the session is terminated"}, False)
+        assert woken
 
 
 @in_house

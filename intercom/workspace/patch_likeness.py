@@ -4,7 +4,8 @@
 anywhere is one that they would apply, and nobody can tell a patch with prose before it from a file about patches: it is
 refused, and `content` carries such a file. What only resembles a patch (a code block marked `diff`, lines that begin
 with plus and minus, an `Index:` line) counts where the text begins with it or consists of it, so that documentation
-with such a block further down stays what it is: a file. Pure.
+with such a block further down stays what it is: a file. So does a script for sed: only what consists of commands for ed
+and of nothing else is taken for a change. Pure.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ _NUMBERED = re.compile(r"\*\*\* \d")
 _NORMAL = re.compile(r"\d+(,\d+)?[acd]\d+(,\d+)?$")
 _SIDE = re.compile(r"[<>] ")
 _ED = re.compile(r"\d+(,\d+)?[acdi][ \t]*$")
+#: An address of ed: a line by its number, `.`, `$`, a mark, or what it matches, and how far from there.
+_ED_ADDRESS = r"(?:\d+|[.$]|'[a-z]|/(?:[^/\\]|\\.)*/|\?(?:[^?\\]|\\.)*\?)?(?:[+-]\d*)*"
+_ED_COMMAND = re.compile(
+    rf"(?P<range>%|{_ED_ADDRESS}(?:[,;]{_ED_ADDRESS})?)"
+    rf"(?:(?P<input>[aci])|(?P<change>[dj]|[mt]{_ED_ADDRESS})[lnp]*"
+    r"|(?P<inner>s(?P<mark>[^\s\w\\]).*(?P=mark).*|[gv](?P<fence>[^\s\w\\]).*(?P=fence).*)"
+    r"|(?P<save>wq?)|k[a-z]|[lnp=uHPqQ]?)[ \t]*$"
+)
 _RCS = re.compile(r"[ad]\d+ \d+$")
 _EXTENDED = re.compile(
     r"(old|new) mode |(new|deleted) file mode |(similarity|dissimilarity) index |(rename|copy) (from|to) "
@@ -48,7 +57,7 @@ _MAIL_FIELDS = 40
 def likeness(text: str) -> str | None:
     """What `text` looks like, as the end of "it looks like ...", if it is not clearly the content of a file."""
     for how, form in _forms(text):
-        found = _anywhere(form) or _at_first(form) or _throughout(form)
+        found = _anywhere(form) or _at_first(form) or _throughout(form) or _ed_script(form)
         if found is not None:
             return f"{found}{how}"
     return None
@@ -98,6 +107,24 @@ def _anywhere(lines: Sequence[str]) -> str | None:
         if here.startswith(_CODEX_BEGIN) and has_codex_file:
             return f"a patch for apply_patch (line {number} begins it)"
     return None
+
+
+def _ed_script(lines: Sequence[str]) -> str | None:
+    """Whether the text is a script for ed and nothing else. A script for sed has no input that ends with a dot, and
+    names the file that it writes, so that it stays what it is: a file."""
+    changes = closes = False
+    rest = iter(lines)
+    for line in rest:
+        command = _ED_COMMAND.match(line)
+        if command is None:
+            return None
+        if command["input"]:
+            if "." not in rest:
+                return None
+            changes, closes = True, closes or bool(command["range"])
+        changes = changes or bool(command["inner"]) or bool(command["change"] and command["range"])
+        closes = closes or bool(command["save"])
+    return "an ed script (every line is a command of it, or its input)" if changes and closes else None
 
 
 def _last(lines: Sequence[str], pattern: re.Pattern[str]) -> int:

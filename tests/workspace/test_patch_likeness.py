@@ -81,6 +81,13 @@ MAIL = "From 0123456789abcdef0123456789abcdef01234567 Mon Sep 17 00:00:00 2001\n
         ("Changes:\n3a4,5\n> new\n> newer\n", "a diff without context (line 2 begins a change)"),
         ("1d\n", "an ed script"),
         ("3c\nnew\n.\n", "an ed script"),
+        ("3c\nnew\n.\nw\nq\n", "an ed script"),
+        ("2a\n..\n.\ns/.//\na\nnew\n.\n", "an ed script"),
+        ("/^old$/c\nnew\n.\nwq\n", "an ed script"),
+        ("$a\nnew\n.\ns/n/N/\n", "an ed script"),
+        ("a\nnew\n.\nw\nq\n", "an ed script"),
+        (",s/old/new/g\nw\nq\n", "an ed script"),
+        ("H\ng/old/s//new/g\n1,2m5\nw\n", "an ed script"),
         ("d1 2\na3 1\nnew\n", "a diff for RCS"),
         ("GIT binary patch\nliteral 3\n", "a binary patch"),
         ("Binary files a/f and b/f differ\n", "a binary patch"),
@@ -155,6 +162,14 @@ def test_what_only_resembles_a_patch_is_refused_and_named(text: str, said: str) 
         "Patches are mailed:\n\nSubject: [PATCH] x\n",
         "1c1 is a change\n",
         "10c20\n30c40\n",
+        # Scripts for sed, and what else is short.
+        "s/old/new/g\n/x/d\n$d\n",
+        "s/old/new/w out\nq\n",
+        "/^#/!s/old/new/\n",
+        "a\nb\nc\n.\n",
+        "d\nj\nw\nq\n",
+        "1\n2\n.\n",
+        "To append:\n\n$a\nnew\n.\nw\nq\n",
     ],
 )
 def test_what_is_clearly_a_file_is_its_content(text: str) -> None:

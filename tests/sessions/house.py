@@ -38,6 +38,8 @@ from tests.support.database import new_database
 
 R = TypeVar("R")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+#: Worker threads that Trio has from the start.
+WORKERS = 40
 #: Seconds of real time after which a test that waits for what never comes is ended.
 STUCK = 30
 
@@ -191,7 +193,7 @@ class House:
         """Wait for what is under way: a handler asks the store a few times at most, which answers in turn."""
         for _ in range(5):
             await trio.testing.wait_all_tasks_blocked()
-            while self._reading():
+            while self._reading() or _in_threads():
                 # To Trio who waits for a thread is blocked.
                 await trio.testing.wait_all_tasks_blocked(0.001)
             await self.ask("store", Transact(lambda db: None))
@@ -199,6 +201,12 @@ class House:
     def _reading(self) -> bool:
         limit = self.app.reader._limit
         return limit is not None and limit.borrowed_tokens > 0
+
+
+def _in_threads() -> bool:
+    """Whether a worker thread is busy, other than those of watches, each of which brings one of its own."""
+    threads = trio.to_thread.current_default_thread_limiter()
+    return threads.borrowed_tokens > threads.total_tokens - WORKERS
 
 
 def partial_ask(guest: Guest, message: Request[R]) -> Callable[[], Awaitable[R]]:

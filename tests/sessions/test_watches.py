@@ -101,6 +101,21 @@ async def test_the_lock_of_the_database_is_renewed_after_its_watch_crashed(clock
 
 
 @in_house
+async def test_what_is_done_in_a_thread_is_done_when_the_time_for_it_has_passed(clock: Clock, root: Path) -> None:
+    """Failed now and then before, wherever a test looked for it right after the jump."""
+    renewed = []
+
+    def renew() -> None:
+        for _ in range(50):
+            trio.from_thread.run(trio.testing.wait_all_tasks_blocked)
+        renewed.append(clock.current_time())
+
+    async with house(root.parent, clock, renew_lock=renew) as at:
+        await at.later(WATCH_SECONDS)
+        assert renewed == [WATCH_SECONDS]
+
+
+@in_house
 async def test_the_head_of_the_log_is_kept_after_its_watch_crashed(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         file, database = Path(at.app.places.audit_anchor_file), at.app.database

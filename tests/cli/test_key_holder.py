@@ -78,45 +78,47 @@ async def holders(at: Scene) -> list[str]:
     return [name for name in os.listdir(places(environ=at.env).runtime_dir) if name.startswith("key-")]
 
 
-@pytest.mark.parametrize(
-    "agent",
-    [
-        # What an agent in the same terminal does, whatever it is called and however it hides.
-        "sh -c '{command} --json approve {id}; true'",
-        "timeout --foreground 20 {command} --json approve {id}",
-        "({command} --json approve {id}; true)",
-        "setsid -w {command} --json approve {id}",
-        "python3 -c 'import os; os.system(\"{command} --json approve {id}\")'",
-    ],
+#: What an agent in the same terminal does, whatever it is called and however it hides.
+AGENTS = (
+    "sh -c '{command} --json approve {id}; true'",
+    "timeout --foreground 20 {command} --json approve {id}",
+    "({command} --json approve {id}; true)",
+    "setsid -w {command} --json approve {id}",
+    "python3 -c 'import os; os.system(\"{command} --json approve {id}\")'",
 )
-@trio_test(real_time=True, seconds=90)
-async def test_what_an_agent_starts_in_the_same_terminal_is_asked_for_the_pin(tmp_path: Path, agent: str) -> None:
-    make_key(tmp_path)
-    async with scene(tmp_path) as at, shell(at) as screen:
-        await unlock(screen)
-        # Without a terminal to ask at it is refused; with one it is asked.
-        screen.type(agent.format(command=COMMAND, id=at.id) + "\n")
-        await screen.until("PIN of key" if "setsid" not in agent else "the PIN is read from a terminal")
-        screen.type("\x03")
-        _, entry = await ctl(at.env, "show", at.id)
-        assert entry["decided"] is None
-        assert at.file.read_text() == "one\n"
-        screen.type(f"{COMMAND} key lock\n")
-        await screen.until("locked the key")
 
 
-@pytest.mark.parametrize("name", ["TMUX", "STY", "ZELLIJ", "VSCODE_INJECTION", "KITTY_LISTEN_ON"])
 @trio_test(real_time=True, seconds=90)
-async def test_where_others_can_type_no_key_is_kept(tmp_path: Path, name: str) -> None:
+async def test_what_an_agent_starts_in_the_same_terminal_is_asked_for_the_pin(tmp_path: Path) -> None:
     make_key(tmp_path)
-    async with scene(tmp_path) as at, shell(at, **{name: "1"}) as screen:
-        screen.type(f"unset {name}; {COMMAND} key unlock\n")
-        await screen.until(f"other programs can type into this terminal ({name} is set)")
-        screen.type(f"{COMMAND} steer {at.card['session_id']} one; echo ov''er\n")
-        await screen.until("PIN of key")
-        screen.type(f"{PIN}\n")
-        await screen.until("over\r\n")
-        assert await holders(at) == []
+    async with scene(tmp_path) as at:
+        for agent in AGENTS:
+            async with shell(at) as screen:
+                await unlock(screen)
+                # Without a terminal to ask at it is refused; with one it is asked.
+                screen.type(agent.format(command=COMMAND, id=at.id) + "\n")
+                await screen.until("PIN of key" if "setsid" not in agent else "the PIN is read from a terminal")
+                screen.type("\x03")
+                _, entry = await ctl(at.env, "show", at.id)
+                assert entry["decided"] is None
+                assert at.file.read_text() == "one\n"
+                screen.type(f"{COMMAND} key lock\n")
+                await screen.until("locked the key")
+
+
+@trio_test(real_time=True, seconds=90)
+async def test_where_others_can_type_no_key_is_kept(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        for name in ("TMUX", "STY", "ZELLIJ", "VSCODE_INJECTION", "KITTY_LISTEN_ON"):
+            async with shell(at, **{name: "1"}) as screen:
+                screen.type(f"unset {name}; {COMMAND} key unlock\n")
+                await screen.until(f"other programs can type into this terminal ({name} is set)")
+                screen.type(f"{COMMAND} steer {at.card['session_id']} one; echo ov''er\n")
+                await screen.until("PIN of key")
+                screen.type(f"{PIN}\n")
+                await screen.until("over\r\n")
+                assert await holders(at) == []
 
 
 @trio_test(real_time=True, seconds=90)

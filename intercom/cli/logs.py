@@ -13,6 +13,7 @@ import actors
 from intercom.local.places import private_directory
 from intercom.masking import Masker
 from intercom.model.errors import IpcError
+from intercom.model.visible import visible
 
 _MEBIBYTE = 2**20
 #: So many characters of a record are logged: a library's error may quote a message whole.
@@ -22,10 +23,11 @@ log = logging.getLogger("intercom")
 
 
 class TextLines(logging.Formatter):
-    """A line of text, and the error below it if there is one, without secrets: logs are sent to others."""
+    """A line of text, and the error below it if there is one, without secrets: logs are sent to others. Further lines
+    are indented, so that what an agent wrote begins none."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return _masked(super().format(record))
+        return _masked(super().format(record)).replace("\n", "\n    ")
 
 
 class JsonLines(logging.Formatter):
@@ -44,7 +46,8 @@ class JsonLines(logging.Formatter):
 
 
 def _masked(text: str) -> str:
-    return Masker().mask(text[:_LONGEST]).text + ("…" if len(text) > _LONGEST else "")
+    # Libraries quote what they are sent, and logs are read in terminals.
+    return visible(Masker().mask(text[:_LONGEST]).text) + ("…" if len(text) > _LONGEST else "")
 
 
 def set_up(level: str, style: str, file: Path | None) -> None:

@@ -60,3 +60,14 @@ def test_a_log_that_stays_is_not_begun_anew(file: Path) -> None:
     for word in ("one", "two"):
         logs.log.info(word)
     assert len(file.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("formatter", [logs.TextLines("%(levelname)s %(message)s"), logs.JsonLines()])
+def test_what_an_agent_wrote_begins_no_line_and_moves_no_cursor(formatter: logging.Formatter) -> None:
+    """Failed before: libraries log what they are sent, and a log is read in a terminal."""
+    said = "refused: \x1b[2J\r\n2026-11-23 INFO intercom: approved by ann\x9b1A\u202e\u200b"
+    record = logging.LogRecord("mcp", logging.WARNING, "x.py", 1, "a message was %s", (said,), None)
+    shown = formatter.format(record)
+    assert not [line for line in shown.split("\n")[1:] if not line.startswith("    ")]
+    assert not [each for each in "\x1b\r\x9b\u202e\u200b" if each in shown]
+    assert "approved by ann" in shown

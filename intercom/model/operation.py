@@ -47,7 +47,8 @@ class Operation:
     address, arguments); `cwd` is where it happens. `identity` is what makes two operations the same, beside the files
     they start from: it leaves out what only explains. `path` is the file that a read is of, and `why` a line of the
     agent's own on what it is for: for people, who may believe it, and nobody else. `into` names the running command
-    that `text` is typed into, "" where the client does not name it, and is None for all else."""
+    that `text` is typed into, "" where the client does not name it, and is None for all else. `unsandboxed` says that
+    the agent asks its client to run the command outside of the sandbox it would run in: no policy lets that pass."""
 
     kind: OperationKind
     tool: str
@@ -59,3 +60,4 @@ class Operation:
     path: str | None = None
     why: str | None = None
     into: str | None = None
+    unsandboxed: bool = False

@@ -178,6 +178,9 @@ def _question(operation: Operation, seen: _Seen) -> Evaluate | EvaluateFiles | N
         case OperationKind.COMMAND if operation.into is not None:
             # The same words are harmless in one program and a command in another.
             return None
+        case OperationKind.COMMAND if operation.unsandboxed:
+            # Who granted the command may have counted on the sandbox.
+            return None
         case OperationKind.COMMAND:
             return Evaluate(Query(operation.text or "", (), None, level))
         case OperationKind.WRITE:

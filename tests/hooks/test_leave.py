@@ -12,6 +12,8 @@ import trio.testing
 from attrs import evolve
 
 from intercom.agents import gate
+from intercom.agents.hook import tools
+from intercom.agents.leave import operation_of
 from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, PolicySettings, TimeoutSettings
@@ -107,6 +109,25 @@ async def test_what_is_typed_into_a_running_command_is_no_command_to_the_policy(
         card = await waiting(at, title="Type")
         await at.decide(card.id, Decision.REJECT)
         assert (await hook()).status == "denied"
+
+
+@in_house
+async def test_a_command_outside_of_its_sandbox_needs_a_person_whatever_the_policy_grants(
+    clock: Clock, root: Path
+) -> None:
+    given = {"command": "make", "dangerouslyDisableSandbox": True}
+    free = operation_of(tools.operation("Bash", given, str(root)))
+    async with house(root.parent, clock) as at:
+        (root / ".intercom").mkdir()
+        (root / ".intercom" / "settings.json").write_text(POLICY % "{}")
+        await at.accept(root)
+        guest = await at.arrive(root)
+        sandboxed = operation_of(tools.operation("Bash", {**given, "dangerouslyDisableSandbox": False}, str(root)))
+        assert (await asking(at, guest, sandboxed)()).rule == "command:make"
+        hook = asking(at, guest, free, call="h2")
+        card = await waiting(at, title="Run outside of the sandbox: make")
+        await at.decide(card.id, Decision.APPROVE)
+        assert await hook() == PermissionAnswer("allowed", card.id)
 
 
 @in_house

@@ -25,6 +25,7 @@ class Operation(NamedTuple):
     path: str | None = None
     why: str | None = None
     into: str | None = None
+    unsandboxed: bool = False
 
 
 class Question(NamedTuple):

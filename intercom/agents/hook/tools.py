@@ -203,7 +203,7 @@ def command(tool: str, given: dict[str, Any], cwd: str | None = None) -> Operati
     free = {name: given[name] for name in _FREE if given.get(name) not in (None, False, "", "use_default")}
     title = f"Run outside of the sandbox: {_first(line)}" if free else f"Run: {_first(line)}"
     identity = canonical([COMMAND, line, free] if free else [COMMAND, line])
-    found = Operation(COMMAND, tool, title, line, (), identity, where or cwd)
+    found = Operation(COMMAND, tool, title, line, (), identity, where or cwd, unsandboxed=bool(free))
     return found if why is None else found._replace(why=_first(why))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sqlite3
 import sys
@@ -9,9 +10,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve, frozen
+
 from intercom.cli.ctl_text import one_line
-from intercom.local import config_file
+from intercom.local import config_file, operator_keys
+from intercom.local.operator_keys import PublicKey
 from intercom.local.places import Places
+from intercom.model import signing
 from intercom.model.errors import IntercomError
 from intercom.store import audit_anchor
 from intercom.store.audit_chain import COLUMNS, Anchor, Verification, entries, head, verify
@@ -101,40 +106,29 @@ _NAMES = (*COLUMNS, "hash")
 
 
 def _check_signatures(found: Verification, database: Path, where: Places) -> None:
-    """With operator keys, every decision since the first was enrolled has a genuine signature."""
+    """Every approval that was decided while an operator key counted has a genuine signature."""
     with closing(audit_anchor.connect(database)) as db:
-        enrolled = db.execute("select id, public, added_at from operator_key").fetchall()
-        public = {id: key for id, key, _ in enrolled}
-        times = [at for _, _, at in enrolled]
-        # A row of that table is gone in an instant; the log is chained.
-        for entry, at, data in db.execute("select id, at, data from audit where kind = 'operator_key_added'"):
-            added = _data(data)
-            times.append(at)
-            if (id := str(added.get("key_id"))) not in public:
-                public[id] = str(added.get("public"))
-                found.add(entry, f"operator key {id} was enrolled, and it was removed from the database")
-        if not public:
+        keys = _keys(db, found)
+        if not keys:
             return
-        since = min(map(str, times))
         rows = db.execute(
             "select approval_request.id, verdict, verdict_id, decided_via, decided_text, signature, audit.id, audit.at"
             " from approval_request join audit on audit.kind = 'decided'"
             " and case when json_valid(audit.data) then json_extract(audit.data, '$.request_id') end"
             " = approval_request.id"
             " where status in ('approved', 'consumed') and audit.at >= ? order by audit.id",
-            (since,),
+            (min(key.added for key in keys.values()),),
         ).fetchall()
-    if not rows:
-        return
-    from intercom.local import operator_keys
-    from intercom.model import signing
-
-    for id, decision, decision_id, channel, text, stored, entry, _at in rows:
+    channels: dict[str, tuple[str, str] | None] = {}
+    for id, decision, decision_id, channel, text, stored, entry, when in rows:
+        at = str(when)
+        if not any(key.added <= at and (key.revoked is None or at < key.revoked) for key in keys.values()):
+            continue
         signature = _data(stored)
         if not signature:
             found.add(entry, f"request {id} was approved on {channel} without a signature, though there was a key")
             continue
-        said = {name: signature.get(name) for name in _SIGNED}
+        said = {name: signature.get(name) for name in signing.STATED}
         if (said["request_id"], said["decision"], said["decision_id"], said["text"]) != (
             id,
             decision,
@@ -142,12 +136,104 @@ def _check_signatures(found: Verification, database: Path, where: Places) -> Non
             text,
         ):
             found.add(entry, f"the signature of request {id} is for another decision")
-        elif said["method"] == signing.CHANNEL:
-            continue  # the server's own: it marks the channel, and whoever can read the key can make it
-        elif (key := public.get(str(said["key_id"]))) is None:
+            continue
+        if (said["method"] == signing.CHANNEL) != (channel in signing.SIGNED_HERE):
+            found.add(entry, f"the signature of request {id} is not of {channel}, where it was approved")
+            continue
+        if said["method"] == signing.CHANNEL:
+            # It marks what the channel decided: who can read that key can sign as well.
+            if channel not in channels:
+                channels[channel] = _channel_key(where, channel)
+            mine = channels[channel]
+            if mine is None or said["key_id"] != mine[0]:
+                found.add(entry, f"request {id} is signed with another key than that of {channel}")
+                continue
+            public = mine[1]
+        elif (key := keys.get(str(said["key_id"]))) is None:
             found.add(entry, f"request {id} is signed with key {said['key_id']}, which was never enrolled")
-        elif not operator_keys.verifies(key, str(signature.get("value")), signing.statement(said)):
+            continue
+        else:
+            public = key.public
+        if not operator_keys.verifies(public, str(signature.get("value")), signing.statement(said)):
             found.add(entry, f"the signature of request {id} is not genuine")
+
+
+def _channel_key(where: Places, channel: str) -> tuple[str, str] | None:
+    """The name and the public half of the key that the server signs with for a channel; None where there is none."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    try:
+        secret = operator_keys.read_secret(operator_keys.channel_file(where, channel))
+    except (OSError, IntercomError):
+        return None
+    public = Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+    key = PublicKey(base64.b64encode(public).decode("ascii"))
+    return f"{channel}:{key.id}", key.public
+
+
+@frozen
+class _Enrolled:
+    """An operator key, and from when until when it counted."""
+
+    public: str
+    added: str
+    revoked: str | None = None
+
+
+def _keys(db: sqlite3.Connection, found: Verification) -> dict[str, _Enrolled]:
+    """The keys that were enrolled, by the log and by their table. A row of that table is gone in an instant; the log is
+    chained. A revocation counts if a key signed it that was enrolled by one before it."""
+    table = {
+        str(row[0]): tuple("" if part is None else str(part) for part in row[1:])
+        for row in db.execute(
+            "select id, public, name, added_at, added_by, added_signature, revoked_at, revoked_by, revoked_signature"
+            " from operator_key order by rowid"
+        )
+    }
+    keys: dict[str, _Enrolled] = {}
+    acts: list[tuple[str, str, str, str, str, str]] = []
+    for entry, at, who, data in db.execute("select id, at, who, data from audit where kind = 'operator_key_added'"):
+        added = {name: str(part) for name, part in _data(data).items()}
+        id = added.get("key_id", "")
+        if id not in table:
+            found.add(entry, f"operator key {id} was enrolled, and it was removed from the database")
+        keys.setdefault(id, _Enrolled(added.get("public", ""), str(at)))
+        name = table[id][1] if id in table else "" if who == id else str(who)
+        signed = added.get("at", ""), added.get("by", ""), added.get("signature", "")
+        acts.append((id, keys[id].public, name, *signed))
+    for id, (public, name, at, by, signature, *_) in table.items():
+        if id not in keys:
+            keys[id] = _Enrolled(public, at)
+            acts.append((id, public, name, at, by, signature))
+    names: dict[str, str] = {}
+    signers: dict[str, str] = {}
+    for id, public, name, at, by, signature in acts:
+        names[id] = name
+        signer = signers.get(by) if signers else (public if by == id else None)
+        if signer is not None and _is_genuine("add", signer, public, name, at, by, signature):
+            signers[id] = public
+    revoked = [
+        (entry, str(said.get("key_id")), str(at), *(str(said.get(part)) for part in ("at", "by", "signature")))
+        for entry, at, said in (
+            (entry, at, _data(data))
+            for entry, at, data in db.execute("select id, at, data from audit where kind = 'operator_key_revoked'")
+        )
+    ]
+    logged = {id for _, id, *_ in revoked}
+    revoked += [(None, id, row[5], *row[5:]) for id, row in table.items() if row[5] and id not in logged]
+    for entry, id, when, at, by, signature in revoked:
+        if id not in keys:
+            continue
+        if by in signers and _is_genuine("revoke", signers[by], keys[id].public, names[id], at, by, signature):
+            keys[id] = evolve(keys[id], revoked=when)
+        else:
+            found.add(entry, f"operator key {id} is marked as revoked without a signature")
+    return keys
+
+
+def _is_genuine(action: str, signer: str, public: str, name: str, at: str, by: str, signature: str) -> bool:
+    said = signing.key_statement(action, public=public, name=name, at=at, by=by)
+    return operator_keys.verifies(signer, signature, said)
 
 
 def _data(text: str | None) -> dict[str, Any]:
@@ -156,9 +242,6 @@ def _data(text: str | None) -> dict[str, Any]:
     except (ValueError, TypeError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-_SIGNED = ("request_id", "subject", "risk", "decision", "text", "at", "decision_id", "key_id", "method")
 
 
 def _shown(found: Verification, as_json: bool) -> int:

@@ -308,6 +308,11 @@ def _check_name(name: str) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
+def channel_file(places: Places, channel: str) -> Path:
+    """Where the server keeps the key that it signs with for a channel."""
+    return Path(places.state_dir) / "keys" / f"{channel}.key"
+
+
 def read_secret(path: Path) -> bytes:
     """32 secret bytes that `write_secret` wrote. Raises FileNotFoundError and ConfigError."""
     try:

@@ -22,6 +22,9 @@ _ACT = b"agent-intercom command v1\n"
 #: the server holds the key itself, for a channel.
 PIN, TICKET, CHANNEL = "pin", "ticket", "channel"
 
+#: Channels whose decisions the server signs itself, since it is the one that knows the person there.
+SIGNED_HERE = ("slack", "embed")
+
 #: What one statement names.
 STATED = ("request_id", "subject", "risk", "decision", "text", "at", "decision_id", "key_id", "method")
 

@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 #: How long before or after the server's time a decision may have been signed. A person reads a card before they sign.
 FRESH = timedelta(minutes=10)
 
-#: Channels whose decisions the server signs itself, since it is the one that knows the person there.
-SIGNED_HERE = ("slack", "embed")
-
 #: What a card counts as that has no risk of its own: going back to a checkpoint, or another policy, is no small thing.
 _RISK = {CardKind.RESTORE: RiskLevel.HIGH, CardKind.POLICY: RiskLevel.HIGH}
 
@@ -306,7 +303,7 @@ class Signatures:
         SignatureRefused for a decision that may not be made so."""
         if not self.required:
             return None
-        if verdict.channel in SIGNED_HERE:
+        if verdict.channel in signing.SIGNED_HERE:
             self._check_level(verdict.channel, _risk(card))
             return self._sign(verdict, card, now)
         signature = verdict.signature
@@ -427,7 +424,7 @@ class Signatures:
         if not self.required or word.channel == cards.AUTOMATIC:
             return None
         channel = _channel_of(word)
-        if channel in SIGNED_HERE:
+        if channel in signing.SIGNED_HERE:
             self._check_level(channel, RiskLevel.LOW)
             return self._sign_words(word, channel, now)
         if signed is None:
@@ -493,7 +490,7 @@ class Signatures:
             return "the signature is for other words, and counts once"
         if not self._is_for(db, word, fields):
             return "the signature is for the agent of another session or workspace"
-        if (signature.method == signing.CHANNEL) != (channel in SIGNED_HERE):
+        if (signature.method == signing.CHANNEL) != (channel in signing.SIGNED_HERE):
             return "the signature is not of the channel that they came by"
         if signature.method == signing.CHANNEL:
             return self._fault_of_channel(channel, signature, RiskLevel.LOW)
@@ -569,7 +566,7 @@ class Signatures:
         said = (signature.request_id, signature.decision, signature.text, signature.decision_id)
         if said != (card.id, decided.decision, decided.text, decided.verdict_id):
             return "the signature is for another decision"
-        if (signature.method == signing.CHANNEL) != (decided.channel in SIGNED_HERE):
+        if (signature.method == signing.CHANNEL) != (decided.channel in signing.SIGNED_HERE):
             return "the signature is not of the channel that it was decided on"
         if signature.method == signing.CHANNEL:
             return self._fault_of_channel(decided.channel, signature, _risk(card))
@@ -662,7 +659,7 @@ class Signatures:
         marks what a channel decided, and keeps nobody out who can read that."""
         with self._lock:
             if channel not in self._channels:
-                self._channels[channel] = _kept_key(Path(self.places.state_dir) / "keys" / f"{channel}.key")
+                self._channels[channel] = _kept_key(key_files.channel_file(self.places, channel))
             return self._channels[channel]
 
 

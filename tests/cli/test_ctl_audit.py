@@ -9,19 +9,30 @@ import sqlite3
 import subprocess
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
+from attrs import asdict, evolve
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlite_utils import Database
+from trio.testing import MockClock
 
 from intercom.cli import ctl_audit
 from intercom.local.operator_keys import PublicKey
 from intercom.local.places import places
-from intercom.model import clock, signing
+from intercom.model import clock as clocks
+from intercom.model import signing
+from intercom.model.config import Config, DecisionsSettings, HighestRisk
+from intercom.model.verdict import Decision
 from intercom.store import audit, audit_anchor
 from intercom.store.database import open_database
+from intercom.store.messages import Transact
 from tests.agents.live import CTL, TRUSTING, Home, begin, call, home, live
+from tests.sessions.house import in_house
+from tests.sessions.test_signed_decisions import keyed, sql
+from tests.support.keys import Key
 
 
 def ctl(home: Home, *arguments: str) -> tuple[int, Any]:
@@ -102,7 +113,7 @@ def test_with_an_operator_key_an_approval_needs_a_genuine_signature(tmp_path: Pa
         db.execute(
             "insert into operator_key (id, public, name, added_at, added_by, added_signature)"
             " values (?, ?, '', ?, '', '')",
-            (key.id, key.public, clock.to_text(at)),
+            (key.id, key.public, clocks.to_text(at)),
         )
         db.execute(
             "insert into session (id, owner_user_id, workspace_root, status, mode, created_at, updated_at)"
@@ -150,6 +161,80 @@ def test_a_key_that_was_removed_from_the_database_still_asks_for_signatures(tmp_
         (1, "operator key k was enrolled, and it was removed from the database"),
         (2, "request r was approved on ctl without a signature, though there was a key"),
     ]
+
+
+APPROVED = (
+    "update approval_request set status = 'approved', verdict_id = 'x', verdict = 'approve', decided_by = 'kim',"
+    " decided_via = ?, decided_at = '2026-01-01T00:00:01.000000+00:00', signature = ? where id = ?"
+)
+
+
+@in_house
+async def test_a_channels_signature_is_verified_and_none_is_needed_once_no_key_is_left(
+    clock: MockClock, tmp_path: Path
+) -> None:
+    """Failed before: whatever called itself a channel's was believed, and each approval after the last key was revoked
+    was called a forged one."""
+    key, root = Key(), tmp_path / "ws"
+    root.mkdir()
+    config = Config(decisions=DecisionsSettings(embed=HighestRisk.LOW))
+    async with keyed(root, clock, key, config) as at:
+        guest = await at.arrive(root)
+
+        async def propose(name: str) -> str:
+            return str((await guest.propose(name)).request_id)
+
+        genuine = await propose("a.txt")
+        await at.app.desk.decide(genuine, evolve(at.verdict(Decision.APPROVE), channel="embed"))
+        stored = (await at.app.desk.card(genuine)).decided
+        assert stored is not None
+        forged = {}
+        for name, channel in (("b.txt", "embed"), ("c.txt", "ctl")):
+            id = await propose(name)
+            said = {**asdict(stored.signature), "request_id": id, "decision_id": "x"}
+            sql(at, APPROVED, channel, json.dumps(said), id)
+            await at.ask("store", Transact(partial(decided, id=id, at=at.now())))
+            forged[channel] = id
+        await at.later(1)
+        at_text, by, signature = key.for_key("revoke", key.public, at.now())
+        await at.app.desk.revoke_key(key.public.id, at_text, by, signature)
+        await at.later(1)
+        await at.decide(await propose("d.txt"), Decision.APPROVE)
+        found = audit_anchor.examine(at.app.database, tmp_path / "audit.anchor")
+        found.faults.clear()
+        ctl_audit._check_signatures(found, at.app.database, at.app.places)
+        assert [fault.text for fault in found.faults] == [
+            f"the signature of request {forged['embed']} is not genuine",
+            f"the signature of request {forged['ctl']} is not of ctl, where it was approved",
+        ]
+
+
+def decided(db: Database, id: str, at: datetime) -> None:
+    audit.record(db, at, "decided", None, "kim", "approve", {"request_id": id})
+
+
+@in_house
+async def test_a_revocation_that_no_key_signed_ends_nothing(clock: MockClock, tmp_path: Path) -> None:
+    key, root = Key(), tmp_path / "ws"
+    root.mkdir()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose()).request_id
+        data = {"key_id": key.public.id, "public": key.public.public, "by": key.public.id, "at": "x", "signature": "00"}
+        record = partial(
+            audit.record, at=at.now(), kind="operator_key_revoked", session_id=None, who="kim", summary="", data=data
+        )
+        await at.ask("store", Transact(record))
+        await at.later(1)
+        sql(at, APPROVED, "ctl", None, id)
+        await at.ask("store", Transact(partial(decided, id=id, at=at.now())))
+        found = audit_anchor.examine(at.app.database, tmp_path / "audit.anchor")
+        found.faults.clear()
+        ctl_audit._check_signatures(found, at.app.database, at.app.places)
+        assert [fault.text for fault in found.faults] == [
+            f"operator key {key.public.id} is marked as revoked without a signature",
+            f"request {id} was approved on ctl without a signature, though there was a key",
+        ]
 
 
 @live

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 from intercom.masking.rule import Judge, Rule, rule
@@ -350,7 +351,7 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
     _context(ADDRESS, "%3a%2f%2f", r"%3a%2f%2f[^\s:@\"'<>`%]{0,100}%3a(?P<value>[^\s@\"'<>`]{1,400}?)%40(?=[\w\[])", lambda _n, value: not _in_template(value)),
     # Files of programs.
     _context("cookie", "true false", r"^[+\- ]?(?:#HttpOnly_)?[\w.-]{3,253}\t(?:TRUE|FALSE)\t/\S{0,400}\t(?:TRUE|FALSE)\t\d{1,20}\t(?P<name>[^\s]{1,100})\t(?P<value>\S{6,4000})$", _jar, re.MULTILINE),
-    _context(PASSWORD, "random_password", r"\brandom_password\b[^\x00]{0,3000}?\"(?P<name>result)\"[ \t]{0,4}:[ \t]{0,4}\"(?P<value>[^\s\"]{4,400})\"", _anything, reach=40),
+    _context(PASSWORD, "random_password", r"\brandom_password\b(?:(?!random_password)[^\x00]){0,3000}?\"(?P<name>result)\"[ \t]{0,4}:[ \t]{0,4}\"(?P<value>[^\s\"]{4,400})\"", _anything, reach=40),
     _context(PASSWORD, "login machine default", r"\b(?:machine|default|login)\b[^\n]{0,200}\s[+\- ]?\s{0,20}(?:login \S{1,200}\s{1,20})?(?:[+\- ]\s{0,20})?(?P<name>password|account)[ \t]{1,8}(?P<value>\S{4,400})", _opaque),
     _context(PASSWORD, "", r"^[+\- ]?[\w.*-]{1,200}:(?:\d{1,5}|\*):[\w*-]{1,100}:[\w*-]{1,100}:(?P<value>[^\s:]{4,200})[ \t\r]{0,4}$", _pgpass, re.MULTILINE),
     _context(PASSWORD, "_auth _password", r"(?P<name>_auth|_password|_authToken)[ \t]{0,4}[=:][ \t]{0,4}[\"']?(?P<value>[^\s\"'$]{8,400})", lambda _n, value: is_value(value) and not is_word(value)),
@@ -442,22 +443,23 @@ _LIST = re.compile(
 _ITEM = re.compile(
     r"[+\- ]?[ \t]{0,60}(?:-[ \t]{1,8})?(?P<quote>[\"'`]?)(?P<value>[^\s\"'`,:]{4,4000})(?P=quote)[ \t]{0,8},?[ \t\r]{0,20}(?:\+|#.{0,200})?$"
 )
-_LIST_ITEMS = 200
 
 
-def find_lists(text: str, first: int, last: int) -> Iterator[Found]:
-    """The items of each list that has a secret's name, which stands between `first` and `last`, and the parts of a
+def find_lists(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[Found]:
+    """The items of each list that has a secret's name, which stands in one of `spans` (in order), and the parts of a
     string in brackets."""
-    for head in _LIST.finditer(text, first, last):
-        if strength(head["name"]) is Strength.NONE:
+    at = 0
+    for head in chain.from_iterable(_LIST.finditer(text, first, last) for first, last in spans):
+        if head.start() < at or strength(head["name"]) is Strength.NONE:
+            # What another list goes on with was looked at: no line is, twice.
             continue
         at = head.end() + 1
-        for _ in range(_LIST_ITEMS):
+        while at < len(text):
             end = text.find("\n", at)
             end = len(text) if end < 0 else end
-            line = text[at:end]
-            item = _ITEM.match(line) if "[masked" not in line else None
-            if at >= len(text) or (item is None and "[masked" not in line):
+            is_masked = text.find("[masked", at, end) >= 0
+            item = None if is_masked else _ITEM.match(text[at:end])
+            if item is None and not is_masked:
                 break
             if item is not None and _random(head["name"], item["value"]):
                 yield Found(at + item.start("value"), at + item.end("value"), PASSWORD)
@@ -469,17 +471,16 @@ _NEXT_PART = re.compile(
     r"[ \t]{0,20}[+.&\\]?[ \t]{0,20}(?:\r?\n[+\- ]?[ \t]{0,60}[+.&]?[ \t]{0,20})?"
     r"(?P<quote>[\"'`])(?P<value>[^\n\"'`\\]{0,4000})(?P=quote)"
 )
-_PARTS = 200
 
 
 def find_parts(text: str) -> Iterator[Found]:
     """The further parts of a string that code puts together, of which the first is masked."""
+    at = 0
     for first in _MASKED_QUOTED.finditer(text):
+        if first.start() < at:
+            continue
         at = first.end()
-        for _ in range(_PARTS):
-            part = _NEXT_PART.match(text, at)
-            if part is None:
-                break
+        while (part := _NEXT_PART.match(text, at)) is not None:
             value, at = part["value"], part.end()
             if " " not in value and is_value(value) and not is_word(value) and not is_digest(value):
                 yield Found(*part.span("value"), PASSWORD)

@@ -125,8 +125,7 @@ def _find(text: str) -> Iterator[Found]:
     yield from find_parts(text)
     for (keywords, _), spans in lines.items():
         if keywords == STEMS:
-            for start, end in spans:
-                yield from find_lists(text, start, end)
+            yield from find_lists(text, spans)
 
 
 def _lowered(text: str) -> str:

@@ -294,7 +294,8 @@ PIECES = (
     "LS0tLS1CRUdJTi", "LS0tLS1CRUdJTi" + "A" * 50 + "\n", "GET /?a=b&c=d;",
     "-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----\n",
     "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\nabcd\n", "password\n", "Private-Lines: 999\nAAAA\n",
-    "name: password\n", "mnemonic: abcd ", '"kty" ',
+    "name: password\n", "mnemonic: abcd ", '"kty" ', "token=[\n", "API_TOKENS=[\n  'a1B2c3D4e5F6',\n",
+    "random_password ", '[masked: a]"" ', "kind: Secret\ndata:\n a: |\n  b\n", "%3a%2f%2fx%3a",
 )  # fmt: skip
 
 
@@ -309,6 +310,11 @@ def test_no_text_takes_more_than_its_length(piece: str) -> None:
     MASKER.mask("x")
     # Ten times the text may take ten times as long, and some; quadratic would be a hundred times.
     assert _seconds(text(40_000)) < 0.2 or seconds(40_000) < max(0.2, 30 * seconds(4_000))
+
+
+def test_a_list_has_as_many_items_as_it_has() -> None:
+    text = "passwords:\n" + "".join(f"  - {TOKEN}{number}\n" for number in range(500))
+    assert TOKEN not in MASKER.mask(text).text
 
 
 def _seconds(text: str) -> float:

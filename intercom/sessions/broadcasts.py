@@ -6,6 +6,7 @@ The line's row for the chat is written with the call's answer, so it is posted o
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from functools import partial
 
 from attrs import frozen
@@ -13,18 +14,20 @@ from attrs import frozen
 from actors import Reply
 from intercom.model import crash_points
 from intercom.model.card import Notice
-from intercom.model.errors import InvalidArguments
+from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.outbox import Content, RowState
 from intercom.sessions import chat, chat_rows
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.answers import BroadcastAnswer, from_json
 from intercom.sessions.chat import Posted
 from intercom.sessions.messages import Answered, Broadcast
-from intercom.store import calls, outbox
+from intercom.store import audit, calls, outbox
 from intercom.store.messages import Database
 
 #: How long a broadcast waits for its message to stand in the chat before it is said to be on its way.
 POST_SECONDS = 2.0
+#: How many lines one session may tell people in a minute: one agent's flood would hide what others ask.
+MOST_A_MINUTE = 60
 _TS = re.compile(r"\d{1,12}\.\d{1,9}")
 
 
@@ -38,7 +41,7 @@ class PostOverdue:
 async def broadcast(session: SessionActor, asked: Broadcast) -> Answered[BroadcastAnswer] | None:
     """Tell people one line, once a call. `posted` says whether it stands in the chat by now, and `queued` that it will;
     the session does other things while the answer waits for that. Refused (`invalid_arguments`) for a `thread_ts` that
-    is none, where there is a chat."""
+    is none, where there is a chat, and (`busy`) where this session has told too much within a minute."""
     key = chat.notice_key(asked.call)
     answer = await session.transact(partial(_found, call=asked.call, key=key))
     if answer is None:
@@ -99,6 +102,12 @@ def _record(
     answer = BroadcastAnswer(posted=False, queued=True if content is not None else None)
     if not session.answered_and_recorded(asked.call, "broadcast", answer)(db):
         return answer
+    if audit.broadcasts(db, session.id, session.now() - timedelta(minutes=1)) >= MOST_A_MINUTE:
+        raise IntercomError(
+            f"this session has told people {MOST_A_MINUTE} lines in the last minute, and no more may be: wait a minute,"
+            " and say in one line what several would; nothing was told",
+            code="busy",
+        )
     session.record(db, "agent", "broadcast", asked.message, level=asked.level)
     if content is not None:
         chat_rows.put(

@@ -149,7 +149,8 @@ class CheckPolicy(Request[Answered[CheckAnswer]]):
 @frozen
 class Broadcast(Request[Answered[BroadcastAnswer]]):
     """Tell people one line. The answer says whether it stands in the chat (`posted`, with its ts) or is on its way
-    there (`queued`); `level` is as a `Notice` has it. Refused (`invalid_arguments`) for a `thread_ts` that is none."""
+    there (`queued`); `level` is as a `Notice` has it. Refused (`invalid_arguments`) for a `thread_ts` that is none,
+    and (`busy`) for more than 60 of one session within a minute."""
 
     call: str
     message: str

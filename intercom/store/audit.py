@@ -156,6 +156,12 @@ def was_adopted(db: Database, session_id: str, by: str) -> bool:
     return True
 
 
+def broadcasts(db: Database, session_id: str, since: datetime) -> int:
+    """How many lines the agent of this session has told people since then."""
+    sql = "select count(*) from audit where session_id = ? and kind = 'broadcast' and at >= ?"
+    return rows.count(db, sql, (session_id, clock.to_text(since)))
+
+
 def restore_states(db: Database, session_id: str, id: str) -> frozenset[str]:
     """The states that a restore has come to since it was accepted."""
     found = rows.column(

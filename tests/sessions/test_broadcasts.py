@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from actors.testing import inject
 from intercom.model.card import Notice
 from intercom.model.config import Config, SlackSettings
-from intercom.model.errors import InvalidArguments
+from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.outbox import Row, Urgency
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions.answers import BroadcastAnswer
-from intercom.sessions.broadcasts import POST_SECONDS
+from intercom.sessions.broadcasts import MOST_A_MINUTE, POST_SECONDS
 from intercom.sessions.chat import Chat, Posted, channel_of, is_notified, notice_key, thread_key
 from intercom.sessions.messages import Beat, Broadcast, SwitchMode
 from intercom.sessions.reception_messages import Admit, Agent
@@ -281,3 +281,23 @@ def test_a_calls_row_is_its_own(one: str, other: str) -> None:
     assert (notice_key(one) == notice_key(other)) is (one == other)
     assert re.fullmatch(r"notice/[0-9a-f-]{36}", notice_key(one))
     assert Notice(one, "info", BEGAN).key is None
+
+
+@in_house
+async def test_more_than_so_many_lines_a_minute_are_refused(clock: Clock, root: Path) -> None:
+    """Failed before: one agent could fill every channel."""
+    async with house(root.parent, clock) as at:
+        guest, other = await at.arrive(root), await at.arrive(root, key="other")
+        first = guest.call()
+        await guest.ask(Broadcast(first, "line"))
+        for _ in range(MOST_A_MINUTE - 1):
+            await guest.ask(Broadcast(guest.call(), "line"))
+        refused = guest.call()
+        with pytest.raises(IntercomError, match="wait a minute"):
+            await guest.ask(Broadcast(refused, "one more"))
+        # A call whose answer was lost is no further line, and nobody else is held up.
+        await guest.ask(Broadcast(first, "line"))
+        await other.ask(Broadcast(other.call(), "line"))
+        await at.later(61)
+        await guest.ask(Broadcast(refused, "one more"))
+        await at.people.notice("one more")

@@ -48,8 +48,12 @@ _LITTLE = 512
 #: How many of the lines of one kind a remark names.
 _NAMED = 3
 _WORD = re.compile(r"\w+")
-#: White space in the middle of a line that moves what follows out of sight.
-_GAP = re.compile(r"\S(?: {80}|\t{10})\s*\S")
+#: White space that may move what follows out of sight; so wide it does, in the middle of a line and at its beginning.
+_GAP = re.compile(r"[ \t]{5,}(?=\S)")
+_WIDE, _WIDE_INDENTATION = 40, 120
+_TAB = 8
+#: Latin letters in another form, which programs read as those.
+_STYLED = ("FULLWIDTH LATIN", "MATHEMATICAL", "LATIN SMALL LIGATURE")
 #: Alphabets with letters that look like Latin ones.
 _LOOK_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU", "FULLWIDTH", "MATHEMATICAL", "COPTIC")
 
@@ -370,7 +374,7 @@ class _Section:
         shown = visible_line(text, lambda character: self._found(character, where))
         if len(text) > LONG_LINE and mark != " ":
             self._long[number] = max(len(text), self._long.get(number, 0))
-        if mark == "+" and _GAP.search(text):
+        if mark == "+" and _has_gap(text):
             self._gaps.append(number)
         if mark == "+" and not text.isascii() and (word := _mixed_word(text)):
             self._mixed.setdefault(number, word)
@@ -480,12 +484,24 @@ def _places(places: list[str]) -> str:
     return ", ".join(places[:_NAMED]) + more
 
 
+def _has_gap(line: str) -> bool:
+    return any(
+        match.group().count(" ") + match.group().count("\t") * _TAB >= (_WIDE if match.start() else _WIDE_INDENTATION)
+        for match in _GAP.finditer(line)
+    )
+
+
 def _mixed_word(text: str) -> str | None:
-    """A word of Latin letters and letters of another alphabet that look like them, those as their codes."""
+    """A word of Latin letters and letters of another alphabet that look like them, those as their codes; or one of
+    letters that are Latin ones in another form, which programs read as those (`ｅｖａｌ` is `eval` to Python)."""
     if text.isascii():
         return None
     for word in _WORD.findall(text):
-        if word.isascii() or not re.search("[A-Za-z]", word):
+        if word.isascii():
+            continue
+        if any(unicodedata.name(letter, "").startswith(_STYLED) for letter in word):
+            return "".join(letter if letter.isascii() else code_of(letter) for letter in word[:60])
+        if not re.search("[A-Za-z]", word):
             continue
         strange = {letter for letter in word if not letter.isascii() and _looks_alike(letter)}
         if strange:

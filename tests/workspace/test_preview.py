@@ -146,6 +146,8 @@ def test_many_files_come_and_go_under_headers_of_their_own(tmp_path: Path) -> No
         (b"", None, "an empty file goes"),
         (b"a\n", b"a\n", "its content does not change"),
         (b"a\n", "user = p\u0430ypal\n".encode(), "mixes alphabets whose letters look alike: p<U+0430>ypal"),
+        # Python takes it for `ox`.
+        (b"a\n", "\uff4f\uff58(1)\n".encode(), "mixes alphabets whose letters look alike: <U+FF4F><U+FF58>"),
         (b"a\n", b"\xef\xbb\xbfa\n", "a byte order mark comes"),
         (b"a\n", "a\n".encode("utf-16"), "its encoding changes from utf-8 to utf-16-le"),
         ("\xe9t\xe9\n".encode("cp1252"), b"ete\n", "is read as windows-1252, which is a guess"),
@@ -325,10 +327,24 @@ def test_a_name_that_is_not_as_it_looks_is_said_in_full(path: str) -> None:
     assert f"its name is not as it looks: {path!a}" in [remark.text for remark in shown.remarks]
 
 
-@pytest.mark.parametrize("gap", [" " * 90, "\t" * 12])
+@pytest.mark.parametrize("gap", [" " * 90, "\t" * 12, " " * 45, " \t" * 40])
 def test_what_stands_behind_a_wide_gap_is_pointed_out(gap: str) -> None:
     """Failed before: a line of under 500 characters hid its end beyond the edge of a window."""
     shown = show(
         [FileVersions(FileChange("a.py", ChangeKind.WRITE, "", ""), b"x = 1\n", f"x = 1{gap}; y()\n".encode())]
     )
     assert "there is more behind a wide gap on line 1" in [remark.text for remark in shown.remarks]
+
+
+def test_what_stands_far_in_from_the_start_is_pointed_out_and_code_is_not() -> None:
+    change = FileChange("a.py", ChangeKind.WRITE, "", "")
+    for line, is_said in (
+        (" " * 300 + "evil()", True),
+        ("\t" * 60 + "evil()", True),
+        (" " * 80 + "long_call(1)", False),
+        ("x = 1" + " " * 30 + "# why", False),
+        ("x²=1, 1º", False),
+        ("\u043a\u0430\u043a = 1", False),
+    ):
+        said = [remark.text for remark in show([FileVersions(change, b"x\n", f"{line}\n".encode())]).remarks]
+        assert bool(said) is is_said, (line, said)

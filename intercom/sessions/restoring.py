@@ -185,6 +185,9 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
             return await _ask_anew(archive, restore, compared, newest, "the session was restored")
         if compared.digest != restore.digest:
             return await _ask_anew(archive, restore, compared, newest, _changed(compared))
+        if compared.summary != restore.divergence:
+            # It stands in the database beside what is signed, and is what people were shown.
+            return await _ask_anew(archive, restore, compared, newest, "what the card said has changed")
         await _refuse_for_nothing(archive, checkpoint, newest, restore.files, compared)
         await _make_safe(archive, restore, compared)
         async with archive.context.locks.hold(restore.workspace_root):

@@ -12,7 +12,7 @@ import trio.testing
 from attrs import evolve
 
 from intercom.model import crash_points
-from intercom.model.card import CardState
+from intercom.model.card import CardKind, CardState
 from intercom.model.errors import ApplyStuck, SignatureRefused
 from intercom.model.prompt import PromptType
 from intercom.model.restore import RestoreState
@@ -187,6 +187,23 @@ async def test_a_restore_is_of_the_checkpoint_that_was_shown(clock: Clock, root:
         sql(at, "update restore set checkpoint_id = ? where id = ?", other.checkpoint.id, asked.id)
         with pytest.raises(SignatureRefused, match="not what the request says now"):
             await at.app.desk.decide(asked.id, signed)
+
+
+@in_house
+async def test_a_restore_whose_card_sql_changed_before_it_was_signed_changes_no_file(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        taken = await take(at, await at.arrive(root))
+        spoil(root)
+        asked = await ask(at, taken)
+        nothing = '{"modified": 0, "deleted": 0, "added": 0, "first": [], "remarks": []}'
+        sql(at, "update restore set divergence = ? where id = ?", nothing, asked.id)
+        assert "No file has changed since." in ((await at.app.desk.card(asked.id)).body or "")
+        await say(at, key, asked.id, Decision.PROCEED)
+        anew = await at.people.card(lambda card: card.id != asked.id, kind=CardKind.RESTORE, state=CardState.PENDING)
+        assert "1 modified, 1 deleted, 1 added" in (anew.body or "")
+        assert (root / "a.txt").read_text() == "spoiled\n"
+        assert (root / "new.txt").exists()
 
 
 @in_house

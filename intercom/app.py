@@ -76,7 +76,8 @@ class App:
     `now` is the wall clock; any thread may ask it. `boot_time` counts also while the machine sleeps; None where time is
     a test's. `environ` is what agents that people start get a part of.
     `hands_over` is set when another server is about to take over: then those agents are left running for it.
-    `system_keys` is where root may list the operator keys.
+    `system_keys` is where root may list the operator keys; `is_foreign` says that an agent's client chose the server's
+    directories or configuration.
     `http` says how agents over HTTP are served, and is None where the configuration has no `http_port`.
     `renew_lock` keeps the lock of the database there, and `complain` tells whoever started the server of what happened
     to the database; both may be called in any thread. `failure` says why the server ended by itself, None otherwise.
@@ -94,6 +95,7 @@ class App:
     boot_time: Callable[[], float] | None = boot_time
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
     system_keys: SystemKeys = field(factory=SystemKeys)
+    is_foreign: bool = False
     hands_over: bool = field(default=False, init=False)
     renew_lock: Callable[[], object] | None = field(default=None, repr=False)
     complain: Callable[[str], object] = field(default=lambda _text: None, repr=False)
@@ -134,7 +136,7 @@ class App:
             from intercom.operators.slack.tree import Slack
 
             self._slack = Slack(self.slack, self.config, self.system, self.now)
-        self.signatures = Signatures(self.places, self.config, self.system_keys)
+        self.signatures = Signatures(self.places, self.config, self.system_keys, self.is_foreign)
         self.board = PolicyBoard(self.system, store, operators, self.reader, self.now, self.config, self.signatures)
         self.context = Context(
             config=self.config,

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from intercom.local import places
 from tests.support.figures import PROPERTY
 
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -49,7 +50,10 @@ def own_state_directory() -> Iterator[None]:
     before = os.environ.get("XDG_STATE_HOME")
     with tempfile.TemporaryDirectory(prefix="ic-state-") as made:
         os.environ["XDG_STATE_HOME"] = made
+        # Nor do the user's own operator keys count here.
+        places.STAND_IN_HOME = made
         yield
+        places.STAND_IN_HOME = None
         if before is None:
             del os.environ["XDG_STATE_HOME"]
         else:

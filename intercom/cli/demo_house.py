@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import psutil
 from attrs import define, frozen
 
-from intercom.local import lock
+from intercom.local import lock, own_directories
 from intercom.local.places import Places, places
-from intercom.model.errors import IpcError
+from intercom.model.errors import ConfigError, IpcError
 
 T = TypeVar("T")
 
@@ -116,13 +116,30 @@ def house(wish: str | None) -> Iterator[House]:
             shutil.rmtree(private)
             private = _private("/tmp")
             where = places(name, _environment(private))
-        yield House(workspace, private, where, _environment(private))
+        with _own(where):
+            yield House(workspace, private, where, _environment(private))
     finally:
         with _undisturbed():
             end_all(name)
             shutil.rmtree(private, ignore_errors=True)
             with contextlib.suppress(OSError):
                 workspace.rmdir()
+
+
+@contextlib.contextmanager
+def _own(where: Places) -> Iterator[None]:
+    """Servers that the demo's agent starts take the demo's directories as the user's, until the demo is over."""
+    directories = (os.path.dirname(where.config_file), where.state_dir)
+    Path(where.state_dir).mkdir(mode=0o700, exist_ok=True)
+    try:
+        own_directories.record(*directories)
+    except (ConfigError, OSError) as fault:
+        raise DemoFailed(f"{own_directories.list_file()} could not be written: {fault}") from fault
+    try:
+        yield
+    finally:
+        with _undisturbed(), contextlib.suppress(ConfigError, OSError):
+            own_directories.forget(*directories)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from intercom._version import __version__, is_newer
 from intercom.app import App
 from intercom.cli import logs
 from intercom.cli.readiness import Readiness, is_denied, told
-from intercom.cli.settings import Settings, judge, settle
+from intercom.cli.settings import Settings, judge, record_directories, settle
 from intercom.local import daemon, heap, lock, stdio_peers
 from intercom.model.errors import ConfigError, IntercomError
 
@@ -48,6 +48,8 @@ def serve(options: argparse.Namespace) -> int:
         if options.private_fd is not None:
             return trio.run(_private, settings, options.private_fd)
         starters = _starters(options)
+        if not options.background:
+            _record_directories(settings)
         with lock.acquire(settings.prepare(), version=__version__) as held:
             return trio.run(_serve, settings, ready, bool(options.background), held, starters)
     except BaseException as failed:
@@ -68,6 +70,14 @@ def in_process(options: argparse.Namespace) -> int:
             return trio.run(_in_process, settings, options.workspace, options.channel, options.session_id, held)
     except Exception as failed:
         return _say(told(failed), failed)
+
+
+def _record_directories(settings: Settings) -> None:
+    """An operator who runs a server here says that its directories are theirs."""
+    try:
+        record_directories(settings.places, settings.database)
+    except (ConfigError, OSError) as fault:
+        logs.log.warning("the server's directories are not recorded as yours: %s", fault)
 
 
 def _starters(options: argparse.Namespace) -> frozenset[int]:
@@ -91,7 +101,7 @@ async def _serve(
     async with app.system:
         # What has been loaded stays for good: collections that need not look at it are short.
         gc.freeze()
-        if settings.left_out:
+        if settings.left_out_words:
             await app.desk.security_event(settings.left_out_words, {"settings": list(settings.left_out)})
         logs.log.info("MCP server ready (version %s, life %s)", __version__, app.life)
         ready.done()
@@ -208,8 +218,9 @@ def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})
         outdated=outdated,
         on_event=logs.of_actors,
         slack=settings.slack,
+        is_foreign=bool(settings.named_by_client),
     )
-    if settings.left_out:
+    if settings.left_out_words:
         app.found(settings.left_out_words)
     return app
 
@@ -231,7 +242,7 @@ def _log(settings: Settings, options: argparse.Namespace) -> None:
     logs.set_up(settings.config.logging.level.value, options.log_format, file)
     if settings.slack_fault:
         logs.log.warning("slack is off: %s", settings.slack_fault)
-    if settings.left_out:
+    if settings.left_out_words:
         logs.log.warning("%s", settings.left_out_words)
 
 

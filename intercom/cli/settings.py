@@ -6,15 +6,17 @@ import argparse
 import hashlib
 import importlib
 import os
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import fields, frozen
 
-from intercom.local import config_file
+from intercom.local import config_file, own_directories, recognition
 from intercom.local.places import Places, places, private_directory
 from intercom.model.config import Config, without_operators_settings
 from intercom.model.errors import IntercomError, SlackError, VersionMismatch
+from intercom.store import agent_processes
 
 if TYPE_CHECKING:
     from intercom.operators.slack.setup import SlackSetup
@@ -35,14 +37,27 @@ class Settings:
     slack: SlackSetup | None = None
     slack_fault: str = ""
     left_out: tuple[str, ...] = ()
+    named_by_client: str = ""
 
     @property
     def left_out_words(self) -> str:
-        """What people are told of that."""
+        """What people are told of that; empty where there is nothing to tell."""
+        if not self.named_by_client:
+            return ""
+        if self.named_by_client.startswith("--config") and not self.left_out:
+            return ""
+        names = (
+            f", and so takes nothing from its configuration about {', '.join(self.left_out)}" if self.left_out else ""
+        )
+        told = f"the server was started by an agent's client with {self.named_by_client}{names}"
+        if self.named_by_client.startswith("--config"):
+            return (
+                f"{told}: put these settings into the user's own configuration file, or start the server with"
+                f" agent-intercom serve --config {self.path}"
+            )
         return (
-            f"the server was started by an agent's client with --config {self.path}, and so takes nothing from it about"
-            f" {', '.join(self.left_out)}: put these settings into the user's own configuration file, or start the"
-            f" server with agent-intercom serve --config {self.path}"
+            f"{told}: if it was you who chose these directories, run agent-intercom init --write with the same"
+            " environment in a terminal of your own, then agent-intercom stop"
         )
 
     @property
@@ -61,22 +76,56 @@ def settle(options: argparse.Namespace, *, by_client: bool = False) -> Settings:
     every fault of it, and IpcError for an ipc_name that is not usable. What is wrong with Slack is noted, not raised:
     the terminal works without.
 
-    Where an agent's client started the server, `by_client`, a file that it names other than the user's own says
-    nothing of whom the server trusts: settings for operators stay at their defaults.
+    Where an agent's client started the server, `by_client`, only the user's own files and directories (see
+    `own_directories`) say whom the server trusts: with others settings for operators stay at their defaults.
     """
     path = Path(options.config).absolute() if options.config is not None else None
     name = options.ipc_name
     users = Path(places(name or "agent-intercom").config_file)
-    named = path is not None and os.path.realpath(path) != os.path.realpath(users)
     if path is None:
         path = users if users.exists() else None
     config = config_file.load(path)
     left_out: tuple[str, ...] = ()
-    if by_client and named:
+    named = ""
+    if by_client:
+        named = _named_by_client(path, options.config is not None, places(name or config.ipc_name))
+    if named:
         config, left_out = without_operators_settings(config)
     where = places(name or config.ipc_name)
     slack, fault = _slack(config, where)
-    return Settings(config, where, path, _digest(path), slack, fault, left_out)
+    return Settings(config, where, path, _digest(path), slack, fault, left_out, named)
+
+
+def _named_by_client(path: Path | None, is_option: bool, where: Places) -> str:
+    """What a client has named that is not the user's own, in words; empty where there is nothing."""
+    own, fault = own_directories.own()
+    named = []
+    if path is not None and not own_directories.is_own_config(str(path), own):
+        named.append(f"--config {path}" if is_option else f"the configuration {path}, which is not known to be yours")
+    if not own_directories.is_own(where.state_dir, own):
+        named.append(f"the state directory {where.state_dir}, which is not known to be yours")
+    return " and ".join(named) + (f" ({fault})" if named and fault else "")
+
+
+def record_directories(where: Places, *databases: Path) -> bool:
+    """List a server's directories as the user's own where an operator at a terminal runs this process; whether they
+    are the user's own then. `databases` say which processes are agents', and so does the user's default one."""
+    directories = (os.path.dirname(where.config_file), where.state_dir)
+    own = own_directories.own()[0]
+    if all(own_directories.is_own(each, own) for each in directories):
+        return True
+    default = own_directories.default_places()
+    if default is not None:
+        databases = (*databases, Path(default.database))
+    try:
+        agents = recognition.known(each for file in databases for each in agent_processes.on_record(file))
+    except sqlite3.Error:
+        # Who is an agent cannot be known.
+        return False
+    if recognition.recognise(os.getpid(), agents).who is not recognition.Who.OPERATOR:
+        return False
+    own_directories.record(*directories)
+    return True
 
 
 def _slack(config: Config, where: Places) -> tuple[SlackSetup | None, str]:

@@ -18,6 +18,8 @@ DEFAULT_IPC_NAME = "agent-intercom"
 RUN_USER = "/run/user"
 #: Where root may list the operator keys: where there is such a file, no other keys count.
 SYSTEM_OPERATOR_KEYS = "/etc/agent-intercom/operator-keys"
+#: The user's home where it is not what the system says. Only code sets it (tests do): agents choose the environment.
+STAND_IN_HOME: str | None = None
 
 #: Bytes a socket's path may have: `sun_path` less its closing NUL.
 SOCKET_PATH_LIMIT = 107 if sys.platform.startswith("linux") else 103
@@ -193,6 +195,18 @@ def private_directory(path: str) -> str:
     if found.st_mode & 0o077:
         raise IpcError(f"{path} is open to other users (mode {found.st_mode & 0o777:o}): run chmod 700 on it")
     return path
+
+
+def system_home() -> str | None:
+    """The user's home as the system says, whatever the environment does; None for a uid that it does not know."""
+    if STAND_IN_HOME is not None:
+        return STAND_IN_HOME
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
 
 
 def _home(env: Mapping[str, str]) -> str:

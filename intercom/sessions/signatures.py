@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from attrs import define, evolve, field, frozen
 
 from intercom.local import operator_keys as key_files
-from intercom.local import signed_settings
+from intercom.local import own_directories, signed_settings
 from intercom.local.operator_keys import PublicKey
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places, private_directory
 from intercom.local.signed_settings import Allowed, SignedSettings
@@ -86,12 +86,14 @@ class KeyStatus:
 
 @define
 class Signatures:
-    """`config` says what channels may decide. Made with the server; `load` must have run before anything is decided,
-    and until then nothing is. All may be called from any thread."""
+    """`config` says what channels may decide. `is_foreign` says that an agent's client chose the server's directories:
+    then the user's own keys protect it too, and the first key to count is one of them. Made with the server; `load`
+    must have run before anything is decided, and until then nothing is. All may be called from any thread."""
 
     places: Places
     config: Config
     system: SystemKeys = SystemKeys()
+    is_foreign: bool = False
     _loaded: bool = False
     _from_system: bool = False
     _pinned: dict[str, PublicKey] = field(factory=dict)
@@ -101,6 +103,7 @@ class Signatures:
     _channels: dict[str, Ed25519PrivateKey] = field(factory=dict, repr=False)
     _lock: threading.RLock = field(factory=threading.RLock, repr=False)
     _listed_at_start: bool = False
+    _roots: frozenset[str] = frozenset()
     _uses: dict[str, datetime] = field(factory=dict)
     _ended_by_words: set[str] = field(factory=set)
 
@@ -133,7 +136,9 @@ class Signatures:
         listed, fault = self._listed()
         if fault:
             faults.append(fault)
-        self._listed_at_start = bool(listed) or bool(fault)
+        elsewhere = self._elsewhere() if self.is_foreign else {}
+        self._roots = frozenset(elsewhere)
+        self._listed_at_start = bool(listed) or bool(fault) or bool(elsewhere)
         if system is not None:
             self._pinned = dict(system)
             return faults
@@ -192,7 +197,8 @@ class Signatures:
             self._refuse_system("added")
             if key.id in self._enrolled:
                 return False
-            signer = self.trusted().get(by) if self._enrolled else (key if by == key.id else None)
+            first = key if by == key.id and (not self._roots or key.id in self._roots) else None
+            signer = self.trusted().get(by) if self._enrolled else first
             self._check_key_act("add", key, at, by, signature, signer, now)
             enrolled_keys.add(db, EnrolledKey(key.id, key.public, key.name, at, by, signature))
             self._enrolled[key.id] = self._pinned[key.id] = key
@@ -244,6 +250,17 @@ class Signatures:
             except ConfigError as fault:
                 self._seen = (stamp, {}, f"no operator key counts: {fault.message}")
         return self._seen[1], self._seen[2]
+
+    def _elsewhere(self) -> dict[str, PublicKey]:
+        """The keys that the user's own directories list, wherever this server was told to look. A file that cannot be
+        read there lists one that nobody has."""
+        found: dict[str, PublicKey] = {}
+        for file in own_directories.operator_keys_files():
+            try:
+                found.update(key_files.read_public(file))
+            except ConfigError:
+                found[""] = PublicKey(_NO_KEY)
+        return found
 
     def _system_file(self) -> tuple[dict[str, PublicKey] | None, str]:
         """What root's file lists, None where there is none; and what is wrong with it. One that others may write, or

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Iterable
 from datetime import datetime
+from pathlib import Path
 
 from sqlite_utils import Database
 
@@ -44,6 +47,15 @@ def every(db: Database) -> tuple[AgentProcess, ...]:
         )
         for row in found
     )
+
+
+def on_record(file: Path) -> tuple[AgentProcess, ...]:
+    """All that are on record in a database that another process may be writing; none where there is no database.
+    Raises sqlite3.Error where it cannot be read."""
+    if not file.exists():
+        return ()
+    with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        return every(Database(connection))
 
 
 def delete(db: Database, processes: Iterable[AgentProcess]) -> None:

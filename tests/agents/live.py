@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,8 @@ from intercom.local.places import Places, places
 from tests.operators.house import Peer
 from tests.support.trio_case import trio_test
 
-COMMAND = [sys.executable, "-m", "intercom.cli.main"]
-#: The same with faults installed, which INTERCOM_FAULT in its environment asks for.
-FAULTY = [sys.executable, str(Path(__file__).parents[1] / "support" / "program_with_faults.py")]
+#: The program as tests run it: with the faults that INTERCOM_FAULT in its environment asks for.
+COMMAND = FAULTY = [sys.executable, str(Path(__file__).parents[1] / "support" / "program_with_faults.py")]
 CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
 
 #: The person at the socket is a process of the test's, and so is the agents' client.
@@ -56,11 +55,6 @@ def live(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
     return trio_test(plainly, real_time=True, seconds=SECONDS + 10)
 
 
-def program(environ: Mapping[str, str]) -> list[str]:
-    """The command to run with this environment."""
-    return FAULTY if "INTERCOM_FAULT" in environ else COMMAND
-
-
 class Home:
     """One user's directories, and the server that lives in them."""
 
@@ -75,6 +69,11 @@ class Home:
             "XDG_CONFIG_HOME": str(root / "config"),
         }
         (root / "run").mkdir(mode=0o700)
+        # The user has used these before.
+        own = root / ".local" / "state" / "agent-intercom" / "own-directories"
+        own.parent.mkdir(mode=0o700, parents=True)
+        own.touch(mode=0o600)
+        own.write_text(f"{Path(self.places.config_file).parent}\n{self.places.state_dir}\n")
         self._workspaces = 0
 
     @property
@@ -111,7 +110,7 @@ class Home:
         """A server in the foreground, ready when this is entered and stopped when it is left."""
         hear, tell = os.pipe()
         process = subprocess.Popen(
-            [*program(environ), "serve", "--ready-fd", str(tell)],
+            [*COMMAND, "serve", "--ready-fd", str(tell)],
             env=self.environ | environ,
             pass_fds=[tell],
             stderr=(self.root / "server.log").open("ab"),
@@ -134,7 +133,7 @@ class Home:
 
     def parameters(self, *arguments: str, cwd: Path | None = None, **environ: str) -> StdioServerParameters:
         """How a client launches its shim."""
-        command, *first = program(environ)
+        command, *first = COMMAND
         return StdioServerParameters(
             command=command, args=[*first, *arguments], env=self.environ | environ, cwd=cwd or self.root
         )

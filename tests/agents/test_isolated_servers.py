@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,11 @@ import trio
 
 from intercom.agents.shim import launch, options
 from intercom.agents.shim.options import Options, isolation
+from intercom.local import lock
 from intercom.local.daemon import allowed
+from intercom.local.places import places
 from intercom.model.config import Config, CtlSettings, SlackSettings, without_operators_settings
-from tests.agents.live import Home, call, home, live
+from tests.agents.live import TRUSTING, Home, call, home, live
 from tests.faults.hosted import ctl, hosted
 
 #: What an agent, or a file in a repository that configures its client, could say to a relay.
@@ -115,6 +118,62 @@ async def test_a_clients_config_makes_no_agent_trusted(house: Home, how: tuple[s
         assert (code, shown["status"]) == (0, "pending")
 
 
+@pytest.mark.parametrize("how", [(), ("--in-process",)], ids=["background", "in process"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "XDG_CONFIG_HOME={evil}/.config",
+        "HOME={evil} XDG_CONFIG_HOME=",
+        "HOME={evil} XDG_CONFIG_HOME= XDG_STATE_HOME=",
+        "XDG_STATE_HOME={evil}/.local/state",
+    ],
+)
+@live
+async def test_a_directory_that_the_client_names_makes_no_agent_trusted(
+    house: Home, named: str, how: tuple[str, ...]
+) -> None:
+    root, evil = house.workspace(), house.root / "evil"
+    config = evil / ".config" / "agent-intercom" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(TRUSTING)
+    if "XDG_CONFIG_HOME" not in named:
+        # Even the user's own settings count only for the user's own server.
+        house.configure(TRUSTING)
+    given = named.format(evil=evil).split()
+    stand_in = {name: value for name, _, value in (each.partition("=") for each in given)}
+    try:
+        async with hosted(house, root, "env", *given, arguments=how) as agent:
+            await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
+            found: list[dict[str, str]] = []
+            while not found:
+                code, said = await ctl(house, "pending")
+                found = said if code == 0 else []
+            tried = await agent.shell(f"{sys.executable} -m intercom.cli.ctl --json approve {found[0]['request_id']}")
+            assert json.loads(tried["out"])["error_code"] == "unauthorized", tried
+            if not how:
+                _, log = await ctl(house, "log")
+                told = [entry["summary"] for entry in log["entries"] if entry["kind"] == "security"]
+                assert any("is not known to be yours" in each and "about ctl" in each for each in told), told
+    finally:
+        holder = lock.holder(Path(places(environ={**house.environ, **stand_in}).database))
+        if holder is not None and holder.pid:
+            os.kill(holder.pid, signal.SIGKILL)
+
+
+@live
+async def test_directories_that_the_user_has_used_count(house: Home) -> None:
+    root = house.workspace()
+    house.configure(TRUSTING)
+    async with hosted(house, root) as agent:
+        await agent.call("ping")
+        asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
+        async with house.person(root) as person:
+            card = await person.card(status="pending")
+        tried = await agent.shell(f"{sys.executable} -m intercom.cli.ctl --json approve {card['request_id']}")
+        assert tried["code"] == 0, tried
+        assert (await agent.answer(asked))["status"] == "approved"
+
+
 def test_what_a_client_may_say_of_the_server_stays_and_the_rest_goes() -> None:
     given = Config(retention_days=7, ctl=CtlSettings(True), slack=SlackSettings("C0123456789"), host_cli="evil")
     kept, left_out = without_operators_settings(given)
@@ -132,7 +191,7 @@ async def test_people_are_told_which_settings_were_not_taken(house: Home) -> Non
         assert (await call(agent, "ping"))["acknowledged"]
         _, log = await ctl(house, "log")
         [told] = [entry["summary"] for entry in log["entries"] if entry["kind"] == "security"]
-        assert "takes nothing from it about ctl" in told
+        assert "takes nothing from its configuration about ctl" in told
         assert f"agent-intercom serve --config {named}" in told
 
 

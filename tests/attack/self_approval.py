@@ -105,7 +105,7 @@ WAYS: tuple[Way, ...] = (
     Way("two shells around the relay", "{ctl} approve {id}", wrapper=("sh", "-c", RUN, "bash", "-c", RUN)),
     # by a restart
     Way("as soon as a killed server is back", AGAIN),
-    Way("with the relay killed too", "pkill -9 -P $PPID -f intercom.cli.main; " + AGAIN, ends_relay=True),
+    Way("with the relay killed too", "pkill -9 -P $PPID -f program_with_faults; " + AGAIN, ends_relay=True),
     Way(
         "after a restart, in a new POSIX session",
         "{python} {programs}/kill_server.py {database}; for n in 1 2 3 4 5 6 7 8 9 10 11 12; do"

@@ -12,6 +12,7 @@ from typing import Any
 
 import trio
 
+from tests.agents.live import COMMAND
 from tests.operators.house import environ
 from tests.support.person_shell import the_person
 from tests.support.trio_case import trio_test
@@ -88,7 +89,7 @@ async def test_an_agent_proposes_and_a_person_beside_it_approves(tmp_path: Path)
     await (workspace / "notes.txt").write_text("one\n")
     env = environ(tmp_path)
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    async with running([sys.executable, "-m", "intercom.cli.main", "serve"], env, stderr=subprocess.PIPE) as server:
+    async with running([*COMMAND, "serve"], env, stderr=subprocess.PIPE) as server:
         assert server.stderr is not None
         async for line in server.stderr:
             if b"ready" in line:

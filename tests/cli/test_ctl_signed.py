@@ -17,6 +17,7 @@ import trio
 from attrs import frozen
 
 from intercom.local.places import places
+from tests.agents.live import COMMAND
 from tests.cli.test_ctl_end_to_end import DIFF, json_lines, running
 from tests.operators.house import environ
 from tests.support.keys import make_key_file
@@ -97,7 +98,7 @@ async def scene(home: Path) -> AsyncIterator[Scene]:
     await (workspace / "notes.txt").write_text("one\n")
     env = environ(home)
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    async with running([sys.executable, "-m", "intercom.cli.main", "serve"], env, stderr=subprocess.PIPE) as server:
+    async with running([*COMMAND, "serve"], env, stderr=subprocess.PIPE) as server:
         assert server.stderr is not None
         async for line in server.stderr:
             if b"ready" in line:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from intercom.cli.finding import State
 from intercom.cli.init_clients import CLIENTS
 from intercom.cli.init_hooks import HOOKS, Hooks
 from intercom.cli.init_merge import Unmergeable
+from tests.agents.live import COMMAND
 from tests.cli.test_init import backups, home, init_with
 from tests.support.terminal import on_terminal
 from tests.support.trio_case import trio_test
@@ -149,7 +149,7 @@ async def test_on_a_terminal_it_asks_says_where_hooks_hold_and_installs_none_by_
     project = home / "project"
     words = ["init", "--write", "--client", "codex", "--client", "claude-code", "--workspace", str(project)]
     words.append("--no-key")
-    async with on_terminal([sys.executable, "-m", "intercom.cli.main", *words], os.environ) as screen:
+    async with on_terminal([*COMMAND, *words], os.environ) as screen:
         said = await screen.until("Install these hooks? [y/N] ")
         assert "Codex: in all your projects" in said
         assert "Claude Code: in this project only" in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from intercom.cli import doctor_keys
 from intercom.cli.finding import State
 from intercom.local import operator_keys
 from intercom.local.places import Places, places
+from tests.agents.live import COMMAND
 from tests.cli.test_ctl_signed import CTL, PIN, ctl, make_key, scene
 from tests.operators.house import environ
 from tests.support.terminal import on_terminal
@@ -27,7 +27,7 @@ def where(home: Path) -> Places:
 async def test_init_offers_an_operator_key_and_recommends_it(tmp_path: Path, typed: str, is_made: bool) -> None:
     (tmp_path / "project").mkdir()
     words = ["init", "--write", "--client", "codex", "--no-hooks", "--workspace", str(tmp_path / "project")]
-    async with on_terminal([sys.executable, "-m", "intercom.cli.main", *words], environ(tmp_path)) as screen:
+    async with on_terminal([*COMMAND, *words], environ(tmp_path)) as screen:
         said = await screen.until("Make an operator key? [Y/n] ")
         assert "only what you sign with a PIN is approved" in said
         assert "Recommended" in said

@@ -90,11 +90,13 @@ class Hosted:
 @asynccontextmanager
 async def hosted(home: Home, workspace: Path, *wrapper: str, arguments: Sequence[str] = ()) -> AsyncIterator[Hosted]:
     """A connected agent whose host process leads a session at a terminal of its own, as one does that a person has
-    started. The host starts its relay through `wrapper`, if one is named, and with these arguments."""
+    started. The host starts its relay through `wrapper`, if one is named, and with these arguments. Whatever the
+    wrapper does to its environment, `home` stays the user's home."""
+    relay = [*COMMAND, "--home", str(home.root), "--workspace", str(workspace), *arguments]
     script = Path(__file__).with_name("client_host.py")
     master, slave = os.openpty()
     process = await trio.lowlevel.open_process(
-        [sys.executable, str(script), *wrapper, *COMMAND, "--workspace", str(workspace), *arguments],
+        [sys.executable, str(script), *wrapper, *relay],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=home.environ,

@@ -97,7 +97,7 @@ async def test_an_agent_that_ends_its_own_shim_is_an_agent_still(house: Home) ->
         async with house.person(root) as person:
             card = await person.card(status="pending", away=False)
             # Its shim is its host's one child that is not the shell.
-            await agent.shell(f"kill -9 $(pgrep -P {agent.process.pid} -f intercom.cli.main)")
+            await agent.shell(f"kill -9 $(pgrep -P {agent.process.pid} -f program_with_faults)")
             await person.card(request_id=card["request_id"], away=True)
         tried = await agent.shell(f"{CTL} {card['request_id']}")
         assert json.loads(tried["out"])["error_code"] == "unauthorized", tried

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from intercom.model.crash_points import HOOK_NAMES
-from tests.agents.live import CTL, Home, call, home, live, program
+from tests.agents.live import COMMAND, CTL, Home, call, home, live
 
 ALLOW_STATUS = '{"enabled": true, "commands": ["git status"], "file_patterns": {"write": ["docs/**"]}}'
 
@@ -54,7 +54,7 @@ async def hook(house: Home, given: bytes, *arguments: str, client: str = "claude
     """A hook that runs while this is entered, and ends within it."""
     async with trio.open_nursery() as nursery:
         process = await trio.lowlevel.open_process(
-            [*program(house.environ), "hook", client, *arguments],
+            [*COMMAND, "hook", client, *arguments],
             env=house.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import trio.testing
 from attrs import evolve
+from sqlite_utils import Database
 
-from intercom.local import operator_keys, signed_settings
+from intercom.local import operator_keys, own_directories, places, signed_settings
 from intercom.local.signed_settings import Allowed
 from intercom.model import signing
 from intercom.model.approval import RiskLevel
@@ -31,7 +32,7 @@ from intercom.operators.ctl.entries import card_entry
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.sessions.messages import Apply, AskPrompt, AwaitClearance, AwaitPrompt, CheckPolicy, StandBy
 from intercom.sessions.permission_messages import AskPermission
-from intercom.sessions.signatures import SystemKeys
+from intercom.sessions.signatures import Signatures, SystemKeys
 from tests.sessions.house import Guest, House, house, in_house
 from tests.support.keys import Key
 
@@ -605,6 +606,29 @@ async def test_rows_removed_from_the_database_do_not_switch_the_protection_off(c
         id = (await guest.propose("b.txt", call="agent/later")).request_id
         with pytest.raises(SignatureRefused):
             await at.decide(id, Decision.APPROVE)
+
+
+@in_house
+async def test_the_users_own_key_protects_a_server_that_a_client_gave_other_directories(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, evil = Key(), Key()
+    monkeypatch.setattr(places, "STAND_IN_HOME", str(root.parent / "me"))
+    users = own_directories.default_places()
+    assert users is not None
+    operator_keys.add_public(users, key.public)
+    async with house(root.parent, clock) as at:
+        foreign = Signatures(at.app.places, at.app.config, is_foreign=True)
+        with contextlib.closing(sqlite3.connect(at.app.database)) as connection:
+            db = Database(connection)
+            foreign.load(db)
+            assert foreign.required
+            assert not foreign.trusted()
+            with pytest.raises(SignatureRefused):
+                foreign.add(db, evil.public, *evil.for_key("add", evil.public, at.now()), at.now())
+            operator_keys.add_public(at.app.places, key.public)
+            assert foreign.add(db, key.public, *key.for_key("add", key.public, at.now()), at.now())
+        assert not at.app.signatures.required
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""agent-intercom with faults installed, for tests: `python program_with_faults.py [--fault WISH] ...`.
+"""agent-intercom for tests: `python program_with_faults.py [--home DIR] [--fault WISH] ...`.
+
+DIR is the user's home as the system has it, which no environment says. Without it, the environment of the process is
+the user's: its HOME is that home, and the directories that it names are the user's own.
 
 What `--fault` or INTERCOM_FAULT asks for happens to the servers that it runs, and to those that its relays start. Run
 as a program: a server that a relay starts is isolated, and knows of nothing but its command line.
@@ -19,16 +22,23 @@ def main(words: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
     from intercom.agents.shim import options
     from intercom.cli import main as program
-    from intercom.local import tunables
+    from intercom.local import own_directories, places, tunables
 
-    if "serve" in words[:3]:
+    if "serve" in words[:5]:
         # It may begin anew, with the same words and the same environment.
         tunables.heed()
     wish = os.environ.pop("INTERCOM_FAULT", "")
+    if words[:1] == ["--home"]:
+        places.STAND_IN_HOME, words = words[1], words[2:]
+    else:
+        places.STAND_IN_HOME = os.environ["HOME"]
+        if "hook" not in words[:1]:
+            where = places.places()
+            own_directories.record(os.path.dirname(where.config_file), where.state_dir)
     if words[:1] == ["--fault"]:
         wish, words = words[1], words[2:]
     own = str(Path(__file__).resolve())
-    options.SERVER = (sys.executable, *options.ISOLATED, own, "--fault", wish, "serve")
+    options.SERVER = (sys.executable, *options.ISOLATED, own, "--home", places.STAND_IN_HOME, "--fault", wish, "serve")
     if words[:1] == ["serve"]:
         _install(wish)
     return program.main(words)

@@ -118,11 +118,16 @@ _ENDS = [f"{kind}_{end}" for kind in ("nudge", "steer", "task") for end in ("del
 _OF_WORDS = "kind in ({})".format(", ".join(f"'{kind}'" for kind in (*_ENDS, "standby_ended")))
 
 
+def _said(name: str) -> str:
+    """What an entry's data says under this name, in SQL: one that somebody else wrote may hold anything."""
+    return f"case when json_valid(data) then json_extract(data, '$.{name}') end"
+
+
 def words_over(db: Database, id: str) -> int | None:
     """The number of the first entry that says that words for an agent were told or taken back; None without one."""
     row = rows.one(
         db,
-        f"select min(id) as id from audit where {_OF_WORDS} and json_extract(data, '$.instruction_id') = ?",
+        f"select min(id) as id from audit where {_OF_WORDS} and {_said('instruction_id')} = ?",
         (id,),
     )
     return None if row is None else row["id"]
@@ -133,10 +138,11 @@ def words_behind(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] |
     row = rows.one(
         db,
         f"select id, data from audit where {_OF_WORDS} and kind = 'standby_ended'"
-        " and json_extract(data, '$.request_id') = ? order by id limit 1",
+        f" and {_said('request_id')} = ? order by id limit 1",
         (request_id,),
     )
-    return None if row is None else (row["id"], tuple(map(str, json.loads(row["data"]).get("instruction_ids") or ())))
+    ids = [] if row is None else json.loads(row["data"]).get("instruction_ids")
+    return None if row is None else (row["id"], tuple(map(str, ids if isinstance(ids, list) else ())))
 
 
 def was_adopted(db: Database, session_id: str, by: str) -> bool:
@@ -145,7 +151,7 @@ def was_adopted(db: Database, session_id: str, by: str) -> bool:
     while session_id != by:
         row = rows.one(
             db,
-            "select session_id from audit where kind = 'session_adopted' and json_extract(data, '$.was') = ?"
+            f"select session_id from audit where kind = 'session_adopted' and {_said('was')} = ?"
             " order by id desc limit 1",
             (session_id,),
         )

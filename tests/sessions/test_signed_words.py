@@ -118,6 +118,19 @@ async def test_signed_words_are_told_once_by_the_person(clock: Clock, root: Path
 
 
 @in_house
+async def test_an_entry_that_is_no_json_keeps_no_words_from_their_agent(clock: Clock, root: Path) -> None:
+    """Failed before: the session fell over it whenever it looked for words."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        for kind in ("steer_delivered", "session_adopted", "standby_ended"):
+            entry = "insert into audit (at, kind, who, summary, data) values ('2026', ?, 'x', 'x', 'no json')"
+            sql(at, entry, kind)
+        await steer(at, key, guest, "mind the gap")
+        assert await told(guest) == [("steer", "kim", "mind the gap")]
+
+
+@in_house
 async def test_signed_words_outlive_the_server(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:

@@ -587,7 +587,9 @@ class Signatures:
             return "the signature is not of the channel that it was decided on"
         if signature.method == signing.CHANNEL:
             return self._fault_of_channel(decided.channel, signature, _risk(card))
-        needs_pin = card.risk is RiskLevel.CRITICAL or signature.decision in signing.WITH_PIN
+        # Whatever the word is by which a policy is accepted.
+        is_policy = card.kind is CardKind.POLICY and signature.decision != Decision.REJECT
+        needs_pin = card.risk is RiskLevel.CRITICAL or is_policy or signature.decision in signing.WITH_PIN
         if signature.method == signing.TICKET and needs_pin:
             return "this decision has to be signed with the PIN itself"
         return self._not_genuine(signature)

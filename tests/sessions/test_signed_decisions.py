@@ -20,7 +20,7 @@ from intercom.local import operator_keys, own_directories, places, signed_settin
 from intercom.local.signed_settings import Allowed
 from intercom.model import signing
 from intercom.model.approval import RiskLevel
-from intercom.model.card import Card, CardKind, subject
+from intercom.model.card import Card, CardKind, CardState, subject
 from intercom.model.clock import to_text
 from intercom.model.config import Config, DecisionsSettings, HighestRisk, PolicySettings, SlackSettings
 from intercom.model.errors import InvalidState, NotFound, RecordMismatch, SignatureRefused
@@ -684,6 +684,21 @@ def test_what_was_left_out_can_not_be_signed_for() -> None:
 
     with pytest.raises(ValueError, match="left out"):
         signing.card_subject(card_entry(card("one"), diff=False))
+
+
+@pytest.mark.parametrize("decision", [Decision.ACCEPT, Decision.APPROVE])
+@in_house
+async def test_a_policy_needs_the_pin_by_whatever_word(clock: Clock, root: Path, decision: Decision) -> None:
+    key = Key()
+    file = root / ".intercom" / "settings.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"enabled": True, "file_patterns": {"write": ["**/*"]}}))
+    async with keyed(root, clock, key) as at:
+        await at.arrive(root)
+        card = await at.people.card(kind=CardKind.POLICY, state=CardState.PENDING)
+        with pytest.raises(SignatureRefused, match="with the PIN itself"):
+            await at.app.desk.decide(card.id, key.verdict(card, decision, at.now(), method=signing.TICKET))
+        await at.app.desk.decide(card.id, key.verdict(card, decision, at.now()))
 
 
 # --- channels --------------------------------------------------------------------------------------------------------

@@ -359,6 +359,12 @@ def _run(options: argparse.Namespace) -> int:
     from intercom.cli import ctl_draw
 
     ctl_draw.show(verb, data)
+    if verb in ("show", "pending") and sys.stdout.isatty():
+        from intercom.cli.ctl_sign import note_shown
+
+        lines = ctl_draw.PENDING_LINES if verb == "pending" else None
+        cards = data if verb == "pending" else [data]
+        note_shown(where, [card for card in cards if ctl_draw.is_whole(card, lines)])
     return DONE
 
 

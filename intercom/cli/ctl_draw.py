@@ -105,6 +105,16 @@ def draw_card(on: Console, entry: Any, at: datetime, lines: int | None = None, *
         on.print(_text(f"  {hint}", "cyan"), soft_wrap=True)
 
 
+def is_whole(entry: Any, lines: int | None) -> bool:
+    """Whether `draw_card` with so many lines leaves nothing of a card out."""
+    if entry.get("diff_omitted"):
+        return False
+    if lines is None:
+        return True
+    count = (entry.get("diff") or "").removesuffix("\n").count("\n") + 1
+    return count <= lines and len(entry.get("remarks") or ()) <= PENDING_REMARKS
+
+
 def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[Text]:
     """The lines of a card, top to bottom."""
     head = Text()

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-from intercom.cli.ctl_sign import send
+from intercom.cli.ctl_sign import policy_card, send
 from intercom.cli.ctl_text import clean, one_line
 from intercom.local.places import Places
 from intercom.operators.ctl.client import request
@@ -47,6 +48,7 @@ def run(where: Places, act: str, fields: dict[str, Any], *, yes: bool, as_json: 
 
 
 def _accept(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) -> int:
+    shown: Mapping[str, Any] | None = None
     if not fields and not yes and sys.stdin.isatty():
         # Shown before it is accepted, as one that is named.
         waiting = [each for each in request(where, "pending", {}) if each["kind"] == "policy"]
@@ -56,11 +58,12 @@ def _accept(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) 
         entry = request(where, "policy-show", fields)
         if not yes and sys.stdin.isatty():
             show(entry)
+            shown = policy_card(entry)
             if entry["request_id"] is not None and not _agreed(entry["workspace_root"]):
                 print("nothing was changed")
                 return 1
         fields = {**fields, "sha256": entry["sha256"]} if entry["sha256"] is not None else fields
-    data = send(where, "policy-accept", fields)
+    data = send(where, "policy-accept", fields, card=shown)
     if as_json:
         print(json.dumps(data))
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,8 @@ Card = Mapping[str, Any]
 
 def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None) -> Any:
     """Carry out a command and return what the server answers. `card` is the card that it answers, as it was drawn;
-    without it, it is asked for and shown. Raises what `request` raises, and Refusal where it could not be signed."""
+    without it, it is asked for, and shown whole before the PIN is typed. Raises what `request` raises, and Refusal
+    where it could not be signed."""
     if verb not in ACTS or verb in signing.UNSIGNED or not has_key(where):
         return request(where, verb, fields)
     known = request(where, "keys", {})
@@ -60,6 +61,12 @@ def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None) 
         raise _refusal("no PIN was given; nothing was changed", "signature_required") from None
     except IntercomError as fault:
         raise _refusal(fault.message, fault.error_code) from None
+
+
+def note_shown(where: Places, cards: Iterable[Card]) -> None:
+    """Note what was shown whole in this terminal: the key that it keeps unlocked lets nothing else pass."""
+    if has_key(where):
+        ticket.note_shown(where, [signing.card_subject(card) for card in cards])
 
 
 def say_without_key(where: Places) -> None:
@@ -123,32 +130,38 @@ class _Signed:
         return self._command(verb, fields)
 
     def _answer(self, verb: str, fields: Fields, card: Card | None) -> Any:
-        if card is None or card.get("diff_omitted"):
+        was_shown = card is not None and not card.get("diff_omitted")
+        if card is None or not was_shown:
             card = self._card(verb, fields)
         decision, fields = _decision(verb, fields, str(card["kind"]))
         if decision not in card["choices"]:
             # The server says best why not; there is nothing to sign.
             return request(self._where, verb, fields)
-        if card["kind"] == "policy" and decision != "reject" and not self._is_what_it_says(card):
-            raise IntercomError(
-                "the policy that was shown is not the one that would be accepted: look at the file itself"
-            )
+        if card["kind"] == "policy" and decision != "reject" and not _is_its_text(card):
+            # A card shows what changes in a policy; what is accepted is its text.
+            card, was_shown = self._policy(card), False
+        subject = signing.card_subject(card)
+        if was_shown:
+            ticket.note_shown(self._where, [subject])
         _say(_summary(decision, card))
         said = {
             "request_id": card["request_id"],
-            "subject": signing.card_subject(card),
+            "subject": subject,
             "risk": card["risk_level"],
             "decision": decision,
             "text": fields.get("reason") if decision == "reject" else fields.get("text"),
         }
-        return self._signed(verb, {**fields, "id": card["request_id"]}, said)
+        to_show = None if was_shown or decision not in signing.LETS_PASS else card
+        return self._signed(verb, {**fields, "id": card["request_id"]}, said, to_show)
 
-    def _is_what_it_says(self, card: Card) -> bool:
-        """Whether the policy's text is the one whose hash would be accepted; its card shows what changes in it."""
-        entry = request(self._where, "policy-show", {"id": card["request_id"]})
-        text = str(entry["text"] or "").encode("utf-8", "surrogatepass")
-        found = hashlib.sha256(text).hexdigest()
-        return found == str(entry["sha256"]) and found == str(card["detail"])
+    def _policy(self, card: Card) -> Card:
+        """The card of a policy with its text, which is the one whose hash would be accepted."""
+        found = policy_card(request(self._where, "policy-show", {"id": card["request_id"]}))
+        if found["detail"] != card["detail"] or not _is_its_text(found):
+            raise IntercomError(
+                "the policy that was shown is not the one that would be accepted: look at the file itself"
+            )
+        return {**card, "diff": found["diff"]}
 
     def _card(self, verb: str, fields: Fields) -> Card:
         if verb not in ("policy-accept", "policy-reject"):
@@ -160,7 +173,7 @@ class _Signed:
                 # Said best by the server, which is asked without a signature.
                 return {"kind": "policy", "choices": ()}
             named = {"id": waiting[0]["request_id"]}
-        return _policy_card(request(self._where, "policy-show", named))
+        return policy_card(request(self._where, "policy-show", named))
 
     def _command(self, verb: str, fields: Fields) -> Any:
         if verb in signing.FOR_AN_AGENT:
@@ -214,16 +227,19 @@ class _Signed:
         if session in paused:
             self._command("unpause", {"session": session})
         if standby is not None:
-            self._answer("answer", {"decision": "continue", "text": text}, standby)
+            self._answer("answer", {"id": standby["request_id"], "decision": "continue", "text": text}, None)
         elif text:
             self._command("steer", {"session": session, "text": text})
         return {"session_id": session, "status": "resumed"}
 
-    def _signed(self, verb: str, fields: Fields, said: Fields) -> Any:
+    def _signed(self, verb: str, fields: Fields, said: Fields, to_show: Card | None = None) -> Any:
+        """Sign and send. `to_show` is the card that nobody here has seen yet, if that is to let something pass."""
         sent = {name: part for name, part in fields.items() if part is not None}
         if self._key is None and said["risk"] != "critical" and said["decision"] not in signing.WITH_PIN:
             with contextlib.suppress(_NotWithTicket):
                 return self._with_ticket(verb, sent, said)
+        if to_show is not None:
+            _say(_whole(to_show))
         kept, private = self._unlocked()
         stated = _stated(said, kept.key.id, signing.PIN)
         value = private.sign(signing.statement(stated)).hex()
@@ -307,7 +323,7 @@ def _decision(verb: str, fields: Fields, kind: str) -> tuple[str, Fields]:
     return decision, {**fields, "text": (fields.get("text") or "").strip() or None}
 
 
-def _policy_card(entry: Mapping[str, Any]) -> Card:
+def policy_card(entry: Mapping[str, Any]) -> Card:
     """The card that asks for this policy, which there need not be before it is accepted."""
     return {
         "kind": "policy",
@@ -320,6 +336,22 @@ def _policy_card(entry: Mapping[str, Any]) -> Card:
         "files": (),
         "choices": () if entry["request_id"] is None else ("accept", "reject"),
     }
+
+
+def _is_its_text(card: Card) -> bool:
+    """Whether what the card of a policy shows is the text whose hash would be accepted."""
+    text = str(card["diff"] or "").encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest() == str(card["detail"])
+
+
+def _whole(card: Card) -> str:
+    """All that a card says, as it is shown before it is signed."""
+    from intercom.cli.ctl_draw import card_lines, now
+    from intercom.cli.ctl_text import clean
+
+    if card["kind"] == "policy":
+        return "\n".join(f"  {line}" for line in clean(str(card["diff"] or "")).split("\n"))
+    return "\n".join(line.plain for line in card_lines(card, now()))
 
 
 def _summary(decision: str, card: Card) -> str:

@@ -2,8 +2,10 @@
 
 It is forked from the ctl in which the PIN was typed, so that the private key passes through no file, argument or pipe.
 It signs what a process asks for that the terminal's shell has just started itself, and nothing critical: a decision of
-that kind needs the PIN. It ends with the shell, after a while without use, on `key lock`, and when the shell becomes
-another program. No other process of the user may read its memory, as far as the system helps with that.
+that kind needs the PIN. It lets nothing pass that was not shown in its terminal: between a look and a decision, the
+database or a false server can put another card under the same id. It ends with the shell, after a while without use, on
+`key lock`, and when the shell becomes another program. No other process of the user may read its memory, as far as the
+system helps with that.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PATIENCE = 2.0
 _MAX_REQUEST = 1024 * 1024
 _CRITICAL = "critical"
+#: How many cards that were shown are remembered.
+_MOST_SHOWN = 10_000
 
 
 def start(where: Places, terminal: Terminal, key_id: str, private: Ed25519PrivateKey, idle_seconds: float) -> None:
@@ -116,6 +120,7 @@ class Holder:
         self._until = clock() + idle_seconds
         # The process in which the PIN was typed: a watch goes on.
         self._known = {_name(creator)} if creator else set()
+        self._shown: dict[str, None] = {}
 
     def serve(self, listener: socket.socket, leader: int) -> None:
         """Answer until it is over. `leader` becomes readable when the leader ends."""
@@ -153,6 +158,11 @@ class Holder:
         if asked.get("key") is True:
             _tell(peer, {"key_id": self._key_id})
             return True
+        shown = asked.get("shown")
+        if isinstance(shown, list):
+            self._note_shown(shown)
+            _tell(peer, {"noted": True})
+            return True
         stated: Any = asked.get("sign")
         if not self._may_sign(stated):
             _tell(peer, {"refused": "this needs the PIN"})
@@ -175,7 +185,13 @@ class Holder:
             and stated["key_id"] == self._key_id
             and stated["risk"] != _CRITICAL
             and stated["decision"] not in signing.WITH_PIN
+            and (stated["decision"] not in signing.LETS_PASS or stated["subject"] in self._shown)
         )
+
+    def _note_shown(self, subjects: list[Any]) -> None:
+        self._shown |= dict.fromkeys(each for each in subjects if isinstance(each, str))
+        for oldest in list(self._shown)[:-_MOST_SHOWN]:
+            del self._shown[oldest]
 
     def _is_of_here(self, pid: int) -> bool:
         return (

@@ -136,6 +136,13 @@ def key_of(where: Places) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def note_shown(where: Places, subjects: list[str]) -> None:
+    """Tell the key that this terminal keeps unlocked, if it does, which cards were shown here, each by its subject."""
+    terminal = own_terminal() if subjects else None
+    if terminal is not None:
+        _ask(terminal.socket(where.runtime_dir), {"shown": subjects})
+
+
 def lock(where: Places) -> int:
     """Let every terminal of this user forget its key; how many did."""
     with contextlib.suppress(OSError):

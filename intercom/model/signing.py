@@ -43,6 +43,9 @@ USED_ONCE = frozenset({"mode", "unpause", "nudge", "take-back"})
 #: Decisions that need the PIN itself, as critical ones do: an accepted policy decides much that nobody sees any more.
 WITH_PIN = frozenset({"accept"})
 
+#: Decisions that let pass what a card shows: nobody makes one of them about a card that they have not seen.
+LETS_PASS = frozenset({"approve", "accept", "proceed", "continue"})
+
 #: What of a card is shown and never changes while it waits. The rest (state, age, note) says how it stands.
 _SHOWN = (
     "kind",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,8 @@ async def test_a_pin_and_the_change_is_written(tmp_path: Path) -> None:
             shown = await screen.until(f"PIN of key {key}: ")
             assert f"approve {at.id[:8]} [LOW]: Add a line" in shown
             assert "write  notes.txt  +1 -0" in shown
+            # What is signed is on the screen, whatever another command showed before.
+            assert "+two" in shown
             screen.type("not this one\n")
             await screen.until("That PIN does not open the key; try again: ")
             screen.type(f"{PIN}\n")
@@ -327,3 +330,74 @@ async def test_a_policy_is_accepted_with_the_pin_from_the_command_line_and_in_wa
         (status,) = shown["policies"]
         assert status["status"] == "in force"
         assert "src/**" in status["grants"]
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_a_false_server_can_not_have_another_policy_signed_than_it_showed(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        root = trio.Path(at.home, "work")
+        policy = root / ".intercom" / "settings.json"
+        await policy.parent.mkdir()
+        await policy.write_text('{"enabled": true, "file_patterns": {"write": ["**/*"]}}')
+        harmless = json.dumps({"enabled": False})
+        looks = 0
+
+        def ask(request: dict[str, Any]) -> dict[str, Any]:
+            request.pop("sha256", None)
+            return request
+
+        def answer(request: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+            nonlocal looks
+            looks += request["command"] == "policy-show"
+            if request["command"] == "policy-show" and looks == 1:
+                reply["data"] |= {"text": harmless, "sha256": hashlib.sha256(harmless.encode()).hexdigest()}
+            return reply
+
+        words = ("policy", "accept", str(root))
+        async with between(at, ask, answer) as env, on_terminal([*CTL, *words], env) as screen:
+            await screen.until("[y/N]")
+            screen.type("y\n")
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            assert "accepted" not in await screen.rest()
+        _, after = await ctl(at.env, "policy", "show", str(root))
+        assert after["status"] == "waiting"
+
+
+@contextlib.asynccontextmanager
+async def between(
+    at: Scene,
+    ask: Callable[[dict[str, Any]], dict[str, Any]],
+    answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]],
+) -> AsyncIterator[dict[str, str]]:
+    """A false server, which changes what is asked and what is answered; yields the environment that leads to it."""
+    env = {**at.env, "XDG_RUNTIME_DIR": str(at.home / "false")}
+    await trio.Path(at.home, "false").mkdir(mode=0o700)
+    real, false = places(environ=at.env), places(environ=env)
+    await trio.Path(false.runtime_dir).mkdir(mode=0o700)
+    await trio.Path(false.token_file).write_text(await trio.Path(real.token_file).read_text())
+    listener = trio.socket.socket(trio.socket.AF_UNIX)
+    await listener.bind(false.ctl_socket)
+    listener.listen()
+
+    async def serve(ours: trio.SocketStream) -> None:
+        theirs = await trio.open_unix_socket(real.ctl_socket)
+        async with ours, theirs:
+            while line := await _line(ours):
+                request = ask(json.loads(line))
+                await theirs.send_all(json.dumps(request).encode() + b"\n")
+                reply = answer(request, json.loads(await _line(theirs)))
+                await ours.send_all(json.dumps(reply).encode() + b"\n")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, [trio.SocketListener(listener)])
+        yield env
+        nursery.cancel_scope.cancel()
+
+
+async def _line(stream: trio.SocketStream) -> bytes:
+    read = b""
+    while not read.endswith(b"\n") and (some := await stream.receive_some()):
+        read += some
+    return read

@@ -62,7 +62,7 @@ async def test_the_pin_is_asked_for_once_in_a_terminal(tmp_path: Path) -> None:
         await screen.until("PIN of key")
         screen.type(f"{PIN}\n")
         await screen.until("this terminal keeps the key unlocked until it is not used for 15 min")
-        screen.type(f"{COMMAND} approve {at.id}; echo ov''er\n")
+        screen.type(f"{COMMAND} show {at.id}; {COMMAND} approve {at.id}; echo ov''er\n")
         said = await screen.until("over\r\n")
         assert "PIN" not in said
         assert f"approved {at.id}" in said
@@ -72,6 +72,29 @@ async def test_the_pin_is_asked_for_once_in_a_terminal(tmp_path: Path) -> None:
         assert len(await holders(at)) == 1
         screen.type(f"{COMMAND} key lock\n")
         await screen.until("locked the key in 1 terminal")
+
+
+@trio_test(real_time=True, seconds=90)
+async def test_what_was_not_shown_in_the_terminal_is_shown_and_needs_the_pin(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at, shell(at) as screen:
+        # The first decision lets the key count, and unlocks it here.
+        screen.type(f"{COMMAND} steer {at.card['session_id']} one\n")
+        await screen.until("PIN of key")
+        screen.type(f"{PIN}\n")
+        await screen.until("this terminal keeps the key unlocked")
+        screen.type(f"{COMMAND} approve {at.id}\n")
+        shown = await screen.until("PIN of key")
+        assert "+two" in shown
+        screen.type("\x03")
+        await screen.until("no PIN was given")
+        # Nobody has to look at what they reject.
+        screen.type(f"{COMMAND} reject {at.id}; echo ov''er\n")
+        said = await screen.until("over\r\n")
+        assert "PIN" not in said
+        assert f"rejected {at.id}" in said
+        screen.type(f"{COMMAND} key lock\n")
+        await screen.until("locked the key")
 
 
 async def holders(at: Scene) -> list[str]:
@@ -241,6 +264,17 @@ def test_what_needs_the_pin_or_is_no_statement_is_not_signed(holder: Holder, lin
     with asking(holder, line) as (goes_on, told):
         assert goes_on
         assert told is None or "value" not in told
+
+
+def test_only_what_was_shown_here_is_let_pass(holder: Holder) -> None:
+    for decision in sorted(signing.LETS_PASS - signing.WITH_PIN):
+        with asking(holder, stated(decision=decision, subject="other")) as (_, told):
+            assert "value" not in told
+    with asking(holder, b'{"shown": ["other", 1]}\n') as (goes_on, told):
+        assert goes_on
+    for subject, signed in (("other", True), ("x", False)):
+        with asking(holder, stated(decision="approve", subject=subject)) as (_, told):
+            assert ("value" in told) is signed
 
 
 def test_a_signature_keeps_it_open_and_time_closes_it(holder: Holder) -> None:

@@ -124,7 +124,12 @@ def entries(db: sqlite3.Connection) -> Iterator[dict[str, Any]]:
 def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verification:
     """Look at the whole log, and at what stands outside of it. In one transaction if others write meanwhile."""
     found = Verification()
-    wanted = {anchor.sequence: anchor for anchor in anchors}
+    wanted: dict[int, Anchor] = {}
+    for anchor in anchors:
+        # The oldest counts: whoever made the log anew could only add another.
+        oldest = wanted.setdefault(anchor.sequence, anchor)
+        if oldest.hash != anchor.hash:
+            found.add(anchor.sequence, f"it had one hash on {oldest.at}, and another was kept of {anchor.at}")
     found.anchors = len(wanted)
     started, purges = _marks(found, db, wanted)
     behind: dict[str, list[tuple[str, str, Any]]] = {}
@@ -138,9 +143,9 @@ def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verificati
             _check_next(found, before, entry, started)
         if entry_hash(entry) != entry["hash"]:
             found.add(entry["id"], "it was edited: its hash is not that of its columns")
-        anchor = wanted.pop(entry["id"], None)
-        if anchor is not None and anchor.hash != entry["hash"]:
-            found.add(entry["id"], f"the log was written anew up to here: it had another hash on {anchor.at}")
+        kept = wanted.pop(entry["id"], None)
+        if kept is not None and kept.hash != entry["hash"]:
+            found.add(entry["id"], f"the log was written anew up to here: it had another hash on {kept.at}")
         if entry["kind"] in DECIDED and (request := _data(entry).get("request_id")) is not None:
             said = "approve" if entry["kind"] == "auto_approved" else str(entry["summary"])
             behind.setdefault(str(request), []).append((entry["kind"], said, _data(entry).get("proposal_hash")))

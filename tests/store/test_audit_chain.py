@@ -482,3 +482,13 @@ def test_what_a_fault_quotes_does_not_hide_it(log: Path, capsys: pytest.CaptureF
     said = capsys.readouterr().err
     assert "\x1b" not in said
     assert said.splitlines()[0].startswith("entry 3: request \\x1b[2J")
+
+
+def test_a_head_that_was_added_for_a_log_made_anew_does_not_hide_it(log: Path) -> None:
+    """Failed before: of two heads of one entry the newer counted, so a line more in the file was enough."""
+    anchor(log)
+    change(log, "update audit set summary = 'forged' where id = 5")
+    rechain(log, 5)
+    assert look(log).faults
+    anchor(log)
+    assert [fault.entry for fault in look(log).faults] == [12, 12]

@@ -71,15 +71,20 @@ class AuditWatch(Actor):
 
     async def on_receive(self, message: Any) -> None:
         if isinstance(message, _Look):
-            if self._told is None:
-                self._told = ""
-                await self._compare()
+            await self._compare_once()
             await self._look()
             self.set_timer(_Look(), self._every, _Look())
 
     async def on_stop(self) -> None:
         with trio.move_on_after(_STORE_SECONDS, shield=True):
+            # A server that ends right after its start must not keep a head that it did not hold against the last one.
+            await self._compare_once()
             await self._look(post=False)
+
+    async def _compare_once(self) -> None:
+        if self._told is None:
+            self._told = ""
+            await self._compare()
 
     async def _compare(self) -> None:
         """Hold the log against what was kept of it, and tell people what does not fit."""

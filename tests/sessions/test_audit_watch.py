@@ -148,6 +148,25 @@ async def test_a_file_of_heads_that_another_server_adds_to_is_not_told_of(tmp_pa
 
 
 @trio_test(real_time=True)
+async def test_a_log_that_was_cut_is_told_of_by_a_watch_that_ends_before_its_first_look(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with serving(path) as server:
+        await server.note("one")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("delete from audit where id = (select max(id) from audit)")
+    told: list[str] = []
+    async with System(
+        [ChildSpec("store", lambda: TaskWriter(path)), ChildSpec("operators", lambda: Ear([]))]
+    ) as system:
+        reader = Reader(path)
+        named = system.named
+        ended = AuditWatch(reader, named("store"), named("operators"), server.file, lambda: START, told.append)
+        await ended.on_stop()
+        reader.close()
+    assert "was changed while nobody was looking" in told[0]
+
+
+@trio_test(real_time=True)
 async def test_a_log_that_fits_is_told_of_once_a_day_and_no_more(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with serving(path) as server:

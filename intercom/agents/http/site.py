@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from attrs import define
+import trio
+from attrs import define, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from intercom.agents.http.connection import Connection
@@ -18,6 +20,8 @@ from intercom.model.page import Page
 
 log = logging.getLogger("intercom.http")
 
+#: Of the requests that are refused for one reason, one is logged in so many seconds.
+LOGGED_SECONDS = 60.0
 #: Finds out, before an agent's first request is served, whose processes a connection belongs to.
 Look = Callable[[Connection], Awaitable[None]]
 
@@ -35,6 +39,7 @@ class Site:
     connections: Mapping[tuple[str, int], Connection]
     look: Look
     measured: Measured
+    _logged: dict[str, tuple[float, int]] = field(factory=dict, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,7 +70,7 @@ class Site:
         page = self.pages.get(path)
         refused = self.rules.refuse(scope["headers"], open=page is not None and page.open)
         if refused is not None:
-            log.warning("a request to %s was refused: %s", path[:200].encode("unicode_escape").decode(), refused.code)
+            self._log_refused(path, refused.code)
             raise refused
         connection = self.connections.get(tuple(scope["client"] or ()))
         if connection is None:
@@ -86,6 +91,18 @@ class Site:
             await self.look(connection)
         scope["state"]["connection"] = connection
         await application(scope, receive, send)
+
+    def _log_refused(self, path: str, code: str) -> None:
+        """Log a request that was refused, and not each: whoever reaches the port would fill the log, which is kept up
+        to a size, and what stood in it would be gone."""
+        now = trio.current_time()
+        at, more = self._logged.get(code, (-math.inf, 0))
+        if now - at < LOGGED_SECONDS:
+            self._logged[code] = (at, more + 1)
+            return
+        self._logged[code] = (now, 0)
+        shown = path[:200].encode("unicode_escape").decode()
+        log.warning("a request to %s was refused: %s%s", shown, code, f"; {more} more before it" if more else "")
 
 
 async def _show(page: Page, scope: Scope, send: Send) -> None:

@@ -16,7 +16,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents.http import body, guard, identity, serving
+from intercom.agents.http import body, guard, identity, serving, site
 from intercom.agents.http.refusal import Refusal
 from intercom.local import http_token
 from intercom.local.places import places
@@ -50,6 +50,25 @@ async def test_the_guard_refuses_before_anything_is_read(root: Path, caplog: pyt
             own = {"Host": name, "Origin": f"http://{name}"}
             assert (await at.post(rpc("initialize", INITIALIZE), headers=own)).status == 200
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@served
+async def test_a_flood_of_refused_requests_does_not_fill_the_log(
+    root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failed before: each had a line, and seven minutes of them pushed everything else out of the log."""
+
+    def logged() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "was refused" in record.getMessage()]
+
+    async with place(root) as at:
+        for _ in range(20):
+            assert (await at.post(b"{}", headers={"Authorization": None})).status == 401
+        assert (await at.post(b"{}", headers={"Host": "evil.example"})).status == 421
+        assert logged() == [f"a request to /mcp was refused: {code}" for code in ("unauthorized", "host_refused")]
+        monkeypatch.setattr(site, "LOGGED_SECONDS", 0.0)
+        assert (await at.post(b"{}", headers={"Authorization": None})).status == 401
+        assert logged()[2:] == ["a request to /mcp was refused: unauthorized; 19 more before it"]
 
 
 @served

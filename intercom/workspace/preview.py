@@ -143,9 +143,9 @@ def over(shown: Preview, by: str, approved: str | None, masked: Sequence[tuple[i
 def is_on_card(request: ApprovalRequest, made: Preview) -> bool:
     """Whether the card of `request` shows `made`, which its files are drawn as. Its hash does not say so: it covers
     what is written, and the drawing stands in the store beside it. What has no drawing is shown as the agent's own
-    words."""
+    words, and so is no change that can be written."""
     if request.preview is None:
-        return True
+        return False
     diff, remarks, masked = request.preview, request.remarks, request.masked
     if request.replaces is not None:
         diff, _, before = request.preview.partition(_APPROVED_BEFORE)
@@ -162,7 +162,7 @@ def is_on_card(request: ApprovalRequest, made: Preview) -> bool:
 def is_part_of_card(request: ApprovalRequest, versions: Mapping[int, FileVersions]) -> bool:
     """The same for some of its files, by their number: the others are not as they were any more."""
     if request.preview is None:
-        return True
+        return False
     diff = request.preview.partition(_APPROVED_BEFORE)[0]
     parts = re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE)[1:]
     return len(parts) == len(request.files) and all(

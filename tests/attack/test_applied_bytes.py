@@ -252,6 +252,7 @@ _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "the risk": ("update approval_request set risk_level = ?", ("critical",)),
     "a file less": ("delete from approval_file where path = ?", ("docs/new",)),
     "what is shown": ("update approval_request set preview = ?", ("--- /dev/null\n+++ docs/new\n",)),
+    "what is shown taken away": ("update approval_request set preview = null", ()),
     "what is said of it": ("update approval_request set remarks = ?", ('[["docs/new", "harmless"]]',)),
     "what Slack is shown": ("update approval_request set masked = ?", ('[[3, "+harmless"]]',)),
 }
@@ -284,7 +285,9 @@ def step_by_hand(path: str) -> str:
     return json.dumps([{**step, "after_hash": digest(HOOK.encode()), "mode": 0o755, "made": []}])
 
 
-@pytest.mark.parametrize("how", ["other steps", "not decided", "not signed", "by the policy", "another card"])
+@pytest.mark.parametrize(
+    "how", ["other steps", "not decided", "not signed", "by the policy", "another card", "no card"]
+)
 @in_house
 async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: Clock, root: Path, how: str) -> None:
     """A committed apply is carried through after a restart: but only if it is the one that was approved."""
@@ -298,7 +301,9 @@ async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: 
         if how == "another card":
             text = "diff --git a/docs/new b/docs/new\n--- /dev/null\n+++ b/docs/new\n@@ -0,0 +1 @@\n+harmless\n"
             await sql(at, "update approval_request set preview = ? where id = ?", text, id)
-        if how in ("other steps", "another card"):
+        if how == "no card":
+            await sql(at, "update approval_request set preview = null where id = ?", id)
+        if how in ("other steps", "another card", "no card"):
             await at.decide(id, Decision.APPROVE)
         elif how != "not decided":
             await sql(

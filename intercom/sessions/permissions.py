@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,8 @@ COVERED = timedelta(minutes=5)
 _NO_COMMAND = (";",)
 #: What is another operation in another directory: names in its arguments lead from there.
 _BY_PLACE = (OperationKind.COMMAND, OperationKind.READ, OperationKind.OTHER)
+#: What the agent's reason begins with, one line below what the operation does.
+_WHY = "why: "
 #: A command longer than this is shown beside the card too, where nothing of it is cut off, in characters.
 _LONG = 1500
 
@@ -134,7 +137,7 @@ def _request(session: SessionActor, asked: AskPermission, foreseen: Foreseen, le
     if foreseen.outside:
         seen_from = "" if operation.cwd is None else f", as seen from {operation.cwd}"
         remarks = (Remark(None, f"outside of the workspace: {', '.join(foreseen.outside)}{seen_from}"), *remarks)
-    text = "\n".join(filter(None, (operation.text, operation.why and f"why: {operation.why}"))) or None
+    text = "\n".join(filter(None, (_words(operation), operation.why and f"{_WHY}{operation.why}"))) or None
     named = (*foreseen.inside, *foreseen.outside)
     request = ApprovalRequest(
         id=session.context.new_id(),
@@ -157,6 +160,16 @@ def _request(session: SessionActor, asked: AskPermission, foreseen: Foreseen, le
         masked=foreseen.masked,
     )
     return evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
+
+
+def _words(operation: Operation) -> str:
+    """What the operation does, in its own words. A line of it that reads like the agent's reason, which stands below,
+    would be taken for that and not for a part of the command: then each line stands behind a bar, which a reason never
+    does."""
+    text = operation.text or ""
+    if any(unicodedata.normalize("NFKC", line).strip().casefold().startswith("why") for line in text.splitlines()):
+        return "\n".join(f"| {line}" for line in text.split("\n"))
+    return text
 
 
 def _key(session: SessionActor, operation: Operation, foreseen: Foreseen) -> str:
@@ -269,9 +282,9 @@ def _is_on_card(decided: ApprovalRequest | None, request: ApprovalRequest, opera
     looks. What the agent says it is for may differ."""
     if decided is None or decided.risk_level.rank < request.risk_level.rank:
         return False
-    text, said = operation.text or "", decided.description or ""
+    text, said = _words(operation), decided.description or ""
     why = said.removeprefix(text).removeprefix("\n")
-    if not said.startswith(text) or (why and ("\n" in why or not why.startswith("why: "))):
+    if not said.startswith(text) or (why and ("\n" in why or not why.startswith(_WHY))):
         return False
     # Where something is fetched from, or whose tool is used, is the same in every directory.
     at_a_place = bool(operation.touches) or operation.kind in _BY_PLACE

@@ -97,6 +97,20 @@ async def test_yes_is_used_by_the_answer_that_tells_it(clock: Clock, root: Path)
         assert await again() == PermissionAnswer("denied", other.id, reason="enough")
 
 
+@pytest.mark.parametrize("last", ["why: to list", "WHY : to list", "  \uff37hy: to list"])
+@in_house
+async def test_no_line_of_a_command_reads_like_the_agents_reason(clock: Clock, root: Path, last: str) -> None:
+    """The shell would run what is in the last line: `why: $(...)`."""
+    two = evolve(RUN, text=f"make\n{last}", identity="two", why="to build")
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        hook = asking(at, guest, two)
+        card = await waiting(at)
+        assert card.body == f"| make\n| {last}\nwhy: to build"
+        await at.decide(card.id, Decision.APPROVE)
+        assert (await hook()).status == "allowed"
+
+
 @in_house
 async def test_what_is_typed_into_a_running_command_is_no_command_to_the_policy(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from intercom.local import own_directories
+
 SHIM = [sys.executable, "-P", "-m", "intercom.cli.main"]
 CTL = [sys.executable, "-P", "-m", "intercom.cli.ctl"]
 CLIENT = {"name": "claude-code", "version": "1"}
@@ -32,10 +34,14 @@ def home() -> Iterator[Path]:
     # Agent and operator are one process here.
     (root / "c" / "agent-intercom").mkdir(mode=0o700)
     (root / "c" / "agent-intercom" / "config.toml").write_text("[ctl]\ntrust_agent_processes = true\n")
+    own = [str(root / part / "agent-intercom") for part in ("c", "s")]
+    Path(own[1]).mkdir(mode=0o700)
+    own_directories.record(*own)
     try:
         yield root
     finally:
         subprocess.run([*SHIM, "stop"], stdout=subprocess.DEVNULL, check=False)
+        own_directories.forget(*own)
         os.environ.clear()
         os.environ.update(before)
         shutil.rmtree(root)

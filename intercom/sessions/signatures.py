@@ -99,6 +99,7 @@ class Signatures:
     _pinned: dict[str, PublicKey] = field(factory=dict)
     _enrolled: dict[str, PublicKey] = field(factory=dict)
     _seen: tuple[object, dict[str, PublicKey], str] | None = None
+    _seen_system: tuple[object, dict[str, PublicKey], str] | None = None
     _seen_settings: tuple[object, SignedSettings | None, str] | None = None
     _channels: dict[str, Ed25519PrivateKey] = field(factory=dict, repr=False)
     _lock: threading.RLock = field(factory=threading.RLock, repr=False)
@@ -171,6 +172,8 @@ class Signatures:
             if not self._loaded:
                 return {}
             listed = (self._system_file()[0] or {}) if self._from_system else self._listed()[0]
+            if self._pinned.keys() <= listed.keys():
+                return self._pinned
             return {id: key for id, key in self._pinned.items() if id in listed}
 
     def status(self) -> tuple[KeyStatus, ...]:
@@ -274,10 +277,13 @@ class Signatures:
             stats[0].st_mode
         ):
             return {}, f"no operator key counts: {file} and its directory must be root's, and writable by nobody else"
-        try:
-            return key_files.read_public(file), ""
-        except ConfigError as fault:
-            return {}, f"no operator key counts: {fault.message}"
+        stamp = tuple(_stamp_of(each) for each in stats)
+        if self._seen_system is None or self._seen_system[0] != stamp:
+            try:
+                self._seen_system = (stamp, key_files.read_public(file), "")
+            except ConfigError as fault:
+                self._seen_system = (stamp, {}, f"no operator key counts: {fault.message}")
+        return self._seen_system[1], self._seen_system[2]
 
     # --- settings that let something be decided without a key --------------------------------------------------------
 
@@ -721,9 +727,12 @@ def _risk_text(card: Card) -> str | None:
 def _stamp(file: Path) -> object:
     """What changes when a file does; None where there is none."""
     try:
-        found = os.stat(file, follow_symlinks=False)
+        return _stamp_of(os.stat(file, follow_symlinks=False))
     except OSError:
         return None
+
+
+def _stamp_of(found: os.stat_result) -> object:
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 

@@ -89,17 +89,18 @@ class Authorization:
     _refused: dict[int, _Refusals] = field(factory=dict)
     _terminals: set[tuple[str | None, int | None, int | None, str | None]] = field(factory=set)
 
-    async def require(self, request: CtlRequest, by: Connected, user: str, *, signed: bool = False) -> Origin:
+    async def require(self, request: CtlRequest, by: Connected, user: str, is_proven: Callable[[], bool]) -> Origin:
         """Let the caller act, and say where the act comes from; raises Unauthorized.
 
-        A decision that is `signed` with a PIN typed for it may come from anywhere, also from a terminal in which an
-        agent runs: the PIN is the proof. Without one, an agent's process may not act, and what cannot be recognised.
-        While agents of an earlier server are awaited, nobody may: raises IpcError, which says for how long to wait.
+        An act that `is_proven`, by a signature with a PIN typed for it, may come from anywhere, also from a terminal in
+        which an agent runs; that is verified only where it matters. Without it, an agent's process may not act, and
+        what cannot be recognised. While agents of an earlier server are awaited, nobody may: raises IpcError, which
+        says for how long to wait.
         """
         if self.trusting:
             return processes.origin(CHANNEL, by.pid)
         since = trio.current_time() - self._began
-        if self.agents.awaited and since < AWAIT_SECONDS and not signed:
+        if self.agents.awaited and since < AWAIT_SECONDS and not is_proven():
             left = round(AWAIT_SECONDS - since + 0.05, 1)
             raise IpcError(
                 f"the server has just started and does not know yet which processes are agents' ({self.agents.awaited}"
@@ -108,7 +109,7 @@ class Authorization:
                 retry_after=left,
             )
         found = self._recognise(by)
-        if found.who is not Who.OPERATOR and not signed:
+        if found.who is not Who.OPERATOR and not is_proven():
             await self._refuse(request, found, user)
         await self._tell_of(request, found, user, since)
         return found.origin

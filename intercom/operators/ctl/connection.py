@@ -159,8 +159,8 @@ async def _answer(request: CtlRequest, peer: Peer, by: Connected, door: Door) ->
     try:
         verb = verbs.verb_of(request)
         user = _user(peer.uid)
-        signed = verbs.is_proven(door.desk, request)
-        origin = await door.authorization.require(request, by, user, signed=signed) if verb.acts else None
+        is_proven = functools.partial(verbs.is_proven, door.desk, request)
+        origin = await door.authorization.require(request, by, user, is_proven) if verb.acts else None
         with trio.fail_after(door.limits.work):
             return success(await verbs.run(door.desk, Caller(user, origin), request))
     except IntercomError as refusal:

@@ -50,12 +50,12 @@ class Told:
             agents, self.desk.security_event, self.told.append, self.desk.is_new_terminal
         )
 
-    async def tries(self, by: Connected, request: CtlRequest = APPROVE, **how: Any) -> Origin:
-        return await self.authorization.require(request, by, "kim", **how)
+    async def tries(self, by: Connected, request: CtlRequest = APPROVE, *, signed: bool = False) -> Origin:
+        return await self.authorization.require(request, by, "kim", lambda: signed)
 
-    async def is_refused(self, by: Connected, **how: Any) -> str:
+    async def is_refused(self, by: Connected) -> str:
         with pytest.raises(Unauthorized) as refused:
-            await self.tries(by, **how)
+            await self.tries(by)
         return str(refused.value)
 
 

@@ -13,7 +13,6 @@ import trio
 from attrs import frozen
 
 from actors import Actor, Name, ask
-from intercom.model import clock
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError
 from intercom.store import audit, audit_anchor
@@ -183,8 +182,7 @@ def _begun(db: Database, at: datetime, file: Path) -> Head | None:
 
 def _due(db: Database, at: datetime) -> bool:
     """Whether the head is to be posted now; then that is on record. A first day comes before the first post."""
-    row = db.conn.execute("select max(at) from audit where kind in (?, ?)", (_BEGUN, _POSTED)).fetchone()
-    last = None if row is None or row[0] is None else clock.from_text(row[0])
+    last = audit.newest_at(db, (_BEGUN, _POSTED))
     if last is not None and at - last < POST_EVERY and at >= last:
         return False
     newest = head(db.conn)

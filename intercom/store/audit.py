@@ -7,9 +7,8 @@ outside (`audit_anchor`). Entries go by age only as a whole beginning, and what 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from attrs import frozen
@@ -17,7 +16,7 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.store import rows
-from intercom.store.audit_chain import COLUMNS, GENESIS, PRUNED, entry_hash
+from intercom.store.audit_chain import COLUMNS, GENESIS, PRUNED, entry_data, entry_hash
 
 
 @frozen
@@ -65,6 +64,22 @@ def record(
     return number
 
 
+# What somebody else wrote may hold anything in any column, and must not end a look past it.
+
+
+def _said(name: str) -> str:
+    """What an entry's data says under this name, in SQL; null where that is no JSON."""
+    return f"case when json_valid(data) then json_extract(data, '$.{name}') end"
+
+
+def _instant(text: Any) -> datetime:
+    """When an entry says it was; 1970 where it does not say."""
+    try:
+        return clock.from_text(text)
+    except (TypeError, ValueError, OverflowError):
+        return datetime.fromtimestamp(0, UTC)
+
+
 def recent(
     db: Database, limit: int, session_id: str | None = None, after_id: int | None = None
 ) -> tuple[AuditEntry, ...]:
@@ -89,12 +104,12 @@ def recent(
     return tuple(
         AuditEntry(
             id=row["id"],
-            at=clock.from_text(row["at"]),
+            at=_instant(row["at"]),
             kind=row["kind"],
             session_id=row["session_id"],
             who=row["who"],
             summary=row["summary"],
-            data=None if row["data"] is None else json.loads(row["data"]),
+            data=None if row["data"] is None else entry_data(row),
             previous=row["previous"],
             hash=row["hash"],
         )
@@ -102,25 +117,27 @@ def recent(
     )
 
 
+def newest_at(db: Database, kinds: Sequence[str]) -> datetime | None:
+    """When the newest entry of one of these kinds was written; None without one."""
+    sql = f"select at from audit where kind in ({rows.holders(kinds)}) order by id desc limit 1"
+    row = rows.one(db, sql, tuple(kinds))
+    return None if row is None else _instant(row["at"])
+
+
 def first_use(db: Database, session_id: str, request_id: str) -> datetime | None:
     """When an approved request of this session was applied, or its operation let pass, for the first time."""
     row = rows.one(
         db,
         "select min(at) as at from audit where session_id = ? and kind in ('applied', 'permission_used')"
-        " and json_extract(data, '$.request_id') = ?",
+        f" and {_said('request_id')} = ?",
         (session_id, request_id),
     )
-    return None if row is None or row["at"] is None else clock.from_text(row["at"])
+    return None if row is None or row["at"] is None else _instant(row["at"])
 
 
 #: What an index holds the entries of; it is used where a query says the same.
 _ENDS = [f"{kind}_{end}" for kind in ("nudge", "steer", "task") for end in ("delivered", "taken_back")]
 _OF_WORDS = "kind in ({})".format(", ".join(f"'{kind}'" for kind in (*_ENDS, "standby_ended")))
-
-
-def _said(name: str) -> str:
-    """What an entry's data says under this name, in SQL: one that somebody else wrote may hold anything."""
-    return f"case when json_valid(data) then json_extract(data, '$.{name}') end"
 
 
 def words_over(db: Database, id: str) -> int | None:
@@ -141,7 +158,7 @@ def words_behind(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] |
         f" and {_said('request_id')} = ? order by id limit 1",
         (request_id,),
     )
-    ids = [] if row is None else json.loads(row["data"]).get("instruction_ids")
+    ids = [] if row is None else entry_data(row).get("instruction_ids")
     return None if row is None else (row["id"], tuple(map(str, ids if isinstance(ids, list) else ())))
 
 
@@ -172,8 +189,7 @@ def restore_states(db: Database, session_id: str, id: str) -> frozenset[str]:
     """The states that a restore has come to since it was accepted."""
     found = rows.column(
         db,
-        "select json_extract(data, '$.state') from audit where session_id = ? and kind = 'restore'"
-        " and json_extract(data, '$.restore_id') = ?",
+        f"select {_said('state')} from audit where session_id = ? and kind = 'restore' and {_said('restore_id')} = ?",
         (session_id, id),
     )
     return frozenset(map(str, found))
@@ -183,8 +199,8 @@ def restore_steps(db: Database, session_id: str, id: str) -> str | None:
     """The hash of the steps that a restore was committed to."""
     row = rows.one(
         db,
-        "select json_extract(data, '$.steps') as steps from audit where session_id = ? and kind = 'restore'"
-        " and json_extract(data, '$.restore_id') = ? and json_extract(data, '$.state') = 'committed'",
+        f"select {_said('steps')} as steps from audit where session_id = ? and kind = 'restore'"
+        f" and {_said('restore_id')} = ? and {_said('state')} = 'committed'",
         (session_id, id),
     )
     return None if row is None or row["steps"] is None else str(row["steps"])
@@ -195,8 +211,8 @@ def policy_decisions(db: Database, root: str) -> tuple[tuple[str, bool], ...]:
     accepted."""
     found = rows.every(
         db,
-        "select kind, json_extract(data, '$.sha256') as sha from audit where session_id is null"
-        " and kind in ('policy_accept', 'policy_reject') and json_extract(data, '$.workspace_root') = ? order by id",
+        f"select kind, {_said('sha256')} as sha from audit where session_id is null"
+        f" and kind in ('policy_accept', 'policy_reject') and {_said('workspace_root')} = ? order by id",
         (root,),
     )
     return tuple((str(row["sha"]), row["kind"] == "policy_accept") for row in found)
@@ -207,9 +223,9 @@ def policy_narrowing(db: Database, root: str) -> str | None:
     accepted, None where the log does not say."""
     row = rows.one(
         db,
-        "select kind, json_extract(data, '$.narrowing') as sha from audit where session_id is null"
+        f"select kind, {_said('narrowing')} as sha from audit where session_id is null"
         " and kind in ('policy_accept', 'policy_narrowed', 'policy_widened')"
-        " and json_extract(data, '$.workspace_root') = ? order by id desc limit 1",
+        f" and {_said('workspace_root')} = ? order by id desc limit 1",
         (root,),
     )
     if row is None:

@@ -108,6 +108,15 @@ def entry_hash(entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+def entry_data(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What an entry's `data` says; nothing where that is no JSON object."""
+    try:
+        data = json.loads(entry["data"] or "{}")
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
 def head(db: sqlite3.Connection) -> Head | None:
     """The newest entry, as far as anybody has committed."""
     row = db.execute("select id, hash, at from audit order by id desc limit 1").fetchone()
@@ -146,9 +155,9 @@ def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verificati
         kept = wanted.pop(entry["id"], None)
         if kept is not None and kept.hash != entry["hash"]:
             found.add(entry["id"], f"the log was written anew up to here: it had another hash on {kept.at}")
-        if entry["kind"] in DECIDED and (request := _data(entry).get("request_id")) is not None:
+        if entry["kind"] in DECIDED and (request := entry_data(entry).get("request_id")) is not None:
             said = "approve" if entry["kind"] == "auto_approved" else str(entry["summary"])
-            behind.setdefault(str(request), []).append((entry["kind"], said, _data(entry).get("proposal_hash")))
+            behind.setdefault(str(request), []).append((entry["kind"], said, entry_data(entry).get("proposal_hash")))
         before = entry
     if before is not None:
         found.head = Head(before["id"], before["hash"], before["at"])
@@ -174,7 +183,7 @@ def _marks(
                 found.add(entry["id"], "what it says of the chain's beginning is not what the server writes")
             else:
                 started, has_begun = begun, True
-        elif entry["kind"] == PURGED and PRUNED in _data(entry):
+        elif entry["kind"] == PURGED and PRUNED in entry_data(entry):
             pruned = _pruned(entry)
             if pruned is None:
                 found.add(entry["id"], "what it says went by age is not what the server writes")
@@ -187,7 +196,7 @@ def _marks(
 
 
 def _started(entry: Mapping[str, Any]) -> _Started | None:
-    data = _data(entry)
+    data = entry_data(entry)
     first, before = data.get("first", entry["id"]), data.get("decided_before", [])
     if type(first) is not int or not isinstance(before, list):
         return None
@@ -195,7 +204,7 @@ def _started(entry: Mapping[str, Any]) -> _Started | None:
 
 
 def _pruned(entry: Mapping[str, Any]) -> _Pruned | None:
-    data = _data(entry)[PRUNED]
+    data = entry_data(entry)[PRUNED]
     if not isinstance(data, dict) or type(data.get("through")) is not int:
         return None
     return _Pruned(data["through"], str(data.get("hash")))
@@ -209,14 +218,6 @@ def _is_too_young(anchor: Anchor, pruned: _Pruned, purge: Mapping[str, Any]) -> 
         )
     except (ValueError, TypeError):
         return True
-
-
-def _data(entry: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        data = json.loads(entry["data"] or "{}")
-    except (TypeError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
 
 
 def _check_first(found: Verification, entry: dict[str, Any], started: _Started | None, purges: list[_Pruned]) -> None:

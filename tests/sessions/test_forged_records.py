@@ -219,6 +219,26 @@ async def test_a_signed_restore_is_carried_out(clock: Clock, root: Path) -> None
         assert (root / "a.txt").read_text() == "one\n"
 
 
+@in_house
+async def test_entries_that_are_no_json_stop_neither_an_apply_nor_a_restore(clock: Clock, root: Path) -> None:
+    """Failed before: one row that SQL put into the audit log, and the session fell over it at each."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        taken = await take(at, guest)
+        id = (await guest.propose("new.txt")).request_id
+        await approve(at, key, id)
+        entry = "insert into audit (at, kind, session_id, who, summary, data) values ('', ?, ?, 'x', 'x', 'no json')"
+        for kind in ("applied", "permission_used", "restore"):
+            sql(at, entry, kind, guest.session_id)
+        await guest.ask(Apply(guest.call(), id))
+        assert (root / "new.txt").exists()
+        asked = await ask(at, taken)
+        await say(at, key, asked.id, Decision.PROCEED)
+        assert (await ended(at, asked.id)).state is RestoreState.DONE
+        assert not (root / "new.txt").exists()
+
+
 @pytest.mark.parametrize("status", ["decided", "expired"])
 @in_house
 async def test_an_answer_that_nobody_gave_says_so(clock: Clock, root: Path, status: str) -> None:

@@ -148,6 +148,41 @@ def test_the_audit_trail_is_read_from_its_end_or_followed(db: Database) -> None:
     assert audit.recent(db, 9, session_id="s1", after_id=numbers[5]) == ()
 
 
+@pytest.mark.parametrize("data", ["no json", "[1]", "{", "\x00", '"text"', "7"])
+def test_entries_of_somebody_else_end_no_look_past_them(db: Database, data: str) -> None:
+    """Failed before: each look for a use, a restore or a policy ended with the first such entry."""
+    kinds = {
+        "s1": ("applied", "permission_used", "restore", "steer_delivered", "standby_ended", "broadcast"),
+        None: ("policy_accept", "policy_narrowed", "session_adopted", "audit_posted"),
+    }
+    entry = "insert into audit (at, kind, session_id, who, summary, data) values ('no time', ?, ?, 'x', 'x', ?)"
+    for session, some in kinds.items():
+        for kind in some:
+            db.execute(entry, (kind, session, data))
+    audit.record(db, after(1), "applied", "s1", "intercom", "", {"request_id": "r1"})
+    steps = {"restore_id": "t1", "state": "committed", "steps": "abc"}
+    audit.record(db, after(2), "restore", "s1", "intercom", "", steps)
+    audit.record(db, after(3), "policy_accept", None, "kim", "", {"workspace_root": "/w", "sha256": "def"})
+    assert audit.first_use(db, "s1", "r1") == after(1)
+    assert audit.first_use(db, "s1", "r2") is None
+    assert audit.restore_states(db, "s1", "t1") == {"committed"}
+    assert audit.restore_steps(db, "s1", "t1") == "abc"
+    assert audit.policy_decisions(db, "/w") == (("def", True),)
+    assert audit.policy_narrowing(db, "/w") == ""
+    assert (audit.words_over(db, "i1"), audit.words_behind(db, "w1")) == (None, None)
+    assert not audit.was_adopted(db, "s1", "s2")
+    assert len(audit.recent(db, 99)) == 13
+    assert audit.newest_at(db, ("audit_posted",)) is not None
+
+
+def test_a_use_at_no_time_was_long_ago(db: Database) -> None:
+    entry = "insert into audit (at, kind, session_id, who, summary, data) values ('1', 'applied', 's1', 'x', 'x', ?)"
+    db.execute(entry, ('{"request_id": "r1"}',))
+    found = audit.first_use(db, "s1", "r1")
+    assert found is not None
+    assert found < NOW
+
+
 def test_decisions_about_policies_are_kept_in_order_and_each_card_is_decided_once(db: Database) -> None:
     assert policies.decisions(db, "/project") == ()
     first, second = said("policy-1", "sha 1", accepted=True), said("policy-2", "sha 2", accepted=False)

@@ -10,11 +10,11 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import fields, frozen
+from attrs import evolve, fields, frozen
 
 from intercom.local import config_file, own_directories, recognition
-from intercom.local.places import Places, places, private_directory
-from intercom.model.config import Config, without_operators_settings
+from intercom.local.places import Places, places, private_directory, system_home
+from intercom.model.config import Config, SlackSettings, strictest, with_operators_settings
 from intercom.model.errors import IntercomError, SlackError, VersionMismatch
 from intercom.store import agent_processes
 
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 class Settings:
     """What a server runs with; `digest` is that of the configuration file as it was read, None without a file.
 
-    `slack` is None where no channel is configured, or where `slack_fault` says why it can not be used. `left_out` are
-    the settings of the file that were not taken, as an agent's client named it.
+    `slack` is None where no channel is configured, or where `slack_fault` says why it can not be used.
+
+    `named_by_client` says which file or directory of an agent's client is not the user's own. Then `left_out` are the
+    settings of the file that were not taken, and `own_fault` says why the user's own configuration was not either.
     """
 
     config: Config
@@ -38,25 +40,33 @@ class Settings:
     slack_fault: str = ""
     left_out: tuple[str, ...] = ()
     named_by_client: str = ""
+    own_fault: str = ""
 
     @property
     def left_out_words(self) -> str:
         """What people are told of that; empty where there is nothing to tell."""
         if not self.named_by_client:
             return ""
-        if self.named_by_client.startswith("--config") and not self.left_out:
-            return ""
-        names = (
-            f", and so takes nothing from its configuration about {', '.join(self.left_out)}" if self.left_out else ""
-        )
-        told = f"the server was started by an agent's client with {self.named_by_client}{names}"
+        told = f"the server was started by an agent's client with {self.named_by_client}"
+        if self.left_out:
+            told += (
+                f", and so takes nothing from its configuration about {', '.join(self.left_out)}: it takes the user's"
+                " own, without Slack"
+            )
+        if self.own_fault:
+            return (
+                f"{told}; as the user's own configuration cannot be read, the strictest settings hold"
+                f" ({self.own_fault}): correct that, then run agent-intercom stop"
+            )
         if self.named_by_client.startswith("--config"):
             return (
-                f"{told}: put these settings into the user's own configuration file, or start the server with"
+                f"{told}; put these settings into the user's own configuration file, or start the server with"
                 f" agent-intercom serve --config {self.path}"
+                if self.left_out
+                else ""
             )
         return (
-            f"{told}: if it was you who chose these directories, run agent-intercom init --write with the same"
+            f"{told}; if it was you who chose these directories, run agent-intercom init --write with the same"
             " environment in a terminal of your own, then agent-intercom stop"
         )
 
@@ -77,7 +87,8 @@ def settle(options: argparse.Namespace, *, by_client: bool = False) -> Settings:
     the terminal works without.
 
     Where an agent's client started the server, `by_client`, only the user's own files and directories (see
-    `own_directories`) say whom the server trusts: with others settings for operators stay at their defaults.
+    `own_directories`) say whom the server trusts: with others, settings for operators are those of the user's default
+    configuration file. Slack stays off then: the user's own server is in it.
     """
     path = Path(options.config).absolute() if options.config is not None else None
     name = options.ipc_name
@@ -86,25 +97,42 @@ def settle(options: argparse.Namespace, *, by_client: bool = False) -> Settings:
         path = users if users.exists() else None
     config = config_file.load(path)
     left_out: tuple[str, ...] = ()
-    named = ""
+    named = own_fault = ""
     if by_client:
         named = _named_by_client(path, options.config is not None, places(name or config.ipc_name))
     if named:
-        config, left_out = without_operators_settings(config)
+        own, own_fault = _own_config()
+        config, left_out = with_operators_settings(config, evolve(own, slack=SlackSettings()))
     where = places(name or config.ipc_name)
     slack, fault = _slack(config, where)
-    return Settings(config, where, path, _digest(path), slack, fault, left_out, named)
+    return Settings(config, where, path, _digest(path), slack, fault, left_out, named, own_fault)
 
 
 def _named_by_client(path: Path | None, is_option: bool, where: Places) -> str:
     """What a client has named that is not the user's own, in words; empty where there is nothing."""
     own, fault = own_directories.own()
+    directory = os.path.dirname(where.config_file)
     named = []
     if path is not None and not own_directories.is_own_config(str(path), own):
         named.append(f"--config {path}" if is_option else f"the configuration {path}, which is not known to be yours")
+    elif not own_directories.is_own(directory, own):
+        # Where there is no configuration, the user's own settings are missing.
+        named.append(f"the configuration directory {directory}, which is not known to be yours")
     if not own_directories.is_own(where.state_dir, own):
         named.append(f"the state directory {where.state_dir}, which is not known to be yours")
     return " and ".join(named) + (f" ({fault})" if named and fault else "")
+
+
+def _own_config() -> tuple[Config, str]:
+    """The user's default configuration, whatever an environment says; the strictest one where that cannot be read, and
+    why."""
+    where, home = own_directories.default_places(), system_home()
+    if where is None or home is None:
+        return Config(), ""
+    try:
+        return config_file.load(Path(where.config_file), required=False, home=Path(home)), ""
+    except IntercomError as fault:
+        return strictest(), fault.message
 
 
 def record_directories(where: Places, *databases: Path) -> bool:

@@ -18,29 +18,30 @@ from intercom.model.config import Config
 from intercom.model.errors import ConfigError
 
 
-def load(path: Path | None = None) -> Config:
+def load(path: Path | None = None, *, required: bool = True, home: Path | None = None) -> Config:
     """The configuration in the file at `path`, with every path in it absolute.
 
-    Without `path` the user's own file is read, and where there is none the defaults hold. `~` is the home directory;
-    relative paths count from the file's directory. Where the file authorizes nobody in Slack,
-    `SLACK_MEMBER_IDS` in the environment does.
+    Without `path` the user's own file is read. Where that is not there, or `path` is not and is not `required`, the
+    defaults hold. `~` is the home directory, which `home` names where the environment is not believed; relative paths
+    count from the file's directory. Where the file authorizes nobody in Slack, `SLACK_MEMBER_IDS` in the environment
+    does.
 
     Raises `ConfigError` with all faults found: a file that is missing, unreadable or writable by everyone, broken
     TOML, unknown keys, values of the wrong type or out of range. Raises `IpcError` when the user's runtime directory
     has too long a name for sockets to be made there.
     """
     file = (path or Path(places().config_file)).expanduser().absolute()
-    text = _read(file, required=path is not None)
+    text = _read(file, required=required and path is not None)
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # TOMLDecodeError, and numbers too long or tables too deep to be read
         raise ConfigError(f"{file} is not valid TOML: {_lower(str(error))}; correct that") from None
     config, faults = structure(raw)
-    faults += _bad_root(raw.get("default_workspace_root"), file.parent)
+    faults += _bad_root(raw.get("default_workspace_root"), file.parent, home)
     if config is None or faults:
         raise ConfigError(_report(file, text, faults))
     try:
-        return _settle(config, raw, file.parent)
+        return _settle(config, raw, file.parent, home)
     except ValueError as error:
         raise ConfigError(f"SLACK_MEMBER_IDS in the environment {error}") from None
 
@@ -74,11 +75,15 @@ def _read(file: Path, *, required: bool) -> str:
         raise ConfigError(f"{file} is not UTF-8 text at line {line}: save it as UTF-8") from None
 
 
-def _settle(config: Config, raw: Mapping[str, Any], directory: Path) -> Config:
+def _settle(config: Config, raw: Mapping[str, Any], directory: Path, home: Path | None) -> Config:
     """Give every path its place, and what the file leaves out its value on this machine."""
+
+    def absolute(path: Path) -> Path:
+        return _absolute(path, directory, home)
+
     database, root, log, cli = config.database, config.default_workspace_root, config.logging.file, config.host_cli
     if "path" in raw.get("database", {}):
-        database = attrs.evolve(database, path=_absolute(database.path, directory))
+        database = attrs.evolve(database, path=absolute(database.path))
     else:
         database = attrs.evolve(database, path=Path(places(config.ipc_name).database))
     slack = config.slack
@@ -86,33 +91,35 @@ def _settle(config: Config, raw: Mapping[str, Any], directory: Path) -> Config:
         members = [each.strip() for each in os.environ.get("SLACK_MEMBER_IDS", "").split(",")]
         slack = attrs.evolve(slack, authorized_user_ids=tuple(each for each in members if each))
     # Sessions know their workspaces by what links lead to.
-    channels = {_absolute(root, directory).resolve(): channel for root, channel in slack.workspace_channels.items()}
-    ca_file = slack.ca_file and _absolute(slack.ca_file, directory)
+    channels = {absolute(root).resolve(): channel for root, channel in slack.workspace_channels.items()}
+    ca_file = slack.ca_file and absolute(slack.ca_file)
     slack = attrs.evolve(slack, workspace_channels=channels, ca_file=ca_file)
     if cli and ("/" in cli or cli.startswith("~")):  # else the server's PATH finds it
-        cli = str(_absolute(Path(cli), directory))
+        cli = str(absolute(Path(cli)))
     return attrs.evolve(
         config,
-        default_workspace_root=root and _absolute(root, directory).resolve(),
+        default_workspace_root=root and absolute(root).resolve(),
         host_cli=cli,
         database=database,
         slack=slack,
-        logging=attrs.evolve(config.logging, file=log and _absolute(log, directory)),
+        logging=attrs.evolve(config.logging, file=log and absolute(log)),
     )
 
 
-def _absolute(path: Path, directory: Path) -> Path:
+def _absolute(path: Path, directory: Path, home: Path | None) -> Path:
+    if home is not None and path.parts[:1] == ("~",):
+        return home.joinpath(*path.parts[1:])
     try:
         return directory / path.expanduser()
     except RuntimeError:  # ~name of nobody
         return directory / path
 
 
-def _bad_root(value: Any, directory: Path) -> list[Fault]:
+def _bad_root(value: Any, directory: Path, home: Path | None) -> list[Fault]:
     if not isinstance(value, str) or not value or "\0" in value:
         return []
-    root = _absolute(Path(value), directory).resolve()
-    if root in (Path("/"), Path.home().resolve()):
+    root = _absolute(Path(value), directory, home).resolve()
+    if root in (Path("/"), (home or Path.home()).resolve()):
         return [Fault("default_workspace_root", f"must not be {root}: an agent would own all below it; name a project")]
     return []
 

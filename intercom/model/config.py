@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from attrs import Factory, evolve, field, fields, frozen
+from attrs import evolve, field, fields, frozen, has
 
 from intercom.model.approval import RiskLevel
 from intercom.model.channel_id import CHANNEL_ID, LOOKS_LIKE
@@ -126,13 +126,14 @@ def setting(
     *checks: Check,
     converter: Callable[[Any], Any] | None = None,
     operators: bool = False,
+    strictest: Any = None,
 ) -> Any:
     """Declare a setting; `default` may be a factory (a class or function). One for `operators` says whom the server
-    trusts or what it lets run, and is never taken from a file that an agent's client names."""
+    trusts or what it lets run, and is never taken from a file that an agent's client names. `strictest` is the value
+    that allows least, where the default is not it already."""
     value = {"factory": default} if callable(default) else {"default": default}
-    return field(
-        **value, validator=list(checks) or None, converter=converter, metadata={"doc": doc, "operators": operators}
-    )
+    metadata = {"doc": doc, "operators": operators, "strictest": strictest}
+    return field(**value, validator=list(checks) or None, converter=converter, metadata=metadata)
 
 
 #: Going on after an error, or past a limit, is what nobody may decide by being away.
@@ -253,13 +254,15 @@ class SteeringSettings:
 @frozen
 class PolicySettings:
     require_allowlist: bool = setting(
-        False, "Whether a workspace policy may approve only commands that `[commands]` lists too."
+        False, "Whether a workspace policy may approve only commands that `[commands]` lists too.", strictest=True
     )
     max_risk_level: RiskLevel = setting(
-        RiskLevel.HIGH, "The highest risk any workspace policy may approve by itself; `critical` never is."
+        RiskLevel.HIGH,
+        "The highest risk any workspace policy may approve by itself; `critical` never is.",
+        strictest=RiskLevel.LOW,
     )
     remote_mode_asks_always: bool = setting(
-        False, "Whether a session in remote mode asks a person even where the policy would approve."
+        False, "Whether a session in remote mode asks a person even where the policy would approve.", strictest=True
     )
     trust_changes: bool = setting(
         False,
@@ -327,6 +330,7 @@ class DecisionsSettings:
         HighestRisk.HIGH,
         "The highest risk that may be decided from Slack once there is an operator key, with which this has to be"
         " signed (`agent-intercom-ctl key settings`). What needs more is decided with the key.",
+        strictest=HighestRisk.NONE,
     )
     embed: HighestRisk = setting(
         HighestRisk.NONE,
@@ -337,6 +341,7 @@ class DecisionsSettings:
         "How long a terminal keeps a key unlocked that is not used; 0 asks for the PIN each time. Critical decisions"
         " always ask.",
         between(0, 24 * 60),
+        strictest=0,
     )
 
 
@@ -523,16 +528,28 @@ class Config:
     logging: LoggingSettings = setting(LoggingSettings, "What is logged, and where.")
 
 
-def without_operators_settings(config: Config) -> tuple[Config, tuple[str, ...]]:
-    """The configuration with every setting that is for operators alone at its default, and the names of those that
-    were not."""
-    kept: dict[str, Any] = {}
-    for each in fields(Config):
-        if not each.metadata["operators"]:
-            continue
-        default: Any = each.default
-        if isinstance(default, Factory):  # type: ignore[arg-type]
-            default = default.factory()
-        if getattr(config, each.name) != default:
-            kept[each.name] = default
-    return (evolve(config, **kept), tuple(kept)) if kept else (config, ())
+def with_operators_settings(config: Config, own: Config) -> tuple[Config, tuple[str, ...]]:
+    """The configuration with every setting that is for operators alone as `own` has it, and the names of those that it
+    set otherwise."""
+    named = _operators_settings()
+    kept = {name: getattr(own, name) for name in named}
+    left_out = tuple(name for name in named if getattr(config, name) not in (getattr(_DEFAULTS, name), kept[name]))
+    return evolve(config, **kept), left_out
+
+
+def strictest() -> Config:
+    """The configuration whose settings for operators allow least."""
+    strict: dict[str, Any] = {}
+    for name in _operators_settings():
+        default = getattr(_DEFAULTS, name)
+        if has(type(default)):
+            values = {each.name: each.metadata["strictest"] for each in fields(type(default))}
+            strict[name] = evolve(default, **{name: value for name, value in values.items() if value is not None})
+    return evolve(_DEFAULTS, **strict)
+
+
+def _operators_settings() -> tuple[str, ...]:
+    return tuple(each.name for each in fields(Config) if each.metadata["operators"])
+
+
+_DEFAULTS = Config()

@@ -3,6 +3,7 @@ the server trusts, what it runs, or where secrets go."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -12,13 +13,27 @@ from pathlib import Path
 
 import pytest
 import trio
+from attrs import evolve
 
 from intercom.agents.shim import launch, options
 from intercom.agents.shim.options import Options, isolation
+from intercom.cli.settings import Settings, settle
 from intercom.local import lock
+from intercom.local import places as where_things_live
 from intercom.local.daemon import allowed
 from intercom.local.places import places
-from intercom.model.config import Config, CtlSettings, SlackSettings, without_operators_settings
+from intercom.model.approval import RiskLevel
+from intercom.model.config import (
+    ApplySettings,
+    Config,
+    CtlSettings,
+    DecisionsSettings,
+    HighestRisk,
+    PolicySettings,
+    SlackSettings,
+    strictest,
+    with_operators_settings,
+)
 from tests.agents.live import TRUSTING, Home, call, home, live
 from tests.faults.hosted import ctl, hosted
 
@@ -174,12 +189,96 @@ async def test_directories_that_the_user_has_used_count(house: Home) -> None:
         assert (await agent.answer(asked))["status"] == "approved"
 
 
-def test_what_a_client_may_say_of_the_server_stays_and_the_rest_goes() -> None:
+def test_what_a_client_may_say_of_the_server_stays_and_the_rest_is_the_users() -> None:
     given = Config(retention_days=7, ctl=CtlSettings(True), slack=SlackSettings("C0123456789"), host_cli="evil")
-    kept, left_out = without_operators_settings(given)
-    assert kept == Config(retention_days=7)
+    own = Config(retention_days=9, policy=PolicySettings(require_allowlist=True), host_cli="mine")
+    kept, left_out = with_operators_settings(given, own)
+    assert kept == Config(retention_days=7, policy=own.policy, host_cli="mine")
     assert set(left_out) == {"ctl", "slack", "host_cli"}
-    assert without_operators_settings(Config()) == (Config(), ())
+    assert with_operators_settings(Config(), own) == (Config(policy=own.policy, host_cli="mine"), ())
+
+
+def test_the_strictest_settings_let_nothing_be_decided_without_a_person() -> None:
+    assert strictest() == Config(
+        policy=PolicySettings(
+            require_allowlist=True, max_risk_level=RiskLevel.LOW, remote_mode_asks_always=True, trust_changes=False
+        ),
+        apply=ApplySettings(agent_may_force=False),
+        ctl=CtlSettings(trust_agent_processes=False),
+        decisions=DecisionsSettings(slack=HighestRisk.NONE, embed=HighestRisk.NONE, unlock_minutes=0),
+    )
+
+
+@pytest.fixture
+def me(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's configuration file, in the home that the system knows; the environment names that home too."""
+    file = tmp_path / "me/.config/agent-intercom/config.toml"
+    file.parent.mkdir(parents=True)
+    monkeypatch.setattr(where_things_live, "STAND_IN_HOME", str(tmp_path / "me"))
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return file
+
+
+def started_by_client(config: Path | None = None) -> Settings:
+    named = None if config is None else str(config)
+    return settle(argparse.Namespace(config=named, ipc_name=None), by_client=True)
+
+
+STRICT = """
+host_cli = "~/bin/agent"
+[policy]
+require_allowlist = true
+[decisions]
+slack = "none"
+[slack]
+channel_id = "C0123456789"
+"""
+
+
+@pytest.mark.parametrize("named", ["--config", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME"])
+def test_the_users_own_settings_hold_whatever_a_client_names(
+    named: str, me: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me.write_text(STRICT)
+    config = None
+    if named == "--config":
+        config = tmp_path / "evil.toml"
+        config.write_text("retention_days = 7\n[policy]\nmax_risk_level = 'low'\n")
+    else:
+        monkeypatch.setenv(named, str(tmp_path / "evil"))
+    settings = started_by_client(config)
+    assert settings.config.policy == PolicySettings(require_allowlist=True)
+    assert settings.config.decisions.slack is HighestRisk.NONE
+    assert settings.config.host_cli == str(tmp_path / "me/bin/agent")
+    assert settings.config.slack == SlackSettings(), "two servers must not be in Slack"
+    assert settings.slack is None
+    if named == "--config":
+        assert settings.config.retention_days == 7
+        assert "takes nothing from its configuration about policy" in settings.left_out_words
+    else:
+        assert "not known to be yours" in settings.left_out_words
+
+
+def test_where_the_users_own_configuration_is_damaged_the_strictest_holds_and_people_are_told(
+    me: Path, tmp_path: Path
+) -> None:
+    me.write_text("[ctl]\ntrust_agent_processes = true\n[policy\n")
+    config = tmp_path / "named.toml"
+    config.write_text("")
+    settings = started_by_client(config)
+    assert settings.config == evolve(strictest(), database=settings.config.database)
+    assert "the strictest settings hold" in settings.left_out_words
+    assert f"{me} is not valid TOML" in settings.left_out_words
+
+
+def test_a_user_without_a_configuration_has_the_defaults(me: Path, tmp_path: Path) -> None:
+    config = tmp_path / "named.toml"
+    config.write_text("[ctl]\ntrust_agent_processes = true\n")
+    settings = started_by_client(config)
+    assert settings.config == evolve(Config(), database=settings.config.database)
+    assert settings.left_out == ("ctl",)
 
 
 @live

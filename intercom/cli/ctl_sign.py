@@ -178,6 +178,10 @@ class _Signed:
     def _command(self, verb: str, fields: Fields) -> Any:
         if verb in signing.FOR_AN_AGENT:
             fields = self._addressed(verb, fields)
+        is_typed = True
+        if verb == "nudge":
+            typed = str(fields.get("text") or "").strip()
+            fields, is_typed = {**fields, "text": typed or self._nudge_text()}, bool(typed)
         about = next((fields[name] for name in ("id", "session", "workspace") if fields.get(name)), "")
         text = fields.get("text") or fields.get("mode") or ""
         _say(_one_line(f"{verb} {about} {text}".rstrip()))
@@ -188,7 +192,12 @@ class _Signed:
             "decision": verb,
             "text": None,
         }
-        return self._signed(verb, fields, said)
+        # Words that the person has not typed are read before they are signed.
+        return self._signed(verb, fields, said, with_pin=not is_typed)
+
+    def _nudge_text(self) -> str:
+        """What a nudge without words says: the server's settings do, and who can write them could say anything."""
+        return str(request(self._where, "nudge-text", {})["text"]).strip()
 
     def _addressed(self, verb: str, fields: Fields) -> Fields:
         """Words for an agent, with the whole id of the session or the directory that they are for: they are signed for
@@ -232,10 +241,14 @@ class _Signed:
             self._command("steer", {"session": session, "text": text})
         return {"session_id": session, "status": "resumed"}
 
-    def _signed(self, verb: str, fields: Fields, said: Fields, to_show: Card | None = None) -> Any:
-        """Sign and send. `to_show` is the card that nobody here has seen yet, if that is to let something pass."""
+    def _signed(
+        self, verb: str, fields: Fields, said: Fields, to_show: Card | None = None, *, with_pin: bool = False
+    ) -> Any:
+        """Sign and send. `to_show` is the card that nobody here has seen yet, if that is to let something pass;
+        `with_pin` asks for the PIN also where the terminal keeps the key."""
         sent = {name: part for name, part in fields.items() if part is not None}
-        if self._key is None and said["risk"] != "critical" and said["decision"] not in signing.WITH_PIN:
+        with_pin = with_pin or said["risk"] == "critical" or said["decision"] in signing.WITH_PIN
+        if self._key is None and not with_pin:
             with contextlib.suppress(_NotWithTicket):
                 return self._with_ticket(verb, sent, said)
         if to_show is not None:

@@ -143,6 +143,8 @@ class Desk(Protocol):
         self, session: str | None, mode: SessionMode, by: str, channel: str
     ) -> tuple[SessionMode, SessionMode]: ...
 
+    def nudge_text(self) -> str: ...
+
     async def nudge(
         self,
         prefix: str,

@@ -164,6 +164,10 @@ class Desk:
         answered = await self.ask_session(id, SwitchMode(f"desk/{self.context.new_id()}", mode, by, channel))
         return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
 
+    def nudge_text(self) -> str:
+        """What a nudge says for which nobody gives words."""
+        return self.context.config.stall.default_nudge_message
+
     async def nudge(
         self,
         prefix: str,
@@ -181,7 +185,7 @@ class Desk:
         if what == "alert":
             verdict = Verdict(word_id, Decision.NUDGE, by, channel, self.context.now(), text, origin, command=signed)
             return await self.decide(id, verdict)
-        words = text or self.context.config.stall.default_nudge_message
+        words = text or self.nudge_text()
         await self.ask_session(id, Steer(word_id, Kind.NUDGE, words, by, channel, signed))
         session = await self.reader.read(partial(sessions.get, id=id))
         assert session is not None, "it has answered just now"

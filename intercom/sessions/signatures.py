@@ -467,8 +467,8 @@ class Signatures:
         return fault
 
     def trusted_words(self, db: Database, words: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
-        """Those of these that count, as their agent is told them. The server's own, and a person's nudge without words,
-        say what the configuration does, whatever their row says."""
+        """Those of these that count, as their agent is told them. The server's own say what the configuration does,
+        whatever their row says."""
         if not self.required:
             return words
         return tuple(self._as_said(word) for word in words if self.fault_of_words(db, word) is None)
@@ -491,8 +491,6 @@ class Signatures:
     def _as_said(self, word: Instruction) -> Instruction:
         if word.channel == cards.AUTOMATIC:
             return evolve(word, kind=Kind.NUDGE, by=cards.INTERCOM, text=self.config.stall.default_nudge_message)
-        if word.kind is Kind.NUDGE and word.signed is not None and "text" not in word.signed.fields:
-            return evolve(word, text=self.config.stall.default_nudge_message)
         return word
 
     def _fault_of_words(self, db: Database, word: Instruction) -> str | None:
@@ -505,8 +503,9 @@ class Signatures:
             return _OTHER_WORDS
         if (signature.request_id, signature.risk, signature.text, signature.decision) != ("", None, None, word.kind):
             return _OTHER_WORDS
-        text = fields.get("text")
-        if text != word.text and not (text is None and word.kind is Kind.NUDGE):
+        if "text" not in fields and word.kind is Kind.NUDGE:
+            return _NO_WORDS
+        if fields.get("text") != word.text:
             return _OTHER_WORDS
         act = signature.decision_id
         if word.id != (act if signature.method == signing.CHANNEL else id_of_act(f"{channel}/{act}")):
@@ -700,6 +699,7 @@ _MISSING = "no operator's signature is recorded for it"
 _CONTRADICTION = "what is recorded contradicts itself"
 _USED = "it was used before, and counts once"
 _OTHER_WORDS = "the signature is for other words"
+_NO_WORDS = "the signature does not cover what the nudge says: nudge again, with words or this version's ctl"
 
 
 def _channel_of(word: Instruction) -> str:

@@ -287,7 +287,9 @@ async def test_commands_to_agents_are_signed_too(tmp_path: Path) -> None:
             ("--session", session[:8], "task", "sweep here"),
         ):
             async with typing(at, *words) as screen:
-                await screen.until("PIN of key")
+                shown = await screen.until("PIN of key")
+                # Also what the server says for a person: it is read before it is signed.
+                assert words[0] != "nudge" or "Continue working on the current task" in shown
                 screen.type(f"{PIN}\n")
                 said = await screen.rest()
                 assert "queued" in said or "nudged" in said, said

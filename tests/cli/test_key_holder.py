@@ -151,6 +151,11 @@ async def test_a_critical_decision_asks_for_the_pin_all_the_same(tmp_path: Path)
         await unlock(screen)
         screen.type(f"{COMMAND} --json policy accept {at.home / 'work'}\n")
         await screen.until("has no policy file")
+        # Words that nobody has typed here are read first.
+        screen.type(f"{COMMAND} nudge {at.card['session_id']}\n")
+        assert "Continue working on the current task" in await screen.until("PIN of key")
+        screen.type("\x03")
+        await screen.until("no PIN was given")
         stated = {**dict.fromkeys(signing.STATED, ""), "key_id": key, "method": "ticket"}
         for risk, decision in (("critical", "approve"), (None, "accept")):
             asked = json.dumps({**stated, "risk": risk, "decision": decision})

@@ -303,6 +303,9 @@ class StandInDesk:
         self.all_sessions[found.id] = attrs.evolve(found, mode=mode)
         return found.mode, mode
 
+    def nudge_text(self) -> str:
+        return "go on"
+
     async def nudge(
         self,
         prefix: str,

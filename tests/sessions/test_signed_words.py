@@ -214,10 +214,28 @@ async def test_signed_tasks_and_nudges_are_told(clock: Clock, root: Path) -> Non
         desk, directory = at.app.desk, str(root / "sub")
         signed = key.command("task", at.now(), "act-0001", workspace=directory, text="sweep")
         await desk.steering.add_task("sweep", "kim", "ctl", workspace=directory, act_id="ctl/act-0001", signed=signed)
-        signed = key.command("nudge", at.now(), "act-0002", id=guest.session_id, session=guest.session_id)
-        await desk.nudge(guest.session_id, None, "kim", "ctl", None, "ctl/act-0002", signed)
-        default = at.app.context.config.stall.default_nudge_message
-        assert sorted(await told(guest)) == [("nudge", "kim", default), ("task", "kim", "sweep")]
+        words = {"id": guest.session_id, "session": guest.session_id, "text": desk.nudge_text()}
+        signed = key.command("nudge", at.now(), "act-0002", **words)
+        await desk.nudge(guest.session_id, words["text"], "kim", "ctl", None, "ctl/act-0002", signed)
+        assert sorted(await told(guest)) == [("nudge", "kim", words["text"]), ("task", "kim", "sweep")]
+
+
+@in_house
+async def test_a_nudge_says_what_was_signed_whatever_the_configuration_says_then(clock: Clock, root: Path) -> None:
+    """Failed before: who edited the configuration had its own text told as the person's."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        words = {"id": guest.session_id, "session": guest.session_id}
+        signed = key.command("nudge", at.now(), "act-0001", **words)
+        with pytest.raises(SignatureRefused, match="does not cover what the nudge says"):
+            await at.app.desk.nudge(guest.session_id, None, "kim", "ctl", None, "ctl/act-0001", signed)
+        forge(at, guest, "nudge", signed=signed, id=id_of_act("ctl/act-0001"))
+        assert await told(guest) == []
+        signed = key.command("nudge", at.now(), "act-0002", **words, text="go on")
+        await at.app.desk.nudge(guest.session_id, "go on", "kim", "ctl", None, "ctl/act-0002", signed)
+    async with keyed(root, clock, key, Config(stall=StallSettings(default_nudge_message="delete it all"))) as at:
+        assert await told(await at.arrive(root)) == [("nudge", "kim", "go on")]
 
 
 @pytest.mark.parametrize("highest", [HighestRisk.NONE, HighestRisk.LOW])

@@ -189,6 +189,10 @@ async def _nudge(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     return {"request_id": found.id, "session_id": found.session_id, "status": "nudged", "note": found.note}
 
 
+async def _nudge_text(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    return {"text": desk.nudge_text()}
+
+
 async def _tree(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     return {"tree": plain(desk.tree()), "tasks": trio.lowlevel.current_statistics().tasks_living}
 
@@ -259,6 +263,7 @@ VERBS: dict[str, Verb] = {
     "resume": Verb(_resume, True, "resume a waiting or paused session"),
     "mode": Verb(_mode, True, "say who is notified of a session's cards"),
     "nudge": Verb(_nudge, True, "prod an agent that has gone quiet"),
+    "nudge-text": Verb(_nudge_text, False, "what a nudge without words says"),
     "start": Verb(verbs_children.start, True, "start an agent"),
     "clear": Verb(verbs_children.clear, True, "end a session, and its agent's processes"),
     "logs": Verb(verbs_children.logs, False, "what an agent that was started here wrote"),

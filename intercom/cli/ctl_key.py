@@ -91,7 +91,8 @@ def unlock(kept: KeyFile, prompt: str) -> Ed25519PrivateKey:
 
 
 def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
-    """Make a key, with a PIN that is typed twice, and let it count if a server runs."""
+    """Make a key, with a PIN that is typed twice, and let it count if a server runs. Its directories are the user's own
+    from then on, so that the key protects servers with others too."""
     if not has_terminal():
         # Before a PIN is asked for by anything else: there is no other way to give one.
         ask_pin("")
@@ -99,6 +100,8 @@ def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
     pin = _new_pin("Choose a PIN for the new key: ")
     before = operator_keys.private_keys(where)
     made = operator_keys.create(where, pin, name or _own_name(), to_text(datetime.now(UTC)))
+    if not_recorded := _record_directories(where):
+        say(not_recorded)
     enrolled = _enrol_new(where, made, pin, before)
     if as_json:
         print(json.dumps({**_entry(made.key, made), "enrolled": enrolled}))
@@ -115,6 +118,18 @@ def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
             print("\n".join(_indented(asked)))
     print("a forgotten PIN can not be recovered: keep it where you keep passwords")
     return 0
+
+
+def _record_directories(where: Places) -> str:
+    """What people are told where the directories could not be recorded as their own."""
+    from intercom.cli.settings import record_or_explain
+
+    try:
+        config = config_file.load(Path(where.config_file), required=False)
+    except ConfigError:
+        # It may name another database; who is an agent stands in the usual one as well.
+        return record_or_explain(where)
+    return record_or_explain(where, config_file.database_path(config, where))
 
 
 def _enrol_new(where: Places, made: KeyFile, pin: str, before: tuple[KeyFile, ...]) -> bool:

@@ -20,9 +20,9 @@ from intercom.cli.init_files import Change, backup_name
 from intercom.cli.init_hooks import HOOKS, Hooks
 from intercom.cli.init_http import DEFAULT_PORT, HTTP, HTTP_KEYS, STDIO_KEYS, TOKEN_VARIABLE, address, with_port
 from intercom.cli.init_merge import Unmergeable, Wish, merge, present, snippet
-from intercom.cli.settings import record_directories
+from intercom.cli.settings import record_or_explain
 from intercom.local import config_file, http_token
-from intercom.local.places import Places, places
+from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError, IntercomError
 from intercom.operators.ctl.client import Refusal
@@ -96,7 +96,9 @@ def _run(args: argparse.Namespace, report: _Report) -> int:
         report.fault(init_files.said(error))
         return 1
     if args.write:
-        _record(places(args.ipc_name or settings.ipc_name), settings, report)
+        where = places(args.ipc_name or settings.ipc_name)
+        if not_recorded := record_or_explain(where, config_file.database_path(settings, where)):
+            report.say(not_recorded)
     named = config if config != own else None
     chosen = _chosen(args.client) if args.client or not args.write else []
     plans = [_plan(CLIENTS[name], workspace, named, opened) for name in chosen]
@@ -115,20 +117,6 @@ def _run(args: argparse.Namespace, report: _Report) -> int:
     if not args.write:
         report.say("\nnothing was changed: add --write, and --client NAME or --client all")
     return 0 if all(done) else 1
-
-
-def _record(where: Places, settings: Config, report: _Report) -> None:
-    """Record that the directories are the person's who runs this, or say why servers will not take them so."""
-    try:
-        if record_directories(where, config_file.database_path(settings, where)):
-            return
-        why = "no operator at a terminal of their own was recognised"
-    except (IntercomError, OSError) as error:
-        why = init_files.said(error)
-    report.say(
-        f"not recorded as yours: {os.path.dirname(where.config_file)} and {where.state_dir} ({why}): a server that an"
-        " agent's client starts takes no operators' settings from them"
-    )
 
 
 def _policy(workspace: Path, ipc_name: str, report: _Report, *, write: bool) -> bool:

@@ -156,6 +156,22 @@ def record_directories(where: Places, *databases: Path) -> bool:
     return True
 
 
+def record_or_explain(where: Places, *databases: Path) -> str:
+    """Do what `record_directories` does; what people are told where it was not done, empty where it was."""
+    try:
+        if record_directories(where, *databases):
+            return ""
+        why = "no operator at a terminal of their own was recognised"
+    except IntercomError as fault:
+        why = fault.message
+    except OSError as fault:
+        why = str(fault)
+    return (
+        f"not recorded as yours: {os.path.dirname(where.config_file)} and {where.state_dir} ({why}): a server that an"
+        " agent's client starts takes no operators' settings from them"
+    )
+
+
 def _slack(config: Config, where: Places) -> tuple[SlackSetup | None, str]:
     if config.slack.channel_id is None:
         # A fifth of a second that most servers need not spend.

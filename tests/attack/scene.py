@@ -17,6 +17,8 @@ from tests.support.terminal import on_terminal
 
 PIN = "correct horse"
 PROGRAMS = Path(__file__).with_name("programs")
+#: As the user's agents find it; keys that they make leave nothing in the home of who runs the tests.
+CTL = Path(__file__).parents[1] / "support" / "ctl_at_home.py"
 PACKAGE = Path(__file__).resolve().parents[2] / "intercom"
 
 
@@ -38,7 +40,7 @@ async def run_in_shell(
     if not out.exists():
         os.mkfifo(out)
     filled = command.format(
-        ctl=f"{sys.executable} -m intercom.cli.ctl --json",
+        ctl=f"{sys.executable} {CTL} --json",
         python=sys.executable,
         programs=PROGRAMS,
         package=PACKAGE,

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from intercom.local import operator_keys, signed_settings
+from intercom.local import operator_keys, own_directories, signed_settings
+from intercom.local import places as where_things_live
 from intercom.local.places import Places, places
 from intercom.model.config import HighestRisk
 from tests.operators.house import environ
 from tests.support.terminal import on_terminal
 from tests.support.trio_case import trio_test
 
-KEY = [sys.executable, "-m", "intercom.cli.ctl", "key"]
+KEY = [sys.executable, str(Path(__file__).parents[1] / "support" / "ctl_at_home.py"), "key"]
 PIN = "correct horse"
 
 
@@ -59,6 +60,21 @@ async def test_a_key_is_made_with_a_pin_typed_twice(tmp_path: Path) -> None:
     listed = run(tmp_path, "list")
     assert kept.key.id in listed.stdout
     assert "ann" in listed.stdout
+
+
+@trio_test(real_time=True, seconds=30)
+async def test_the_directories_of_a_key_are_its_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = {**environ(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    async with on_terminal([*KEY, "create"], env) as screen:
+        await screen.until("Choose a PIN for the new key: ")
+        screen.type(f"{PIN}\n")
+        await screen.until("The same again: ")
+        screen.type(f"{PIN}\n")
+        assert "not recorded" not in await screen.rest()
+        assert await screen.process.wait() == 0
+    monkeypatch.setattr(where_things_live, "STAND_IN_HOME", str(tmp_path))
+    assert Path(tmp_path, "config/agent-intercom/operator-keys") in own_directories.operator_keys_files()
+    assert own_directories.is_own(places(environ=env).state_dir, own_directories.own()[0])
 
 
 def configure(found: Places, text: str) -> None:

@@ -25,7 +25,7 @@ from tests.support.keys import make_key_file
 from tests.support.terminal import Terminal, on_terminal
 from tests.support.trio_case import trio_test
 
-CTL = [sys.executable, "-m", "intercom.cli.ctl"]
+CTL = [sys.executable, str(Path(__file__).parents[1] / "support" / "ctl_at_home.py")]
 PIN = "correct horse"
 AT = "2026-11-23T08:00:00.000000+00:00"
 

@@ -200,10 +200,10 @@ class _Signed:
         return str(request(self._where, "nudge-text", {})["text"]).strip()
 
     def _addressed(self, verb: str, fields: Fields) -> Fields:
-        """Words for an agent, with the whole id of the session or the directory that they are for: they are signed for
+        """Words for an agent, with the whole id of the session or the workspace that they are for: they are signed for
         that agent alone. A nudge keeps the id of the alert that it answers."""
         if verb == "task" and fields.get("session") is None:
-            return {**fields, "workspace": os.path.realpath(fields.get("workspace") or ".")}
+            return {**fields, "workspace": self._workspace_of(os.path.realpath(fields.get("workspace") or "."))}
         named = fields.get("session") or fields.get("id")
         found = {str(each["session_id"]): str(each["session_id"]) for each in self._sessions()}
         if verb == "nudge":
@@ -217,6 +217,13 @@ class _Signed:
         sent = {**fields, "session": found[fitting[0]]}
         sent.pop("id", None)
         return {**sent, "id": fitting[0]} if verb == "nudge" else sent
+
+    def _workspace_of(self, directory: str) -> str:
+        """The root of the workspace that a task left in this directory is for: that one is signed."""
+        root = str(request(self._where, "task-workspace", {"workspace": directory})["workspace_root"])
+        if directory != root and not directory.startswith(os.path.join(root, "")):
+            raise IntercomError(f"the server named {root}, which {directory} is not in; nothing was signed")
+        return root
 
     def _sessions(self) -> list[Mapping[str, Any]]:
         return list(request(self._where, "list", {})["sessions"])

@@ -18,7 +18,7 @@ import stat
 import threading
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
@@ -39,7 +39,7 @@ from intercom.model.steering import Instruction, Kind, id_of_act
 from intercom.model.verdict import Decided, Decision, Signature, SignedCommand, Verdict
 from intercom.sessions import cards, outcomes
 from intercom.sessions.outcomes import Asked
-from intercom.store import audit, instructions, waits
+from intercom.store import audit, instructions, sessions, waits
 from intercom.store import operator_keys as enrolled_keys
 from intercom.store.messages import Database
 from intercom.store.operator_keys import EnrolledKey
@@ -521,9 +521,10 @@ class Signatures:
     def _is_for(self, db: Database, word: Instruction, fields: Mapping[str, str]) -> bool:
         session, directory = fields.get("session"), fields.get("workspace")
         if session is None:
-            # A task for whoever works there: in a workspace that the directory lies in.
-            root = word.workspace_root
-            return word.kind is Kind.TASK and None not in (root, directory) and _lies_in(str(directory), str(root))
+            # A task for whoever works there, also once one of them has it.
+            taken = None if word.session_id is None else sessions.get(db, word.session_id)
+            roots = {word.workspace_root, directory if taken is None else taken.workspace_root}
+            return word.kind is Kind.TASK and directory is not None and roots == {directory}
         if directory is not None or word.workspace_root is not None or word.session_id is None:
             return False
         # Or of one whose agent went on in this one.
@@ -709,11 +710,6 @@ def _channel_of(word: Instruction) -> str:
 
 def _is_ended_by_words(wait: Wait) -> bool:
     return wait.decided is not None and wait.decided.verdict_id == outcomes.ended_by_words(wait.id)
-
-
-def _lies_in(directory: str, root: str) -> bool:
-    path = PurePath(directory)
-    return path.is_absolute() and ".." not in path.parts and path.is_relative_to(root)
 
 
 def _risk(card: Card) -> RiskLevel:

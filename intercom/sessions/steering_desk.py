@@ -92,7 +92,7 @@ class Steering:
         if (session is None) == (workspace is None):
             raise InvalidArguments("a task is for a session or for a workspace: name one of them")
         id = None if session is None else await self.desk.session_id(session)
-        root = None if workspace is None else await self._root(workspace)
+        root = None if workspace is None else await self.workspace_of(workspace)
         at = self._context.now()
         word = Instruction(self._id(act_id), Kind.TASK, text, by, channel, at, id, root)
         kept, home = await self._transact(partial(_leave, word=word, signed=signed, context=self._context))
@@ -134,9 +134,9 @@ class Steering:
     async def _transact(self, work: Callable[[Database], T]) -> T:
         return await ask(self._context.store, Transact(work), timeout=_STORE_SECONDS, retry=True)
 
-    async def _root(self, directory: str) -> str:
-        """The workspace that a directory lies in: that of a session, the nearest, else what an agent started there
-        would take."""
+    async def workspace_of(self, directory: str) -> str:
+        """The root of the workspace that a task is for which is left in this directory: that of a session, the nearest,
+        else what an agent started there would take. Of a root it is that root. Raises WorkspaceRefused."""
         here, rooted = await trio.to_thread.run_sync(_workspaces_at, directory)
         known = {session.workspace_root for session in await self.desk.sessions()}
         above = [root for root in known if here.is_relative_to(root)]

@@ -280,16 +280,18 @@ async def test_commands_to_agents_are_signed_too(tmp_path: Path) -> None:
         assert (code, refused["error_code"]) == (1, "unauthorized")
         # Each is signed for its agent, however it was named: what was signed is checked again before it is told.
         workspace = str(at.home / "work")
+        (at.home / "work" / "sub").mkdir()
         for words in (
             ("steer", session[:8], "take care"),
             ("nudge", session[:8]),
-            ("task", "sweep", "--workspace", workspace),
+            ("task", "sweep", "--workspace", f"{workspace}/sub"),
             ("--session", session[:8], "task", "sweep here"),
         ):
             async with typing(at, *words) as screen:
                 shown = await screen.until("PIN of key")
                 # Also what the server says for a person: it is read before it is signed.
                 assert words[0] != "nudge" or "Continue working on the current task" in shown
+                assert words[0] != "task" or f"task {workspace} sweep" in shown
                 screen.type(f"{PIN}\n")
                 said = await screen.rest()
                 assert "queued" in said or "nudged" in said, said

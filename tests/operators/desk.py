@@ -200,6 +200,9 @@ class StandInSteering:
         self.desk.acts.append(("task", text, by, channel, session, workspace, act_id))
         return self._keep(Instruction("t-1", Kind.TASK, text, by, channel, START, session, workspace))
 
+    async def workspace_of(self, directory: str) -> str:
+        return directory
+
     async def tasks(
         self, session: str | None = None, *, everything: bool = False, limit: int = 50
     ) -> tuple[Instruction, ...]:

@@ -212,12 +212,40 @@ async def test_signed_tasks_and_nudges_are_told(clock: Clock, root: Path) -> Non
     async with keyed(root, clock, key) as at:
         guest = await at.arrive(root)
         desk, directory = at.app.desk, str(root / "sub")
-        signed = key.command("task", at.now(), "act-0001", workspace=directory, text="sweep")
+        signed = key.command(
+            "task", at.now(), "act-0001", workspace=await desk.steering.workspace_of(directory), text="sweep"
+        )
         await desk.steering.add_task("sweep", "kim", "ctl", workspace=directory, act_id="ctl/act-0001", signed=signed)
         words = {"id": guest.session_id, "session": guest.session_id, "text": desk.nudge_text()}
         signed = key.command("nudge", at.now(), "act-0002", **words)
         await desk.nudge(guest.session_id, words["text"], "kim", "ctl", None, "ctl/act-0002", signed)
         assert sorted(await told(guest)) == [("nudge", "kim", words["text"]), ("task", "kim", "sweep")]
+
+
+@pytest.mark.parametrize("moved", ["to the one above", "to a session above", "not signed for it"])
+@in_house
+async def test_a_task_stays_in_the_workspace_that_it_was_signed_for(clock: Clock, root: Path, moved: str) -> None:
+    """Failed before: it was signed for a directory, and so for every workspace around it."""
+    key = Key()
+    (root / "sub").mkdir()
+    async with keyed(root, clock, key) as at:
+        below, above = await at.arrive(root / "sub"), await at.arrive(root, key="above")
+        desk, directory = at.app.desk.steering, str(root / "sub")
+        assert await desk.workspace_of(directory) == directory
+        if moved == "not signed for it":
+            signed = key.command("task", at.now(), "act-0001", workspace=directory, text="sweep")
+            with pytest.raises(SignatureRefused, match="another session or workspace"):
+                await desk.add_task("sweep", "kim", "ctl", workspace=str(root), act_id="ctl/act-0001", signed=signed)
+            return
+        signed = key.command("task", at.now(), "act-0001", workspace=directory, text="sweep")
+        left = await desk.add_task("sweep", "kim", "ctl", workspace=directory, act_id="ctl/act-0001", signed=signed)
+        if moved == "to the one above":
+            sql(at, "update instruction set workspace_root = ? where id = ?", str(root), left.id)
+        else:
+            taken = "update instruction set session_id = ?, taken_at = ? where id = ?"
+            sql(at, taken, above.session_id, TAKEN, left.id)
+        assert (await told(above), await told(below)) == ([], [])
+        await at.people.notice("another session or workspace")
 
 
 @in_house

@@ -272,6 +272,7 @@ VERBS: dict[str, Verb] = {
     "steer": Verb(verbs_steering.steer, True, "tell an agent something with its next result"),
     "steering": Verb(verbs_steering.steering, False, "what agents were told or are to be told"),
     "task": Verb(verbs_steering.task, True, "leave a task for an agent"),
+    "task-workspace": Verb(verbs_steering.task_workspace, False, "which workspace a task left in a directory is for"),
     "tasks": Verb(verbs_steering.tasks, False, "the tasks that no agent has yet"),
     "take-back": Verb(verbs_steering.take_back, True, "let words or a task never reach an agent"),
     "checkpoint": Verb(verbs_checkpoints.take, True, "record how a session and its files stand"),

@@ -53,6 +53,13 @@ async def task(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     return _reply(card)
 
 
+async def task_workspace(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
+    """The workspace that a task is for which is left in this directory."""
+    if request.workspace is None:
+        raise InvalidArguments("task-workspace needs the directory in workspace")
+    return {"workspace_root": await desk.steering.workspace_of(request.workspace)}
+
+
 async def tasks(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     """The tasks that no agent has yet; all with `everything`."""
     limit = request.limit or LISTED

@@ -83,6 +83,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...] | None]] 
     ),
     ("task", {"session": "s-1", "text": "do it"}, {"session_id": "s-1"}, ("task", "do it", ME, "ctl", "s-1", None)),
     ("show", {"id": "abc"}, {"request_id": "abc-1", "kind": "approval", "risk_level": "high"}, None),
+    ("task-workspace", {"workspace": "/ws"}, {"workspace_root": "/ws"}, None),
     ("nudge-text", {}, {"text": "go on"}, None),
     ("version", {}, {"version": "0.1.0"}, None),
 ]

@@ -180,13 +180,14 @@ def _revoke(where: Places, prefix: str) -> int:
 
 
 def _list(where: Places, *, as_json: bool) -> int:
-    known = _known(where)
+    reply = _known(where)
+    known = {each["key_id"]: each for each in reply["keys"]}
     private = {each.key.id: each for each in operator_keys.private_keys(where)}
     listed = operator_keys.read_public(Path(where.operator_keys_file))
     keys = {**{each.key.id: each.key for each in private.values()}, **listed}
     entries = [{**_entry(each, private.get(each.id)), **known.get(each.id, {})} for each in keys.values()]
     if as_json:
-        print(json.dumps({"keys": entries}))
+        print(json.dumps({"keys": entries, "unsigned_settings": reply.get("unsigned_settings")}))
         return 0
     if not entries:
         print("no operator key: decisions are not signed; make one with agent-intercom-ctl key create")
@@ -196,15 +197,18 @@ def _list(where: Places, *, as_json: bool) -> int:
         if "counts" in entry:
             counts = "counts" if entry["counts"] else f"does not count: {entry['why']}"
         print(one_line(f"{entry['key_id']}  {entry['name'] or '-'}  {here}  {counts}"))
+    if unsigned := reply.get("unsigned_settings"):
+        print(one_line(unsigned))
     return 0
 
 
-def _known(where: Places) -> dict[str, dict[str, Any]]:
-    """What the running server says of its keys, by id; nothing where none runs."""
+def _known(where: Places) -> dict[str, Any]:
+    """What the running server says of its keys; that there are none where none runs."""
     try:
-        return {each["key_id"]: each for each in request(where, "keys", {}, patience=0.0)["keys"]}
+        reply: dict[str, Any] = request(where, "keys", {}, patience=0.0)
     except (NoServer, OSError):
-        return {}
+        return {"keys": []}
+    return reply
 
 
 def _unlock(where: Places, prefix: str | None) -> int:

@@ -44,6 +44,8 @@ def examine(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: int =
         return Finding(SUBJECT, State.FAULT, text, "see docs/how-to/operator-key.md, and agent-intercom-ctl key list")
     if not counting:
         return Finding(SUBJECT, State.WARN, NO_KEY, "agent-intercom-ctl key create")
+    if unsigned := known.get("unsigned_settings"):
+        return Finding(SUBJECT, State.WARN, str(unsigned), "agent-intercom-ctl key settings")
     anchor = "root's list" if os.path.exists(system_file) else "your list"
     text = (
         f"decisions are signed; {_count(len(counting))} in {anchor}: {', '.join(each['key_id'] for each in counting)}"

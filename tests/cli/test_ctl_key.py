@@ -169,5 +169,5 @@ def test_no_option_takes_a_pin(tmp_path: Path) -> None:
 
 def test_without_a_key_the_list_says_what_that_means(tmp_path: Path) -> None:
     assert "decisions are not signed" in run(tmp_path, "list").stdout
-    assert json.loads(run(tmp_path, "list", "--json").stdout) == {"keys": []}
+    assert json.loads(run(tmp_path, "list", "--json").stdout) == {"keys": [], "unsigned_settings": None}
     assert "there is no operator key on this machine" in run(tmp_path, "change-pin").stderr

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import trio
 
 from intercom.cli import doctor_keys
 from intercom.cli.finding import State
@@ -110,3 +111,30 @@ async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path, monkeypat
         assert found.state is State.OK
         assert "decisions are signed" in found.text
         assert "sudo install" in found.advice
+
+
+@trio_test(real_time=True, seconds=60)
+async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    config = Path(where(tmp_path).config_file)
+    await trio.Path(config).write_text('[decisions]\nembed = "low"\n')
+    async with scene(tmp_path) as at:
+        async with on_terminal([*CTL, "key", "enrol"], at.env) as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            await screen.rest()
+        found = doctor_keys.examine(where(tmp_path), str(tmp_path / "none"))
+        assert found.state is State.WARN
+        assert '[decisions] embed = "low" does not count: no operator key that counts has signed it' in found.text
+        assert found.advice == "agent-intercom-ctl key settings"
+        async with on_terminal([*CTL, "key", "list"], at.env) as screen:
+            assert found.text in await screen.rest()
+        code, reply = await ctl(at.env, "key", "list")
+        assert (code, reply["unsigned_settings"]) == (0, found.text)
+        async with on_terminal([*CTL, "key", "settings"], at.env) as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            await screen.rest()
+        assert doctor_keys.examine(where(tmp_path), str(tmp_path / "none")).state is State.OK
+        code, reply = await ctl(at.env, "key", "list")
+        assert (code, reply["unsigned_settings"]) == (0, None)

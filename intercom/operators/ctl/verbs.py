@@ -228,7 +228,12 @@ async def _policy(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def _keys(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    return {"required": desk.signatures.has_keys, "keys": [plain(each) for each in desk.signatures.status()]}
+    signatures = desk.signatures
+    return {
+        "required": signatures.has_keys,
+        "keys": [plain(each) for each in signatures.status()],
+        "unsigned_settings": signatures.unsigned_settings() if signatures.has_keys else None,
+    }
 
 
 async def _key_add(desk: Desk, caller: Caller, request: CtlRequest) -> Any:

@@ -107,6 +107,7 @@ class App:
     embedded_doors: dict[str, Door] = field(factory=dict, init=False)
     http: Standing | None = field(default=None, init=False)
     reader: Reader = field(init=False)
+    contents: Contents = field(init=False)
     system: System = field(init=False)
     context: Context = field(init=False)
     board: PolicyBoard = field(init=False)
@@ -122,6 +123,7 @@ class App:
     def __attrs_post_init__(self) -> None:
         KNOWN.add(self.token, "Intercom token")
         self.reader = Reader(self.database)
+        self.contents = Contents(contents_path(self.database), self.config.checkpoint.max_kept_bytes)
         if self.config.http_port is not None:
             # They are read over HTTP, and only there; nobody else pays for the counting.
             from intercom.operators.metrics.metrics import Metrics
@@ -183,7 +185,7 @@ class App:
             # What everybody's promises rest on: the one writer of the database.
             ChildSpec("store", self._writer, shutdown=10.0),
             # Looks every few seconds at what became of its files.
-            ChildSpec("database-watch", lambda: DatabaseWatch(named("store"), self.renew_lock)),
+            ChildSpec("database-watch", self._database_watch),
             # The people's side hears of cards from here on.
             ChildSpec("operators", self._operators),
             # Notices when the clock jumps, and has all deadlines judged again.
@@ -249,6 +251,12 @@ class App:
             self.complain,
         )
 
+    def _database_watch(self) -> DatabaseWatch:
+        def tell(text: str) -> None:
+            self._database_fault(Fault(text))
+
+        return DatabaseWatch(self.system.named("store"), self.renew_lock, self.contents.disturbed, tell)
+
     def _writer(self) -> Writer:
         return Writer(
             self.database, on_opened=self._opened, measured=self.measured, on_fault=self._database_fault, now=self.now
@@ -312,8 +320,7 @@ class App:
         )
 
     def _checkpoints(self) -> Checkpoints:
-        kept = Contents(contents_path(self.database), self.config.checkpoint.max_kept_bytes)
-        archive = Archive(self.context, self.reader, kept)
+        archive = Archive(self.context, self.reader, self.contents)
         start = self._start_restored if self.config.host_cli is not None else None
         return Checkpoints(archive, Successors(self.system, archive, start))
 
@@ -355,7 +362,7 @@ class App:
             self._tell_operators(word, "error")
 
     def _database_fault(self, fault: Fault) -> None:
-        """What became of the database while it is open; runs in the store's thread."""
+        """What became of a database while the server runs; in the store's thread, or the loop's."""
         log.log(logging.getLevelNamesMapping()[fault.level.upper()], "%s", fault.text)
         self._tell_operators(fault.text, fault.level)
         if fault.level == "error":

@@ -2,12 +2,16 @@
 
 A content is written before the checkpoint that names it; what no checkpoint names is swept away. So a crash leaves at
 most what the next sweep removes. Used from worker threads, by one user at a time.
+
+No connection stays open, so nothing can be saved from a file that another program removes or replaces: that is noticed,
+and told.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +23,7 @@ from intercom.model import crash_points
 from intercom.model.errors import DatabaseError
 from intercom.store import faults, rows
 from intercom.store.database import Database, connect, make_private, move_aside, transaction
+from intercom.store.disturbance import look
 
 #: How much is written in one transaction: bytes, and contents.
 BATCH_BYTES = 16 * 2**20
@@ -38,12 +43,14 @@ create table if not exists content (
 """
 
 
-@frozen
+@frozen(eq=False)
 class Contents:
-    """The store at `path`, made when it is first written to; its files together are held below `max_bytes`."""
+    """The store at `path`, made when it is first written to; its files together are held below `max_bytes`. There is
+    one for each file, so that it knows what it did to that itself."""
 
     path: Path
     max_bytes: int
+    _watched: _Watched = field(factory=lambda: _Watched(), init=False, repr=False)
 
     @contextmanager
     def open(self) -> Iterator[Held]:
@@ -54,18 +61,30 @@ class Contents:
         what it held is gone, and checkpoints say so when they are restored. Where the damage is met only in the block,
         that is refused, and the next one has the empty store.
         """
-        try:
-            held = Held(self._database(), self.max_bytes)
+        with self._watched.block(self.path):
             try:
-                yield held
-                held.flush()
-            finally:
-                held.db.close()
-        except sqlite3.Error as error:
-            refused = self._aside() if faults.damaged(error) else faults.refusal(error, self.path)
-            if refused is None:
-                raise
-            raise refused from error
+                held = Held(self._database(), self.max_bytes)
+                try:
+                    yield held
+                    held.flush()
+                finally:
+                    held.db.close()
+            except sqlite3.Error as error:
+                refused = self._aside() if faults.damaged(error) else faults.refusal(error, self.path)
+                if refused is None:
+                    raise
+                raise refused from error
+
+    def disturbed(self) -> str | None:
+        """What another program did to the file since the last look, in a sentence for people, once; None where nothing
+        was done, or while the store is open. The first look says what there is to lose. Blocks."""
+        what = self._watched.look(self.path)
+        if what is None:
+            return None
+        return (
+            f"{self.path}, where the files of checkpoints are kept, {what} while the server runs:"
+            " checkpoints from before cannot be restored; put it back if you did not do it yourself"
+        )
 
     def size(self) -> int:
         """The bytes that it takes on disk, without its log."""
@@ -75,7 +94,7 @@ class Contents:
             return 0
 
     def _aside(self) -> DatabaseError:
-        moved = move_aside(self.path)
+        moved = self._move_aside()
         return DatabaseError(
             f"the contents that checkpoints keep were damaged and have been moved to {moved}; try again",
             path=str(self.path),
@@ -84,13 +103,70 @@ class Contents:
     def _database(self) -> Database:
         make_private(self.path)
         try:
-            return _ready(self.path)
+            db = _ready(self.path)
         except sqlite3.DatabaseError as error:
             if not faults.damaged(error):
                 raise
-            move_aside(self.path)
+            self._move_aside()
             make_private(self.path)
-            return _ready(self.path)
+            db = _ready(self.path)
+        self._watched.opened(self.path)
+        return db
+
+    def _move_aside(self) -> Path:
+        moved = move_aside(self.path)
+        self._watched.forget()
+        return moved
+
+
+@define
+class _Watched:
+    """What is known of the file: which one it is, by device and inode. Its size is not: a sweep shrinks it."""
+
+    _open: int = 0
+    #: The file as it was last seen, and the one that was opened last.
+    _seen: tuple[int, int] | None = None
+    _own: tuple[int, int] | None = None
+    _found: str | None = None
+    _lock: threading.Lock = field(factory=threading.Lock)
+
+    @contextmanager
+    def block(self, path: Path) -> Iterator[None]:
+        """In the block the store is open, or about to be: what is not noticed before it would be lost with it."""
+        with self._lock:
+            self._compare(path)
+            self._open += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open -= 1
+                self._compare(path)
+
+    def opened(self, path: Path) -> None:
+        """The file that stands there now is the store's own, also where it was just made."""
+        with self._lock:
+            self._seen = self._own = look(path).database
+
+    def forget(self) -> None:
+        """The store has moved its file aside itself."""
+        with self._lock:
+            self._seen = self._own = None
+
+    def look(self, path: Path) -> str | None:
+        """What was done to the file, half a sentence, once."""
+        with self._lock:
+            if self._open == 0:
+                self._compare(path)
+            found, self._found = self._found, None
+            return found
+
+    def _compare(self, path: Path) -> None:
+        now = look(path).database
+        # What comes to an empty place is no loss, nor is the store's own file where it was put back.
+        if self._seen is not None and now != self._seen and (now is None or now != self._own):
+            self._found = "was removed" if now is None else "was replaced by another file"
+        self._seen = now
 
 
 def _ready(path: Path) -> Database:

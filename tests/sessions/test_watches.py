@@ -15,6 +15,7 @@ from intercom.sessions.database_watch import WATCH_SECONDS
 from intercom.store import audit, audit_anchor, outbox
 from intercom.store.messages import Transact
 from tests.sessions.house import House, house, in_house
+from tests.sessions.test_checkpoints import take
 
 Clock = trio.testing.MockClock
 DAY = 86400.0
@@ -98,6 +99,25 @@ async def test_the_lock_of_the_database_is_renewed_after_its_watch_crashed(clock
         await renewed_again()
         await fall(at, "database-watch")
         await renewed_again()
+
+
+@pytest.mark.parametrize("crashed", ["nobody", "checkpoints", "database-watch"])
+@in_house
+async def test_contents_of_checkpoints_that_another_program_removes_are_told_of(
+    clock: Clock, root: Path, crashed: str
+) -> None:
+    """Failed before: the next restore found nothing, and until then nobody knew."""
+    (root / "a.txt").write_text("one\n")
+    async with house(root.parent, clock, CONFIG) as at:
+        await take(at, await at.arrive(root))
+        if crashed != "nobody":
+            await fall(at, crashed)
+        at.app.contents.path.unlink()
+        await at.later(WATCH_SECONDS)
+        notice = await at.people.notice("where the files of checkpoints are kept, was removed")
+        assert notice.level == "error"
+        await at.later(2 * WATCH_SECONDS)
+        assert at.people.notices.count(notice) == 1
 
 
 @in_house

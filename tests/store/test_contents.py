@@ -66,6 +66,70 @@ def test_a_full_store_keeps_what_fits_and_says_so(tmp_path: Path) -> None:
         assert not held.keep(name(SOURCE), SOURCE)
 
 
+@pytest.mark.parametrize("known", ["opened here", "there before"])
+@pytest.mark.parametrize("done", ["removed", "replaced"])
+def test_a_file_that_another_program_removes_or_replaces_is_told_of_once(
+    contents: Contents, known: str, done: str, tmp_path: Path
+) -> None:
+    """Failed before: nobody looked, and an empty store was begun in silence."""
+    with contents.open() as held:
+        held.keep(name(SOURCE), SOURCE)
+    if known == "there before":
+        contents = Contents(contents.path, contents.max_bytes)
+    assert contents.disturbed() is None
+    kept = contents.path.rename(tmp_path / "elsewhere")
+    if done == "replaced":
+        contents.path.write_bytes(b"")
+    found = contents.disturbed()
+    assert found is not None
+    assert str(contents.path) in found
+    assert {"removed": "was removed", "replaced": "was replaced by another file"}[done] in found
+    assert "put it back" in found
+    assert contents.disturbed() is None
+    kept.replace(contents.path)
+    with contents.open() as held:
+        assert held.read(name(SOURCE)) == SOURCE
+    if known == "opened here":
+        assert contents.disturbed() is None
+
+
+@pytest.mark.parametrize("when", ["between two looks", "in a block"])
+def test_a_file_that_is_made_again_before_the_next_look_is_told_of(contents: Contents, when: str) -> None:
+    with contents.open() as held:
+        held.keep(name(SOURCE), SOURCE)
+        if when == "in a block":
+            contents.path.unlink()
+            # Not now: what the block does to it is its own.
+            assert contents.disturbed() is None
+    if when == "between two looks":
+        contents.path.unlink()
+        with contents.open():
+            pass
+    assert "was removed" in (contents.disturbed() or "")
+    with contents.open():
+        pass
+    assert contents.disturbed() is None
+
+
+def test_what_the_store_does_itself_is_no_disturbance(contents: Contents) -> None:
+    assert contents.disturbed() is None
+    with contents.open() as held:
+        for number in range(200):
+            data = bytes([number]) + NOISE
+            held.keep(name(data), data)
+    before = contents.size()
+    with contents.open() as held:
+        held.sweep([])
+    assert contents.size() < before
+    assert contents.disturbed() is None
+    # Nor what it moves aside.
+    contents.path.write_bytes(b"not a database at all" * 500)
+    with contents.open():
+        pass
+    assert [file.name for file in contents.path.parent.glob("*damaged*")]
+    assert contents.disturbed() is None
+
+
 def test_a_damaged_store_is_moved_aside_and_begun_anew(contents: Contents) -> None:
     with contents.open() as held:
         held.keep(name(SOURCE), SOURCE)

@@ -138,8 +138,9 @@ class Signatures:
         if fault:
             faults.append(fault)
         elsewhere = self._elsewhere() if self.is_foreign else {}
-        self._roots = frozenset(elsewhere)
-        self._listed_at_start = bool(listed) or bool(fault) or bool(elsewhere)
+        # A list that cannot be read lists one that nobody has.
+        self._roots = frozenset(elsewhere or listed or ([""] if fault else ()))
+        self._listed_at_start = bool(self._roots)
         if system is not None:
             self._pinned = dict(system)
             return faults
@@ -194,13 +195,19 @@ class Signatures:
         return f"not listed in {self.places.operator_keys_file}" if id not in listed else "pinned at the next start"
 
     def add(self, db: Database, key: PublicKey, at: str, by: str, signature: str, now: datetime) -> bool:
-        """Enrol a key, in the caller's transaction; False when it is enrolled already. The first one signs for itself;
-        every other one needs the signature of one that counts. Raises SignatureRefused."""
+        """Enrol a key, in the caller's transaction; False when it is enrolled already. The first one signs for itself,
+        and is one of those that were listed at the start if any were; every other one needs the signature of one that
+        counts. Raises SignatureRefused."""
         with self._lock:
             self._refuse_system("added")
             if key.id in self._enrolled:
                 return False
-            first = key if by == key.id and (not self._roots or key.id in self._roots) else None
+            if not self._enrolled and self._roots and key.id not in self._roots:
+                raise SignatureRefused(
+                    f"operator key {key.id} was not listed when the server started, and others were: let one of those"
+                    " count first with agent-intercom-ctl key enrol, see agent-intercom-ctl key list"
+                )
+            first = key if by == key.id else None
             signer = self.trusted().get(by) if self._enrolled else first
             self._check_key_act("add", key, at, by, signature, signer, now)
             enrolled_keys.add(db, EnrolledKey(key.id, key.public, key.name, at, by, signature))
@@ -222,6 +229,8 @@ class Signatures:
             if not self._enrolled:
                 # Its line in the file is its owner's to remove; it protects nothing any more.
                 self._listed_at_start = False
+                if not self.is_foreign:
+                    self._roots = frozenset()
             return key
 
     def _refuse_system(self, what: str) -> None:

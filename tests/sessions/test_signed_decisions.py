@@ -608,6 +608,43 @@ async def test_rows_removed_from_the_database_do_not_switch_the_protection_off(c
             await at.decide(id, Decision.APPROVE)
 
 
+def replace_text(file: Path, text: str) -> str:
+    """Write another text into a file; the one that was there."""
+    before = file.read_text()
+    file.write_text(text)
+    return before
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+@in_house
+async def test_no_key_comes_before_one_that_was_listed_at_the_start(clock: Clock, root: Path, is_damaged: bool) -> None:
+    key, evil = Key(), Key()
+    async with house(root.parent, clock) as at:
+        operator_keys.add_public(at.app.places, key.public)
+        list_file = Path(at.app.places.operator_keys_file)
+    listed = replace_text(list_file, "nonsense\n") if is_damaged else None
+    async with house(root.parent, clock) as at:
+        if listed is not None:
+            replace_text(list_file, listed)
+        with pytest.raises(SignatureRefused, match="was not listed when the server started"):
+            await enrol(at, evil)
+        assert not at.app.signatures.trusted()
+        if is_damaged:
+            return
+        await enrol(at, key)
+        await enrol(at, evil, by=key)
+
+
+@in_house
+async def test_after_the_last_key_was_revoked_any_may_be_the_first(clock: Clock, root: Path) -> None:
+    key, other = Key(), Key()
+    async with keyed(root, clock, key):
+        pass
+    async with house(root.parent, clock) as at:
+        await at.app.desk.revoke_key(key.public.id, *key.for_key("revoke", key.public, at.now()))
+        await enrol(at, other)
+
+
 @in_house
 async def test_the_users_own_key_protects_a_server_that_a_client_gave_other_directories(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch

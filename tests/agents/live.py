@@ -74,6 +74,8 @@ class Home:
         own.parent.mkdir(mode=0o700, parents=True)
         own.touch(mode=0o600)
         own.write_text(f"{Path(self.places.config_file).parent}\n{self.places.state_dir}\n")
+        #: What servers, relays and commands here are run by.
+        self.program = COMMAND
         self._workspaces = 0
 
     @property
@@ -110,7 +112,7 @@ class Home:
         """A server in the foreground, ready when this is entered and stopped when it is left."""
         hear, tell = os.pipe()
         process = subprocess.Popen(
-            [*COMMAND, "serve", "--ready-fd", str(tell)],
+            [*self.program, "serve", "--ready-fd", str(tell)],
             env=self.environ | environ,
             pass_fds=[tell],
             stderr=(self.root / "server.log").open("ab"),
@@ -128,12 +130,17 @@ class Home:
     def command(self, *arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run agent-intercom once."""
         return subprocess.run(
-            [*COMMAND, *arguments], env=environ or self.environ, capture_output=True, text=True, timeout=60, check=False
+            [*self.program, *arguments],
+            env=environ or self.environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
     def parameters(self, *arguments: str, cwd: Path | None = None, **environ: str) -> StdioServerParameters:
         """How a client launches its shim."""
-        command, *first = COMMAND
+        command, *first = self.program
         return StdioServerParameters(
             command=command, args=[*first, *arguments], env=self.environ | environ, cwd=cwd or self.root
         )

@@ -107,7 +107,7 @@ class PolicyBoard:
                 Path(workspace_root),
                 partial(self.changed, workspace_root),
                 partial(self.recall, workspace_root),
-                trust_changes=self.signatures.allowed().trust_changes,
+                trust_changes=lambda: self.signatures.allowed().trust_changes,
                 limits=limits_of(self.config),
             )
 

@@ -41,8 +41,9 @@ class PolicyWatcher(Actor):
 
     `on_change` is awaited with the new state at start and whenever it changes: the caller keeps what is in force, shows
     what is proposed, and tells people of a fault. `recall` gives what people have decided before about this
-    workspace's policy; nothing else than that, or `trust_changes`, lets a file grant anything. Loading never fails: a
-    file with a fault grants nothing.
+    workspace's policy; nothing else than that, or `trust_changes`, lets a file grant anything. `trust_changes` is asked
+    at each look, on the event loop: where it no longer holds, only what is on record is in force. Loading never fails:
+    a file with a fault grants nothing.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]] = (Refused, IntercomError)
@@ -53,21 +54,23 @@ class PolicyWatcher(Actor):
         on_change: Callable[[PolicyState], Awaitable[object]],
         recall: Callable[[], Awaitable[PolicyRecord]],
         *,
-        trust_changes: bool = False,
+        trust_changes: Callable[[], bool] = lambda: False,
         limits: Limits = NO_LIMITS,
     ) -> None:
         super().__init__()
         self._root = root
         self._on_change = on_change
         self._recall = recall
-        self._trust = trust_changes
+        self._trust_changes = trust_changes
+        self._trusted = False
         self._limits = limits
         self._loaded: Loaded | None = None
         self._state: PolicyState
 
     async def on_start(self) -> None:
         """Read the file, and begin to follow it."""
-        self._state = started(await self._read(), await self._recall(), self._trust)
+        self._trusted = self._trust_changes()
+        self._state = started(await self._read(), await self._recall(), self._trusted)
         await self._on_change(self._state)
         self.spawn(_follow, self._root, self._touched)
 
@@ -87,7 +90,8 @@ class PolicyWatcher(Actor):
                 await self._refresh()
                 return self._state
             case PolicyDecided(decision):
-                await self._become(decided(self._state, decision, await self._read(), self._trust))
+                loaded = await self._read()
+                await self._become(decided(await self._kept(loaded), decision, loaded, self._trusted))
                 return self._state
             case FileTouched():
                 await self._refresh()
@@ -98,10 +102,21 @@ class PolicyWatcher(Actor):
         self.actor_ref.tell(FileTouched())
 
     async def _refresh(self) -> None:
-        before = self._loaded
+        before = self._loaded, self._trusted
         loaded = await self._read()
-        if loaded != before:
-            await self._become(changed(self._state, loaded, self._trust))
+        state = await self._kept(loaded)
+        if (loaded, self._trusted) != before:
+            await self._become(changed(state, loaded, self._trusted))
+
+    async def _kept(self, loaded: Loaded) -> PolicyState:
+        """The state to go on from: where changes are trusted no more, what was in force by that trust alone is not."""
+        trusted = self._trust_changes()
+        state = self._state
+        if self._trusted and not trusted:
+            state = started(loaded, await self._recall())
+        # Last: while what is on record cannot be read, each look tries again.
+        self._trusted = trusted
+        return state
 
     async def _read(self) -> Loaded:
         """The file's content now. It is always read whole: a change that leaves no trace in its status is seen too."""

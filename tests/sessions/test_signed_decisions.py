@@ -867,6 +867,22 @@ async def test_a_setting_that_nobody_signed_lets_no_policy_count(clock: Clock, r
 
 
 @in_house
+async def test_trust_in_policies_that_nobody_signed_ends_with_the_first_key(clock: Clock, root: Path) -> None:
+    key, config = Key(), Config(policy=PolicySettings(trust_changes=True))
+    file = root / ".intercom" / "settings.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"enabled": True, "file_patterns": {"write": ["**/*"]}}))
+    async with house(root.parent, clock, config) as at:
+        guest = await at.arrive(root)
+        assert (await guest.ask(CheckPolicy(guest.call(), "write", "a.txt"))).answer.auto_approved
+        await enrol(at, key)
+        assert not (await guest.ask(CheckPolicy(guest.call(), "write", "a.txt"))).answer.auto_approved
+        await at.people.card(kind=CardKind.POLICY, state=CardState.PENDING)
+        sign_allowed(at, key, Allowed.by(config))
+        assert (await guest.ask(CheckPolicy(guest.call(), "write", "a.txt"))).answer.auto_approved
+
+
+@in_house
 async def test_a_channels_key_is_its_users_alone(clock: Clock, root: Path) -> None:
     async with keyed(root, clock, Key(), Config(slack=SLACK)) as at:
         guest = await at.arrive(root)

@@ -73,6 +73,10 @@ async def watching(root: Path, *accepted: str, **options: Any) -> AsyncIterator[
         yield Watched(root, system.named(name), seen, arrived)
 
 
+def always() -> bool:
+    return True
+
+
 def said(text: str, accepted: bool = True) -> PolicyDecision:
     """A person's decision about this content."""
     by = Decided("v", "accept" if accepted else "reject", "pat", "ctl", datetime(2026, 1, 1, tzinfo=UTC))
@@ -82,7 +86,7 @@ def said(text: str, accepted: bool = True) -> PolicyDecision:
 @trio_test(real_time=True)
 async def test_a_policy_is_followed_from_before_its_directory_exists(tmp_path: Path) -> None:
     older = '{"autoApprove": {"enabled": true, "tools": ["heartbeat"]}}'
-    async with watching(tmp_path, trust_changes=True) as watched:
+    async with watching(tmp_path, trust_changes=always) as watched:
         assert (await watched.next(1)).policy == DENY_ALL
         watched.write(PING)
         assert (await watched.next(2)).policy.tools == ("ping",)
@@ -166,7 +170,7 @@ async def test_an_older_accepted_content_does_not_come_back_with_its_file(tmp_pa
 
 @trio_test(real_time=True)
 async def test_trusted_changes_are_in_force_at_once(tmp_path: Path) -> None:
-    async with watching(tmp_path, "{}", trust_changes=True) as watched:
+    async with watching(tmp_path, "{}", trust_changes=always) as watched:
         watched.write(PING)
         assert await watched.passes("ping")
 
@@ -177,7 +181,7 @@ async def test_it_answers_for_proposals_and_within_the_servers_limits(tmp_path: 
     (tmp_path / ".intercom" / "settings.json").write_text(
         '{"enabled": true, "risk_level_threshold": "high", "file_patterns": {"write": ["docs/**"]}}'
     )
-    async with watching(tmp_path, trust_changes=True, limits=Limits(max_risk_level=RiskLevel.LOW)) as watched:
+    async with watching(tmp_path, trust_changes=always, limits=Limits(max_risk_level=RiskLevel.LOW)) as watched:
         for paths, risk, granted in (
             (("docs/a",), RiskLevel.LOW, True),
             (("docs/a", "b"), RiskLevel.LOW, False),
@@ -216,7 +220,7 @@ async def test_where_notices_can_not_be_had_the_file_is_looked_at_now_and_then(
 
     monkeypatch.setattr(watcher, "awatch", refuse)
     monkeypatch.setattr(watcher, "POLL_SECONDS", 0.01)
-    async with watching(tmp_path, trust_changes=True) as watched:
+    async with watching(tmp_path, trust_changes=always) as watched:
         watched.write(PING)
         assert (await watched.next(2)).policy.tools == ("ping",)
 
@@ -258,3 +262,17 @@ async def test_more_workspaces_than_worker_threads_leave_threads_for_everything_
         for root in roots:
             assert not (await ask(system.named(watcher_name(root)), Evaluate(Query("ping")))).auto_approved
     assert limit.total_tokens == before
+
+
+@trio_test(real_time=True)
+async def test_what_was_in_force_by_trust_alone_ends_with_it(tmp_path: Path) -> None:
+    trusts = True
+    async with watching(tmp_path, PING, trust_changes=lambda: trusts) as watched:
+        watched.write(BOTH)
+        assert await watched.passes("broadcast")
+        trusts = False
+        assert not await watched.passes("broadcast")
+        assert await watched.passes("ping")
+        assert watched.seen[-1].proposed is not None
+        trusts = True
+        assert await watched.passes("broadcast")

@@ -40,8 +40,12 @@ class Connection:
         self._stream = stream
         self.came_at = trio.current_time()
         self._ended = False
+        self._lingers = False
 
     async def receive_some(self, most: int | None = None) -> bytes:
+        if self._lingers:
+            # The web server's task that reads comes back for more while another one closes.
+            return b""
         data = bytes(await self._stream.receive_some(most))
         self._ended = not data
         return data
@@ -92,6 +96,7 @@ class Connection:
     async def _linger(self) -> None:
         """Take in what the client is still sending: a socket that is closed with something unread loses the answer."""
         left = _LINGER_BYTES
+        self._lingers = True
         with trio.move_on_after(LINGER_SECONDS, shield=True):
             try:
                 while left > 0 and (data := await self._stream.receive_some(65536)):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from intercom.agents.http import connection, serving
 from tests.agents.http.rig import call, head, place, served
@@ -63,3 +64,17 @@ async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyP
         assert ours.broken
         assert not reached
         await trio.aclose_forcefully(client)
+
+
+@served
+async def test_a_connection_that_is_being_closed_is_read_to_its_end_by_one_task() -> None:
+    """Failed before: the web server's task that reads came back while another took in the rest."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        client = await trio.open_tcp_stream(*door.getsockname())
+        accepted, _ = door.accept()
+        ours = connection.Connection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), 1)
+        async with client, trio.open_nursery() as nursery:
+            nursery.start_soon(ours.aclose)
+            await trio.testing.wait_all_tasks_blocked()
+            assert await ours.receive_some(100) == b""
+            await client.send_eof()

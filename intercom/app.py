@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import secrets
+import sqlite3
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -49,7 +50,7 @@ from intercom.sessions.spawning.spawner import Spawner
 from intercom.sessions.spawning.surroundings import Surroundings as Spawning
 from intercom.sessions.successors import Successors
 from intercom.store.contents import Contents
-from intercom.store.database import Opened
+from intercom.store.database import Opened, transaction
 from intercom.store.disturbance import Fault, take_word
 from intercom.store.reader import Reader
 from intercom.store.writer import Writer
@@ -349,8 +350,15 @@ class App:
     def _opened(self, opened: Opened) -> None:
         """What the store found when it opened; runs in its thread, before anything else starts."""
         self.processes.load(opened.db)
-        for text in self.signatures.load(opened.db):
+        for text in self.signatures.load(opened.db, self.now()):
             self._tell_operators(text, "error")
+        if self.signatures.has_new_settings:
+            try:
+                with transaction(opened.db):
+                    self.signatures.note_settings(opened.db, self.now())
+            except sqlite3.Error as fault:
+                # The server starts with a full disk too.
+                log.warning("the signed settings could not be put on record: %s", fault)
         if opened.moved_aside is not None:
             text = (
                 f"the database was damaged; it was moved to {opened.moved_aside} and a new one begun:"

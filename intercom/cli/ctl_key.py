@@ -243,6 +243,9 @@ def _settings(where: Places, prefix: str | None, config: str | None) -> int:
     signed = signed_settings.sign(allowed, to_text(datetime.now(UTC)), kept.key.id, private.sign)
     signed_settings.write(where, signed)
     print(f"signed your settings with key {kept.key.id}: {where.signed_settings_file}")
+    # A server that hears of it now takes no older ones.
+    if unsigned := _known(where).get("unsigned_settings"):
+        print(one_line(unsigned))
     return 0
 
 

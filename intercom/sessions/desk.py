@@ -294,6 +294,11 @@ class Desk:
                 self.context.operators.tell(Notice(unsigned, "warning", self.context.now()))
         return added
 
+    async def note_settings(self) -> None:
+        """Put on record which settings a person has signed, if that is not yet."""
+        if self.signatures.has_new_settings:
+            await self._transact(partial(self.signatures.note_settings, now=self.context.now()))
+
     async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey:
         """Let an operator key count no more. Raises SignatureRefused and NotFound."""
         key = await self._transact(partial(self._revoke_key, id=id, at=at, by=by, signature=signature))
@@ -305,6 +310,7 @@ class Desk:
     def _add_key(self, db: Database, key: PublicKey, at: str, by: str, signature: str) -> bool:
         added = self.signatures.add(db, key, at, by, signature, self.context.now())
         if added:
+            self.signatures.note_settings(db, self.context.now())
             data = {"key_id": key.id, "public": key.public, "by": by, "at": at, "signature": signature}
             self._record_key(db, "operator_key_added", key, data)
         return added

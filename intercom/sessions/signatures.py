@@ -105,12 +105,14 @@ class Signatures:
     _lock: threading.RLock = field(factory=threading.RLock, repr=False)
     _listed_at_start: bool = False
     _roots: frozenset[str] = frozenset()
+    #: When the newest settings were signed that are known of, in this server run or by the audit log.
+    _settings_signed_at: str = ""
     _uses: dict[str, datetime] = field(factory=dict)
     _ended_by_words: set[str] = field(factory=set)
 
     # --- which keys count --------------------------------------------------------------------------------------------
 
-    def load(self, db: Database) -> tuple[str, ...]:
+    def load(self, db: Database, now: datetime) -> tuple[str, ...]:
         """Pin the keys, once; returns what people have to be told of them."""
         with self._lock:
             if self._loaded:
@@ -119,6 +121,7 @@ class Signatures:
             if self.required:
                 # Loaded now: the first decision need not wait for it.
                 key_files.verifies(_NO_KEY, "00" * 64, b"")
+                self._settings_signed_at = audit.settings_signed_at(db, now + FRESH)
             self._loaded = True
             if (unsigned := self.unsigned_settings()) is not None:
                 faults.append(unsigned)
@@ -312,8 +315,45 @@ class Signatures:
         why = fault or "no operator key that counts has signed it; if you set it, run agent-intercom-ctl key settings"
         return f"{', '.join(asked)} does not count: {why}"
 
+    @property
+    def has_new_settings(self) -> bool:
+        """Whether settings were signed that `note_settings` has not put on record."""
+        signed = self._genuine_settings()[0] if self.required else None
+        return signed is not None and signed.at > self._settings_signed_at
+
+    def note_settings(self, db: Database, now: datetime) -> None:
+        """Put on record which settings are signed, in the caller's transaction, if they are newer than those that are:
+        older ones count no more. Settings signed by a clock that is ahead are not, or it would lock out later ones."""
+        with self._lock:
+            logged = audit.settings_signed_at(db, now + FRESH)
+            signed = self._genuine_settings()[0]
+            if signed is not None and logged < signed.at <= clock.to_text(now + FRESH):
+                data = {
+                    "settings": signed.allowed.settings(),
+                    "at": signed.at,
+                    "by": signed.by,
+                    "signature": signed.signature,
+                }
+                text = ", ".join(signed.allowed.lines())
+                audit.record(db, now, audit.SETTINGS_SIGNED, None, signed.by, text, data)
+                logged = signed.at
+            self._settings_signed_at = max(self._settings_signed_at, logged)
+
     def _signed_settings(self) -> tuple[Allowed, str]:
-        """What a key that counts now has signed, nothing where none has; and what is wrong with the file."""
+        """What a key that counts now has signed last, nothing where none has; and what is wrong with the file."""
+        signed, fault = self._genuine_settings()
+        if signed is None:
+            return signed_settings.NOTHING, fault
+        if signed.at < self._settings_signed_at:
+            return signed_settings.NOTHING, (
+                f"{self.places.signed_settings_file} was signed at {signed.at}, and others were at"
+                f" {self._settings_signed_at}: sign your settings again with agent-intercom-ctl key settings, and look"
+                " at what ran if you did not put the file back yourself"
+            )
+        return signed.allowed, ""
+
+    def _genuine_settings(self) -> tuple[SignedSettings | None, str]:
+        """What the file holds, None unless a key that counts now has signed it; and what is wrong with the file."""
         file = Path(self.places.signed_settings_file)
         with self._lock:
             stamp = _stamp(file)
@@ -325,8 +365,8 @@ class Signatures:
             _, signed, damaged = self._seen_settings
             key = None if signed is None else self.trusted().get(signed.by)
         if signed is None or key is None or not signed.is_genuine(key):
-            return signed_settings.NOTHING, damaged
-        return signed.allowed, ""
+            return None, damaged
+        return signed, ""
 
     # --- decisions as they are made ----------------------------------------------------------------------------------
 

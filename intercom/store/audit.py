@@ -18,6 +18,9 @@ from intercom.model import clock
 from intercom.store import rows
 from intercom.store.audit_chain import COLUMNS, GENESIS, PRUNED, entry_data, entry_hash
 
+#: The kind of the entry of settings that a person signed.
+SETTINGS_SIGNED = "settings_signed"
+
 
 @frozen
 class AuditEntry:
@@ -234,6 +237,17 @@ def policy_narrowing(db: Database, root: str) -> str | None:
         return ""
     # An older version noted no hash.
     return None if row["sha"] is None else str(row["sha"])
+
+
+def settings_signed_at(db: Database, until: datetime) -> str:
+    """When the settings were signed that are newest on record, up to then; "" where none are."""
+    at = _said("at")
+    row = rows.one(
+        db,
+        f"select max({at}) as at from audit where session_id is null and kind = '{SETTINGS_SIGNED}' and {at} <= ?",
+        (clock.to_text(until),),
+    )
+    return row["at"] if row is not None and isinstance(row["at"], str) else ""
 
 
 def prune(db: Database, cutoff: datetime, limit: int) -> dict[str, Any] | None:

@@ -135,6 +135,9 @@ async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Pa
             await screen.until("PIN of key")
             screen.type(f"{PIN}\n")
             await screen.rest()
+        # Before anybody asks again: the server takes no older ones from here on.
+        _, log = await ctl(at.env, "log")
+        assert "settings_signed" in [entry["kind"] for entry in log["entries"]]
         assert doctor_keys.examine(where(tmp_path), str(tmp_path / "none")).state is State.OK
         code, reply = await ctl(at.env, "key", "list")
         assert (code, reply["unsigned_settings"]) == (0, None)

@@ -249,6 +249,9 @@ class StandInDesk:
         self.checkpoints = StandInCheckpoints(self)
         self.signatures = without_keys()
 
+    async def note_settings(self) -> None:
+        pass
+
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         if self.crash is not None:
             raise self.crash

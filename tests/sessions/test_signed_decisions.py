@@ -17,7 +17,7 @@ from attrs import evolve
 from sqlite_utils import Database
 
 from intercom.local import operator_keys, own_directories, places, signed_settings
-from intercom.local.signed_settings import Allowed
+from intercom.local.signed_settings import Allowed, SignedSettings
 from intercom.model import signing
 from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, CardState, subject
@@ -658,7 +658,7 @@ async def test_the_users_own_key_protects_a_server_that_a_client_gave_other_dire
         foreign = Signatures(at.app.places, at.app.config, is_foreign=True)
         with contextlib.closing(sqlite3.connect(at.app.database)) as connection:
             db = Database(connection)
-            foreign.load(db)
+            foreign.load(db, at.now())
             assert foreign.required
             assert not foreign.trusted()
             with pytest.raises(SignatureRefused):
@@ -846,6 +846,68 @@ async def test_people_are_told_of_settings_that_nobody_signed(clock: Clock, root
     async with keyed(root, clock, key, allowing(embed=HighestRisk.HIGH), sign_settings=False) as at:
         told = await at.people.notice("[decisions] embed")
         assert "run agent-intercom-ctl key settings" in told.text
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@in_house
+async def test_older_signed_settings_that_are_put_back_count_for_nothing(
+    clock: Clock, root: Path, is_restarted: bool
+) -> None:
+    key, config = Key(), allowing(embed=HighestRisk.HIGH)
+    async with keyed(root, clock, key, config) as at:
+        older = signed_settings.read(Path(at.app.places.signed_settings_file))
+        assert older is not None
+        await at.app.desk.note_settings()
+        assert at.app.signatures.unsigned_settings() is None
+        await at.later(60)
+        sign_allowed(at, key, Allowed())
+        await at.app.desk.note_settings()
+        if not is_restarted:
+            await check_put_back(at, key, root, older)
+    if is_restarted:
+        signed_settings.write(at.app.places, older)
+        async with house(root.parent, clock, config) as at:
+            await at.people.notice("sign your settings again")
+            await check_put_back(at, key, root, older)
+
+
+async def check_put_back(at: House, key: Key, root: Path, older: SignedSettings) -> None:
+    signed_settings.write(at.app.places, older)
+    guest = await at.arrive(root)
+    id = (await guest.propose(risk=RiskLevel.HIGH)).request_id
+    with pytest.raises(SignatureRefused):
+        await at.app.desk.decide(id, by(at, "embed"))
+    assert "sign your settings again" in (at.app.signatures.unsigned_settings() or "")
+    await at.later(60)
+    sign_allowed(at, key, Allowed.by(at.app.config))
+    await at.app.desk.decide(id, by(at, "embed"))
+
+
+@in_house
+async def test_settings_that_were_signed_are_in_the_audit_log_once(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key):
+        pass
+    for _ in range(2):
+        async with house(root.parent, clock) as at:
+            await at.app.desk.note_settings()
+            found = [each for each in await at.app.desk.audit(50) if each.kind == "settings_signed"]
+            assert [(each.who, (each.data or {})["settings"]) for each in found] == [
+                (key.public.id, Allowed.by(at.app.config).settings())
+            ]
+
+
+@in_house
+async def test_settings_signed_by_a_clock_that_is_ahead_lock_out_no_later_ones(clock: Clock, root: Path) -> None:
+    key = Key()
+    async with keyed(root, clock, key, allowing(embed=HighestRisk.HIGH), sign_settings=False) as at:
+        asked = Allowed.by(at.app.config)
+        ahead = to_text(at.now() + timedelta(hours=1))
+        signed_settings.write(at.app.places, signed_settings.sign(asked, ahead, key.public.id, key.private.sign))
+        await at.app.desk.note_settings()
+        sign_allowed(at, key, asked)
+        await at.app.desk.note_settings()
+        assert at.app.signatures.unsigned_settings() is None
 
 
 @in_house

@@ -229,6 +229,8 @@ async def _policy(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 async def _keys(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     signatures = desk.signatures
+    # Who has just signed settings asks here.
+    await desk.note_settings()
     return {
         "required": signatures.has_keys,
         "keys": [plain(each) for each in signatures.status()],

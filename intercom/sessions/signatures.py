@@ -465,8 +465,9 @@ class Signatures:
     def note_use(self, id: str, at: datetime) -> None:
         """What was decided under this id has taken effect; to be called once that is committed. A signature stays
         genuine when its row is put back to how it stood before, so what was used is known beside the row: here, and in
-        the audit log."""
-        self._uses.setdefault(id, at)
+        the audit log. Without an operator key nothing is signed, and so nothing of it is kept."""
+        if self.required:
+            self._uses.setdefault(id, at)
 
     def first_use(self, db: Database, session_id: str, id: str) -> datetime | None:
         """When the approval of a request took effect first, None if it has not."""

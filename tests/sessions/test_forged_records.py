@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,15 @@ from attrs import evolve
 
 from intercom.model import crash_points
 from intercom.model.card import CardKind, CardState
+from intercom.model.config import Config
 from intercom.model.errors import ApplyStuck, SignatureRefused
 from intercom.model.prompt import PromptType
 from intercom.model.restore import RestoreState
 from intercom.model.verdict import Decision
 from intercom.sessions import permissions
 from intercom.sessions.messages import Apply, AskPrompt, AwaitPrompt
+from intercom.sessions.signatures import Signatures, without_keys
+from intercom.store.database import Database, open_database
 from tests.sessions.house import House, house, in_house
 from tests.sessions.test_checkpoints import ask, ended, spoil, take
 from tests.sessions.test_policy_trust import OTHER, POLICY, TRUSTING, content, passes, waiting, write
@@ -352,3 +356,15 @@ async def test_a_change_that_was_applied_is_not_applied_again(clock: Clock, root
         with pytest.raises(SignatureRefused, match="used before"):
             await guest.ask(Apply(guest.call(), id))
         assert not (root / "new.txt").exists()
+
+
+@pytest.mark.parametrize("has_key", [False, True])
+def test_what_was_used_is_kept_in_mind_only_where_there_are_keys(tmp_path: Path, has_key: bool) -> None:
+    """A server without one must not grow with every change that it applies."""
+    signatures = without_keys() if not has_key else Signatures(without_keys().places, Config())
+    at = datetime.now(UTC)
+    for number in range(1000):
+        signatures.note_use(f"r{number}", at)
+    with contextlib.closing(open_database(tmp_path / "a.db").db.conn) as connection:
+        kept = [signatures.first_use(Database(connection), "s", f"r{number}") for number in range(1000)]
+    assert kept == [at if has_key else None] * 1000

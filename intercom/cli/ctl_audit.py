@@ -266,6 +266,12 @@ def _shown(found: Verification, as_json: bool) -> int:
     old = f", {found.unchained} of them from before the chain" if found.unchained else ""
     print(f"{found.entries} entries{old}: each follows the one before")
     print(f"{found.decisions} decisions, each with its entry; {found.anchors} anchors, each in its place")
+    for entry, at in found.begun_again:
+        print(
+            one_line(
+                f"the file of anchors was begun again with entry {entry}, {at}: only posted heads reach further back"
+            )
+        )
     print(f"head: entry {found.head.sequence}, {found.head.hash}, {found.head.at}")
     return DONE
 
@@ -278,6 +284,7 @@ def _as_data(found: Verification) -> dict[str, Any]:
         "before_the_chain": found.unchained,
         "decisions": found.decisions,
         "anchors": found.anchors,
+        "anchors_begun_again": [{"entry": entry, "at": at} for entry, at in found.begun_again],
         "head": None if newest is None else {"sequence": newest.sequence, "hash": newest.hash, "at": newest.at},
         "faults": [{"entry": fault.entry, "text": fault.text} for fault in found.faults],
         "more_faults": found.more,

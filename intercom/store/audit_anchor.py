@@ -14,18 +14,23 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from intercom.store.audit_chain import Anchor, Head, Verification, head, verify
+from intercom.store.audit_chain import ANCHORED, POSTED, Anchor, Head, Verification, entry_data, head, verify
 
 #: A file that is larger was not written here.
 _LARGEST = 256 * 1024 * 1024
+
+
+#: What changes when a file does: device and inode, size, time of change.
+State = tuple[int, int, int, int]
 
 
 class AnchorError(Exception):
     """The anchor file cannot be read or written; the message says why."""
 
 
-def append(file: Path, newest: Head, database: Path) -> None:
-    """Add a head, on disk when this returns; the directory is made if it is missing. Raises AnchorError."""
+def append(file: Path, newest: Head, database: Path) -> State | None:
+    """Add a head, on disk when this returns; the directory is made if it is missing. Returns the state of the file that
+    has it, which need not stand there any more; None where somebody else wrote to it meanwhile. Raises AnchorError."""
     line = {"sequence": newest.sequence, "hash": newest.hash, "at": newest.at, "database": str(database)}
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -35,22 +40,26 @@ def append(file: Path, newest: Head, database: Path) -> None:
         try:
             _check(file, descriptor)
             # A line that a crash cut short must not take this one with it.
-            data = b"" if _ends_line(file) else b"\n"
-            os.write(descriptor, data + json.dumps(line).encode("ascii") + b"\n")
+            end = b"" if _ends_line(file) else b"\n"
+            data = end + json.dumps(line).encode("ascii") + b"\n"
+            before = os.fstat(descriptor).st_size
+            os.write(descriptor, data)
             os.fsync(descriptor)
+            after = os.fstat(descriptor)
+            return _state_of(after) if after.st_size == before + len(data) else None
         finally:
             os.close(descriptor)
     except OSError as error:
         raise AnchorError(f"{file} cannot be written ({(error.strerror or str(error)).lower()})") from None
 
 
-def state(file: Path) -> tuple[int, int, int, int] | None:
-    """What changes when the file does: device and inode, size, time of change; None where there is none."""
+def state(file: Path) -> State | None:
+    """The file's state; None where there is none."""
     try:
         found = os.stat(file, follow_symlinks=False)
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return _state_of(found)
 
 
 def holds(file: Path, database: Path, newest: Head) -> bool:
@@ -83,9 +92,34 @@ def examine(database: Path, file: Path) -> Verification:
     with closing(connect(database)) as db:
         db.execute("begin")
         found = verify(db, anchors)
-        if not anchors and db.execute("select 1 from audit where kind = 'audit_anchored' limit 1").fetchone():
-            found.add(None, f"{file} is gone, or holds nothing of this database: the log's head was kept there")
+        if (fault := beginning_fault(db, anchors, file)) is not None:
+            found.add(None, fault)
+        again = db.execute("select id, at, data from audit where kind = ? order by id", (ANCHORED,))
+        found.begun_again = [
+            (int(id), str(at)) for id, at, data in again.fetchall() if entry_data({"data": data}).get("again") is True
+        ]
         return found
+
+
+def beginning_fault(db: sqlite3.Connection, anchors: list[Anchor], file: Path) -> str | None:
+    """Why the file is not the one that was begun when an entry of the log says so, a sentence; None where it is, or
+    where the log does not say that there is one. A file that was moved aside and begun again holds no head that is as
+    old as that entry, unless there is an entry for it too."""
+    begun = db.execute("select max(id) from audit where kind = ?", (ANCHORED,)).fetchone()[0]
+    if begun is None:
+        # It may have gone by age. What was posted since was kept before.
+        begun = db.execute("select min(id) from audit where kind = ?", (POSTED,)).fetchone()[0]
+    if begun is None:
+        return None
+    if not anchors:
+        return f"{file} is gone, or holds nothing of this database: the log's head was kept there"
+    first = anchors[0]
+    if first.sequence > begun:
+        return (
+            f"{file} was begun again on {first.at}, and no entry says so: heads were kept there since entry {begun},"
+            f" and its first is of entry {first.sequence}"
+        )
+    return None
 
 
 def compare(db: sqlite3.Connection, anchors: list[Anchor]) -> list[str]:
@@ -121,6 +155,10 @@ def connect(database: Path) -> sqlite3.Connection:
     # What somebody else put there need not be text, and must not end the verification: no two bytes look alike.
     db.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     return db
+
+
+def _state_of(found: os.stat_result) -> State:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _check(file: Path, descriptor: int) -> None:

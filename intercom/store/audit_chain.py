@@ -23,8 +23,11 @@ STARTED: Final = "audit_started"
 PURGED: Final = "purged"
 #: Where a `purged` entry says which entries went.
 PRUNED: Final = "audit_pruned"
-#: The kind of the entry after which the chain's head is kept outside: what begins a chain comes before it.
+#: The kind of the entry after which the chain's head is kept outside: what begins a chain comes before it. A file of
+#: heads that is begun again has another, whose data says `again`.
 ANCHORED: Final = "audit_anchored"
+#: The kind of the entry with which a head is posted: heads are kept by then.
+POSTED: Final = "audit_posted"
 #: The kinds of entries that a decision about a request has.
 DECIDED: Final = ("decided", "auto_approved")
 #: What decides without a person: its entry says that it passed by itself.
@@ -64,7 +67,8 @@ class Fault:
 
 @dataclass
 class Verification:
-    """What was found: `head` is None for an empty log, `unchained` counts entries from before the chain."""
+    """What was found: `head` is None for an empty log, `unchained` counts entries from before the chain. `begun_again`
+    are the entries with which the file of heads was begun again, and their times."""
 
     entries: int = 0
     first: int | None = None
@@ -72,6 +76,7 @@ class Verification:
     unchained: int = 0
     anchors: int = 0
     decisions: int = 0
+    begun_again: list[tuple[int, str]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     more: int = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
@@ -121,10 +122,11 @@ async def test_a_file_of_heads_that_goes_while_the_server_runs_is_told_of(tmp_pa
             case "emptied":
                 server.file.write_text("")
             case "replaced":
-                kept = server.file.read_text()
-                server.file.unlink()
-                server.file.write_text(kept.replace('"hash": "', '"hash": "0'))
-                server.file.chmod(0o600)
+                other = tmp_path / "other"
+                other.write_text(server.file.read_text().replace('"hash": "', '"hash": "0'))
+                other.chmod(0o600)
+                # At once: no look may come between.
+                other.replace(server.file)
         # Nothing happens that would give the log another head.
         await server.until(lambda: server.told)
         [told] = server.told
@@ -132,9 +134,69 @@ async def test_a_file_of_heads_that_goes_while_the_server_runs_is_told_of(tmp_pa
         assert "while the server runs" in told.text
         assert str(server.file) in told.text
         assert server.complaints == [told.text]
-        assert server.anchors(), "it is begun again"
+        await server.until(server.anchors)
         await server.looks()
         assert len(server.told) == 1
+        found = audit_anchor.examine(server.path, server.file)
+        if change == "replaced":
+            assert "had another hash" in found.faults[0].text or "one hash" in found.faults[0].text
+        else:
+            assert found.faults == []
+            assert len(found.begun_again) == 1
+
+
+@asynccontextmanager
+async def watching(path: Path) -> AsyncIterator[tuple[AuditWatch, list[str]]]:
+    """A watch that looks when the test says so."""
+    told: list[str] = []
+    async with System(
+        [ChildSpec("store", lambda: TaskWriter(path)), ChildSpec("operators", lambda: Ear([]))]
+    ) as system:
+        reader, named, file = Reader(path), system.named, path.with_name("audit.anchor")
+        yield AuditWatch(reader, named("store"), named("operators"), file, lambda: START, told.append), told
+        reader.close()
+
+
+@pytest.mark.parametrize("looked", [True, False])
+@trio_test(real_time=True)
+async def test_a_server_that_stops_begins_no_file_of_heads_again(tmp_path: Path, looked: bool) -> None:
+    """Failed before: its notice reached nobody any more, and afterwards the file looked whole."""
+    path = tmp_path / "a.db"
+    async with serving(path) as server:
+        await server.note("one")
+    async with watching(path) as (watch, told):
+        if looked:
+            await watch._compare_once()
+            await watch._look()
+            assert told == []
+        server.file.rename(tmp_path / "aside")
+        await watch.on_stop()
+        assert len(told) == 1
+    [fault] = audit_anchor.examine(path, server.file).faults
+    assert "is gone" in fault.text
+    async with serving(path) as again:
+        await again.until(lambda: again.told)
+        assert "audit.anchor is gone" in again.told[0].text
+        await again.looks()
+    found = audit_anchor.examine(path, server.file)
+    assert (found.faults, len(found.begun_again)) == ([], 1)
+
+
+@trio_test(real_time=True)
+async def test_a_file_of_heads_that_others_began_again_is_told_of_at_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with serving(path) as server:
+        await server.looks()
+        await server.note("two")
+    line = server.file.read_text().splitlines()[-1]
+    server.file.write_text(f"{line}\n")
+    assert "was begun again" in audit_anchor.examine(path, server.file).faults[0].text
+    async with serving(path) as again:
+        await again.until(lambda: again.told)
+        assert "and no entry says so" in again.told[0].text
+        await again.looks()
+    found = audit_anchor.examine(path, server.file)
+    assert (found.faults, len(found.begun_again)) == ([], 1)
 
 
 @trio_test(real_time=True)
@@ -247,3 +309,49 @@ async def test_a_crash_before_the_head_was_kept_is_no_alarm(tmp_path: Path) -> N
         assert again.told == []
         assert again.complaints == []
     assert audit_anchor.examine(path, server.file).faults == []
+
+
+@trio_test(real_time=True)
+async def test_a_file_that_cannot_be_read_is_compared_once_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with serving(path) as server:
+        await server.note("one")
+    server.file.chmod(0o644)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("update audit set hash = previous where id = (select max(id) from audit)")
+    async with watching(path) as (watch, told):
+        for _ in range(2):
+            await watch._compare_once()
+            await watch._look()
+        assert len(told) == 1
+        assert "is not a file of yours alone" in told[0]
+        server.file.chmod(0o600)
+        await watch._compare_once()
+        assert "the audit log was changed while nobody was looking" in told[1]
+
+
+@trio_test(real_time=True)
+async def test_a_file_that_is_emptied_while_a_head_is_added_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failed before: what was seen right after counted as what was added."""
+    path = tmp_path / "a.db"
+    async with serving(path) as server:
+        await server.note("one")
+    with closing(sqlite3.connect(path)) as db:
+        newest = db.execute("select count(*) from audit").fetchone()[0]
+    server.file.write_text("")
+    async with watching(path) as (watch, told):
+        await watch._compare_once()
+        told.clear()
+
+        def emptied(descriptor: int) -> None:
+            os.ftruncate(descriptor, 0)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(audit_anchor.os, "fsync", emptied)
+            await watch._look()
+        assert server.anchors() == []
+        await watch._look()
+        assert "while the server runs" in told[0]
+        assert server.anchors()[0] > newest

@@ -194,6 +194,29 @@ def test_an_anchor_file_that_went_is_missed(log: Path) -> None:
     assert "is gone" in fault.text
 
 
+@pytest.mark.parametrize("kind", ["audit_anchored", "audit_posted"])
+def test_a_file_of_heads_that_was_begun_again_is_found(log: Path, kind: str) -> None:
+    """Failed before: a file that was moved aside and begun again held what the log says by then, so all was well."""
+    with closing(open_database(log).db) as db:
+        audit.record(db, AT, kind, None, "intercom", "kept")
+    first = anchor(log)
+    assert (look(log).faults, look(log).begun_again) == ([], [])
+    log.with_name("audit.anchor").unlink()
+    write(log, 3)
+    later = anchor(log)
+    [fault] = look(log).faults
+    assert "was begun again" in fault.text
+    assert f"since entry {first.sequence}, and its first is of entry {later.sequence}" in fault.text
+    log.with_name("audit.anchor").unlink()
+    with closing(open_database(log).db) as db:
+        audit.record(db, AT, "audit_anchored", None, "intercom", "kept", {"again": True})
+    anchor(log)
+    found = look(log)
+    assert (found.faults, [entry for entry, _ in found.begun_again]) == ([], [later.sequence + 1])
+    # Those who look are told, for good.
+    assert ctl_audit._as_data(found)["anchors_begun_again"]
+
+
 def test_a_crash_between_the_commit_and_the_anchor_is_no_alarm(log: Path) -> None:
     anchor(log)
     write(log, 5)

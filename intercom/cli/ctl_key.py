@@ -96,6 +96,7 @@ def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
     if not has_terminal():
         # Before a PIN is asked for by anything else: there is no other way to give one.
         ask_pin("")
+    _check_can_count(where)
     keep_private()
     pin = _new_pin("Choose a PIN for the new key: ")
     before = operator_keys.private_keys(where)
@@ -118,6 +119,14 @@ def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
             print("\n".join(_indented(asked)))
     print("a forgotten PIN can not be recovered: keep it where you keep passwords")
     return 0
+
+
+def _check_can_count(where: Places) -> None:
+    """Refuse to make a key that the running server could not take: none counts there that could sign for it."""
+    known = _known(where)
+    others = [f"{each['key_id']}: {each['why']}" for each in known["keys"] if not each["counts"]]
+    if known.get("required") and others and len(others) == len(known["keys"]):
+        raise Unauthorized(f"no operator key counts that could sign for a new one ({'; '.join(others)})")
 
 
 def _record_directories(where: Places) -> str:

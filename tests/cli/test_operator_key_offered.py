@@ -114,6 +114,16 @@ async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path, monkeypat
 
 
 @trio_test(real_time=True, seconds=60)
+async def test_no_key_is_made_that_the_server_would_not_take(tmp_path: Path) -> None:
+    key = make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        async with on_terminal([*CTL, "key", "create"], at.env) as screen:
+            await screen.until(f"{key}: not enrolled: run agent-intercom-ctl key enrol")
+            assert await screen.process.wait() == 1
+        assert [each.key.id for each in operator_keys.private_keys(where(tmp_path))] == [key]
+
+
+@trio_test(real_time=True, seconds=60)
 async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Path) -> None:
     make_key(tmp_path)
     config = Path(where(tmp_path).config_file)

@@ -178,7 +178,7 @@ async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
 async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> None:
     done = await run(environ(tmp_path), "--help")
     assert done.returncode == 0
-    unnamed = ("keys", "key-add", "key-revoke", "version", "restoring")
+    unnamed = ("keys", "key-add", "key-revoke", "version", "restoring", "nudge-text", "task-workspace")
     named = [verb for verb in VERBS if verb not in unnamed and not verb.startswith("policy-")]
     for verb in [*named, "watch", "policy", "key"]:
         assert f"\n    {verb} ".encode() in done.stdout

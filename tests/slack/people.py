@@ -233,7 +233,7 @@ def _action(message: Json, action_id: str, option: str | None) -> Json:
                 for choice in element.get("options", []):
                     if choice["value"] == option:
                         return {**shape, "selected_option": copy.deepcopy(choice)}
-    raise CannotDo(f"message {message['ts']} shows no {action_id}")
+    raise CannotDo(f"message {message['ts']} shows no {action_id}: {message.get('text')}")
 
 
 def _filled(view: Json, values: dict[str, str]) -> dict[str, Any]:

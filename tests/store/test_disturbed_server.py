@@ -85,7 +85,7 @@ async def test_a_request_outlives_the_removal_of_the_database(tmp_path: Path) ->
                 os.unlink(f"{server.database}{suffix}")
         # Noticed without anybody asking for anything.
         await until(lambda: any("was put back whole" in text for text in server.told))
-        assert complaints
+        await until(lambda: bool(complaints))
         [card] = await board.desk.pending()
         await board.operator("ann").approve(card.id)
         await until(lambda: bool(answers))

@@ -159,9 +159,10 @@ async def test_an_apply_that_stopped_half_way_is_given_up_in_slack() -> None:
                     await trio.to_thread.run_sync(server.wait)
                     (workspace / "a.txt").write_text("neither\n")
                     with house.serving():
+                        # The agent's call comes again, and the card is closed and opened for it once more.
+                        assert (await applied())["error_code"] == "apply_stuck"
                         stuck = await house.card("Stopped half-way: Renew")
                         assert buttons(stuck) == of(CardKind.APPLY)
-                        assert (await applied())["error_code"] == "apply_stuck"
                         await work.tap(stuck, "apply_dismiss")
                         assert buttons(await house.shows(stuck["ts"], "Closed")) == []
                         assert (workspace / "a.txt").read_text() == "neither\n"

@@ -113,10 +113,10 @@ def subject(card: Card) -> str:
             "description": card.body,
             "detail": card.detail,
             "risk_level": None if card.risk is None else card.risk.value,
-            "files": [asdict(change) for change in card.files],
+            "files": [asdict(change, recurse=False) for change in card.files],
             "diff": card.diff,
             "diff_from_agent": card.diff_from_agent,
-            "remarks": [asdict(remark) for remark in card.remarks],
+            "remarks": [asdict(remark, recurse=False) for remark in card.remarks],
             "proposal_hash": card.proposal_hash,
         }
     )

@@ -35,7 +35,8 @@ class Origin:
 
     def to_data(self) -> dict[str, Any]:
         """The fields that are known, as JSON can hold them."""
-        return attrs.asdict(self, filter=lambda _field, value: value is not None)
+        known = ((name, getattr(self, name)) for name in _NAMES)
+        return {name: value for name, value in known if value is not None}
 
     def to_text(self) -> str:
         """The same as compact JSON in ASCII."""
@@ -47,11 +48,14 @@ class Origin:
         data = json.loads(text)
         if not isinstance(data, dict) or not isinstance(data.get("channel"), str):
             raise ValueError("this is no origin of a decision")
-        return Origin(**{name: data[name] for name in attrs.fields_dict(Origin) if name in data})
+        return Origin(**{name: data[name] for name in _NAMES if name in data})
 
     def describe(self) -> str:
         """One phrase for people: "python3.12 (process 12), in /dev/pts/3, started by bash (process 11)"."""
         return describe(self.to_data())
+
+
+_NAMES = tuple(each.name for each in attrs.fields(Origin))
 
 
 def describe(origin: dict[str, Any]) -> str:

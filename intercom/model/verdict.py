@@ -47,7 +47,7 @@ class Signature:
 
     def statement(self) -> bytes:
         """The bytes that `value` signs."""
-        return signing.statement(asdict(self))
+        return signing.statement(asdict(self, recurse=False))
 
 
 @frozen
@@ -60,7 +60,7 @@ class SignedCommand:
 
 def signature_data(signature: Signature | None) -> dict[str, Any] | None:
     """A signature as JSON can hold it, for a record."""
-    return None if signature is None else asdict(signature)
+    return None if signature is None else asdict(signature, recurse=False)
 
 
 def signature_from_data(data: object) -> Signature | None:

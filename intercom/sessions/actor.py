@@ -340,9 +340,9 @@ class SessionActor(Actor):
             self.leave_alone(request.id)
         self.show(request)
 
-    def settle(self, request: Asked) -> Card:
+    def settle(self, request: Asked, *, is_proven: bool = False) -> Card:
         """A verdict (or the end of time) is on record: answer who waits, show it, keep it until it is delivered. In a
-        paused session who waits goes on waiting, until `answer_waiting`."""
+        paused session who waits goes on waiting, until `answer_waiting`. `is_proven` as there."""
         self.context.measured(measures.settled(request, self.now()))
         self.cancel_timer(Expire(request.id))
         self.cancel_timer(Show(request.id))
@@ -351,15 +351,16 @@ class SessionActor(Actor):
             if request.delivered_at is None and self.refused(request) is None:
                 self.riders.verdicts[request.id] = outcomes.late(request)
             return self.show(request)
-        return self.answer_waiting(request)
+        return self.answer_waiting(request, is_proven=is_proven)
 
-    def answer_waiting(self, request: Asked) -> Card:
-        """Answer who waits for a request that is settled, show it, keep it until it is delivered."""
+    def answer_waiting(self, request: Asked, *, is_proven: bool = False) -> Card:
+        """Answer who waits for a request that is settled, show it, keep it until it is delivered. `is_proven` says that
+        this very value was admitted a moment ago, so that its decision need not be checked once more."""
         entries = self.waiters.take(request.id)
         if entries:
             self.brief_detector()
         try:
-            verdict = outcomes.late(self.trusted(request))
+            verdict = outcomes.late(request if is_proven else self.trusted(request))
         except (InvalidState, SignatureRefused) as ended:
             for waiter in entries:
                 waiter.reply.fail(ended)

@@ -38,7 +38,7 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
         raise InvalidArguments(too_long)
     if cards.is_stuck(asked.request_id):
         return await applying.give_up(session, asked)
-    won, found = await session.transact(partial(_decide, session=session, asked=asked))
+    won, found, is_proven = await session.transact(partial(_decide, session=session, asked=asked))
     crash_points.reach("verdict.recorded")
     if isinstance(found, StallAlert):
         card = alerts.show(session, found) if won else await alerts.answer(session, found, asked.verdict)
@@ -50,7 +50,7 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
             # Nobody may answer it any more, so it does not stay open: its timer is late, as the clock was set.
             found = await _run_out(session, found.id) or found
         raise _too_late(found)
-    return session.settle(found)
+    return session.settle(found, is_proven=is_proven)
 
 
 async def resume(session: SessionActor, asked: Resume) -> Session:
@@ -207,9 +207,10 @@ def _check_choice(request: Asked, verdict: Verdict) -> None:
         raise InvalidArguments("refine needs an instruction: say what the agent should do instead")
 
 
-def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, Asked | StallAlert]:
-    """Whether this verdict won, and what it was about as it stands after. A stall alert is left to its own rules,
-    unless this verdict has had its effect on it before."""
+def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, Asked | StallAlert, bool]:
+    """Whether this verdict won; what it was about as it stands after; and whether that is what was admitted just now,
+    and not what was read of it again. A stall alert is left to its own rules, unless this verdict has had its effect on
+    it before."""
     verdict = asked.verdict
     request = _find(db, session.id, asked.request_id)
     if isinstance(request, StallAlert):
@@ -217,7 +218,7 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
             # A nudge from ctl is a command, whose signature is checked with its words.
             card = cards.of_stall(request, session.row.workspace_root)
             session.context.signatures.admit(verdict, card, session.now())
-        return given.was(db, verdict), request
+        return given.was(db, verdict), request, False
     _check_choice(request, verdict)
     if not session.is_settled(request):
         card = cards.of_request(request, session.row.workspace_root)
@@ -234,7 +235,8 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
         case Wait():
             won = waits.decide(db, request.id, WaitStatus.DECIDED, decided)
     first = won and not session.is_settled(request)
-    if first and isinstance(request, ApprovalRequest):
+    is_proven = first and isinstance(request, ApprovalRequest)
+    if isinstance(request, ApprovalRequest) and is_proven:
         # What it became is known, and its files need not be read again.
         after: Asked | None = evolve(request, status=_APPROVAL[verdict.decision], decided=decided)
     else:
@@ -253,7 +255,7 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
             signature=signature_data(decided.signature),
             proposal_hash=request.proposal_hash if isinstance(request, ApprovalRequest) else None,
         )
-    return won, after
+    return won, after, is_proven
 
 
 def _too_late(request: Asked) -> AlreadyDecided:

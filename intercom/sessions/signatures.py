@@ -257,11 +257,11 @@ class Signatures:
 
     def _listed(self) -> tuple[dict[str, PublicKey], str]:
         """What the user's file lists, read again where it has changed; and what is wrong with it."""
-        file = Path(self.places.operator_keys_file)
+        file = self.places.operator_keys_file
         stamp = _stamp(file)
         if self._seen is None or self._seen[0] != stamp:
             try:
-                self._seen = (stamp, key_files.read_public(file), "")
+                self._seen = (stamp, key_files.read_public(Path(file)), "")
             except ConfigError as fault:
                 self._seen = (stamp, {}, f"no operator key counts: {fault.message}")
         return self._seen[1], self._seen[2]
@@ -354,12 +354,12 @@ class Signatures:
 
     def _genuine_settings(self) -> tuple[SignedSettings | None, str]:
         """What the file holds, None unless a key that counts now has signed it; and what is wrong with the file."""
-        file = Path(self.places.signed_settings_file)
+        file = self.places.signed_settings_file
         with self._lock:
             stamp = _stamp(file)
             if self._seen_settings is None or self._seen_settings[0] != stamp:
                 try:
-                    self._seen_settings = (stamp, signed_settings.read(file), "")
+                    self._seen_settings = (stamp, signed_settings.read(Path(file)), "")
                 except ConfigError as fault:
                     self._seen_settings = (stamp, None, fault.message)
             _, signed, damaged = self._seen_settings
@@ -770,7 +770,7 @@ def _risk_text(card: Card) -> str | None:
     return None if card.risk is None else card.risk.value
 
 
-def _stamp(file: Path) -> object:
+def _stamp(file: str) -> object:
     """What changes when a file does; None where there is none."""
     try:
         return _stamp_of(os.stat(file, follow_symlinks=False))

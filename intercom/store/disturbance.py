@@ -56,7 +56,8 @@ class Disturbance:
 
 def look(path: Path) -> Files:
     """The files as they are now."""
-    database, log, index = (_stat(each) for each in (path, beside(path, _LOG), beside(path, _INDEX)))
+    # Every commit is followed by a look, so no path is put together anew for it.
+    database, log, index = _stat(str(path)), _stat(f"{path}{_LOG}"), _stat(f"{path}{_INDEX}")
     return Files(
         _identity(database),
         _identity(log),
@@ -225,7 +226,7 @@ def _word(path: Path) -> Path:
     return path.with_name(f"{path.name}.incident")
 
 
-def _stat(path: Path) -> os.stat_result | None:
+def _stat(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except OSError:

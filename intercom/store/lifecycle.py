@@ -13,12 +13,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from attrs import asdict, frozen
+from attrs import frozen
 from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.origin import Origin
-from intercom.model.verdict import Decided, Signature, signature_from_data
+from intercom.model.verdict import Decided, Signature, signature_data, signature_from_data
 from intercom.store import rows
 from intercom.store.rows import Row
 
@@ -151,7 +151,7 @@ def decided_columns(decided: Decided | None) -> Row:
         "decided_at": clock.to_text(decided.at),
         "decided_text": decided.text,
         "decided_origin": None if decided.origin is None else decided.origin.to_text(),
-        "signature": None if decided.signature is None else rows.json_text(asdict(decided.signature)),
+        "signature": None if decided.signature is None else rows.json_text(signature_data(decided.signature)),
     }
 
 

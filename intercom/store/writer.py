@@ -10,7 +10,8 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -318,7 +319,7 @@ class Writer(ThreadActor):
         """One work in a savepoint of its own."""
         message: Transact[Any] = letter.message
         try:
-            with db.atomic():
+            with _savepoint(db):
                 value = message.work(db)
                 if not db.conn.in_transaction:
                     raise GroupLost("a work ended the transaction it was run in; it must not commit or roll back")
@@ -352,6 +353,21 @@ class Writer(ThreadActor):
                 self._save(found)
             self._db.close()
             self._db = None
+
+
+@contextmanager
+def _savepoint(db: Database) -> Iterator[None]:
+    """Undo what is written within if it fails. Not `Database.atomic`, which makes up a name each time: the statements
+    stay prepared under one."""
+    db.conn.execute("savepoint work")
+    try:
+        yield
+    except BaseException:
+        if db.conn.in_transaction:
+            db.conn.execute("rollback to savepoint work")
+            db.conn.execute("release savepoint work")
+        raise
+    db.conn.execute("release savepoint work")
 
 
 def _data_version(db: Database) -> int:

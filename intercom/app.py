@@ -214,7 +214,7 @@ class App:
             ChildSpec("checkpoints", self._checkpoints),
             # Keeps the head of the audit log outside of the database, and tells when the two do not fit.
             ChildSpec("audit-watch", self._audit_watch, shutdown=10.0),
-            ChildSpec("housekeeping", lambda: Housekeeper(context, self.desk.children.root)),
+            ChildSpec("housekeeping", lambda: Housekeeper(context, self.desk.children.root, self.processes.prune)),
         ]
         if self._slack is not None:
             # Up or not, nothing else waits for it.

@@ -30,8 +30,6 @@ log = logging.getLogger("intercom.agents")
 
 #: How long the store may take to put a process on record, in seconds: it restarts well within it.
 _STORE_SECONDS = 30.0
-#: Seconds between two looks for what is over.
-PRUNE_SECONDS = 600.0
 
 _Name = tuple[str, int, int, str]
 
@@ -154,14 +152,9 @@ class AgentProcesses:
             self._known = None
         return new
 
-    async def keep(self) -> None:
-        """Forget what is over, again and again."""
-        while True:
-            await trio.sleep(PRUNE_SECONDS)
-            await self.prune()
-
     async def prune(self) -> None:
-        """Forget processes that are gone, and of whose POSIX session nothing is left."""
+        """Forget processes that are gone, and of whose POSIX session nothing is left. Raises what the store refuses
+        with: then a later server forgets them."""
         entries = tuple(self._entries.values())
         over = await trio.to_thread.run_sync(recognition.over, entries)
         if not over:

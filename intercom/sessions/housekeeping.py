@@ -1,8 +1,9 @@
-"""Housekeeping: approvals that nobody applied lapse, and what is old enough goes."""
+"""Housekeeping: approvals that nobody applied lapse, what is old goes, and processes that are gone are forgotten."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -23,9 +24,11 @@ from intercom.sessions.timers import ClockChanged, Expire
 from intercom.store import approvals, children, retention, sessions
 from intercom.store.messages import Database, Transact
 
-#: Seconds between two looks for lapsed approvals, and between two purges.
+#: Seconds between two looks for lapsed approvals, for agents' processes that are gone, and between two purges.
 LAPSE_SECONDS = 60.0
+PRUNE_SECONDS = 600.0
 PURGE_SECONDS = 3600.0
+_ROUNDS = {"lapse": LAPSE_SECONDS, "prune": PRUNE_SECONDS, "purge": PURGE_SECONDS}
 _AT_ONCE = 100
 #: How many of the sessions that were ended one line names.
 _NAMED = 5
@@ -34,16 +37,18 @@ log = logging.getLogger("intercom.sessions")
 
 
 class Housekeeper(Actor):
-    """The actor `housekeeping`. The first purge comes an hour after the start, as the reference has it."""
+    """The actor `housekeeping`. The first purge comes an hour after the start, as the reference has it.
+    `prune_processes` forgets the processes of agents that are gone."""
 
-    def __init__(self, context: Context, outputs: Path) -> None:
+    def __init__(self, context: Context, outputs: Path, prune_processes: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
         self._context = context
         self._outputs = outputs
+        self._prune_processes = prune_processes
 
     def on_start(self) -> None:
-        self.set_timer("lapse", LAPSE_SECONDS, "lapse")
-        self.set_timer("purge", PURGE_SECONDS, "purge")
+        for task, seconds in _ROUNDS.items():
+            self.set_timer(task, seconds, task)
 
     async def on_receive(self, message: Any) -> None:
         try:
@@ -54,6 +59,9 @@ class Housekeeper(Actor):
                 message = "lapse"
             if message == "lapse":
                 await self._lapse()
+            elif message == "prune":
+                # Not in here: it looks at every process of the machine.
+                self.spawn(self._prune)
             elif message == "purge":
                 # Not in here: a session is asked, which takes its time.
                 self.spawn(self._end_abandoned)
@@ -61,7 +69,13 @@ class Housekeeper(Actor):
         except DatabaseError as failed:
             # The disk is full, say: there is nothing to be done here, and the next round tries again.
             self._context.operators.tell(_notice(self._context, f"housekeeping has to wait: {failed}"))
-        self.set_timer(message, LAPSE_SECONDS if message == "lapse" else PURGE_SECONDS, message)
+        self.set_timer(message, _ROUNDS[message], message)
+
+    async def _prune(self) -> None:
+        try:
+            await self._prune_processes()
+        except (IntercomError, Refused, Busy, Down, NotRunning, trio.TooSlowError) as failed:
+            log.warning("processes that are gone could not be forgotten for now: %s", failed)
 
     async def _lapse(self) -> None:
         now = self._context.now()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from intercom.model.outbox import Urgency
 from intercom.model.prompt import PromptType
 from intercom.model.session import Session, SessionStatus
 from intercom.sessions.chat import Chat, thread_key
-from intercom.sessions.housekeeping import PURGE_SECONDS
+from intercom.sessions.housekeeping import PRUNE_SECONDS, PURGE_SECONDS
 from intercom.sessions.messages import AskPrompt
 from intercom.sessions.reception_messages import Adopt
 from intercom.store import outbox, sessions
@@ -153,3 +155,21 @@ async def test_after_a_restart_they_end_too(clock: Clock, root: Path) -> None:
         assert await stand(at) == {guest.session_id: SessionStatus.TERMINATED}
         await at.people.card(id=asked, state=CardState.INTERRUPTED)
         assert len(told(at)) == 1
+
+
+def waiting() -> subprocess.Popen[bytes]:
+    """A process in a session of its own, until it is sent a line."""
+    return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
+
+
+@in_house
+async def test_processes_that_are_gone_are_forgotten_while_the_server_runs(clock: Clock, root: Path) -> None:
+    """Nothing ever asked for it: a server knew every process of every agent that had connected since its start."""
+    async with house(root.parent, clock) as at:
+        done = waiting()
+        await at.app.processes.came("one", [done.pid])
+        at.app.processes.left("one")
+        assert done.pid in {key.pid for key in at.app.processes.known().processes}
+        done.communicate(b"\n")
+        await at.later(PRUNE_SECONDS)
+        assert done.pid not in {key.pid for key in at.app.processes.known().processes}

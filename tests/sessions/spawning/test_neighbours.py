@@ -80,8 +80,12 @@ async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Yard
             return not house.app.processes.connected
 
         await house.until(none_is_left)
-        await house.app.processes.prune()
-        assert not recorded & house.app.processes.known().processes
+        house.app.system.named("housekeeping").tell("prune")
+
+        async def none_is_known() -> bool:
+            return not recorded & house.app.processes.known().processes
+
+        await house.until(none_is_known)
 
 
 @real

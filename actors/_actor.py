@@ -1,4 +1,4 @@
-"""The actor: what one subclasses."""
+"""The actor base class."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from actors._system import System
 
     class _Base:
-        """`pykka.Actor` without its hooks' types, which say that no hook is a coroutine function."""
+        """`pykka.Actor` without the types of its hooks, which do not allow coroutine functions."""
 
         def _handle_receive(self, message: Any) -> Any: ...
 
@@ -39,13 +39,14 @@ logger = logging.getLogger("actors")
 
 
 class Actor(_Base):
-    """A Trio task that owns its state and handles one message at a time, also while a handler awaits.
+    """A Trio task that owns its state and handles one message at a time.
 
-    Override `on_receive` and, where needed, the hooks; each may be `def` or `async def`. A `Refused` raised by a
-    handler is its answer; any other exception ends this incarnation, and the supervisor decides what follows.
+    The next message waits until the handler has returned, also while the handler awaits. Override `on_receive` and, if
+    needed, the hooks. Each may be `def` or `async def`. A `Refused` that a handler raises is its answer. Any other
+    exception ends this incarnation, and the supervisor decides what to do.
 
-    `mailbox_size` bounds how many messages may wait; `overflow` says who loses when one more comes: the new one
-    ("refuse": its asker gets `Busy`) or the one that has waited longest ("drop_oldest").
+    `mailbox_size` is the most messages that may wait. `overflow` says which message is lost if one more arrives: the
+    new one ("refuse": its asker gets `Busy`) or the oldest one ("drop_oldest").
     """
 
     mailbox_size: ClassVar[int] = 1000
@@ -60,17 +61,17 @@ class Actor(_Base):
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         self = super().__new__(cls)
-        # Here and not in __init__, which a subclass may forget to call.
+        # Not in __init__, because a subclass may forget to call it.
         self._actor_ref = Ref(self)
         return self
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        # Pykka's constructor makes what Ref holds already.
+        # Do not call Pykka's constructor: `Ref` already holds what it would create.
         pass
 
     @classmethod
     def start(cls, *args: Any, **kwargs: Any) -> Ref[Self]:
-        """Start an actor that no supervisor looks after, in the system of the current task; it ends with the system.
+        """Start an actor without a supervisor in the system of the current task. It ends with the system.
 
         Raises NotRunning outside a system. Prefer a `ChildSpec` under a supervisor.
         """
@@ -81,26 +82,26 @@ class Actor(_Base):
             raise NotRunning("no actor system is open here; use `async with System(...)`")
         return system.adopt(cls(*args, **kwargs))
 
-    # What a subclass overrides
+    # Hooks to override
 
     def on_receive(self, message: Any) -> Any:
-        """Handle a message; the result is the answer, if it was asked."""
+        """Handle a message. The result answers the asker, if there is one."""
         logger.warning("unexpected message received by %s: %r", self, message)
 
     def on_start(self) -> Any:
         """Run before the first message. An exception here is a failed start."""
 
     def on_stop(self) -> Any:
-        """Run after the last message of an actor that is stopped in good order."""
+        """Run after the last message, if the actor is stopped normally."""
 
     def on_failure(self, exc_type: type[BaseException], exc: BaseException, tb: TracebackType | None) -> Any:
-        """Run after an exception ended this incarnation, before the supervisor hears of it."""
+        """Run after an exception ended this incarnation, before the supervisor is informed."""
 
-    # What a handler uses
+    # For use in handlers
 
     @property
     def name(self) -> str | None:
-        """The name the actor is registered under, None if it has none."""
+        """The name the actor is registered under, or None."""
         return self._actor_ref.name or None
 
     @property
@@ -109,18 +110,18 @@ class Actor(_Base):
         return self._actor_ref
 
     def defer(self) -> Reply[Any]:
-        """Take over the reply to the message being handled; what the handler returns is then ignored.
+        """Take over the reply to the current message. The handler's result is then ignored.
 
-        Answer it at any time with `set` or `fail`; if this incarnation ends first, the asker gets `Down`. For a message
-        that nobody asked, the reply goes nowhere. Raises RuntimeError outside a handler.
+        Answer the reply at any time with `set` or `fail`. If this incarnation ends first, the asker gets `Down`. Raises
+        RuntimeError outside a handler, and for a message without an asker.
         """
         return self._actor_ref._defer()
 
     def set_timer(self, key: Hashable, seconds: float, message: Any) -> None:
-        """Send `message` to this incarnation in `seconds`; a timer already running under `key` is replaced.
+        """Send `message` to this incarnation after `seconds`. This replaces a timer that runs under the same `key`.
 
-        The message comes through the ordinary mailbox (over its bound if need be) and never after `cancel_timer`,
-        a new `set_timer` of the same key, or the end of this incarnation.
+        The message goes through the ordinary mailbox, beyond its limit if necessary. It never arrives after
+        `cancel_timer`, a new `set_timer` for the same key, or the end of this incarnation.
         """
         if get_ident() != self._actor_ref._home:
             self._actor_ref._call_soon(self.set_timer, key, seconds, message)
@@ -139,7 +140,7 @@ class Actor(_Base):
         ref._more().timers[key] = timer
 
     def cancel_timer(self, key: Hashable) -> None:
-        """Forget the timer of this key; nothing if there is none."""
+        """Cancel the timer of this key. Does nothing if there is none."""
         if get_ident() != self._actor_ref._home:
             self._actor_ref._call_soon(self.cancel_timer, key)
             return
@@ -148,18 +149,19 @@ class Actor(_Base):
             timer.cancel()
 
     def spawn(self, async_fn: Callable[..., Awaitable[object]], *args: Any) -> trio.CancelScope:
-        """Run a task beside the handlers; it is cancelled when this incarnation ends, and if it crashes, so does this.
+        """Run a background task. It is cancelled when this incarnation ends; if it crashes, this incarnation crashes.
 
-        Returns its scope, to cancel it by. It must not touch the actor's state; have it tell the actor instead.
+        Returns the cancel scope of the task. The task must not touch the actor's state: it sends the actor a message
+        instead.
         """
         if get_ident() != self._actor_ref._home:
             raise RuntimeError("background tasks are started on the loop; a thread actor can tell a plain actor to")
         return self.system.run_beside(self._actor_ref, async_fn, args)
 
     def monitor(self, target: pykka.ActorRef[Any] | Name) -> None:
-        """Have a `DownEvent` sent to this actor once, when the target (a name's present incarnation) goes down.
+        """Send this actor one `DownEvent` when the target goes down. A name means its current incarnation.
 
-        At once if it is gone already. Monitoring the same target twice is monitoring it once.
+        The event comes at once if the target is already down. A second monitor of the same target has no effect.
         """
         if get_ident() != self._actor_ref._home:
             self._actor_ref._call_soon(self.monitor, target)
@@ -175,7 +177,7 @@ class Actor(_Base):
         me._more().monitoring[(ref, known)] = None
 
     def demonitor(self, target: pykka.ActorRef[Any] | Name) -> None:
-        """Stop monitoring; nothing if the target is not monitored. A `DownEvent` already in the mailbox still comes."""
+        """Stop monitoring a target. A `DownEvent` that is already in the mailbox is still delivered."""
         me = self._actor_ref
         if get_ident() != me._home:
             me._call_soon(self.demonitor, target)
@@ -187,18 +189,18 @@ class Actor(_Base):
             ref._more().monitors.pop((me, watched), None)
 
     def stop(self) -> None:
-        """End after the message being handled, before those that wait. From any thread; returns at once."""
+        """End after the current message, before those that wait. Callable from any thread; returns at once."""
         ref = self._actor_ref
         if get_ident() == ref._home:
             ref._request_stop()
         else:
             ref._call_soon(ref._request_stop)
 
-    # Pykka's hooks for a runtime, and its attributes
+    # Pykka's runtime hooks and attributes
 
     @property
     def actor_urn(self) -> str:
-        """Unique among the actors of this process."""
+        """The actor's id, unique in this process."""
         return self._actor_ref.actor_urn
 
     @property
@@ -208,7 +210,7 @@ class Actor(_Base):
 
     @property
     def actor_stopped(self) -> StoppedFlag:
-        """Set once this incarnation takes no more messages."""
+        """A flag that is set when this incarnation accepts no more messages."""
         return self._actor_ref.actor_stopped
 
     @staticmethod
@@ -220,22 +222,22 @@ class Actor(_Base):
         return Reply()
 
     def _stop(self) -> None:
-        self.stop()  # what Pykka's stop message calls
+        self.stop()  # Pykka's stop message calls this
 
     def _start_actor_loop(self) -> None:
         raise RuntimeError("an actor is started by its supervisor, or with start()")
 
-    # What the runtime asks of the kinds of actor
+    # Overridden by thread actors and supervisors
 
     _serve = staticmethod(serve)
 
     async def _invoke(self, hook: Callable[..., Any], *args: Any) -> Any:
-        """Call a hook where this kind of actor runs."""
+        """Call a hook in the place where this kind of actor runs: the loop or a thread."""
         result = hook(*args)
         return await result if isinstance(result, CoroutineType) else result
 
     async def _on_system(self, item: Any) -> None:
-        """Handle a message of the urgent lane other than a stop; supervisors have such."""
+        """Handle an urgent message other than a stop. Only supervisors receive such messages."""
 
     async def _release(self, *, killed: bool) -> None:
-        """Let go of what must not outlive this incarnation: a supervisor's children, a thread."""
+        """Release what must end with this incarnation: a supervisor's children, or a thread."""

@@ -1,4 +1,4 @@
-"""Asking and telling from Trio tasks."""
+"""`ask` and `tell`, for Trio tasks."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ __all__ = ["ask", "tell"]
 
 R = TypeVar("R")
 
-# A request that fells whoever handles it must not be asked for ever: it would use up the supervisor's restarts.
+# A request that crashes every actor that handles it would use up the supervisor's restarts.
 _STRIKES = 2
 
-# How long (seconds) a task may go on asking actors at once before it lets the others run.
+# A task that asks actors at once yields to other tasks after so many seconds.
 _STEP = 0.001
 
 
 async def ask(
     target: pykka.ActorRef[Any] | Name, message: Request[R], *, timeout: float | None = None, retry: bool = False
 ) -> R:
-    """Send a request and wait for its answer, up to `timeout` seconds.
+    """Send a request and wait for its answer, at most `timeout` seconds.
 
-    With `retry` the request is one that may be repeated: while the target is down, restarting or not there yet, this
-    waits for its next incarnation and asks again. A request that two incarnations fell over is not asked a third time.
+    Set `retry` only for a request that may be repeated. While no incarnation is up, the request then waits for the next
+    one and is sent again. A request that crashed two incarnations is not sent a third time.
 
-    Raises `Refused` (or its kin) as the actor answered, `Busy` if the mailbox is full, `Down` if the actor went down
-    first, `NotRunning` if nobody is there, `trio.TooSlowError`. Cancelling the wait does no harm: the actor may see
-    `reply.abandoned`.
+    Raises `Refused` (or another of the target's `refusals`) if the actor refuses, and `Busy` if the mailbox is full.
+    Raises `Down` if the actor goes down before it answers, `NotRunning` if none is running, and `trio.TooSlowError`.
+    Cancelling the wait is safe: the actor may see `reply.abandoned`.
     """
     if timeout is not None:
         with trio.fail_after(timeout):
@@ -64,10 +64,11 @@ async def ask(
 
 
 async def _ask_at_once(ref: Ref[Any], message: Request[R], watch: StepWatch) -> R:
-    """Call the handler of an actor that has nothing to do from here, in the context of its task.
+    """Call the handler of an idle actor directly, in the context of the actor's task.
 
-    That spares two switches of tasks, most of what an ask costs, and nobody can tell: the actor is at rest, and a
-    synchronous handler cannot wait. If it turns out to be a coroutine, the actor's own task awaits it.
+    This saves two task switches, which are most of the cost of an ask. It does not change what is observed: the actor
+    is idle, and a synchronous handler cannot wait. If the handler is a coroutine function, the actor's own task awaits
+    it.
     """
     actor = ref._actor
     task = ref._task
@@ -102,7 +103,7 @@ async def _ask_at_once(ref: Ref[Any], message: Request[R], watch: StepWatch) -> 
 
 
 def _taken(ref: Ref[Any]) -> Reply[Any]:
-    """The reply that the handler just called took over."""
+    """Return the reply that the handler deferred."""
     rare = ref._more()
     reply, rare.taken = rare.taken, None
     assert reply is not None
@@ -123,7 +124,7 @@ async def _ask_again(target: pykka.ActorRef[Any] | Name, message: Request[R]) ->
     else:
         ref = _present(target)
         if ref._system is None or not ref.name:
-            return await ask(ref, message)  # nobody will take its place
+            return await ask(ref, message)  # an unnamed actor has no next incarnation
         name = ref._system.named(ref.name)
     strikes = 0
     while True:
@@ -138,7 +139,7 @@ async def _ask_again(target: pykka.ActorRef[Any] | Name, message: Request[R]) ->
 
 
 def tell(target: pykka.ActorRef[Any] | Name, message: Any) -> None:
-    """Send a message and go on, from any thread; a dead letter if nobody is there to take it."""
+    """Send a message without waiting. Callable from any thread. Reports a dead letter if no actor is running."""
     if isinstance(target, Name):
         target.tell(message)
         return

@@ -26,7 +26,7 @@ GRACE = 1.0
 
 
 class Slot:
-    """A child's place under its supervisor (None for a system's root), kept over its incarnations."""
+    """A child's place under its supervisor (None for the root of a system). It outlives the child's incarnations."""
 
     __slots__ = ("class_name", "last_crash", "reason", "ref", "restarts", "spec", "supervisor", "timer")
 
@@ -41,18 +41,18 @@ class Slot:
         self.timer: Timer | None = None
 
     def forget_wait(self) -> None:
-        """Call off a restart that is timed, if one is."""
+        """Cancel the delayed restart, if there is one."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
     def wake_supervisor(self) -> None:
-        """Have the supervisor look again at what it waits for."""
+        """Wake the supervisor, which then checks its condition again."""
         assert self.supervisor is not None
         self.supervisor.actor_ref._wake()
 
     def ended(self, ref: Ref[Any], reason: BaseException | None) -> None:
-        """Note the end of an incarnation and tell the supervisor."""
+        """Record the end of an incarnation and inform the supervisor."""
         self.reason = reason
         self.class_name = ref.actor_class.__qualname__
         if reason is not None:
@@ -63,7 +63,7 @@ class Slot:
 
 
 class Ended:
-    """To a supervisor: an incarnation of a child has ended."""
+    """A message to a supervisor: an incarnation of a child has ended."""
 
     __slots__ = ("reason", "ref", "slot")
 
@@ -74,9 +74,9 @@ class Ended:
 
 
 async def start(boss: Ref[Any], slot: Slot) -> StartFailed | None:
-    """Start a child and wait until its `on_start` is through. Why it failed, None if it did not.
+    """Start a child and wait until its `on_start` has returned. Return the failure, or None.
 
-    Raises StopAsked when the supervisor is asked to stop meanwhile.
+    Raises StopAsked if the supervisor is asked to stop while it waits.
     """
     system = boss._system
     assert system is not None
@@ -99,7 +99,7 @@ async def start(boss: Ref[Any], slot: Slot) -> StartFailed | None:
 
 
 async def stop_in_order(boss: Ref[Any], slots: Iterable[Slot]) -> None:
-    """Stop children one after another, each within its own time."""
+    """Stop children one after another, each within its own time limit."""
     for slot in slots:
         if slot.ref is not None:
             await stop_one(slot.ref, boss._park)
@@ -107,14 +107,14 @@ async def stop_in_order(boss: Ref[Any], slots: Iterable[Slot]) -> None:
 
 
 async def stop_one(ref: Ref[Any], park: Park) -> None:
-    """Stop an incarnation; cancel it if it does not end in its time, and give up on it if that does not help."""
+    """Stop an incarnation. Cancel it after its time limit, and report it stuck if it still does not end."""
     ref._request_stop()
     await _ended_within(park, seconds_to_end(ref), lambda: ref._over)
     await _cancel([ref], park)
 
 
 async def stop_together(boss: Ref[Any], slots: Iterable[Slot], alive: Callable[[], int]) -> None:
-    """Stop children at the same time, each within its own time; `alive` counts those that have not ended."""
+    """Stop children at the same time, each within its own time limit. `alive` counts those that have not ended."""
     begun = trio.current_time()
     waves: dict[float, list[Ref[Any]]] = {}
     for slot in slots:
@@ -124,7 +124,7 @@ async def stop_together(boss: Ref[Any], slots: Iterable[Slot], alive: Callable[[
     stuck: list[Ref[Any]] = []
 
     def over() -> bool:
-        # Counting is what keeps this linear: looking through all at each ending would not be.
+        # Counting keeps this linear. A loop over all children at each ending would be quadratic.
         return alive() <= sum(not ref._over for ref in stuck)
 
     for seconds in sorted(waves):
@@ -134,7 +134,7 @@ async def stop_together(boss: Ref[Any], slots: Iterable[Slot], alive: Callable[[
 
 
 async def kill_all(boss: Ref[Any], slots: Iterable[Slot]) -> None:
-    """Cancel children that are still there and wait until they have ended, or are known to be stuck."""
+    """Cancel the children that still run. Wait until they have ended or are known to be stuck."""
     await _cancel([slot.ref for slot in slots if slot.ref is not None], boss._park)
 
 
@@ -155,5 +155,5 @@ async def _ended_within(park: Park, seconds: float, over: Callable[[], bool]) ->
 
 
 def _grace(ref: Ref[Any]) -> float:
-    # A supervisor that is killed spends its children's grace, and ends by itself.
+    # A cancelled supervisor uses its children's grace periods, and then ends by itself.
     return math.inf if getattr(ref.actor_class, "is_supervisor", False) else GRACE

@@ -1,7 +1,7 @@
-"""What a supervisor does next: a pure function, so that the rules can be tested without a task or a clock.
+"""The restart rules of a supervisor, as a pure function: tests need no task and no clock.
 
-`decide(state, event, now)` answers with the next state and the actions that lead there. The shell (a supervisor)
-performs the actions one by one and reports how each start went; a failed start replaces what was left of the plan.
+`decide(state, event, now)` returns the next state and the actions that lead to it. A supervisor performs the actions
+one by one and reports the result of each start. A failed start replaces the rest of the plan.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ __all__ = [
 
 
 class Phase(enum.Enum):
-    """Where a child stands."""
+    """The status of a child."""
 
     UP = "up"
-    DOWN = "down"  # not running, to be started
-    WAITING = "waiting"  # not running, its restart is timed
-    GONE = "gone"  # ended, and not to be started again
+    DOWN = "down"  # not running, will be started
+    WAITING = "waiting"  # not running, its restart is delayed
+    GONE = "gone"  # ended, will not be started again
 
 
 @attrs.frozen
 class Child:
-    """One child as the rules see it: `failures` in a row, and when it came `up_at` (seconds) if it is up."""
+    """One child, as the rules see it: its `failures` in a row, and its start time `up_at` (seconds) while it is up."""
 
     id: str
     restart: Restart = Restart.PERMANENT
@@ -53,7 +53,7 @@ class Child:
 
 @attrs.frozen
 class State:
-    """The children in the order of their start, the rules, and when the restarts of late were (seconds)."""
+    """The children in start order, the rules, and the times (seconds) of recent restarts."""
 
     children: tuple[Child, ...]
     strategy: Strategy = Strategy.ONE_FOR_ONE
@@ -65,14 +65,14 @@ class State:
 
 @attrs.frozen
 class Started:
-    """The child's `on_start` is through."""
+    """The child's `on_start` has returned."""
 
     id: str
 
 
 @attrs.frozen
 class StartFailed:
-    """The child fell while it started; that counts as a crash."""
+    """The child crashed while it started. This counts as a crash."""
 
     id: str
 
@@ -87,7 +87,7 @@ class Exited:
 
 @attrs.frozen
 class Due:
-    """The wait before the child's restart is over."""
+    """The delay before the child's restart is over."""
 
     id: str
 
@@ -104,14 +104,14 @@ class Start:
 
 @attrs.frozen
 class Stop:
-    """Stop the child and wait until it is gone."""
+    """Stop the child and wait until it has ended."""
 
     id: str
 
 
 @attrs.frozen
 class Wait:
-    """Report `Due` for the child after so many seconds."""
+    """Report `Due` for the child after `seconds`."""
 
     id: str
     seconds: float
@@ -119,7 +119,7 @@ class Wait:
 
 @attrs.frozen
 class GiveUp:
-    """Stop all children and go down; the child is the one that fell last."""
+    """Stop all children and crash. `id` is the child that crashed last."""
 
     id: str
 
@@ -128,9 +128,9 @@ Action = Start | Stop | Wait | GiveUp
 
 
 def decide(state: State, event: Event, now: float) -> tuple[State, tuple[Action, ...]]:
-    """The next state after `event` at `now` (seconds, any monotonic clock), and the actions, in order, that lead to it.
+    """Return the state after `event` at `now` (seconds, any monotonic clock), and the ordered actions that lead to it.
 
-    Events that no longer mean anything (a wait that was overtaken, the end of a child that is gone) change nothing.
+    Outdated events change nothing. Examples are a delay that was overtaken, and the end of a child that is gone.
     """
     position = next((i for i, child in enumerate(state.children) if child.id == event.id), None)
     if position is None:
@@ -152,7 +152,7 @@ def decide(state: State, event: Event, now: float) -> tuple[State, tuple[Action,
 
 
 def _fall(state: State, position: int, now: float) -> tuple[State, tuple[Action, ...]]:
-    """Count a crash; stop who falls with the child, and start them again, at once or after a wait."""
+    """Count a crash. Stop the children that restart with this one, and start them again, at once or after a delay."""
     child = state.children[position]
     recent = (*state.restarted_at[bisect_right(state.restarted_at, now - state.within) :], now)
     if len(recent) > state.max_restarts:
@@ -171,7 +171,7 @@ def _fall(state: State, position: int, now: float) -> tuple[State, tuple[Action,
             continue
         if other.phase is Phase.UP:
             stops.append(Stop(other.id))
-            # Nobody waits to see a temporary child again, so its group's restart leaves it out.
+            # A temporary child is never restarted, not even with its group.
             then = Phase.GONE if other.restart is Restart.TEMPORARY else Phase.DOWN
             state = _with(state, attrs.evolve(other, phase=then, up_at=None))
         elif other.phase is Phase.WAITING:
@@ -183,7 +183,7 @@ def _fall(state: State, position: int, now: float) -> tuple[State, tuple[Action,
 
 
 def _begin_again(state: State, position: int) -> tuple[State, tuple[Action, ...]]:
-    """Start, in order, whoever of the child's group is not running and should be."""
+    """Start, in order, the children of the group that are down or whose restart is delayed."""
     starts: list[Action] = []
     for child in _group(state, position):
         if child.phase is Phase.WAITING:
@@ -195,7 +195,7 @@ def _begin_again(state: State, position: int) -> tuple[State, tuple[Action, ...]
 
 
 def _group(state: State, position: int) -> tuple[Child, ...]:
-    """Who is restarted with the child at `position`, itself included, in the order of their start."""
+    """Return the children that restart with the one at `position`, itself included, in start order."""
     match state.strategy:
         case Strategy.ONE_FOR_ONE:
             return state.children[position : position + 1]

@@ -1,4 +1,4 @@
-"""The supervisor whose children come and go."""
+"""The supervisor whose children are started and stopped on request."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ __all__ = ["DynamicSupervisor"]
 
 
 class DynamicSupervisor(Actor):
-    """Starts and stops children on request (`StartChild`, `StopChild`); restarts each by itself, stops all at once.
+    """A supervisor that starts and stops children on request (`StartChild`, `StopChild`).
 
-    Children that end for good are forgotten. Limits and `backoff` are as a `Supervisor`'s, over all children
-    together; `max_children` None is no limit. While one child's `on_start` runs, other requests wait.
+    It restarts each child alone, stops all at the same time, and forgets those that end for good. Restart limits and
+    `backoff` work as in `Supervisor`, over all children together. `max_children` None means no limit. While a child's
+    `on_start` runs, other requests wait.
     """
 
     mailbox_size = 100_000
@@ -43,7 +44,7 @@ class DynamicSupervisor(Actor):
         self._rules = _decide.State((), max_restarts=max_restarts, within=within, backoff=backoff)
 
     async def on_receive(self, message: Any) -> Any:
-        """Handle `StartChild` and `StopChild`; logs anything else."""
+        """Handle `StartChild` and `StopChild`. Log any other message."""
         match message:
             case StartChild():
                 return await self._start_child(message)

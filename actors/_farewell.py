@@ -1,4 +1,4 @@
-"""What an incarnation that ends owes to others: an answer to whoever waits, word to whoever watches."""
+"""Cleanup at the end of an incarnation: answers to askers, events to monitors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["drain", "tell_monitors"]
 
 
 def tell_monitors(ref: Ref[Any], reason: BaseException | None) -> None:
-    """Send a DownEvent to whoever monitors the incarnation, and forget whom it monitored."""
+    """Send a DownEvent to each monitor of the incarnation, and end its own monitors."""
     if ref._rare is None:
         return
     for watcher, target in ref._rare.monitors:
@@ -32,7 +32,7 @@ def tell_monitors(ref: Ref[Any], reason: BaseException | None) -> None:
 
 
 def drain(ref: Ref[Any], reason: BaseException | None) -> None:
-    """Answer everyone who waits on this incarnation; nothing new is accepted any more."""
+    """Answer every pending request of this incarnation, which accepts no new messages."""
     begun = ref._current
     if begun is not None:
         ref._current = None

@@ -1,4 +1,4 @@
-"""Pykka's view of a mailbox and of a stopped flag, made only for those who ask."""
+"""Pykka's view of a mailbox and of the stopped flag, created on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Inbox", "StoppedFlag"]
 
 
 class Inbox:
-    """An actor's mailbox with the methods of Pykka's."""
+    """An actor's mailbox with the methods of Pykka's mailbox."""
 
     __slots__ = ("_ref",)
 
@@ -23,7 +23,7 @@ class Inbox:
         self._ref = ref
 
     def put(self, envelope: Envelope[Any], /) -> None:
-        """Send an envelope's message; its `reply_to`, if any, is given the answer."""
+        """Send the message of an envelope. Its `reply_to`, if any, gets the answer."""
         if envelope.reply_to is None:
             self._ref.tell(envelope.message)
             return
@@ -39,16 +39,16 @@ class Inbox:
         reply._watch(hand_on)
 
     def get(self) -> Envelope[Any]:
-        """Not for others: only the actor takes from its mailbox. Raises RuntimeError."""
+        """Raise RuntimeError: only the actor takes messages from its mailbox."""
         raise RuntimeError("only the actor itself takes messages from its mailbox")
 
     def empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no message waits."""
         return not self._ref._mailbox
 
 
 class StoppedFlag:
-    """Whether an actor has ended, read as Pykka reads its `threading.Event`."""
+    """Whether an actor has ended, with the interface of the `threading.Event` that Pykka expects."""
 
     __slots__ = ("_ref",)
 
@@ -56,5 +56,5 @@ class StoppedFlag:
         self._ref = ref
 
     def is_set(self) -> bool:
-        """Whether the actor takes no more messages."""
+        """Whether the actor accepts no more messages."""
         return not self._ref.is_alive()

@@ -1,4 +1,4 @@
-"""The life of one incarnation: start, one message after another, end."""
+"""The lifecycle of one incarnation: start, message loop, end."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["StopAsked", "beside", "live", "seconds_to_end", "serve", "wait_for_b
 
 PYKKA = frozenset({ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop})
 
-# What an actor without a supervisor has to stop in.
+# The time limit (seconds) for the stop of an actor without a supervisor.
 LOOSE_SECONDS = 5.0
 
-# How many messages an actor may handle before it lets the others run.
+# An actor yields to other tasks after so many messages.
 _TURN = 128
 
 
 class StopAsked(Exception):
-    """Inside a supervisor: it was asked to stop while it waited for a child."""
+    """The supervisor was asked to stop while it waited for a child. Used only inside supervisors."""
 
 
 async def live(ref: Ref[Any]) -> None:
-    """Run one incarnation from its start to its end; whatever happens, nobody is left waiting for it."""
+    """Run one incarnation from start to end. Every pending request is answered, however the incarnation ends."""
     actor = ref._actor
     assert actor is not None
     ref._task = current_task()
@@ -53,7 +53,7 @@ async def live(ref: Ref[Any]) -> None:
             await wait_for_background(ref)
             await actor._invoke(actor.on_stop)
     except trio.Cancelled:
-        # The whole system is being torn down, and Trio wants its exception back.
+        # The whole system is cancelled, and Trio requires that its exception propagates.
         ref._killed = True
         _bury(ref, None)
         raise
@@ -76,7 +76,7 @@ def _running(ref: Ref[Any]) -> None:
 async def beside(
     ref: Ref[Any], scope: trio.CancelScope, async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]
 ) -> None:
-    """Run a background task of an incarnation; its crash becomes the incarnation's."""
+    """Run a background task of an incarnation. If it crashes, the incarnation crashes."""
     rare = ref._more()
     try:
         with scope:
@@ -91,7 +91,7 @@ async def beside(
 
 
 async def wait_for_background(ref: Ref[Any]) -> None:
-    """Wait until the tasks the actor spawned, already cancelled, have ended."""
+    """Wait until the actor's background tasks, already cancelled, have ended."""
     while ref._rare is not None and ref._rare.background:
         await ref._park()
 
@@ -123,7 +123,7 @@ def _bury(ref: Ref[Any], reason: BaseException | None) -> None:
     ref._life = Life.ENDED
     if reason is None:
         ref._emit(ActorStopped, ref.label, ref._killed)
-    # The ref may be kept by others for long; what it pointed to must not be.
+    # Other code may keep the ref for long; the actor must not stay in memory with it.
     ref._actor = ref._task = ref._scope = ref._lane = None
     tell_monitors(ref, reason)
     assert ref._system is not None
@@ -131,14 +131,14 @@ def _bury(ref: Ref[Any], reason: BaseException | None) -> None:
 
 
 def seconds_to_end(ref: Ref[Any]) -> float:
-    """How long the incarnation may take to end, by its spec."""
+    """Return the time limit (seconds) for the end of the incarnation, from its spec."""
     if ref._slot is None:
         return LOOSE_SECONDS
     return math.inf if ref._slot.spec.shutdown is None else ref._slot.spec.shutdown
 
 
 async def serve(ref: Ref[Any]) -> None:
-    """Handle messages one by one until a stop is asked; urgent ones first."""
+    """Handle messages one by one, urgent ones first, until a stop is requested."""
     actor = ref._actor
     assert actor is not None
     mailbox = ref._mailbox
@@ -169,7 +169,7 @@ async def serve(ref: Ref[Any]) -> None:
         elif kind is Begun:
             asker = item.reply
             message = None
-            ref._handled -= 1  # counted when it was called
+            ref._handled -= 1  # counted when the handler was called
         else:
             message = item
         ref._current = asker
@@ -193,7 +193,7 @@ async def serve(ref: Ref[Any]) -> None:
 
 
 def take_due(ref: Ref[Any], due: Due) -> bool:
-    """Whether a timer's message is still wanted; it was not cancelled or set anew while it waited in the mailbox."""
+    """Whether a timer's message is still valid: neither cancelled nor replaced while it waited in the mailbox."""
     timer = due.timer
     rare = ref._more()
     if rare.timers.get(timer.key) is not timer:

@@ -1,4 +1,4 @@
-"""What lies in a mailbox beside messages, and what few incarnations need."""
+"""Internal mailbox items, and the extra state of an incarnation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AT_ONCE", "Begun", "Due", "Life", "Rare"]
 
 
 class Life(enum.IntEnum):
-    """How far an incarnation has come. Messages are accepted below `ENDING`."""
+    """The phase of an incarnation. Messages are accepted before `ENDING`."""
 
     NEW = 0
     STARTING = 1
@@ -29,7 +29,7 @@ class Life(enum.IntEnum):
 
 
 class Rare:
-    """What few actors need, kept apart so that the others do not pay for it."""
+    """State that few actors need, kept separate to save memory for the others."""
 
     __slots__ = ("abandoned", "background", "crash", "deferred", "monitoring", "monitors", "taken", "timers")
 
@@ -45,7 +45,7 @@ class Rare:
 
 
 class Due:
-    """In a mailbox: a timer has run out."""
+    """A mailbox item: a timer has run out."""
 
     __slots__ = ("timer",)
 
@@ -54,7 +54,7 @@ class Due:
 
 
 class Begun:
-    """In a mailbox: a handler that was called at once (see `_ask`) and turned out to be a coroutine."""
+    """A mailbox item: the coroutine of a handler that was called at once (see `_ask`)."""
 
     __slots__ = ("coroutine", "reply")
 
@@ -63,5 +63,5 @@ class Begun:
         self.reply = reply
 
 
-# Stands for the reply to a request that is handled at once, which needs none unless it is deferred.
+# A placeholder for the reply to a request that is handled at once. Such a request needs a reply only if it is deferred.
 AT_ONCE: Reply[Any] = Reply()

@@ -1,4 +1,4 @@
-"""A stable name for whoever does a job now."""
+"""A stable name for the current incarnation of an actor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["Name"]
 
 @attrs.frozen(repr=False)
 class Name:
-    """Reaches the present incarnation of the actor registered as `label`; it never dies itself.
+    """Refers to the current incarnation of the actor registered as `label`. It stays valid over restarts.
 
-    Two names of one system are equal when their labels are.
+    Two names of one system are equal if their labels are equal.
     """
 
     system: System
@@ -32,29 +32,29 @@ class Name:
 
     @property
     def ref(self) -> Ref[Any] | None:
-        """The present incarnation, None while there is none."""
+        """The current incarnation, or None."""
         return self.system.ref(self.label)
 
     def present(self) -> Ref[Any]:
-        """The present incarnation. Raises NotRunning while there is none."""
+        """Return the current incarnation. Raises NotRunning if there is none."""
         ref = self.ref
         if ref is None:
             raise NotRunning(f"no actor is running under the name {self.label!r}; ask with retry=True to wait for one")
         return ref
 
     def is_alive(self) -> bool:
-        """Whether somebody is registered under the name now."""
+        """Whether an actor is registered under the name now."""
         return self.ref is not None
 
     def tell(self, message: Any) -> None:
-        """Send a message and go on; a dead letter if nobody is there. From any thread."""
+        """Send a message without waiting. Callable from any thread. Reports a dead letter if no actor is running."""
         try:
             self.present().tell(message)
         except NotRunning:
             self.system.report(DeadLettered(self.label, message))
 
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
-        """As `Ref.ask`; raises NotRunning (or answers with it, if `block` is False) when nobody is there."""
+        """As `Ref.ask`. Without an incarnation, raises NotRunning, or with `block=False` answers with it."""
         try:
             ref = self.present()
         except NotRunning as gone:

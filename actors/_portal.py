@@ -18,10 +18,10 @@ __all__ = ["system_in_thread"]
 
 @contextlib.contextmanager
 def system_in_thread(root: ChildSpec | Sequence[ChildSpec], **options: Any) -> Iterator[System]:
-    """Run a system on a loop in a thread of its own for as long as the `with` lasts; `options` are those of `System`.
+    """Run a system on a loop in its own thread until the `with` block ends. `options` are those of `System`.
 
     In the body use `system.named(...).ask(message)`, `ref.tell(message)`, `system.run_sync` and `system.from_thread`.
-    Raises StartFailed on entry, SystemFailed on exit if the root went down.
+    Raises StartFailed on entry, and SystemFailed on exit if the root went down.
     """
     opened: queue.SimpleQueue[System | BaseException] = queue.SimpleQueue()
     ended: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""An actor's reference: its address, and its mailbox. One object, because there may be very many."""
+"""The reference to an actor. It is also the mailbox, in one object, because there may be very many."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _serial = itertools.count(1)
 class Ref(pykka.ActorRef[Any], Generic[A]):
     """One incarnation of an actor: a `pykka.ActorRef` whose `ask` and `tell` work in every thread.
 
-    Keep a `Name` rather than a ref where the actor may be restarted: a ref dies with its incarnation.
+    A ref is valid for one incarnation. Keep a `Name` if the actor may be restarted.
     """
 
     __slots__ = (
@@ -93,14 +93,14 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
 
     @property
     def label(self) -> str:
-        """What to call the actor in a message to a person: its name, or its class and number."""
+        """The actor's name in messages to people: its registered name, or its class and number."""
         return self.name or f"{self.actor_class.__name__}#{self._number}"
 
-    # Pykka's face
+    # Pykka's interface
 
     @property
     def actor_urn(self) -> str:  # type: ignore[override]
-        """Unique among the actors of this process; made when asked for, as few ask."""
+        """The actor's id, unique in this process. Built on demand, because it is seldom used."""
         return f"urn:actor:{self._number}"
 
     @property
@@ -112,7 +112,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
 
     @property
     def actor_stopped(self) -> StoppedFlag:  # type: ignore[override]
-        """Set once the actor takes no more messages."""
+        """A flag that is set when the actor accepts no more messages."""
         from actors._inbox import StoppedFlag
 
         return StoppedFlag(self)
@@ -121,11 +121,11 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         return self._actor
 
     def is_alive(self) -> bool:
-        """Whether the actor takes messages. It may have changed by the time you act on it."""
+        """Whether the actor accepts messages. This may change before the caller acts on it."""
         return self._life < Life.ENDING
 
     def tell(self, message: Any) -> None:
-        """Send a message and go on; from any thread, never blocking.
+        """Send a message without waiting. Callable from any thread; never blocks.
 
         Raises NotRunning if the actor has ended. A message to a full mailbox is dropped and reported as an event.
         """
@@ -144,10 +144,10 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             reschedule(self._task)  # type: ignore[arg-type]
 
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
-        """Send a message and get its answer, or with `block=False` a `Reply` to wait on.
+        """Send a message and return its answer, or with `block=False` a `Reply` to wait on.
 
-        `timeout` is in seconds. From code that runs on a Trio loop only `block=False` is possible (better:
-        `await actors.ask(ref, message)`). Raises `pykka.Timeout`, and what `actors.ask` raises.
+        `timeout` is in seconds. Code on a Trio loop must use `block=False`, or better `await actors.ask(ref, message)`.
+        Raises `pykka.Timeout`, and what `actors.ask` raises.
         """
         if block and trio.lowlevel.in_trio_run():
             raise RuntimeError("a blocking ask would stop the loop; use `await actors.ask(ref, message)`")
@@ -168,10 +168,10 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             raise
 
     def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:
-        """Have the actor end after the message it is at, before those that wait.
+        """End the actor after its current message, before those that wait. Return whether it was alive.
 
-        True if it was alive. With `block` waits, up to `timeout` seconds, until it has ended (not on a Trio loop: there
-        take `block=False` and await the reply). Raises `pykka.Timeout`.
+        With `block`, waits until the actor has ended, at most `timeout` seconds. Code on a Trio loop must use
+        `block=False` and await the reply. Raises `pykka.Timeout`.
         """
         if block and trio.lowlevel.in_trio_run():
             raise RuntimeError("waiting for a stop here would block the loop; await ref.stop(block=False)")
@@ -185,10 +185,10 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
                 reply._complete(False, None)
         return reply.get(timeout=timeout) if block else reply
 
-    # Messages in. All of what follows runs on the loop's thread.
+    # Incoming messages. Apart from `_call_soon`, this section runs on the loop's thread.
 
     def _call_soon(self, call: Callable[..., object], *args: Any) -> None:
-        """Run a call on the actor's loop, from another thread. Raises NotRunning when the loop is over."""
+        """Run a call on the actor's loop, from another thread. Raises NotRunning if the loop has ended."""
         system = self._system
         if system is None:
             raise self._not_running()
@@ -198,7 +198,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             raise self._not_running() from None
 
     def _accept(self, item: Any) -> None:
-        """Take in a message, or an ask (a Reply); what cannot be taken in is answered, or becomes a dead letter."""
+        """Accept a message, or an ask (a Reply). If that is not possible, answer it or report a dead letter."""
         if self._life >= Life.ENDING:
             if type(item) is Reply:
                 item._complete(None, self._not_running())
@@ -210,12 +210,12 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         self._put(item)
 
     def _put(self, item: Any) -> None:
-        """Add to the mailbox, over its bound if need be."""
+        """Add an item to the mailbox, beyond its limit if necessary."""
         self._mailbox.append(item)
         self._wake()
 
     def _put_urgent(self, item: Any) -> None:
-        """Add to the lane that overtakes the mailbox."""
+        """Add an item to the urgent queue, which is served before the mailbox."""
         if self._life is Life.ENDED:
             return
         if self._lane is None:
@@ -229,7 +229,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             reschedule(self._task)  # type: ignore[arg-type]
 
     def _defer(self) -> Reply[Any]:
-        """Take the reply to the message being handled away from the runtime."""
+        """Take the reply to the current message over from the runtime."""
         reply = self._current
         if reply is None:
             raise RuntimeError("there is no request to take over; call defer() in the handler of an ask")
@@ -238,13 +238,13 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             reply = rare.taken = Reply(None, self)
         self._current = None
         if len(rare.deferred) > 64:
-            # Those that askers of other threads gave up stay until somebody looks; doing so rarely keeps this linear.
+            # Replies that askers in other threads abandoned are removed here. Doing so rarely keeps the cost linear.
             rare.deferred = {old: None for old in rare.deferred if not old.done and not old.abandoned}
         rare.deferred[reply] = None
         return reply
 
     async def _park(self) -> None:
-        """Sleep until `_wake`; spurious wakings are fine, callers look again."""
+        """Sleep until `_wake`. Callers check their condition again, so spurious wake-ups are harmless."""
         self._parked = True
         await wait_task_rescheduled(self._unpark)
 
@@ -253,7 +253,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         return Abort.SUCCEEDED
 
     def _make_room(self, item: Any) -> bool:
-        """The mailbox is full: refuse the new item, or drop the oldest for it. True if there is room now."""
+        """Handle a full mailbox: refuse the new item or drop the oldest. Return whether there is room now."""
         refuse = self.actor_class.overflow == "refuse" or not self._mailbox
         loser = item if refuse else self._mailbox.popleft()
         message = loser.message if type(loser) is Reply else loser
@@ -265,7 +265,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         self._emit(MailboxOverflowed, self.label, message)
         return not refuse
 
-    # Endings
+    # Stop, crash and end
 
     def _stop_for(self, reply: Reply[bool]) -> None:
         if self._life >= Life.ENDED:
@@ -281,11 +281,11 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
 
     @property
     def _stuck(self) -> bool:
-        """Whether the incarnation, or its thread, goes on after it was cancelled."""
+        """Whether the incarnation, or its thread, still runs after it was cancelled."""
         return not self._over or (self._rare is not None and self._rare.abandoned)
 
     def _crash(self, reason: BaseException) -> None:
-        """End the incarnation with an exception from outside its handlers, whatever it is at."""
+        """End the incarnation with an exception from outside its handlers, also during a message."""
         if self._life < Life.ENDING:
             rare = self._more()
             rare.crash = rare.crash or reason
@@ -298,7 +298,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             self._put_urgent(None)
 
     def _close(self, reason: BaseException | None) -> None:
-        """Take no more messages, give up the name, answer everyone who waits."""
+        """Accept no more messages, release the name, and answer every pending request."""
         if self._life >= Life.ENDING:
             return
         self._life = Life.ENDING
@@ -310,7 +310,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
                 scope.cancel()
 
     def _kill(self) -> None:
-        """Cancel whatever the actor is at."""
+        """Cancel the actor, also during a message."""
         self._killed = True
         if self._scope is not None:
             self._scope.cancel()
@@ -334,6 +334,6 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         self._emit(DeadLettered, self.label, message)
 
     def _emit(self, kind: Callable[..., Any], *args: Any) -> None:
-        """Report an event, made only if somebody listens."""
+        """Report an event. It is built only if there is an event hook."""
         if self._system is not None and self._system.on_event is not None:
             self._system.emit(kind(*args))

@@ -23,9 +23,9 @@ T = TypeVar("T")
 class Reply(pykka.Future[T]):
     """The asker's future and, after `defer()`, the actor's means to answer: `set(value)` or `fail(exc)`, once.
 
-    The asker awaits it (under Trio) or calls `get(timeout=seconds)` (in any other thread; on the loop that raises
-    unless the answer is there). `abandoned` turns true when the asker was cancelled or ran out of time: nobody waits
-    any more, and an answer does no harm. Both sides may be in any thread.
+    Under Trio the asker awaits it. In any other thread it calls `get(timeout=seconds)`. On a loop, `get` raises unless
+    the answer is there. `abandoned` becomes true if the asker was cancelled or timed out. Both sides may be in any
+    thread.
     """
 
     __slots__ = ("_error", "_ref", "_value", "_waiter", "_watchers", "abandoned", "done", "message")
@@ -34,7 +34,7 @@ class Reply(pykka.Future[T]):
     done: bool
     abandoned: bool
 
-    # Pykka's constructor makes an object per future for this; we skip that constructor.
+    # Pykka's constructor, which is skipped here, creates an object per future for this.
     _get_hook: Callable[[float | None], Any] | None = None
 
     def __init__(self, message: Any = None, ref: Ref[Any] | None = None) -> None:
@@ -51,18 +51,18 @@ class Reply(pykka.Future[T]):
         state = "answered" if self.done else "abandoned" if self.abandoned else "pending"
         return f"<Reply {state}>"
 
-    # The actor's side
+    # For the actor
 
     def set(self, value: T | None = None) -> None:
-        """Answer with `value`. Raises RuntimeError if there is an answer already (an actor that went down gave it)."""
+        """Answer with `value`. Raises RuntimeError if there is an answer already, also from the actor's end."""
         self._answer(value, None)
 
     def fail(self, exc: BaseException) -> None:
-        """Answer with an exception, which the asker sees raised; otherwise as `set`."""
+        """Answer with an exception, which is raised in the asker. Otherwise as `set`."""
         self._answer(None, exc)
 
     def set_exception(self, exc_info: Any = None) -> None:
-        """Pykka's name for `fail`: takes an exc_info triple, by default that of the exception being handled."""
+        """Pykka's name for `fail`. Takes an exc_info triple; the default is the exception being handled."""
         kind, exc, _ = exc_info or sys.exc_info()
         if exc is None and kind is not None:
             exc = kind()
@@ -71,7 +71,7 @@ class Reply(pykka.Future[T]):
         self.fail(exc)
 
     def set_get_hook(self, func: Callable[[float | None], T]) -> None:
-        """Compute the value when it is asked for (Pykka's `map`, `filter`, `join` and `reduce` use this)."""
+        """Compute the value when it is requested. Pykka's `map`, `filter`, `join` and `reduce` use this."""
         self._get_hook = func
 
     def _answer(self, value: Any, error: BaseException | None) -> None:
@@ -81,7 +81,7 @@ class Reply(pykka.Future[T]):
         if ref is None or get_ident() == ref._home:
             self._complete(value, error)
         else:
-            # One thread completes all replies of a system, so that answering needs no lock.
+            # One thread completes all replies of a system, so answering needs no lock.
             ref._call_soon(self._complete_late, value, error)
 
     def _complete_late(self, value: Any, error: BaseException | None) -> None:
@@ -101,10 +101,10 @@ class Reply(pykka.Future[T]):
             for watcher in self._watchers:
                 watcher()
 
-    # The asker's side
+    # For the asker
 
     async def wait(self) -> T:
-        """Wait for the answer, from any Trio task. Cancelling the wait marks the reply abandoned and does no harm."""
+        """Wait for the answer in a Trio task. Cancelling the wait is safe and marks the reply abandoned."""
         if self.done:
             await trio.lowlevel.checkpoint()
         elif self._get_hook is not None:
@@ -126,12 +126,12 @@ class Reply(pykka.Future[T]):
         return Abort.SUCCEEDED
 
     def _let_go(self) -> None:
-        """Nobody waits for it any more: its incarnation need not answer it when it ends."""
+        """Tell the incarnation that nothing waits for this reply. It need not answer it when it ends."""
         if self._ref is not None and self._ref._rare is not None:
             self._ref._rare.deferred.pop(self, None)
 
     async def _wait_apart(self) -> None:
-        """Wait where the fast way is closed: as a second waiter, or on the loop of another thread."""
+        """Wait without the fast path: as a second waiter, or on the loop of another thread."""
         answered = trio.Event()
         token = trio.lowlevel.current_trio_token()
         self._watch(lambda: _tell_loop(token, answered.set))
@@ -148,9 +148,10 @@ class Reply(pykka.Future[T]):
     __iter__ = __await__
 
     def get(self, *, timeout: float | None = None) -> T:
-        """The answer, waited for up to `timeout` seconds from a thread without a loop.
+        """Return the answer. A thread without a loop waits for it, at most `timeout` seconds.
 
-        Raises `pykka.Timeout`, what the actor answered with, or RuntimeError if waiting would block a Trio loop.
+        Raises `pykka.Timeout`, the exception that the actor answered with, or RuntimeError if waiting would block a
+        Trio loop.
         """
         if self._get_hook is not None and not self.done:
             self._value = self._get_hook(timeout)
@@ -171,7 +172,7 @@ class Reply(pykka.Future[T]):
         if self._watchers is None:
             self._watchers = []
         self._watchers.append(watcher)
-        # The answer may have come from the other thread between the look and the note.
+        # The other thread may have answered just before the watcher was added.
         if self.done:
             watcher()
 
@@ -180,5 +181,5 @@ def _tell_loop(token: trio.lowlevel.TrioToken, call: Callable[[], object]) -> No
     try:
         token.run_sync_soon(call)
     except trio.RunFinishedError:
-        # The asker's loop has ended, and the asker with it.
+        # The asker ended with its loop.
         return

@@ -1,4 +1,4 @@
-"""Watches for calls that block the loop."""
+"""Detection of calls that block the loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ __all__ = ["StepWatch"]
 class StepWatch(trio.abc.Instrument):
     """Reports each step of a task that took more than `limit` seconds on `clock`.
 
-    A handler called within the step of another task (see `_ask`) is reported by itself, and its time is not the task's.
+    A handler called within another task's step (see `_ask`) is reported separately. Its time does not count for that
+    task.
     """
 
     def __init__(
@@ -26,7 +27,7 @@ class StepWatch(trio.abc.Instrument):
         self._apart = 0.0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Note when the step began."""
+        """Record when the step began."""
         self._apart = 0.0
         self.began = self.clock()
 

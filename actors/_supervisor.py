@@ -21,7 +21,7 @@ __all__ = ["Overseer", "Supervisor", "check_limits", "event_of", "note_started",
 
 
 class Overseer(Protocol):
-    """What a child's slot needs of a supervisor."""
+    """The part of a supervisor that a child's slot uses."""
 
     alive: int
 
@@ -34,10 +34,10 @@ class Overseer(Protocol):
 class Supervisor(Actor):
     """Starts its children in order, restarts them by its strategy, and stops them in reverse order.
 
-    `on_start` is through when every child's is; if one fails, those before it are stopped and the start fails. More
-    than `max_restarts` restarts `within` so many seconds (a failed restart counts), and the supervisor stops its
-    children and crashes with `GaveUp`, for its own supervisor to deal with. With a `backoff` it waits before each
-    restart. Give a supervisor's own `ChildSpec` `shutdown=None`: it keeps its children's deadlines.
+    `on_start` returns when all children are up. If a child does not start, those before it are stopped and the start
+    fails. After more than `max_restarts` restarts (failed ones count) `within` that many seconds, it stops its children
+    and crashes with `GaveUp`; its own supervisor handles that. With a `backoff` it waits before each restart. Set
+    `shutdown=None` in a supervisor's own `ChildSpec`: its children's time limits apply.
     """
 
     mailbox_size = 100_000
@@ -60,7 +60,7 @@ class Supervisor(Actor):
         self._rules = _decide.State((), strategy, max_restarts, within, backoff)
 
     async def on_start(self) -> None:
-        """Start the children, in order."""
+        """Start the children in order."""
         for slot in self._slots.values():
             failure = await start(self.actor_ref, slot)
             if failure is not None:
@@ -84,7 +84,7 @@ class Supervisor(Actor):
 
 
 def event_of(item: Any) -> _decide.Event | None:
-    """What a message of the urgent lane means to the rules; None for the end of a child that is known already."""
+    """Translate an urgent message for the rules. Return None if the end of that incarnation is already known."""
     if not isinstance(item, Ended):
         due: _decide.Due = item
         return due
@@ -95,7 +95,7 @@ def event_of(item: Any) -> _decide.Event | None:
 
 
 def note_started(children: dict[str, _decide.Child], child_id: str) -> None:
-    """Note that a child is up."""
+    """Mark a child as up."""
     alone = _decide.State((children[child_id],))
     after, _ = _decide.decide(alone, _decide.Started(child_id), trio.current_time())
     children[child_id] = after.children[0]
@@ -108,15 +108,16 @@ async def perform(
     children: dict[str, _decide.Child],
     slots: dict[str, Slot],
 ) -> _decide.State:
-    """Decide what an event calls for and do it; updates `children` and returns the rules for the next time.
+    """Decide what to do about an event, and do it. Update `children` and return the rules for the next event.
 
-    Raises GaveUp when the restart limit is exceeded, StopAsked when the supervisor is asked to stop meanwhile.
+    Raises GaveUp if the restart limit is exceeded, and StopAsked if the supervisor is asked to stop.
     """
     plan: deque[_decide.Action] = deque()
 
     def decide(event: _decide.Event) -> None:
         nonlocal rules
-        # Where a child falls alone only it concerns the rules, so a decision costs the same however many there are.
+        # One-for-one rules concern one child only. The cost of a decision is then independent of the number of
+        # children.
         alone = rules.strategy is Strategy.ONE_FOR_ONE
         concerned = (children[event.id],) if alone else tuple(children.values())
         before = attrs.evolve(rules, children=concerned)
@@ -127,7 +128,7 @@ async def perform(
         plan.extend(actions)
 
     if event.id not in children:
-        return rules  # a dynamic child that was stopped while its restart was timed
+        return rules  # a dynamic child that was stopped during its restart delay
     decide(event)
     while plan:
         action = plan.popleft()
@@ -153,7 +154,7 @@ async def perform(
 
 
 def _wait(boss: Ref[Any], rules: _decide.State, slot: Slot, seconds: float) -> None:
-    """Time a restart."""
+    """Schedule a delayed restart."""
     system, backoff = boss._system, rules.backoff
     assert system is not None
     assert backoff is not None
@@ -164,6 +165,6 @@ def _wait(boss: Ref[Any], rules: _decide.State, slot: Slot, seconds: float) -> N
 
 
 def check_limits(max_restarts: int, within: float) -> None:
-    """Raise ValueError unless the restart limit makes sense."""
+    """Raise ValueError if the restart limit is not valid."""
     if max_restarts < 0 or within <= 0:
         raise ValueError("max_restarts must be 0 or more, and within more than 0 seconds")

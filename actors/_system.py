@@ -44,7 +44,7 @@ current_system: contextvars.ContextVar[System | None] = contextvars.ContextVar("
 
 @attrs.frozen
 class StopReport:
-    """How a system's stop went: how long it took, who had to be cancelled, and who did not end even so."""
+    """The result of a system's stop: its duration, the cancelled actors, and those that did not end even then."""
 
     seconds: float
     killed: tuple[str, ...] = ()
@@ -54,13 +54,13 @@ class StopReport:
 class System:
     """Starts a tree of actors on entry and stops it on exit: `async with System(root) as system`.
 
-    `root` is the spec of the root (as a rule a supervisor), or the specs of the children of a plain one-for-one
-    supervisor. Every event goes to `on_event`, on the loop's thread; it must return at once. `clock` gives the
-    wall-clock seconds shown as `started_at`, `rng` the jitter of backoffs. A task step longer than `step_limit`
-    seconds (None: not watched) is reported as `StepTooLong`.
+    `root` is the spec of the root, usually a supervisor, or a list of specs, which become children of a plain
+    one-for-one supervisor. `on_event` gets every event, on the loop's thread, and must return at once. `clock` supplies
+    the wall-clock seconds for `started_at`, and `rng` the jitter of backoffs. A task step longer than `step_limit`
+    seconds (None: no limit) is reported as `StepTooLong`.
 
-    Entering raises StartFailed if the tree does not start. If the root goes down for good, the body is cancelled and
-    the exit raises SystemFailed. An exit for whatever reason, cancellation included, stops the tree in order.
+    Entry raises StartFailed if the tree does not start. If the root goes down for good, the body is cancelled and the
+    exit raises SystemFailed. Every exit, also by cancellation, stops the tree in order.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class System:
         self._expected: dict[str, list[Callable[[], object]]] = {}
         self._thread = get_ident()
         self._outside: System | None = None
-        # The actors run in a nursery of their own, inside `_hosts`; the user's body runs in `_body`.
+        # The actors run in their own nursery, inside `_hosts`. The user's body runs in `_body`.
         self._hosts = trio.open_nursery()
         self._nursery: trio.Nursery | None = None
         self._body = trio.CancelScope()
@@ -101,7 +101,7 @@ class System:
         self._interrupt: KeyboardInterrupt | None = None
         self.watch = StepWatch(math.inf if step_limit is None else step_limit, self._step_too_long, step_clock)
 
-    # The life of the system
+    # Start and stop
 
     async def __aenter__(self) -> Self:
         if self._nursery is not None:
@@ -122,7 +122,7 @@ class System:
         return self
 
     async def _host(self, task_status: trio.TaskStatus[trio.Nursery]) -> None:
-        # What cancels the body must not cancel the actors: they are stopped in order instead.
+        # Cancelling the body must not cancel the actors: they are stopped in order.
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.timers.run)
@@ -161,7 +161,7 @@ class System:
         try:
             await self.stop()
         except BaseException:
-            # Interrupted while stopping in order: nobody waits for deadlines any more.
+            # The stop was interrupted, so no time limit counts any more.
             assert self._nursery is not None
             self._nursery.cancel_scope.cancel()
             raise
@@ -172,9 +172,9 @@ class System:
             trio.lowlevel.remove_instrument(self.watch)
 
     async def stop(self) -> StopReport:
-        """Stop the tree in order and say how it went; asked again, says it again.
+        """Stop the tree in order and return the report. A second call returns the same report.
 
-        Not from inside an actor, which would wait for itself: use `request_stop` there.
+        An actor must not call this, because it would wait for itself. It calls `request_stop` instead.
         """
         if self._report is None:
             with trio.CancelScope(shield=True):
@@ -194,25 +194,25 @@ class System:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the tree is being stopped, or has been: what stops now does not start again."""
+        """Whether the tree is being stopped or has been stopped. Actors that stop now are not started again."""
         return self._stopping
 
     def request_stop(self) -> None:
-        """Cancel the body of the `async with`, which ends the system in good order. From any thread, also an actor."""
+        """Cancel the body of the `async with`, which stops the system. Callable from any thread and from actors."""
         self._on_loop(self._body.cancel)
 
     # Names and refs
 
     def named(self, label: str) -> Name:
-        """The stable name of whoever is registered under `label`, now or later."""
+        """Return the stable name of the actor that is registered under `label`, now or later."""
         return Name(self, label)
 
     def ref(self, label: str) -> Ref[Any] | None:
-        """The incarnation registered under the name now, None if there is none."""
+        """Return the incarnation that is registered under the name now, or None."""
         return self._names.get(label)
 
     async def next_incarnation(self, name: Name, after: Ref[Any] | None) -> Ref[Any]:
-        """Wait until somebody other than `after` is registered. Raises NotRunning once the system is stopping."""
+        """Wait for an incarnation other than `after`. Raises NotRunning if the system is stopping."""
         token = trio.lowlevel.current_trio_token()
         waiting = self._expected.setdefault(name.label, [])
         while True:
@@ -233,17 +233,17 @@ class System:
                 waiting.remove(wake)
 
     def living(self) -> Iterator[Ref[Any]]:
-        """Every incarnation that has not ended, supervisors before their children."""
+        """Iterate over the incarnations that have not ended, supervisors before their children."""
         yield from self._loose
         yield from inspection.refs_below(self._root)
 
     def inspect(self) -> Info:
-        """The living tree, from the root; actors that nobody supervises come last among its children."""
+        """Return a snapshot of the tree. Actors without a supervisor are the last children of the root."""
         root = inspection.of_slot(self._root)
         return attrs.evolve(root, children=(*root.children, *(inspection.of_ref(ref) for ref in self._loose)))
 
     def adopt(self, actor: A, name: str = "") -> Ref[A]:
-        """Start an actor that no supervisor looks after; it is stopped first when the system stops."""
+        """Start an actor without a supervisor. It is the first to be stopped when the system stops."""
         ref = self.launch(actor, None, name)
         self._loose[ref] = None
         return ref
@@ -251,17 +251,17 @@ class System:
     # Calls from other threads
 
     def run_sync(self, function: Callable[..., T], *args: Any) -> T:
-        """Run a function on the loop, from another thread, and wait for its result. Raises `trio.RunFinishedError`."""
+        """Run a function on the loop, from another thread, and return its result. Raises `trio.RunFinishedError`."""
         return trio.from_thread.run_sync(function, *args, trio_token=self.token)
 
     def from_thread(self, async_fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run an async function on the loop, from another thread, and wait for its result."""
+        """Run an async function on the loop, from another thread, and return its result."""
         return trio.from_thread.run(async_fn, *args, trio_token=self.token)
 
-    # What the runtime calls
+    # Called by the runtime
 
     def launch(self, actor: A, slot: Slot | None, name: str) -> Ref[A]:
-        """Start an incarnation under a name ("" for none). Raises NameTaken, or NotRunning once the system stopped."""
+        """Start an incarnation under a name ("": none). Raises NameTaken, or NotRunning if the system is not open."""
         if self._nursery is None or self._report is not None:
             raise NotRunning("the actor system is not open; start actors inside `async with System(...)`")
         if name in self._names:
@@ -284,19 +284,19 @@ class System:
         return ref
 
     def unregister(self, ref: Ref[Any]) -> None:
-        """Free the name of an incarnation that takes no more messages."""
+        """Release the name of an incarnation that accepts no more messages."""
         if ref.name:
             self._names.pop(ref.name, None)
 
     def started(self, ref: Ref[Any]) -> None:
-        """An incarnation is up."""
+        """Handle the start of an incarnation: wake its supervisor."""
         if ref._slot is self._root:
             self._changes.unpark_all()
         elif ref._slot is not None:
             ref._slot.wake_supervisor()
 
     def ended(self, ref: Ref[Any], reason: BaseException | None) -> None:
-        """An incarnation is gone."""
+        """Handle the end of an incarnation: inform its supervisor, and end the system if it was the root."""
         if isinstance(reason, KeyboardInterrupt):
             self._interrupt = reason
             self._body.cancel()
@@ -310,7 +310,7 @@ class System:
         self._changes.unpark_all()
 
     def overran(self, ref: Ref[Any], seconds: float, *, stuck: bool) -> None:
-        """An incarnation had to be cancelled because it did not end in time."""
+        """Record an incarnation that was cancelled because it did not end in time."""
         (self._stuck if stuck else self._killed).append(ref.label)
         self.emit(StopOverran(ref.label, seconds, stuck))
 
@@ -327,7 +327,7 @@ class System:
         return scope
 
     def emit(self, event: Event) -> None:
-        """Tell the hook, on the loop's thread; a hook that fails is logged and changes nothing."""
+        """Call the event hook, on the loop's thread. An exception of the hook is logged and otherwise ignored."""
         if self.on_event is not None:
             try:
                 self.on_event(event)
@@ -335,7 +335,7 @@ class System:
                 logger.exception("the event hook of the actor system failed at %r", event)
 
     def report(self, event: Event) -> None:
-        """Tell the hook, from any thread."""
+        """Call the event hook, from any thread."""
         self._on_loop(self.emit, event)
 
     def _on_loop(self, call: Callable[..., object], *args: Any) -> None:

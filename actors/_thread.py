@@ -1,4 +1,4 @@
-"""Actors that must block: each has a thread of its own."""
+"""Actors that may block: each has its own thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Letter", "ThreadActor"]
 
 
 class Letter:
-    """One message of a batch, and the means to answer it."""
+    """One message of a batch, with methods to answer it."""
 
     __slots__ = ("_answered", "_begun", "_error", "_reply", "_value", "message")
 
@@ -37,19 +37,19 @@ class Letter:
 
     @property
     def asked(self) -> bool:
-        """Whether somebody waits for an answer (and has not gone away)."""
+        """Whether an asker waits for an answer."""
         return self._reply is not None and not self._reply.abandoned
 
     def reply(self, value: Any = None) -> None:
-        """Answer; sent when the batch returns. Raises RuntimeError if the letter was answered before."""
+        """Answer. The answer is sent when the batch returns. Raises RuntimeError if the letter was already answered."""
         self._note(value, None)
 
     def refuse(self, refusal: Exception) -> None:
-        """Answer with a refusal; otherwise as `reply`."""
+        """Answer with a refusal. Otherwise as `reply`."""
         self._note(None, refusal)
 
     def fail(self, exc: BaseException) -> None:
-        """Answer with any exception; otherwise as `reply`. The actor itself lives on."""
+        """Answer with any exception; the actor itself does not crash. Otherwise as `reply`."""
         self._note(None, exc)
 
     def _note(self, value: Any, error: BaseException | None) -> None:
@@ -61,22 +61,22 @@ class Letter:
 
 
 class ThreadActor(Actor):
-    """An actor whose hooks and handlers, all synchronous, run in a thread of its own and may block.
+    """An actor whose hooks and handlers, all synchronous, run in its own thread and may block.
 
-    Messages, supervisors, timers and monitors are those of any actor. With a `batch_size` above 1 all that waits, up to
-    so many messages, is handed to `receive_batch` at once. With `run_as_task` (on the class or the instance) it runs on
-    the loop like a plain actor, for tests in virtual time. A thread that overruns its stop is abandoned: it cannot be
-    cancelled, and is reported as stuck.
+    Messages, supervisors, timers and monitors work as for any actor. With a `batch_size` above 1, `receive_batch` gets
+    up to that many waiting messages at once. With `run_as_task` (on the class or the instance) it runs on the loop like
+    a plain actor, for tests in virtual time. A thread cannot be cancelled: if it exceeds its stop time, it is abandoned
+    and reported as stuck.
     """
 
     batch_size: ClassVar[int] = 1
     run_as_task: bool = False
 
     def receive_batch(self, letters: Sequence[Letter]) -> None:
-        """Handle several messages; every letter that was asked must be answered, else its asker gets `Down`.
+        """Handle several messages. Each letter that was asked must be answered; otherwise its asker gets `Down`.
 
-        Answers go out together when this returns. If it raises, those given so far still go out, the other askers get
-        `Down`, and the actor crashes. The default hands each message to `on_receive`.
+        All answers are sent when this returns. If it raises, the answers given so far are sent, the other askers get
+        `Down`, and the actor crashes. The default passes each message to `on_receive`.
         """
         ref = self.actor_ref
         for letter in letters:
@@ -93,7 +93,7 @@ class ThreadActor(Actor):
                 if ref._current is not None:
                     letter._value = result
                 else:
-                    letter._reply = None  # nobody asked, or the handler took the reply over
+                    letter._reply = None  # no asker, or the handler deferred the reply
             ref._current = None
 
     _worker: Worker | InlineWorker | None = None
@@ -109,7 +109,7 @@ class ThreadActor(Actor):
 
 
 async def serve_batches(ref: Ref[Any]) -> None:
-    """As `serve`, but hands over several messages at once, and to a thread."""
+    """Handle messages as `serve` does, but several at once and in a thread."""
     actor = ref._actor
     assert actor is not None
     mailbox = ref._mailbox
@@ -158,13 +158,13 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...], _Call] | None] = queue.SimpleQueue()
-        # A daemon: a thread that was abandoned in a blocking call must not keep the process.
+        # A daemon thread, because one that was abandoned in a blocking call must not keep the process alive.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._abandoned = False
         self._thread.start()
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Make a call in the thread and wait for it; when cancelled, leave the thread to itself."""
+        """Run a call in the thread and wait for it. If the wait is cancelled, the thread is abandoned."""
         call = _Call(current_task(), trio.lowlevel.current_trio_token())
         self._calls.put((function, args, call))
 
@@ -179,7 +179,7 @@ class Worker:
         return call.result
 
     def close(self) -> bool:
-        """End the thread; false if it was left in a call and ends only when that returns, if ever."""
+        """End the thread. Return False if it was abandoned in a call; it then ends when that call returns."""
         self._calls.put(None)
         if not self._abandoned:
             self._thread.join()
@@ -208,16 +208,16 @@ class _Call:
     error: BaseException | None = None
 
     def over(self) -> None:
-        """Wake the task that waits, unless it was cancelled meanwhile."""
+        """Wake the waiting task, unless it was cancelled."""
         if self.task is not None:
             reschedule(self.task)
 
 
 class InlineWorker:
-    """Makes the calls on the loop."""
+    """Runs the calls on the loop."""
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Make a call, and let others run."""
+        """Run a call after a checkpoint."""
         await trio.lowlevel.checkpoint()
         result = function(*args)
         if isinstance(result, CoroutineType):
@@ -226,5 +226,5 @@ class InlineWorker:
         return result
 
     def close(self) -> bool:
-        """Nothing to let go of."""
+        """Do nothing: there is no thread to end."""
         return True

@@ -1,4 +1,4 @@
-"""All timers of a system on one heap, served by one task."""
+"""The timers of a system: one heap, served by one task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _order = itertools.count()
 
 
 class Timer:
-    """One call to come at `deadline` (seconds on Trio's clock) unless it is cancelled first."""
+    """A call at `deadline` (seconds on Trio's clock), unless it is cancelled first."""
 
     __slots__ = ("call", "deadline", "key", "message", "order", "timers")
 
@@ -32,14 +32,14 @@ class Timer:
         return (self.deadline, self.order) < (other.deadline, other.order)
 
     def cancel(self) -> None:
-        """Call no more; nothing if it has called already."""
+        """Cancel the call. Does nothing after the call was made."""
         if self.call is not None:
             self.call = None
             self.timers.forget_one()
 
 
 class Timers:
-    """The heap. `run` must be running for timers to fire."""
+    """The heap of timers. Timers fire only while `run` runs."""
 
     def __init__(self) -> None:
         self._heap: list[Timer] = []
@@ -48,7 +48,7 @@ class Timers:
         self._closed = False
 
     def close(self) -> None:
-        """Fire no more."""
+        """Stop firing timers."""
         self._closed = True
         self._scope.cancel()
 
@@ -56,7 +56,7 @@ class Timers:
         return len(self._heap) - self._cancelled
 
     def add(self, seconds: float, call: Callable[[Timer], None]) -> Timer:
-        """Call `call(timer)` on the loop in `seconds`."""
+        """Schedule `call(timer)` on the loop after `seconds`."""
         timer = Timer(self, trio.current_time() + seconds, call)
         heapq.heappush(self._heap, timer)
         if self._heap[0] is timer:
@@ -64,16 +64,16 @@ class Timers:
         return timer
 
     def forget_one(self) -> None:
-        """Note that an entry was cancelled; a heap that is mostly such entries is made anew."""
+        """Count a cancelled entry. Rebuild the heap if most of its entries are cancelled."""
         self._cancelled += 1
-        # An actor that resets a long timer with every message would fill memory otherwise.
+        # Otherwise an actor that resets a long timer with every message would fill the memory.
         if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
             self._heap = [timer for timer in self._heap if timer.call is not None]
             heapq.heapify(self._heap)
             self._cancelled = 0
 
     async def run(self) -> None:
-        """Fire timers as they fall due, until `close`."""
+        """Fire timers at their deadlines, until `close`."""
         while not self._closed:
             self._scope = trio.CancelScope(deadline=self._heap[0].deadline if self._heap else math.inf)
             with self._scope:

@@ -1,4 +1,4 @@
-"""What an asker, a supervisor or the opener of a system may have to catch."""
+"""The exceptions of the library, for askers, supervisors and code that opens a system."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = [
 
 
 class Refused(Exception):
-    """A handler's answer "no": it goes back to the asker, and the actor lives on. Subclass it freely."""
+    """A handler refuses a request. The asker gets this exception, and the actor keeps running. Subclass it freely."""
 
 
 class Busy(Exception):
-    """The mailbox was full: the message was not accepted and will not be handled."""
+    """The mailbox was full. The message was not accepted and will not be handled."""
 
 
 class NotRunning(pykka.ActorDeadError):
-    """Nobody was there to accept the message: it was not and will not be handled."""
+    """No actor was running to accept the message. It was not and will not be handled."""
 
 
 class Down(pykka.ActorDeadError):
     """The actor went down before it answered.
 
-    `name` names the actor. `reason` is the exception it crashed with, or None if it was stopped. `begun` tells
-    whether it had begun to handle the message; if not, the message had no effect. `handling` tells whether it was at
-    it when it went down: not so for one whose reply it had put off.
+    `name` is the actor's name. `reason` is the exception it crashed with, or None if it was stopped. `begun` says
+    whether the actor had begun to handle the message; if not, the message had no effect. `handling` says whether a
+    handler was still at work on it; this is false for a deferred reply.
     """
 
     def __init__(self, name: str, reason: BaseException | None, *, begun: bool, handling: bool | None = None) -> None:
@@ -51,7 +51,7 @@ class Down(pykka.ActorDeadError):
 
 
 class StartFailed(Refused):
-    """A child could not be started; `id` says which, `reason` is why. What had been started before it is stopped."""
+    """The child `id` could not be started because of `reason`. Children that were started before it are stopped."""
 
     def __init__(self, child_id: str, reason: BaseException | None) -> None:
         why = "it was stopped while it started" if reason is None else describe(reason)
@@ -61,7 +61,7 @@ class StartFailed(Refused):
 
 
 class AlreadyStarted(Refused):
-    """A child of this id is there already; `ref` is its reference."""
+    """A child with this id exists already; `ref` is its reference."""
 
     def __init__(self, child_id: str, ref: pykka.ActorRef[Any] | None) -> None:
         super().__init__(f"a child {child_id!r} is there already; use it, or stop it first")
@@ -70,11 +70,11 @@ class AlreadyStarted(Refused):
 
 
 class TooManyChildren(Refused):
-    """The supervisor has as many children as it may have."""
+    """The supervisor has reached its limit of children."""
 
 
 class UnknownChild(Refused):
-    """The supervisor has no child of this id."""
+    """The supervisor has no child with this id."""
 
 
 class NameTaken(Exception):
@@ -82,7 +82,7 @@ class NameTaken(Exception):
 
 
 class GaveUp(Exception):
-    """A supervisor restarted its children more often than it may; `reason` is the last crash."""
+    """A supervisor exceeded its restart limit; `reason` is the last crash."""
 
     def __init__(
         self, supervisor: str, child_id: str, restarts: int, within: float, reason: BaseException | None
@@ -98,7 +98,7 @@ class GaveUp(Exception):
 
 
 class SystemFailed(Exception):
-    """The root of an actor system went down for good; `reason` (also the cause) is what it went down with."""
+    """The root of an actor system went down for good; `reason` (also the cause) is its exception."""
 
     def __init__(self, root: str, reason: BaseException) -> None:
         super().__init__(f"the actor system ended because its root {root!r} went down: {describe(reason)}")
@@ -106,7 +106,7 @@ class SystemFailed(Exception):
 
 
 def describe(exc: BaseException) -> str:
-    """One line that names an exception: its class, and its text where it has one."""
+    """Describe an exception in one line: its class, and its text if it has one."""
     text = str(exc)
     kind = type(exc).__name__
     return f"{kind}: {text}" if text else kind

@@ -1,4 +1,4 @@
-"""What happened in an actor system, as told to its one hook (`System(on_event=...)`). Past tense, all of it."""
+"""The events of an actor system, as passed to its hook (`System(on_event=...)`). Their names are in the past tense."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 @attrs.frozen
 class ActorStarted:
-    """`on_start` is through; the actor takes messages."""
+    """`on_start` has returned, and the actor accepts messages."""
 
     name: str
     actor_class: type
@@ -31,7 +31,7 @@ class ActorStarted:
 
 @attrs.frozen
 class ActorStopped:
-    """An actor ended in good order, or was cancelled because it did not end in time (`killed`)."""
+    """An actor ended normally, or was cancelled because it did not end in time (`killed`)."""
 
     name: str
     killed: bool
@@ -39,7 +39,7 @@ class ActorStopped:
 
 @attrs.frozen
 class ActorCrashed:
-    """An actor ended with an exception. `hook_error` is what its `on_failure` raised in turn, if it did."""
+    """An actor ended with an exception. `hook_error` is the exception of its `on_failure`, if that failed too."""
 
     name: str
     reason: BaseException
@@ -48,7 +48,7 @@ class ActorCrashed:
 
 @attrs.frozen
 class ActorRestarted:
-    """A supervisor has a new incarnation of a child running, the `restarts`-th after the first."""
+    """A new incarnation of a child is up. `restarts` counts the child's restarts, failed ones included."""
 
     name: str
     restarts: int
@@ -64,7 +64,7 @@ class RestartDelayed:
 
 @attrs.frozen
 class SupervisorGaveUp:
-    """A supervisor went over its restart limit and stopped its children; `reason` is the last crash."""
+    """A supervisor exceeded its restart limit and stops its children. `reason` is the last crash."""
 
     name: str
     child_id: str
@@ -73,7 +73,7 @@ class SupervisorGaveUp:
 
 @attrs.frozen
 class DeadLettered:
-    """A message that nobody waits on found nobody to handle it."""
+    """A message without an asker was not handled, because its actor was not running."""
 
     target: str
     message: Any
@@ -81,7 +81,7 @@ class DeadLettered:
 
 @attrs.frozen
 class MailboxOverflowed:
-    """A mailbox was full and `message` was refused, or dropped as the oldest."""
+    """A mailbox was full. `message` was refused, or dropped as the oldest."""
 
     name: str
     message: Any
@@ -89,7 +89,7 @@ class MailboxOverflowed:
 
 @attrs.frozen
 class StopOverran:
-    """An actor did not end within its `shutdown` seconds and was cancelled; `stuck` if that did not end it either."""
+    """An actor did not end within its `shutdown` seconds and was cancelled. `stuck`: it did not end even then."""
 
     name: str
     seconds: float
@@ -98,7 +98,7 @@ class StopOverran:
 
 @attrs.frozen
 class StepTooLong:
-    """A task (an actor's, where `name` is one) kept the loop for `seconds` without a pause: a blocking call."""
+    """A task blocked the loop for `seconds` in one step. `name` is the actor's name if it is an actor's task."""
 
     name: str
     seconds: float

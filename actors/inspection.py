@@ -1,4 +1,4 @@
-"""A still picture of the living tree."""
+"""A snapshot of the actor tree."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _STATES = ("new", "starting", "running", "ending", "down")
 
 @attrs.frozen
 class Info:
-    """One actor as it is now.
+    """The status of one actor.
 
-    `state` is starting, running, ending or down; `mailbox` how many messages wait, `handled` how many this incarnation
-    has begun; `restarts` and `last_crash` (None if it never crashed) are over all incarnations; `started_at` is
-    when this incarnation came up, in the system's clock (None while it is not up).
+    `state` is new, starting, running, ending or down. `mailbox` is the number of waiting messages, `handled` the number
+    that this incarnation has begun. `restarts` and `last_crash` (None: never crashed) cover all incarnations.
+    `started_at` is when this incarnation came up, in the system's clock (None while it is not up).
     """
 
     id: str
@@ -39,7 +39,7 @@ class Info:
 
 
 def of_slot(slot: Slot) -> Info:
-    """What is in a child's place, which may be nobody just now."""
+    """Return the status of a child, whether it is up or down."""
     if slot.ref is None:
         name = slot.spec.registered_name
         return Info(slot.spec.id, name, slot.class_name, "down", restarts=slot.restarts, last_crash=slot.last_crash)
@@ -47,12 +47,12 @@ def of_slot(slot: Slot) -> Info:
 
 
 def of_ref(ref: Ref[Any]) -> Info:
-    """An actor and, if it supervises, whoever is below it."""
+    """Return the status of an actor and, if it is a supervisor, of the actors below it."""
     return _info(ref, ref.label, 0, None)
 
 
 def _info(ref: Ref[Any], id: str, restarts: int, last_crash: str | None) -> Info:
-    # By position, and each made once: a tree may have thousands, and the loop stands still meanwhile.
+    # Positional arguments and one construction each: a tree may have thousands, and this blocks the loop.
     return Info(
         id,
         ref.label,
@@ -68,7 +68,7 @@ def _info(ref: Ref[Any], id: str, restarts: int, last_crash: str | None) -> Info
 
 
 def refs_below(slot: Slot) -> Iterator[Ref[Any]]:
-    """Whoever is in a child's place, and everybody below, from the top down."""
+    """Iterate over the incarnation in a child's place and all incarnations below it, top down."""
     if slot.ref is not None and not slot.ref._over:
         yield slot.ref
         for below in _slots(slot.ref):

@@ -1,4 +1,4 @@
-"""Messages every actor may meet, and the marker that gives a request the type of its answer."""
+"""Messages that every actor may get, and the marker type that gives a request its answer type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Request(Generic[R_co]):
-    """A message that is answered with an `R`: subclass `Request[R]`, and `await ask(ref, message)` is an `R`."""
+    """A message that is answered with an `R`. Subclass `Request[R]`; `await ask(ref, message)` then returns an `R`."""
 
     __slots__ = ()
 
@@ -26,9 +26,9 @@ class Request(Generic[R_co]):
 class DownEvent:
     """A monitored actor went down.
 
-    `target` is what was given to `monitor`, `name` how the actor was called; `reason` is the exception it crashed
-    with, None if it was stopped, `NotRunning` if it was gone already. `ref` is the incarnation that went down, None if
-    there was none.
+    `target` is the argument of `monitor`, and `name` the actor's name. `reason` is the exception it crashed with, None
+    if it was stopped, or `NotRunning` if it was already down. `ref` is the incarnation that went down, or None if there
+    was none.
     """
 
     target: pykka.ActorRef[Any] | Name
@@ -39,7 +39,7 @@ class DownEvent:
 
 @attrs.frozen
 class StartChild(Request[pykka.ActorRef[Any]]):
-    """Start a child under a dynamic supervisor; answered with its ref once its `on_start` is through.
+    """Start a child under a dynamic supervisor. The answer is its ref, once its `on_start` has returned.
 
     Refused with `AlreadyStarted`, `TooManyChildren` or `StartFailed`.
     """
@@ -49,6 +49,6 @@ class StartChild(Request[pykka.ActorRef[Any]]):
 
 @attrs.frozen
 class StopChild(Request[None]):
-    """Stop a child of a dynamic supervisor and forget it; answered when it is gone. Refused with `UnknownChild`."""
+    """Stop a child of a dynamic supervisor and forget it. Answered when it has ended. Refused with `UnknownChild`."""
 
     id: str

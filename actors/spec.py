@@ -15,7 +15,7 @@ __all__ = ["Backoff", "ChildSpec", "Restart", "Strategy"]
 
 
 class Restart(enum.Enum):
-    """When a child that ended by itself is started again."""
+    """When a child that ended by itself is restarted."""
 
     PERMANENT = "permanent"  # always
     TRANSIENT = "transient"  # after a crash
@@ -23,19 +23,19 @@ class Restart(enum.Enum):
 
 
 class Strategy(enum.Enum):
-    """Who is restarted with a child that crashed."""
+    """Which children are restarted with a child that crashed."""
 
     ONE_FOR_ONE = "one_for_one"  # the child alone
     ONE_FOR_ALL = "one_for_all"  # all children
-    REST_FOR_ONE = "rest_for_one"  # the child and those started after it
+    REST_FOR_ONE = "rest_for_one"  # the child and those that start after it
 
 
 @attrs.frozen
 class Backoff:
-    """How long to wait before a restart: `initial` s, then `factor` times more each time, at most `max` s.
+    """The delay before a restart: first `initial` seconds, then `factor` times more each time, at most `max` seconds.
 
-    Each wait is scattered by plus or minus `jitter` (a share, 0 to 1). A child that stayed up for `reset_after` s
-    begins anew with `initial`.
+    Each delay varies at random by plus or minus `jitter` (a share, 0 to 1). After a child was up for `reset_after`
+    seconds, the delay starts again with `initial`.
     """
 
     initial: float = attrs.field(default=0.1, validator=attrs.validators.ge(0))
@@ -45,8 +45,8 @@ class Backoff:
     reset_after: float = attrs.field(default=60.0, validator=attrs.validators.ge(0))
 
     def delay(self, attempt: int) -> float:
-        """Seconds to wait before the restart after `attempt` failures in a row (0 for the first), without jitter."""
-        # Past 64 doublings any cap is reached, and a float would overflow.
+        """Return the delay in seconds, without jitter, for a failure after `attempt` earlier ones in a row."""
+        # After 64 doublings any maximum is reached, and a float would overflow.
         return min(self.max, self.initial * self.factor ** min(attempt, 64))
 
 
@@ -54,10 +54,9 @@ class Backoff:
 class ChildSpec:
     """One child of a supervisor.
 
-    `start` makes a new actor (it is called again for every incarnation; it must not start it). `shutdown` is how many
-    seconds a stop may take before the child is cancelled, None for as long as it takes (right for supervisors).
-    `name` is what the child is registered under in the whole system; it defaults to `id`, which is unique among
-    its siblings.
+    `start` creates a new actor and must not start it; it is called for every incarnation. `shutdown` is the time limit
+    of a stop in seconds, after which the child is cancelled. None means no limit, which is right for supervisors.
+    `name` is registered in the whole system and defaults to `id`, which is unique among siblings.
     """
 
     id: str

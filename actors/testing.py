@@ -1,4 +1,4 @@
-"""For testing what is built of actors: a probe, a recorder of events, a fault injector, a leak check, virtual time."""
+"""Test tools for actors: a probe, an event recorder, a fault injector, a leak check, virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Probe(Actor):
-    """Stands in for another actor: keeps what it is sent, and answers with `answer(message)` (which may raise)."""
+    """A stand-in for another actor. It records its messages and answers with `answer(message)`, which may raise."""
 
     def __init__(self, answer: Callable[[Any], Any] | None = None) -> None:
         self.received: list[Any] = []
@@ -35,14 +35,14 @@ class Probe(Actor):
         self._arrived = trio.lowlevel.ParkingLot()
 
     def on_receive(self, message: Any) -> Any:
-        """Keep the message; answer as the test wants."""
+        """Record the message and return the configured answer."""
         self.received.append(message)
         self._unread.append(message)
         self._arrived.unpark_all()
         return None if self._answer is None else self._answer(message)
 
     async def expect(self, kind: type[T], *, timeout: float = 1.0) -> T:
-        """The next unread message, which must be a `kind`; waits for it. Raises AssertionError after `timeout` s."""
+        """Wait for the next unread message, which must be a `kind`. Raises AssertionError after `timeout` seconds."""
         with trio.move_on_after(timeout):
             while not self._unread:
                 await self._arrived.park()
@@ -54,7 +54,7 @@ class Probe(Actor):
         return message
 
     async def expect_nothing(self, *, seconds: float = 1.0) -> None:
-        """Raise AssertionError if there is an unread message or one comes within so many seconds."""
+        """Raise AssertionError if there is an unread message or one arrives within `seconds`."""
         with trio.move_on_after(seconds):
             while not self._unread:
                 await self._arrived.park()
@@ -63,14 +63,14 @@ class Probe(Actor):
 
 
 def start_probe(system: System, name: str = "", answer: Callable[[Any], Any] | None = None) -> Probe:
-    """Start a probe under a name (that of the actor it stands in for) and return it; its ref is `probe.actor_ref`."""
+    """Start a probe under the name of the actor it replaces, and return it. Its ref is `probe.actor_ref`."""
     probe = Probe(answer)
     system.adopt(probe, name)
     return probe
 
 
 class Recorder:
-    """An event hook that remembers: `System(..., on_event=recorder)`."""
+    """An event hook that records events: `System(..., on_event=recorder)`."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -81,11 +81,11 @@ class Recorder:
         self._arrived.unpark_all()
 
     def of(self, kind: type[T]) -> list[T]:
-        """The events of one kind so far."""
+        """Return the events of one kind so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
     async def wait_for(self, kind: type[T], count: int = 1, *, timeout: float = 60.0) -> T:
-        """Wait until `count` events of a kind have come and return the last of them. Raises trio.TooSlowError."""
+        """Wait for `count` events of a kind and return the last of them. Raises trio.TooSlowError."""
         with trio.fail_after(timeout):
             while len(self.of(kind)) < count:
                 await self._arrived.park()
@@ -94,13 +94,13 @@ class Recorder:
 
 @attrs.define
 class Injection:
-    """A fault laid by `inject`; `fired` once it has struck."""
+    """A fault that `inject` has set. `fired` is true once it was raised."""
 
     exc: BaseException
     fired: bool = False
 
     def strike(self) -> None:
-        """Raise the fault, the first time."""
+        """Raise the fault, the first time only."""
         if self.fired:
             return
         self.fired = True
@@ -113,11 +113,11 @@ def inject(
     exc: BaseException,
     when: Literal["now", "next message", "next start"] | int = "next message",
 ) -> Injection:
-    """Make one actor fail once with `exc`: the one of a name, a ref, or any one of a class.
+    """Make one actor fail once with `exc`: the actor of a name or a ref, or any one of a class.
 
-    `when` is "now" (also in the middle of a handler or while idle), "next message", a number (the n-th message from
-    here), or "next start" (in `on_start` of the next incarnation). Messages that supervisors get about children do not
-    count. Raises LookupError if nobody fits, except for "next start".
+    `when` is "now" (also during a handler or while idle), "next message", or a number (the n-th message from now). With
+    "next start" the `on_start` of the next incarnation fails. Messages to supervisors about their children do not
+    count. Raises LookupError if no actor matches, except for "next start".
     """
     injection = Injection(exc)
     if when == "next start":
@@ -152,7 +152,7 @@ def _fits(ref: Ref[Any], target: str | Name | Ref[Any] | type[Actor]) -> bool:
 
 
 def _guard(actor: Any, method: str, count: int, injection: Injection) -> None:
-    """Wrap a method of one incarnation so that its `count`-th call raises."""
+    """Wrap a method of one incarnation. Its `count`-th call raises the fault."""
     original = getattr(actor, method)
     left = count
 
@@ -169,7 +169,7 @@ def _guard(actor: Any, method: str, count: int, injection: Injection) -> None:
 
 @contextlib.asynccontextmanager
 async def no_leaks() -> AsyncIterator[None]:
-    """Raise AssertionError if the body leaves tasks or threads behind."""
+    """Raise AssertionError if tasks or threads of the body still run after it."""
     tasks = trio.lowlevel.current_statistics().tasks_living
     threads = set(threading.enumerate())
     yield
@@ -177,12 +177,12 @@ async def no_leaks() -> AsyncIterator[None]:
     left = trio.lowlevel.current_statistics().tasks_living - tasks
     if left > 0:
         raise AssertionError(f"{left} tasks were left running")
-    # Trio keeps idle worker threads for a while; they are its own affair.
+    # Trio keeps idle worker threads for a while; they are no leak.
     more = [t.name for t in threading.enumerate() if t not in threads and not t.name.startswith("Trio thread")]
     if more:
         raise AssertionError(f"threads were left running: {', '.join(more)}")
 
 
 def run_virtual(async_fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """`trio.run` on a clock that jumps to the next deadline whenever every task waits."""
+    """Run `trio.run` with a clock that jumps to the next deadline whenever all tasks wait."""
     return trio.run(async_fn, *args, clock=trio.testing.MockClock(autojump_threshold=0))

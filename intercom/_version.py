@@ -1,4 +1,4 @@
-"""The version of this package, and how versions compare."""
+"""The version of this package, and the comparison of versions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __version__ = "0.1.0"
 
 
 def version_tuple(text: str) -> tuple[int, ...]:
-    """A version as numbers, to be compared; what is no number counts as 0."""
+    """Return a version as numbers that can be compared. Parts that are not numbers count as 0."""
     return tuple(int(part) if part.isdecimal() else 0 for part in text.split("."))
 
 

@@ -1,4 +1,4 @@
-"""The whole server: one supervision tree, from the store up to the doors, readable from top to bottom."""
+"""The server: one supervision tree, from the store to the transports."""
 
 from __future__ import annotations
 
@@ -63,25 +63,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("intercom.store")
 
-#: A part that keeps falling is restarted ever more slowly; only one that never recovers takes the server down.
+#: A part that keeps crashing restarts with growing delays. The server stops only if the part never recovers.
 _BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
 _PATIENCE: dict[str, Any] = {"max_restarts": 60, "within": 60.0, "backoff": _BACKOFF}
 
 
 @define
 class App:
-    """One server, built and not yet running: `async with app.system` runs it.
+    """One server, which `async with app.system` runs.
 
-    `doors` says which sockets it listens on: "ctl" for operators, "shims" for agents. `judge` refuses shims by their
-    hello; `outdated` is asked whether a shim wants a newer server than this. `slack` is None where it is not set up.
-    `now` is the wall clock; any thread may ask it. `boot_time` counts also while the machine sleeps; None where time is
-    a test's. `environ` is what agents that people start get a part of.
-    `hands_over` is set when another server is about to take over: then those agents are left running for it.
-    `system_keys` is where root may list the operator keys; `is_foreign` says that an agent's client chose the server's
-    directories or configuration.
-    `http` says how agents over HTTP are served, and is None where the configuration has no `http_port`.
-    `renew_lock` keeps the lock of the database there, and `complain` tells whoever started the server of what happened
-    to the database; both may be called in any thread. `failure` says why the server ended by itself, None otherwise.
+    `doors` names the sockets to listen on: "ctl" for operators, "shims" for agents. `judge` refuses shims by their
+    hello. `outdated` tells whether a shim needs a newer server. `slack` is None if Slack is not set up. `now` is the
+    wall clock and is thread-safe. `boot_time` also counts while the machine sleeps; it is None if a test controls the
+    time. Agents that people start get a part of `environ`.
+
+    `hands_over` is set when another server is about to take over: those agents then keep running. `system_keys` is
+    where root may list the operator keys. `is_foreign` says that an agent's client chose the server's directories or
+    configuration. `http` is the status of the HTTP service, None without `http_port` in the configuration.
+
+    `renew_lock` renews the lock of the database. `complain` reports database faults to the program that started the
+    server. Both may be called in any thread. `failure` says why the server ended by itself, otherwise it is None.
     """
 
     config: Config
@@ -126,7 +127,7 @@ class App:
         self.reader = Reader(self.database)
         self.contents = Contents(contents_path(self.database), self.config.checkpoint.max_kept_bytes)
         if self.config.http_port is not None:
-            # They are read over HTTP, and only there; nobody else pays for the counting.
+            # Metrics are read over HTTP only: without it, counting costs nothing.
             from intercom.operators.metrics.metrics import Metrics
 
             self.metrics = Metrics()
@@ -135,7 +136,7 @@ class App:
         store, operators = self.system.named("store"), self.system.named("operators")
         self.processes = AgentProcesses(store, self.now)
         if self.slack is not None:
-            # Only who uses it pays for it: its libraries take a while to load.
+            # Imported lazily: loading slack_sdk is slow.
             from intercom.operators.slack.tree import Slack
 
             self._slack = Slack(self.slack, self.config, self.system, self.now)
@@ -169,7 +170,7 @@ class App:
         )
 
         if self.config.http_port is not None:
-            # Loaded here: in the loop it would hold up everybody.
+            # Imported before the loop runs, which a slow import would block.
             importlib.import_module("intercom.agents.http.listener")
             self.http = Standing(self.config.http_host)
 
@@ -177,24 +178,22 @@ class App:
         return Supervisor(self.tree(), **_PATIENCE)
 
     def tree(self) -> Sequence[ChildSpec]:
-        """The children of the root, in the order they start; they stop in the reverse order, the doors first.
-
-        Each is known by its name, so one that restarts is found again by all who need it.
-        """
+        """Return the children of the root in start order. They stop in reverse order, so the sockets close first. Each
+        has a name, by which other actors find it again after a restart."""
         context, board, named, spawning = self.context, self.board, self.system.named, self._spawning()
         children = [
-            # What everybody's promises rest on: the one writer of the database.
+            # The only writer of the database.
             ChildSpec("store", self._writer, shutdown=10.0),
-            # Looks every few seconds at what became of its files.
+            # Checks the database files every few seconds.
             ChildSpec("database-watch", self._database_watch),
-            # The people's side hears of cards from here on.
+            # Operators see cards from here on.
             ChildSpec("operators", self._operators),
-            # Notices when the clock jumps, and has all deadlines judged again.
+            # Detects clock jumps and has all deadlines checked again.
             ChildSpec("clock-watch", self._clock_watch),
-            # A watcher for each workspace's policy; a unit (session and stall detector) for each agent.
+            # A watcher for each workspace's policy; a session supervisor (session and stall detector) for each agent.
             ChildSpec("policies", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
             ChildSpec("sessions", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
-            # Lets agents in, and brings back what an earlier server left.
+            # Admits agents, and restores the sessions of an earlier server run.
             ChildSpec(
                 "reception",
                 lambda: Reception(
@@ -207,22 +206,22 @@ class App:
                     self.processes.in_session,
                 ),
             ),
-            # The processes of agents that people start, and who starts and finds them.
+            # Agent processes that people start, and the actor that starts and finds them.
             ChildSpec("children", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
             ChildSpec("spawner", lambda: Spawner(spawning)),
-            # Takes checkpoints, restores them, and carries on with what a crash left half done.
+            # Takes and restores checkpoints, and continues what a crash interrupted.
             ChildSpec("checkpoints", self._checkpoints),
-            # Keeps the head of the audit log outside of the database, and tells when the two do not fit.
+            # Keeps the head of the audit log outside the database, and reports if the two do not match.
             ChildSpec("audit-watch", self._audit_watch, shutdown=10.0),
             ChildSpec("housekeeping", lambda: Housekeeper(context, self.desk.children.root, self.processes.prune)),
         ]
         if self._slack is not None:
-            # Up or not, nothing else waits for it.
+            # Nothing else depends on it.
             slack = self._slack.children(self.desk, self.reader)
             children.append(ChildSpec("slack", lambda: Supervisor(slack, **_PATIENCE), shutdown=None))
         if "ctl" in self.doors:
             children.append(ChildSpec("ctl", self._ctl))
-        # Shims' connections, and the socket they come in by.
+        # The shims' connections, and the socket that accepts them.
         children.append(ChildSpec("links", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None))
         if "shims" in self.doors:
             children.append(
@@ -234,7 +233,7 @@ class App:
                 )
             )
         if self.http is not None:
-            # Agents over HTTP. Up or not, nothing else waits for it.
+            # Agents over HTTP. Nothing else depends on it.
             children.append(ChildSpec("http", self._http_listener(self.http), shutdown=10.0))
         return children
 
@@ -264,7 +263,7 @@ class App:
         )
 
     def _http_listener(self, standing: Standing) -> Callable[[], Actor]:
-        # Only who uses it pays for it: the web server takes a while to load.
+        # Imported lazily: loading the web server is slow.
         from intercom.agents.http import listener, visits
         from intercom.agents.http.surroundings import Surroundings as Serving
 
@@ -296,11 +295,11 @@ class App:
 
     @property
     def _mode(self) -> SessionMode:
-        """Who is notified of a session unless somebody says otherwise."""
+        """The default notification mode of a session."""
         return SessionMode.LOCAL if self.slack is None else SessionMode.HYBRID
 
     def _over_http(self, session_id: str) -> dict[str, str]:
-        """What an agent that people start is told of the way here over HTTP; nothing where there is none."""
+        """Return the environment variables with which an agent process finds the HTTP transport; empty without HTTP."""
         if self.http is None or self.http.url is None:
             return {}
         token = {} if self.http.token is None else {"INTERCOM_HTTP_TOKEN": self.http.token}
@@ -326,7 +325,7 @@ class App:
         return Checkpoints(archive, Successors(self.system, archive, start))
 
     async def _start_restored(self, session: Session, words: str) -> Session:
-        """Start an agent for a session that was restored."""
+        """Start an agent for a restored session."""
         return await self.desk.children.start(
             words, by="intercom", channel="restore", workspace=session.workspace_root, session_id=session.id
         )
@@ -339,16 +338,16 @@ class App:
         return (*await self.reader.read(partial(open_cards, away=self.context.unattended)), *self.board.cards())
 
     async def _mode_of(self, session_id: str) -> SessionMode | None:
-        """A session's mode; one left in `remote` by a server that had Slack is told of here instead."""
+        """Return a session's mode. Without chat, `remote` (set by a server with Slack) counts as `local`."""
         mode = await mode_of(self.reader, session_id)
         return SessionMode.LOCAL if mode is SessionMode.REMOTE and self.context.chat is None else mode
 
     def found(self, text: str) -> None:
-        """Have people told something of the server once they can be: before it runs."""
+        """Queue a warning for the operators, before the server runs."""
         self._found.append(Notice(text, "warning", self.now()))
 
     def _opened(self, opened: Opened) -> None:
-        """What the store found when it opened; runs in its thread, before anything else starts."""
+        """Process what the store found when it opened. Runs in the store's thread, before anything else starts."""
         self.processes.load(opened.db)
         for text in self.signatures.load(opened.db, self.now()):
             self._tell_operators(text, "error")
@@ -366,11 +365,11 @@ class App:
             )
             self._tell_operators(text, "error")
         if (word := take_word(self.database)) is not None:
-            # The server before could no longer tell everybody.
+            # The previous server could not report it to every operator.
             self._tell_operators(word, "error")
 
     def _database_fault(self, fault: Fault) -> None:
-        """What became of a database while the server runs; in the store's thread, or the loop's."""
+        """Report a database fault, and stop the server if it is fatal. Runs in the store's thread or in the loop."""
         log.log(logging.getLevelNamesMapping()[fault.level.upper()], "%s", fault.text)
         self._tell_operators(fault.text, fault.level)
         if fault.level == "error":
@@ -382,13 +381,13 @@ class App:
     def _tell_operators(self, text: str, level: str) -> None:
         notice = Notice(text, level, self.now())
         if self.system.ref("operators") is None:
-            # The server is starting: there is nobody yet to be told.
+            # The server is starting: the operators actor does not exist yet.
             self._found.append(notice)
         else:
             self.system.named("operators").tell(notice)
 
     def pages(self) -> Sequence[Page]:
-        """What there is to see over HTTP besides MCP; nothing without HTTP."""
+        """Return the HTTP pages besides MCP; none without HTTP."""
         if self.metrics is None:
             return ()
         from intercom.operators.metrics import http
@@ -408,10 +407,10 @@ class App:
             self.on_event(event)
 
     def is_idle(self) -> bool:
-        """Whether nothing is connected now, and no agent runs that people started."""
+        """Whether nothing is connected, and no agent that people started runs."""
         return not self.processes.connected and not self.presence.here
 
 
 def contents_path(database: Path) -> Path:
-    """Where the contents lie that checkpoints keep: beside the database, which names them."""
+    """Return the path of the checkpoints' file contents, beside the database that names them."""
     return database.with_name(f"{database.stem}-contents{database.suffix}")

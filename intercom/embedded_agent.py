@@ -47,10 +47,12 @@ A = TypeVar("A")
 
 @frozen
 class EmbeddedAgent:
-    """Calls of one `name` in one `workspace` share a session. Each returns `Answered`: the `answer`, and what rides on
-    it (`late_verdicts`, `instructions`). The waiting calls, and all while the session is paused, wait without limit;
-    cancel them to stop waiting, and the request stays open. All raise `IntercomError` kinds, as documented for the
-    tools. `session_id` names the session that a person started or restored for this agent: its calls are in that one.
+    """The agent `name` in one `workspace`; all its calls share a session.
+
+    Each call returns `Answered`: the `answer`, and what is attached to it (`late_verdicts`, `instructions`). Waiting
+    calls have no time limit; nor has any call while the session is paused. Cancel a call to stop waiting: the request
+    stays open. All raise `IntercomError` kinds, as documented for the tools. `session_id` names the session that a
+    person started or restored for this agent.
     """
 
     app: App
@@ -69,15 +71,15 @@ class EmbeddedAgent:
         request_id: str | None = None,
         content: str | None = None,
     ) -> Answered[ClearanceAnswer]:
-        """Ask a person for clearance, and wait for the verdict. The change is a `diff`, or the whole new `content` of
-        the file, taken literally."""
+        """Ask a person to approve a change, and wait for the decision. The change is a `diff`, or the whole new
+        `content` of the file, taken literally."""
         async with self._call("check_clearance") as call:
             asked = messages.Propose(call.name, title, diff, file_path, description, risk_level, request_id, content)
             return await self._wait(call, await call.ask(asked), messages.AwaitClearance)
 
     async def check_diff(self, request_id: str, *, force: bool = False) -> Answered[ApplyAnswer]:
-        """Write an approved change. With `force`, where a file has changed since, wait for a person to decide about it:
-        the answer's `status` is then "applied", "rejected" or "timeout"."""
+        """Write an approved change. With `force`, a person decides about a file that has changed since. `status` is
+        then "applied", "rejected" or "timeout"."""
         async with self._call("check_diff") as call:
             answered = await apply(call, request_id, force=force)
             return await self._done(call, answered, answered.answer.request_id)
@@ -97,16 +99,16 @@ class EmbeddedAgent:
             return await self._done(call, await call.ask(asked))
 
     async def ask_permission(self, operation: Operation) -> Answered[PermissionAnswer]:
-        """Ask leave for something the program does itself, as a client's permission hook does, and wait for the
-        verdict: `status` is "allowed" (once), "denied" or "timeout"."""
+        """Ask permission for an operation of this program, as a client's permission hook does, and wait for the
+        decision. `status` is "allowed" (once), "denied" or "timeout"."""
         async with self._call(PERMISSION_PROMPT.name) as call:
             answer = await decided(call, AskPermission(call.name, "embed", operation, "embed"))
             own = answer.request_id if answer.status != "allowed" else None
             return await self._done(call, Answered(answer), own)
 
     async def before_stopping(self) -> Answered[None]:
-        """What there is for the agent before it stops, as a client's stop hook asks: verdicts and words. Where there is
-        nothing, the agent counts as stopped until its next call."""
+        """Return pending decisions and instructions before the agent stops, as a client's stop hook does. If there are
+        none, the agent counts as stopped until its next call."""
         async with self._call("ping") as call:
             return await self._done(call, await call.ask(messages.TakeWords(call.name)))
 
@@ -119,7 +121,7 @@ class EmbeddedAgent:
         actions_taken: int | None = None,
         request_id: str | None = None,
     ) -> Answered[PromptAnswer]:
-        """Ask the operator how to go on, and wait for the answer."""
+        """Ask the operator how to continue, and wait for the answer."""
         async with self._call("transmit") as call:
             asked = messages.AskPrompt(call.name, prompt_text, prompt_type, elapsed_seconds, actions_taken, request_id)
             return await self._wait(call, await call.ask(asked), messages.AwaitPrompt)
@@ -131,7 +133,7 @@ class EmbeddedAgent:
         timeout_seconds: int = 0,
         request_id: str | None = None,
     ) -> Answered[StandbyAnswer]:
-        """Wait for work; `timeout_seconds` 0 takes the configured time."""
+        """Wait for an instruction. `timeout_seconds` 0 means the configured time."""
         async with self._call("standby") as call:
             asked = messages.StandBy(call.name, message, timeout_seconds, request_id)
             return await self._wait(call, await call.ask(asked), messages.AwaitStandby)
@@ -139,14 +141,14 @@ class EmbeddedAgent:
     async def broadcast(
         self, message: str, *, level: inputs.Level = inputs.Level.INFO, thread_ts: str | None = None
     ) -> Answered[BroadcastAnswer]:
-        """Tell the operator one line."""
+        """Send the operator one line."""
         async with self._call("broadcast") as call:
             return await self._done(
                 call, await call.ask(messages.Broadcast(call.name, message, level.value, thread_ts))
             )
 
     async def reboot(self, session_id: str | None = None) -> Answered[RebootAnswer]:
-        """Take up what was left behind in this workspace, and the tasks that people left for its agent."""
+        """Recover what an earlier agent left open in this workspace, and the tasks that people queued for it."""
         async with self._call("reboot", inputs.Reboot(session_id)) as call:
             answered = await self._done(call, await call.ask(messages.Recall(call.name, call.adopted)))
             words = answered.instructions
@@ -155,7 +157,7 @@ class EmbeddedAgent:
             return evolve(answered, answer=evolve(answered.answer, tasks=tasks), instructions=others)
 
     async def switch_freq(self, mode: SessionMode) -> Answered[ModeAnswer]:
-        """Change who is notified."""
+        """Change the notification mode."""
         async with self._call("switch_freq") as call:
             asked = messages.SwitchMode(call.name, mode, self.name, "embed", from_agent=True)
             return await self._done(call, await call.ask(asked))
@@ -163,7 +165,7 @@ class EmbeddedAgent:
     async def ping(
         self, status_message: str | None = None, *, progress_snapshot: Iterable[ProgressItem] | None = None
     ) -> Answered[PingAnswer]:
-        """Say that the agent is alive."""
+        """Report that the agent is alive."""
         async with self._call("ping") as call:
             items = None if progress_snapshot is None else tuple(progress_snapshot)
             return await self._done(call, await call.ask(messages.Beat(call.name, status_message, items)))
@@ -177,7 +179,7 @@ class EmbeddedAgent:
             try:
                 yield call
             except BaseException:
-                # No result reaches the program, so nothing rides on it.
+                # No result reaches the program, so the pending deliveries stay pending.
                 door.deliveries.abandon(call.name, call.session_id)
                 raise
             outcome = "ok"
@@ -196,12 +198,12 @@ class EmbeddedAgent:
         return await self._done(call, answered, opened.request_id)
 
     async def _done(self, call: Call, answered: Answered[A], own: str | None = None) -> Answered[A]:
-        """The program has its answer by being returned it: that is what delivered means here."""
+        """Finish the call. Its result counts as delivered because the program gets it as the return value."""
         call.finish(answered, own)
         door = self._door()
         door.close_call(call)
         with trio.CancelScope(shield=True):
-            # Once that is begun the program gets its answer, cancelled or not.
+            # From here on the program gets its answer, even if it cancels the call.
             await door.deliveries.reached(call.name)
         return answered
 

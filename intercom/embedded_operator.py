@@ -1,4 +1,4 @@
-"""A person who answers through this program: what ctl can do, as typed calls."""
+"""A person who answers through this program: the functions of ctl as typed calls."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ CHANNEL = "embed"
 
 @frozen
 class EmbeddedOperator:
-    """`name` is who answered, on every card. Ids may be unique prefixes. All raise `IntercomError` kinds: NotFound,
-    Ambiguous, AlreadyDecided for a verdict that came second, and so on."""
+    """The operator `name`, which every card shows as the author of a decision. Ids may be unique prefixes. All calls
+    raise `IntercomError` kinds: NotFound, Ambiguous, AlreadyDecided if another decision came first, and so on."""
 
     app: App
     name: str
 
     async def pending(self) -> tuple[Card, ...]:
-        """What waits for a person, oldest first."""
+        """Return the open cards, oldest first."""
         return await self.app.desk.pending()
 
     async def show(self, id: str) -> Card:
@@ -54,22 +54,22 @@ class EmbeddedOperator:
         return await self.answer(id, Decision.REJECT, reason)
 
     async def answer(self, id: str, decision: Decision, text: str | None = None) -> Card:
-        """Give a verdict; returns the card as it stands after."""
+        """Decide a card. Returns the card after the decision."""
         return await self.app.desk.decide(id, self._verdict(decision, text))
 
     async def resume(self, instruction: str | None = None, *, session: str | None = None) -> Session:
-        """Give a waiting agent word to go on."""
+        """Resume a waiting agent, with an optional instruction."""
         return await self.app.desk.resume(session, instruction, self._verdict(Decision.RESUME, instruction))
 
     async def mode(self, mode: SessionMode, *, session: str | None = None) -> tuple[SessionMode, SessionMode]:
-        """Change who is notified; returns the mode before and after."""
+        """Change the notification mode. Returns the mode before and after."""
         return await self.app.desk.switch_mode(session, mode, self.name, CHANNEL)
 
     async def nudge(self, id: str, text: str | None = None) -> Card | Session:
         return await self.app.desk.nudge(id, text, self.name, CHANNEL, _origin())
 
     async def end(self, session: str, why: str = "ended by the program") -> Session:
-        """Terminate a session; what waits in it is interrupted, and an agent that people started ends."""
+        """End a session: interrupt its open requests, and end its agent if people started it."""
         return await self.app.desk.end(session, self.name, CHANNEL, why)
 
     async def start(
@@ -81,94 +81,95 @@ class EmbeddedOperator:
         label: str | None = None,
         act: str | None = None,
     ) -> Session:
-        """Start an agent (`host_cli` of the configuration) on a task; its session, once its process runs. `act` names
-        the act, which then starts one agent however often it is repeated."""
+        """Start an agent (`host_cli` of the configuration) on a task. Returns its session once its process runs. With
+        `act`, repeated calls of the same `act` start one agent only."""
         named = self._act(act)
         return await self.app.desk.children.start(
             prompt, by=self.name, channel=CHANNEL, workspace=workspace, mode=mode, label=label, act=named
         )
 
     async def children(self) -> dict[str, Child]:
-        """The agents that people started, by session, with how their processes fare."""
+        """Return the agents that people started, by session, with the status of their processes."""
         return await self.app.desk.children.everyone()
 
     async def output(
         self, session: str, stream: Stream = Stream.STDOUT, *, lines: int = LINES, start: int | None = None
     ) -> Output:
-        """What an agent that people started wrote: its last `lines`, or from byte `start` on."""
+        """Return output of an agent that people started: its last `lines`, or all from byte `start`."""
         return await self.app.desk.children.output(session, stream, lines=lines, start=start)
 
     async def pause(self, session: str | None = None) -> Session:
-        """Let no call of a session's agent do anything until `unpause`; without a name, of the only active one."""
+        """Pause all calls of a session's agent until `unpause`. Without a name, the only active session is meant."""
         return await self.app.desk.steering.pause(session, self.name, CHANNEL)
 
     async def unpause(self, session: str | None = None) -> Session:
-        """Let a paused session go on; without a name, the only one."""
+        """Unpause a session. Without a name, the only paused one is meant."""
         return await self.app.desk.steering.unpause(session, self.name, CHANNEL)
 
     async def steer(self, session: str, text: str, *, act: str | None = None) -> Card:
-        """Queue words for an agent: they reach it with its next result, once. `act` names the act, which then queues
-        them once however often it is repeated."""
+        """Queue an instruction for an agent, which gets it once, with its next result. With `act`, repeated calls of
+        the same `act` queue it only once."""
         return await self.app.desk.steering.steer(session, text, self.name, CHANNEL, self._act(act))
 
     async def steering(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
-        """What agents were told or are to be told, oldest first."""
+        """Return delivered and queued instructions, oldest first."""
         return await self.app.desk.steering.words(session, limit)
 
     async def add_task(
         self, text: str, *, session: str | None = None, workspace: str | None = None, act: str | None = None
     ) -> Card:
-        """Leave a task for a session's agent, or for the next one in a workspace; `act` as in `steer`."""
+        """Queue a task for a session's agent, or for the next agent in a workspace; `act` as in `steer`."""
         return await self.app.desk.steering.add_task(
             text, self.name, CHANNEL, session=session, workspace=workspace, act_id=self._act(act)
         )
 
     async def tasks(self, session: str | None = None, *, everything: bool = False) -> tuple[Instruction, ...]:
-        """The tasks that no agent has yet, oldest first; with `everything`, those that are done with too."""
+        """Return the tasks that no agent has yet, oldest first; with `everything`, also the finished ones."""
         return await self.app.desk.steering.tasks(session, everything=everything)
 
     async def take_back(self, id: str) -> Card:
-        """Let words or a task never reach an agent."""
+        """Cancel an instruction or a task that no agent has yet."""
         return await self.app.desk.steering.take_back(id, self.name, CHANNEL)
 
     async def accept_policy(self, id_or_path: str | None = None) -> Card:
-        """Accept a policy by the id of its card or by its workspace; without a name, the only one that waits."""
+        """Accept a policy by the id of its card or by its workspace. Without a name, the only pending one is meant."""
         return await self.app.desk.decide_policy(id_or_path, self._verdict(Decision.ACCEPT, None))
 
     async def reject_policy(self, id_or_path: str | None = None, reason: str | None = None) -> Card:
-        """Reject the content that waits, named as in `accept_policy`."""
+        """Reject a pending policy, named as in `accept_policy`."""
         return await self.app.desk.decide_policy(id_or_path, self._verdict(Decision.REJECT, reason))
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         return await self.app.desk.sessions(everything=everything)
 
     async def checkpoint(self, label: str | None = None, *, session: str | None = None) -> CheckpointTaken:
-        """Record how a session and the files of its workspace stand; without `session`, the only one there is."""
+        """Record the state of a session and the files of its workspace. Without `session`, the only one is meant."""
         return await self.app.desk.checkpoints.take(session, label, self.name, CHANNEL)
 
     async def checkpoints(self, *, session: str | None = None) -> tuple[CheckpointLine, ...]:
-        """The checkpoints of a session, or of all, newest first."""
+        """Return the checkpoints of a session, or of all sessions, newest first."""
         return await self.app.desk.checkpoints.listed(session)
 
     async def ask_restore(self, checkpoint: str, files: Files = Files.LEAVE) -> Restore:
-        """Compare a checkpoint with its workspace, and ask whether to go back to it. Nothing changes until somebody
-        says so: `answer(restore.id, Decision.PROCEED)`, or CANCEL."""
+        """Compare a checkpoint with its workspace, and ask whether to restore it. Nothing changes before a decision:
+        `answer(restore.id, Decision.PROCEED)`, or CANCEL."""
         return await self.app.desk.checkpoints.ask_restore(checkpoint, files, self.name, CHANNEL)
 
     async def restore(self, id: str) -> Restore:
-        """How a restore stands; `successor_id` is the session that follows once it is handed over."""
+        """Return a restore with its status. `successor_id` is the session that follows once it is handed over."""
         return await self.app.desk.checkpoints.restore(id)
 
     async def log(self, limit: int = 50, *, session: str | None = None) -> tuple[AuditEntry, ...]:
         return await self.app.desk.audit(limit, session)
 
     async def tree(self) -> Info:
-        """The supervision tree as it is now."""
+        """Return the current supervision tree."""
         return self.app.desk.tree()
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[trio.MemoryReceiveChannel[Card | Notice]]:
-        """Cards and notices as they come, the open ones first. A reader that falls far behind loses the newest."""
+        """Receive cards and notices as they come, the open cards first. A reader that is far behind loses the
+        newest."""
         sender, receiver = trio.open_memory_channel[Card | Notice](1000)
         name = f"watch/{uuid.uuid4()}"
         feed = self.app.system.adopt(_Feed(sender), name)
@@ -188,7 +189,7 @@ class EmbeddedOperator:
 
 
 def _origin() -> Origin:
-    """The program that embeds us is where its decisions come from."""
+    """Return the origin of decisions: the program that embeds Intercom."""
     return processes.origin(CHANNEL, os.getpid())
 
 
@@ -209,5 +210,5 @@ def _offer(sender: trio.MemorySendChannel[Card | Notice], item: Card | Notice) -
     try:
         sender.send_nowait(item)
     except (trio.WouldBlock, trio.BrokenResourceError):
-        # Nobody reads; what is open can be asked for again.
+        # The reader is slow or gone; open cards can be listed again.
         return

@@ -1,4 +1,4 @@
-"""Intercom inside another program: the same server, with typed calls for what agents and operators do.
+"""Intercom inside another program: the same server, with typed calls for agents and operators.
 
 In Trio:
 
@@ -6,13 +6,13 @@ In Trio:
         agent = switchboard.agent("release-bot")
         answer = await agent.check_clearance("Bump the version", "1.2.3\\n", "VERSION")
 
-and from synchronous code the same objects, each call through `run`:
+Synchronous code uses the same objects, and makes each call through `run`:
 
     with intercom.start(workspace="/srv/project") as switchboard:
         agent = switchboard.agent("release-bot")
         answer = switchboard.run(agent.ping, "starting")
 
-People answer from `agent-intercom-ctl` as ever, or the program itself does through `switchboard.operator("ann")`.
+People answer from `agent-intercom-ctl`. The program itself can answer through `switchboard.operator("ann")`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ R = TypeVar("R")
 
 @frozen
 class Switchboard:
-    """A running server. `desk` is what operators' channels use; `agent` and `operator` are easier to handle."""
+    """A running server. `desk` is the service behind the operators' channels; `agent` and `operator` are simpler."""
 
     app: App = field(repr=False)
     workspace: str | None = None
@@ -56,23 +56,24 @@ class Switchboard:
         return self.app.desk
 
     def agent(self, name: str, workspace: str | None = None, *, session_id: str | None = None) -> EmbeddedAgent:
-        """An agent of this name; calls of one name and workspace share a session, also after a restart. With
-        `session_id` it is the agent of that session, which a person started or restored."""
+        """Return the agent of this name. Calls of one name and workspace share a session, also after a restart.
+        `session_id` names a session that a person started or restored; the agent's calls then belong to it."""
         return EmbeddedAgent(self.app, name, workspace or self.workspace, session_id)
 
     def operator(self, name: str) -> EmbeddedOperator:
-        """A person of this name, who answers through this program."""
+        """Return the person of this name, who answers through this program."""
         return EmbeddedOperator(self.app, name)
 
 
 @frozen
 class SyncSwitchboard(Switchboard):
-    """The same for a program without an event loop."""
+    """A `Switchboard` for a program without an event loop."""
 
     token: trio.lowlevel.TrioToken = field(kw_only=True, repr=False)
 
     def run(self, call: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do one call of an agent, an operator or the desk, and wait for it. Raises what it raises; any thread may."""
+        """Make one call of an agent, an operator or `desk`, and wait for its result. Raises what the call raises. It
+        may be used from any thread."""
         return trio.from_thread.run(partial(call, *args, **kwargs), trio_token=self.token)
 
 
@@ -84,14 +85,16 @@ async def open(
     ctl: bool = True,
     slack: SlackSetup | None = None,
 ) -> AsyncIterator[Switchboard]:
-    """Run Intercom in this Trio program for as long as the `async with` lasts.
+    """Run Intercom in this Trio program while the `async with` block runs.
 
-    `config` is a configuration, or the path of one; left out, the defaults (not the user's own file). `workspace` is
-    the default for agents. With `ctl`, people can answer from agent-intercom-ctl. Leaving keeps what waits pending.
-    `slack` puts the server into Slack, where people can answer too; `intercom.operators.slack.setup.settle(config,
+    `config` is a configuration or the path of one; the default is `Config()`, not the user's own file. `workspace` is
+    the default for agents. With `ctl`, people can answer from agent-intercom-ctl. When the block ends, open requests
+    stay pending.
+
+    `slack` connects the server to Slack, where people can answer too. `intercom.operators.slack.setup.settle(config,
     os.environ)` makes one from keychain and environment, as a server does.
 
-    Raises ConfigError for a configuration that is not usable, and DatabaseError when another server has the database.
+    Raises ConfigError for an unusable configuration, and DatabaseError if another server has the database.
     """
     settled = config_file.load(Path(config)) if isinstance(config, Path | str) else config or Config()
     where = places(settled.ipc_name)
@@ -113,7 +116,7 @@ def start(
     ctl: bool = True,
     slack: SlackSetup | None = None,
 ) -> Iterator[SyncSwitchboard]:
-    """Run Intercom in a thread of its own for as long as the `with` lasts; otherwise as `open`."""
+    """Run Intercom in its own thread while the `with` block runs; otherwise as `open`."""
     opened: queue.SimpleQueue[SyncSwitchboard | BaseException] = queue.SimpleQueue()
     done = trio.Event()
 
@@ -141,7 +144,7 @@ def start(
         try:
             switchboard.token.run_sync_soon(done.set)
         except trio.RunFinishedError:
-            # It went down by itself; what that was is raised below.
+            # The server ended by itself; its error is raised below.
             pass
         thread.join()
         if not opened.empty():

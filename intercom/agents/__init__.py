@@ -1,1 +1,1 @@
-"""The agents' side: MCP tools, the server they talk to and the shim in front of it."""
+"""The agents' side: the MCP tools, their server, and the shim in front of it."""

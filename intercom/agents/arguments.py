@@ -1,4 +1,4 @@
-"""Reading a tool's arguments: everything wrong with them is said at once, in words, without repeating values."""
+"""Reads a tool's arguments, and reports all their faults at once without repeating values."""
 
 from __future__ import annotations
 
@@ -29,10 +29,8 @@ _TYPES = {
 
 
 def read(kind: type[T], given: Mapping[str, Any] | None) -> T:
-    """Make the attrs value of `kind` from a call's arguments. Raises InvalidArguments naming every fault.
-
-    A null stands for an absent argument, as some clients fill in every optional field.
-    """
+    """Make the attrs value of `kind` from a call's arguments. Raises InvalidArguments naming every fault. A null counts
+    as an absent argument because some clients fill in every optional field."""
     arguments = _present(given or {}) | {name: given[name] for name in _verbatim(kind) if given and name in given}
     validator = _validator(kind)
     if not validator.is_valid(arguments):
@@ -44,10 +42,8 @@ def read(kind: type[T], given: Mapping[str, Any] | None) -> T:
 
 
 def _too_long(kind: type[Any], given: Mapping[str, Any], within: str) -> Iterator[str]:
-    """What is said of texts and lists that are longer than their field's `most`; of texts without one, than a path is.
-
-    Not part of the schema that clients see: some refuse schemas with limits.
-    """
+    """Yield a fault for each text or list longer than its field's `most`. The default for texts is the limit of a path.
+    The limits are not part of the schema that clients see: some refuse schemas with limits."""
     for attribute in fields(kind):
         value, meta = given.get(attribute.name), attribute.metadata
         name = f"{within}{attribute.name}"
@@ -72,7 +68,7 @@ def _too_long(kind: type[Any], given: Mapping[str, Any], within: str) -> Iterato
 
 
 def _verbatim(kind: type[Any]) -> tuple[str, ...]:
-    """The arguments that are somebody else's, and stay as they are."""
+    """Return the arguments that are passed on unchanged because another program defines them."""
     return tuple(each.name for each in fields(kind) if each.metadata.get("verbatim"))
 
 
@@ -83,14 +79,14 @@ def _present(given: Any) -> Any:
 
 
 def _text_or_texts(given: Any, _kind: Any) -> str | tuple[str, ...] | None:
-    """What the schema let pass needs no more than a tuple's shape."""
+    """Make a tuple of a list. The schema has already checked the rest."""
     return tuple(given) if isinstance(given, list) else given
 
 
 _CONVERTER = cattrs.Converter()
 _CONVERTER.register_structure_hook(str | tuple[str, ...] | None, _text_or_texts)
 
-#: What a change is proposed with; where it is read, it is measured in bytes.
+#: The arguments that hold a change. They are measured in bytes at the place of their use.
 _CHANGES = frozenset({"diff", "content"})
 
 _VALIDATORS: dict[type[Any], Draft202012Validator] = {}

@@ -1,4 +1,4 @@
-"""A call: one tool call on its way, with who makes it and how it is answered."""
+"""A tool call in progress: its caller, its session and its result."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from intercom.sessions.messages import Answered, AwaitUnpaused, Delivery, Detach
 
 R = TypeVar("R")
 
-#: How often a waiting call says that it still waits, in seconds.
+#: The interval of progress reports of a waiting call, in seconds.
 PROGRESS_SECONDS = 15.0
-#: How long an answer that nobody has to give may take before the caller is told that the server is stuck.
+#: The time limit of an answer that needs no person, in seconds. Past it, the server counts as stuck.
 PROMPT_SECONDS = 60.0
-#: The longest sentence of an error, in characters: several hunks that do not fit are told within it.
+#: The longest error message, in characters. It has room for several hunks that do not apply.
 LONGEST_ERROR = 3000
 
 Progress = Callable[[float, str], Awaitable[None]]
@@ -32,13 +32,15 @@ Progress = Callable[[float, str], Awaitable[None]]
 
 @define
 class Call:
-    """`name` is the call's own for good; `session` the actor that answers it; `slice_seconds` how long this client
-    lets a call wait (None: as long as it takes); `progress` reports to a client that asked for reports; `adopted`
-    says that the session was taken over for this call.
+    """One tool call.
 
-    `on_its_way` names the requests and words that other results carry to this client now, or that have reached it and
-    are not on record yet; `ticket` tells this wait from another under the same name; `delivery` is what the result
-    carries, for the door to confirm once the client has it.
+    `name` identifies the call for good; `session` is the actor that answers it. `slice_seconds` is the poll interval of
+    this client, in seconds; None means no limit. `progress` reports to a client that asked for reports. `adopted` says
+    that the session was taken over for this call.
+
+    `on_its_way` returns the ids of requests and instructions in other results to this client that are not recorded as
+    delivered yet. `ticket` tells this wait from another of the same name. `delivery` is what the result carries; it is
+    confirmed once the client has it.
     """
 
     name: str
@@ -58,13 +60,12 @@ class Call:
 
     @property
     def _until(self) -> float:
-        """When the client's patience is over, on Trio's clock."""
+        """The end of the poll interval, on Trio's clock."""
         return math.inf if self.slice_seconds is None else self._began + self.slice_seconds
 
     async def ask(self, message: Request[R]) -> R:
-        """Ask the session; it may be restarting, and then is asked again: every message here is safe to repeat.
-
-        While it is paused this waits as long as the client lets the call wait, and then raises Paused."""
+        """Ask the session, again after a restart: every message here is safe to repeat. While the session is paused,
+        this waits until the end of the poll interval and then raises Paused."""
         while True:
             try:
                 return await ask(self.session, message, timeout=PROMPT_SECONDS, retry=True)
@@ -72,22 +73,20 @@ class Call:
                 await self.sit_out(paused)
 
     async def sit_out(self, paused: Paused) -> None:
-        """Wait until the session is not paused any more; raises `paused` when the client's patience is over first."""
+        """Wait until the session is no longer paused. Raises `paused` if the poll interval ends first."""
         is_over = self._hurried or trio.current_time() >= self._until
         if is_over or await self._within(AwaitUnpaused(), "paused by an operator") is None:
             raise paused
 
     async def wait(self, message: Request[Answered[Any]], request_id: str) -> Answered[Any] | None:
-        """Ask for a verdict and wait as long as the client lets us; None when its patience is over.
-
-        When the call is cancelled the request stays open, and its card says that the agent is away.
-        """
-        # Before the wait, so that a span that ends in it says so too.
+        """Ask for a decision, and wait until the end of the poll interval. Returns None if there is none by then. If
+        the call is cancelled, the request stays open and its card says that the agent is away."""
+        # Noted before the wait, so that a span that ends during it has the id too.
         tracing.note(request_id=request_id)
         try:
             result = await self._within(message, "waiting for an operator")
         except BaseException:
-            # A cancellation, alone or (from a call that reports progress) in a group.
+            # A cancellation, or a group of them if the call reports progress.
             self.session.tell(Withdraw(self.name, request_id, self.ticket))
             raise
         if result is None:
@@ -95,13 +94,13 @@ class Call:
         return result.unwrap()
 
     def hurry(self) -> None:
-        """Wait no longer, as if the client's patience were over: there is nobody to wait for, or nobody to answer."""
+        """End the poll interval now: the client is gone, or the server stops."""
         self._hurried = True
         if self._patience is not None:
             self._patience.cancel()
 
     async def _within(self, message: Request[R], what: str) -> outcome.Outcome[R] | None:
-        """Ask, and wait for the answer within the client's patience; None when that is over."""
+        """Ask, and wait for the answer until the end of the poll interval. Returns None if there is none by then."""
         with trio.move_on_at(self._until) as patience:
             self._patience = patience
             if self._hurried:
@@ -115,14 +114,14 @@ class Call:
         result: outcome.Outcome[R] | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report, self.progress, what)
-            # Captured, so that a refusal leaves the nursery as it is and not wrapped in a group.
+            # Captured, so that the nursery does not wrap a refusal in an exception group.
             result = await self._outcome(message)
             nursery.cancel_scope.cancel()
         assert result is not None
         return result
 
     async def _outcome(self, message: Request[R]) -> outcome.Outcome[R]:
-        """As `outcome.acapture`, which would capture a cancellation too and so take it from the scope it belongs to."""
+        """Like `outcome.acapture`, but without capturing Trio's cancellation."""
         try:
             return outcome.Value(await ask(self.session, message, retry=True))
         except Exception as refused:
@@ -131,17 +130,18 @@ class Call:
     async def _report(self, progress: Progress, what: str) -> None:
         while True:
             waited = trio.current_time() - self._began
-            # Progress has to rise from the first report on, and on from there if the call waits a second time.
+            # MCP requires progress to increase with each report, also if the call waits a second time.
             self._told = max(waited + 1, self._told + 0.001)
             await progress(self._told, f"{what}, {int(waited)} s so far")
             await trio.sleep(PROGRESS_SECONDS)
 
     def finish(self, answered: Answered[Any], own: str | None = None) -> dict[str, Any]:
-        """The result's content: the answer, and what rides on it. `own` is the request the answer is about."""
+        """Return the result's content: the answer, and the pending deliveries attached to it. `own` is the request that
+        the answer is about."""
         content = to_json(answered.answer) if answered.answer is not None else {}
         tracing.note(request_id=own)
         told = (own,) if own is not None else ()
-        # A session that fell has forgotten what other results carry to the agent at this moment.
+        # After a crash, the session has lost track of what other results carry to the agent now.
         coming = self.on_its_way()
         late = tuple(verdict for verdict in answered.late_verdicts if verdict.request_id not in coming)
         words = tuple(word for word in answered.instructions if word.id not in coming)
@@ -160,7 +160,7 @@ class Call:
         return content
 
     async def give_up(self, request_id: str, pending: object) -> dict[str, Any]:
-        """The client's patience is over: say that the request is still open, and how to go on waiting."""
+        """Return the content for the end of the poll interval, which explains how to continue waiting."""
         try:
             riders = await self.ask(Detach(self.name, request_id, self.ticket))
         except Paused as paused:
@@ -171,13 +171,13 @@ class Call:
 
 
 def handed_over(words: Iterable[Instruction]) -> dict[str, Any]:
-    """The tasks among these words, as `reboot` answers them; nothing where there are none."""
+    """Return the tasks among these instructions, as `reboot` answers them; empty if there are none."""
     found = [to_json(Task(word.id, word.text, word.by, word.at)) for word in words if word.kind == Kind.TASK]
     return {"tasks": found} if found else {}
 
 
 def paused_content(tool: str, paused: Paused) -> dict[str, Any]:
-    """What a call of a paused session answers when its client's patience is over."""
+    """Return the answer of a call in a paused session, for the end of its poll interval."""
     request_id = paused.details.get("request_id")
     how = "with the same arguments" if request_id is None else "with only this request_id"
     content = {"status": "paused", "message": PAUSED.format(tool=tool, how=how)}
@@ -185,9 +185,9 @@ def paused_content(tool: str, paused: Paused) -> dict[str, Any]:
 
 
 def error_content(error: IntercomError) -> dict[str, Any]:
-    """The one shape of every tool's error. A sentence that repeats something endless is cut."""
+    """Return the error shape that all tools share. A very long message is cut in the middle."""
     message = error.message
     if len(message) > LONGEST_ERROR:
-        # What was wrong stands at the beginning, what to do at the end.
+        # The beginning says what was wrong, the end what to do.
         message = f"{message[: LONGEST_ERROR // 2]} [...] {message[-LONGEST_ERROR // 2 :]}"
     return {"status": "error", "error_code": error.error_code, "error_message": message}

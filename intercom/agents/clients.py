@@ -1,17 +1,17 @@
-"""How long each client lets a call wait before it is better told to ask again, in seconds.
+"""The poll interval of each client: how long it lets a call wait, in seconds.
 
-Found by running the clients or reading their documentation (docs/reference/clients.md says which). A client that cuts a
-call itself tells its model that the tool failed; a call that returns "pending" in time does not fail.
+The values come from running the clients or from their documentation; docs/reference/clients.md says which. A client
+that times a call out tells its model that the tool failed. A call that returns "pending" in time does not fail.
 """
 
 from __future__ import annotations
 
 from intercom.model.config import Config
 
-#: Without limit: only silence ends a call there, and progress breaks it.
+#: No limit: the client only times out silent calls, and progress reports prevent that.
 NO_LIMIT = None
 
-#: By how a client's name (lower case) begins; the longest match counts.
+#: Keys are prefixes of the client's name in lower case; the longest match counts.
 _SLICES: dict[str, float | None] = {
     "claude-code": NO_LIMIT,
     "codex": 270.0,
@@ -22,12 +22,12 @@ _SLICES: dict[str, float | None] = {
     "copilot": 270.0,
     "agent-intercom": NO_LIMIT,
 }
-#: The TypeScript SDK cuts a call after 60 s unless told otherwise; who we do not know is taken for one of its users.
+#: The TypeScript SDK times out after 60 s by default. Unknown clients are assumed to use it.
 _UNKNOWN = 50.0
 
 
 def slice_seconds(client_name: str | None, config: Config) -> float | None:
-    """How long one call of this client may wait; None is without limit. `[clients]` overrides what is known."""
+    """Return the poll interval of this client in seconds; None means no limit. `[clients]` overrides the defaults."""
     name = (client_name or "").lower()
     for wanted, settings in sorted(config.clients.items(), key=lambda entry: len(entry[0]), reverse=True):
         if name.startswith(wanted.lower()) and settings.slice_seconds is not None:

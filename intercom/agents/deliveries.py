@@ -1,7 +1,7 @@
-"""What the results of one connection carry to its agents, until it is known to have arrived, or to be lost.
+"""The pending deliveries of one agent connection: what its results carry until they arrive or are lost.
 
-A result that carries a verdict or words leaves; a shim gives its receipt back once that was written to the client, and
-over a connection without a shim the agent's next call says that it was read. Only then it is on record as delivered.
+A result may carry a decision or instructions. A shim returns the result's receipt once it was written to the client.
+Without a shim, the agent's next call confirms that it was read. Only then is the delivery recorded.
 """
 
 from __future__ import annotations
@@ -21,36 +21,37 @@ from intercom.sessions.reception_messages import Wanted
 
 log = logging.getLogger("intercom.agents")
 
-#: How long a record of what reached the client may take; it is asked again after a restart, so nothing is lost by it.
+#: Time limit for recording deliveries, in seconds. It is tried again after a restart, so nothing is lost.
 _RECORD_SECONDS = 60.0
-#: How long an agent's next call waits for that; then it goes on, and the one after it sees to the record.
+#: How long an agent's next call waits for that record, in seconds. Past it, the call after it tries again.
 _CONFIRM_SECONDS = 5.0
 
 
 @define
 class Deliveries:
-    """By the names of calls: those sent with the session of each, those whose arrival is being recorded, those that
-    were abandoned once sent, and those written over a connection without a shim, with the request each answers."""
+    """The deliveries of one agent connection, by the names of calls. `_sent` holds those on their way, with the session
+    of each. `_arrived` holds those whose arrival is being recorded. `_unheeded` names those abandoned after they were
+    sent. `_written` holds those written without a shim, with the id of the request that each answers."""
 
     system: System
     _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
     _arrived: dict[str, Delivery] = field(factory=dict, init=False)
-    # No set: an empty dict is a third of an empty one, and there may be thousands of connections.
+    # A dict, not a set: empty, it takes a third of the memory, and there may be thousands of connections.
     _unheeded: dict[str, None] = field(factory=dict, init=False)
     _written: dict[str, object] = field(factory=dict, init=False)
 
     @property
     def has_unread(self) -> bool:
-        """Whether something was written over a connection without a shim, and the agent has made no call since."""
+        """Whether a result was written to a connection without a shim, and the agent has made no call since."""
         return bool(self._written)
 
     def sent(self, call: Call) -> None:
-        """The call's result is on its way: note what it carries."""
+        """Note what the call's result carries; the result is on its way."""
         if call.delivery is not None:
             self._sent[call.name] = (call.session_id, call.delivery)
 
     def abandon(self, name: str, session_id: str | None = None) -> None:
-        """This call's result does not reach the client: what rode on it rides again."""
+        """Make pending again what this call's result carried: the result does not reach the client."""
         sent = self._sent.pop(name, None)
         if sent is not None:
             self._unheeded[name] = None
@@ -59,44 +60,42 @@ class Deliveries:
             self.system.named(f"session/{owner}").tell(Undeliver((name,)))
 
     def written(self, name: str, request_id: object = None) -> None:
-        """This call's result has been written to a connection without a shim, as the answer to this request; the
-        agent's next call says that it was read."""
+        """Note that this call's result was written to a connection without a shim, as the answer to this request. The
+        agent's next call confirms that it was read."""
         if name in self._sent:
             self._written[name] = request_id
             session_id, delivery = self._sent[name]
             if delivery.instructions:
-                # At once: the server may fall, and the agent work on it for long.
+                # Told at once: the server may crash while the agent works on it for long.
                 self.system.named(f"session/{session_id}").tell(Written(delivery.instructions))
 
     def unheeded(self, request_id: object) -> None:
-        """The client has cancelled a request whose answer may have been written to it: nobody heeds that."""
-        # The SDK does not tell the ids 1 and "1" apart either.
+        """Make pending again what answered this request: its client cancelled it, and ignores the answer."""
+        # The SDK does not distinguish the ids 1 and "1" either.
         for name in [name for name, id in self._written.items() if str(id) == str(request_id)]:
             del self._written[name]
             self.lost(name)
 
     def lost(self, name: str) -> None:
-        """This call's result was written to nobody: what it carries rides again."""
+        """Make pending again what this call's result carried: nobody received it."""
         sent = self._sent.pop(name, None)
         if sent is not None:
             self.system.named(f"session/{sent[0]}").tell(Undeliver((name,)))
 
     def begun_anew(self) -> None:
-        """The agent's client has started again: what was written to the one before may not have been read."""
+        """Make pending again all that is unread: the agent's client has restarted."""
         for name in self._written:
             self.lost(name)
         self._written.clear()
 
     async def read_all(self) -> None:
-        """The agent has read what was written to it; on record when this returns, where that is possible now."""
+        """Record all written results as read by the agent. If that fails now, a later call tries again."""
         written, self._written = self._written, {}
         await self._confirm(written)
 
     def receipt(self, name: str) -> str | None:
-        """What the shim gives back once this call's result was written to the client; None when that matters to nobody.
-
-        It says all that has to be put on record, so that a server that knows nothing of the call any more can do it.
-        """
+        """Return the receipt for the shim to give back once this call's result was written; None if nothing needs a
+        record. It holds everything to record, so a server that does not know the call can record it."""
         sent = self._sent.get(name)
         if sent is None:
             return None
@@ -104,13 +103,13 @@ class Deliveries:
         return receipt(session_id, delivery)
 
     async def delivered(self, receipts: Iterable[str]) -> tuple[str, ...]:
-        """The results of these receipts were written to the client; on record when this returns the names of their
-        calls, except for calls that were abandoned before."""
+        """Record the results of these receipts as delivered, and return the names of their calls. Calls that were
+        abandoned before are left out."""
         by_session: dict[str, list[Delivery]] = {}
         for receipt in receipts:
             session_id, delivery = read_receipt(receipt)
             if delivery.call in self._unheeded:
-                # Written, but to a client that had cancelled the call by then.
+                # Written, but to a client that had already cancelled the call.
                 del self._unheeded[delivery.call]
                 continue
             self._sent.pop(delivery.call, None)
@@ -129,25 +128,25 @@ class Deliveries:
         try:
             await ask(self.system.named("reception"), Wanted(session_id), timeout=_RECORD_SECONDS, retry=True)
         except NotFound:
-            # Purged, or made up: there is nothing to put on record.
+            # Purged, or a forged receipt: there is nothing to record.
             return
         session = self.system.named(f"session/{session_id}")
         await ask(session, Deliver(tuple(deliveries)), timeout=_RECORD_SECONDS, retry=True)
 
     def on_its_way(self) -> frozenset[str]:
-        """What results carry to the agent at this moment, by its ids."""
+        """Return the ids of the requests and instructions that results carry to the agent now."""
         if not self._sent and not self._arrived:
             return frozenset()
         deliveries = (*self._arrived.values(), *(delivery for _, delivery in self._sent.values()))
         return frozenset(id for each in deliveries for id in (*each.requests, *each.instructions))
 
     async def reached(self, name: str) -> None:
-        """This call's result has reached its client for certain. That is put on record; where it can not be now, the
-        client has its answer all the same."""
+        """Record that this call's result has reached its client. A failure is logged, and the next call tries again."""
         await self._confirm({name: None})
 
     async def _confirm(self, written: dict[str, object]) -> None:
-        """Put on record that these calls' results were read: whole, although the caller goes, or at the next call."""
+        """Record that these calls' results were read. Shielded from the caller's cancellation. If recording fails, the
+        next call tries again."""
         sent = {name: self._sent[name] for name in written if name in self._sent}
         if not sent:
             return
@@ -163,7 +162,7 @@ class Deliveries:
             self._written |= {name: written[name] for name in sent}
 
     def lose_all(self) -> None:
-        """The connection is gone: what was not confirmed rides again."""
+        """Make pending again all that was not confirmed: the connection is closed."""
         by_session: dict[str, list[str]] = {}
         for name, (session_id, _) in self._sent.items():
             by_session.setdefault(session_id, []).append(name)
@@ -174,12 +173,12 @@ class Deliveries:
 
 
 def receipt(session_id: str, delivery: Delivery) -> str:
-    """What a client's side gives back once it has been told all this."""
+    """Return the receipt that the client's side gives back after this delivery."""
     return json.dumps([session_id, delivery.call, delivery.requests, delivery.instructions])
 
 
 def read_receipt(text: str) -> tuple[str, Delivery]:
-    """What a receipt tells; of no session and no call, where it is none."""
+    """Read a receipt. Returns an empty session id and call for text that is not a receipt."""
     try:
         session_id, call, requests, instructions = json.loads(text)
         return str(session_id), Delivery(str(call), tuple(map(str, requests)), tuple(map(str, instructions)))

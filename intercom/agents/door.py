@@ -1,4 +1,4 @@
-"""A door: one connection of agents, whichever transport carries it. It knows who calls, and in which session."""
+"""An agent connection, independent of its transport: it finds each caller's session."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from intercom.sessions.reception_messages import (
 )
 from intercom.sessions.stall_messages import Activity
 
-#: How long letting an agent in may take, in seconds; it is asked again after a restart, so nothing is lost by it.
+#: Time limit for admitting an agent, in seconds. It is tried again after a restart, so nothing is lost.
 _ADMIT_SECONDS = 60.0
-#: How exactly stall detectors are told of activity, in seconds.
+#: The shortest time between two reports of activity to a stall detector, in seconds.
 _HEARD_SECONDS = 0.1
 
 
 @frozen
 class Caller:
-    """What one request says of its sender. `thread` is the client's own stable name for the conversation, if it has
-    one; `roots` asks the client for its workspace roots (an empty answer where it can not be asked)."""
+    """What one request says of its sender. `thread` is the client's stable name of the conversation, if it has one.
+    `roots` asks the client for its workspace roots, and returns none if that is not possible."""
 
     client_name: str | None
     thread: str | None
@@ -53,15 +53,18 @@ class Caller:
 
 @define
 class Door:
-    """`key` names the agent of a client that has no names for its conversations: the life of one shim. `name` is the
-    connection's own: the same shim may be in by a new door before its old one is known to be closed. In `presence` it
-    notes who is connected itself, so that this is known also while the reception restarts.
+    """One agent connection.
 
-    `workspace`, `cwd` and `channel_id` are the shim's own; each may be absent. `session_id` names the session that the
-    client was started for: all its conversations are in that one.
+    `key` identifies the agent of a client that does not name its conversations; it is the same for a shim's whole run.
+    `name` is unique to this connection: a shim may open a new one before its old one is known to be closed. The
+    connection notes in `presence` who is connected, so this is known also while the session registry restarts.
 
-    Over HTTP a door is one agent's: `nameless` when it did not say which, so that each call stands alone, and finds
-    what an earlier one asked for by its `request_id` only. `client_name` is what its client has called itself so far.
+    `workspace`, `cwd` and `channel_id` come from the shim; each may be absent. `session_id` names the session that the
+    client was started for, which then holds all its conversations.
+
+    Over HTTP, a connection belongs to one agent. It is `nameless` if the client is anonymous: each call then stands
+    alone, and finds an earlier call's request only by its `request_id`. `client_name` is the client's latest name for
+    itself.
     """
 
     system: System
@@ -87,11 +90,9 @@ class Door:
         self.deliveries = Deliveries(self.system)
 
     async def open_call(self, tool: Tool, given: Any, caller: Caller) -> Call:
-        """Let a call in: find its session (or open one) and note the activity.
-
-        Raises WorkspaceRefused when the agent has no usable workspace, and whatever adoption and claiming refuse:
-        Paused when the agent is held up and its client's patience is over.
-        """
+        """Admit a call: find or open its session, and note the activity. Raises WorkspaceRefused if the agent has no
+        usable workspace, and the errors of adoption. Raises Paused if the agent is paused and the poll interval of its
+        client ends."""
         self.client_name = caller.client_name or self.client_name
         if self.deliveries.has_unread:
             await self._heard_again(given)
@@ -105,7 +106,7 @@ class Door:
                 adopted = await self._adopt(caller, given.session_id)
                 break
             except Paused as paused:
-                # An agent that is held up in its session does not get free by taking another.
+                # A paused agent cannot avoid the pause by taking over another session.
                 await call.sit_out(paused)
         self._heard(adopted)
         return self._call(tool, caller, adopted, adopted=adopted != session_id)
@@ -123,27 +124,27 @@ class Door:
         )
 
     def close_call(self, call: Call) -> None:
-        """The call's result is on its way (or the call is over): note the activity and what the result carries."""
+        """Note the activity and what the call's result carries; the result is on its way, or the call is over."""
         self._heard(call.session_id)
         self.deliveries.sent(call)
 
     async def _heard_again(self, given: Any) -> None:
         if isinstance(given, inputs.Reboot):
-            # It takes up where it left off, and may have left off before it read.
+            # `reboot` means a restarted client, which may not have read what was written.
             self.deliveries.begun_anew()
         else:
             await self.deliveries.read_all()
 
     def _heard(self, session_id: str) -> None:
-        """Tell the stall detector, unless it was told a moment ago: it counts in seconds, and calls come in bursts."""
+        """Report activity to the stall detector, at most every `_HEARD_SECONDS`: calls come in bursts."""
         now = trio.current_time()
         if now - self._told.get(session_id, -math.inf) >= _HEARD_SECONDS:
             self._told[session_id] = now
             self.system.named(f"stall/{session_id}").tell(Activity())
 
     def opened(self, agents: Iterable[str] = ()) -> None:
-        """The connection is up: an agent that was here before is here again, and so are `agents`, which a door of the
-        same shim had news of."""
+        """Note that the connection is open, with its earlier agents and `agents` from an earlier connection of the
+        shim."""
         self._closed = False
         self._agents.update(agents)
         self._known = len(self._agents)
@@ -152,19 +153,19 @@ class Door:
         self._reception.tell(AgentsHere((self.key, *self._agents)))
 
     def news_of_agents(self) -> list[str] | None:
-        """The agents whose conversations the client has named, for the shim to know them by after a server's death;
-        None when it knows them already."""
+        """Return the agents whose conversations the client has named; None if the shim has them already. The shim
+        reports them after the death of the server."""
         if len(self._agents) == self._known:
             return None
         self._known = len(self._agents)
         return sorted(self._agents)
 
     def closed(self, *, for_good: bool = False) -> None:
-        """The connection is gone, with all that it was to deliver, and the agents may be gone. `for_good` says that
-        their client closed it, so that nobody will come back."""
+        """Note that the connection is closed: its deliveries are lost, and its agents may be gone. `for_good` says that
+        their client closed it and will not come back."""
         self._closed = True
         self.deliveries.lose_all()
-        # Whoever comes by this door again is let in anew: its session may have been taken over by then.
+        # An agent that comes back is admitted again: its session may have been taken over meanwhile.
         self._sessions.clear()
         self._told.clear()
         for key in (self.key, *self._agents):
@@ -176,8 +177,7 @@ class Door:
         return self.system.named("reception")
 
     async def _found(self, given: Any, caller: Caller) -> str:
-        """The session of a call that says nothing of who makes it: that of the request it names, if such a caller asked
-        for it, else a new one."""
+        """Return the session of an anonymous call: that of its `request_id`, otherwise a new one."""
         request_id = getattr(given, "request_id", None)
         if isinstance(given, inputs.Reboot) and given.session_id is not None:
             raise InvalidArguments(
@@ -193,7 +193,7 @@ class Door:
             return await ask(self._reception, Admit(agent), timeout=_ADMIT_SECONDS, retry=True)
 
     async def session(self, caller: Caller) -> str:
-        """The id of the caller's session, which is opened if it has none. Raises WorkspaceRefused."""
+        """Return the id of the caller's session, and open one if needed. Raises WorkspaceRefused."""
         key = _conversation(caller)
         if self._runs(key) and self._admission is None:
             return self._sessions[key]
@@ -206,7 +206,7 @@ class Door:
 
     @asynccontextmanager
     async def _admitting(self) -> AsyncIterator[None]:
-        """One at a time is let in; the lock is there only while somebody is."""
+        """Admit one caller at a time. The lock exists only during admissions."""
         lock = self._admission = self._admission or trio.Lock()
         async with lock:
             try:
@@ -216,7 +216,7 @@ class Door:
                     self._admission = None
 
     def _runs(self, conversation: str) -> bool:
-        """Whether the session of this conversation is known and can be asked: one that rests is let in anew."""
+        """Whether this conversation's session is known and runs; an idle session needs another admission."""
         id = self._sessions.get(conversation)
         return id is not None and self.system.ref(f"session/{id}") is not None
 
@@ -229,8 +229,8 @@ class Door:
             return self._sessions[key]
 
     def _note(self, agent: Agent) -> None:
-        """Before it is let in: a connection that ends meanwhile takes along who is on the way. Who is on the way still
-        when it has ended is not connected by it: nobody would hear it leave."""
+        """Note an agent before its admission, so that the end of the connection covers it. On a closed connection the
+        agent does not count as present because nothing would report that it left."""
         if agent.key != self.key:
             self._agents.add(agent.key)
         if not self._closed:
@@ -247,10 +247,10 @@ class Door:
     def _agent_key(self, caller: Caller, workspace: str) -> str:
         if caller.thread is None or self.nameless:
             return self.key
-        # A conversation that goes on elsewhere is another session: the first one's paths mean other files.
+        # In another workspace, the conversation gets another session: relative paths mean other files there.
         return agent_keys.of_conversation(self.key, f"{_conversation(caller)}@{workspace}")
 
 
 def _conversation(caller: Caller) -> str:
-    """What names a conversation among those of one connection; nothing where it has no names."""
+    """Return the name of a conversation within its connection; empty if it has none."""
     return f"{caller.client_name or 'client'}:{caller.thread}" if caller.thread else ""

@@ -1,7 +1,7 @@
-"""An exchange: one request of an agent over HTTP, and whether its answer has been written to somebody.
+"""The pending response to one agent request over HTTP, and whether it has been written.
 
-A door over HTTP has no shim behind it that could say when an answer was passed on. What is known instead: the answer's
-bytes have left while its reader was there; and that the agent made its next call, which it does when it has read.
+Over HTTP no shim can confirm that an answer was passed on. Two signs replace it: the answer's bytes have left while its
+reader was connected, and the agent has made its next call, which it does after reading.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from intercom.agents.door import Door
 
 @define(eq=False)
 class Exchange:
-    """`call` is the tool call that the request turned out to be, None for any other. `streams` is where the transport
-    looks for the exchange that a stream's answer belongs to, by the request's id."""
+    """One pending response. `call` is the request's tool call, None for other requests. `streams` finds the exchange of
+    a stream's answer by the id of the request."""
 
     door: Door
     streams: dict[str, Exchange] | None = None
     call: Call | None = field(default=None, init=False)
-    #: The event that carries the answer, where events are numbered; None until there is an answer.
+    #: The id of the event that stores the answer, if events are numbered; None before the answer.
     event: str | None = field(default=None, init=False)
     _stream: str | None = field(default=None, init=False)
     _answered: bool = field(default=False, init=False)
@@ -37,7 +37,7 @@ class Exchange:
     _news: trio.Event | None = field(default=None, init=False)
 
     def begun(self, call: Call, request_id: object) -> None:
-        """The request is this tool call."""
+        """Note that the request is this tool call."""
         self.call = call
         self._id = request_id
         if self.streams is not None:
@@ -47,13 +47,13 @@ class Exchange:
             call.hurry()
 
     def answered(self) -> None:
-        """The call has its result, and nobody may be there to read it."""
+        """Note that the call has its result. Its deliveries are lost if nobody is there to read it."""
         self._answered = True
         if (self._left or self._unheeded) and not self._written:
             self._lose()
 
     def written(self) -> None:
-        """The answer's last byte has left, to somebody who was there."""
+        """Note that the answer's last byte has left to a connected reader."""
         if not self._written:
             self._written = True
             self._forget()
@@ -66,13 +66,13 @@ class Exchange:
         return self._written
 
     def cancelled(self) -> None:
-        """Its client has cancelled the request, and heeds no answer that leaves all the same."""
+        """Note that the client has cancelled the request. It ignores an answer that still arrives."""
         self._unheeded = True
         if self._answered and not self._written and self.call is not None:
             self.door.deliveries.lost(self.call.name)
 
     def leave(self) -> None:
-        """Nobody will read the answer: what it carries rides again, and a call that waits need not."""
+        """Note that nobody will read the answer: its deliveries become pending again, and a waiting call ends."""
         if self._written or self._left:
             return
         self._left = True
@@ -82,17 +82,17 @@ class Exchange:
             self.call.hurry()
 
     def hurry(self) -> None:
-        """The server is leaving: a call that waits is better told so."""
+        """End a waiting call because the server stops."""
         if self.call is not None:
             self.call.hurry()
 
     def number(self, event: str) -> None:
-        """The answer has been put down as this event."""
+        """Note the id of the event that stores the answer."""
         self.event = event
         self._changed()
 
     async def numbered(self) -> None:
-        """Wait until it has."""
+        """Wait for that event id."""
         await self._change(lambda: self.event is not None)
 
     @property
@@ -100,19 +100,19 @@ class Exchange:
         return self._left
 
     async def returns_within(self, seconds: float) -> bool:
-        """Whether somebody comes for the answer again in this time."""
+        """Wait for a new reader of the answer, at most this time. Returns whether one came."""
         with trio.move_on_after(seconds):
             await self._change(lambda: self._readers > 0)
             return True
         return False
 
     async def reader_gone(self) -> None:
-        """Wait until nobody who came again for the answer is there any more, or has it."""
+        """Wait until no new reader is connected, or the answer is written."""
         await self._change(lambda: self._readers == 0 or self._written)
 
     @contextmanager
     def read_again(self) -> Iterator[None]:
-        """For as long as somebody reads what had been left."""
+        """Count a new reader of an abandoned answer during the `with` block."""
         self._readers += 1
         self._changed()
         try:
@@ -143,8 +143,8 @@ class Exchange:
 
 
 def came_by(request: Any) -> tuple[Door, Exchange | None]:
-    """The door a request came by, and its exchange where the transport has exchanges; `request` is what the transport
-    told the SDK of it."""
+    """Return the connection of a request, and its exchange if the transport has exchanges. `request` is the request
+    context that the transport gave the SDK."""
     assert request is not None, "every transport says whose a request is"
     if isinstance(request, Door):
         return request, None

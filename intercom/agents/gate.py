@@ -1,7 +1,7 @@
-"""The gate: the server's end of a client's hook (docs/reference/shim-wire.md).
+"""The hook server: it answers a client's hooks (docs/reference/shim-wire.md).
 
-A hook is a process of the client that asks one thing and goes. It is answered in the session of the agent whose client
-started it, with the same requests and cards as the agent's own calls; where no agent is known, in a session of its own.
+A hook is a short process of the client that asks one question. It is answered in the session of the agent whose client
+started it, with the same requests and cards as the agent's own calls. Without a known agent it gets its own session.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from intercom.sessions.stall_messages import Activity
 log = logging.getLogger("intercom.agents")
 
 _SECONDS = 60.0
-#: A hook asks, and says that it was told. Who asks more on one connection is no hook.
+#: A hook asks once and confirms once. A connection with more requests than this is not a hook.
 _MOST_QUESTIONS = 4
 
 NextLine = Callable[[], Awaitable[bytes | None]]
@@ -51,7 +51,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 @frozen
 class PermissionParams:
-    """What `intercom/permission` takes."""
+    """The parameters of `intercom/permission`."""
 
     call: str
     client: str
@@ -66,7 +66,7 @@ class PermissionParams:
 
 @frozen
 class StoppingParams:
-    """What `intercom/stopping` takes."""
+    """The parameters of `intercom/stopping`."""
 
     call: str
     client: str
@@ -79,14 +79,14 @@ class StoppingParams:
 
 @frozen
 class ToldParams:
-    """What `intercom/told` takes."""
+    """The parameters of `intercom/told`."""
 
     receipt: str
 
 
 async def attend(hook: Hook, next_line: NextLine, send: Send) -> None:
-    """Answer what a hook asks, until it goes. What it asked and did not stay for stays open, and what it was told and
-    did not say to have printed is told again."""
+    """Answer a hook's requests until it disconnects. Unanswered requests stay open. Deliveries that the hook did not
+    confirm become pending again."""
     visit = _Visit(hook, send)
     try:
         async with trio.open_nursery() as nursery:
@@ -104,8 +104,8 @@ async def attend(hook: Hook, next_line: NextLine, send: Send) -> None:
 
 @define
 class _Visit:
-    """One hook's connection. `unsure` are the calls whose answers may not have reached the hook, by session; `guests`
-    are the agents it was let in as, or is about to be, where it has sessions of its own."""
+    """One hook's connection. `unsure` maps calls whose answers may not have reached the hook to their sessions.
+    `guests` are the agents that it was admitted as, or is about to be, if it has its own sessions."""
 
     hook: Hook
     send: Send
@@ -155,7 +155,7 @@ class _Visit:
         async def held_up() -> None:
             await self.send({"jsonrpc": "2.0", "method": PAUSED, "params": {"session_id": session_id}})
 
-        # Before it is asked: the session may come to answer when nobody listens any more.
+        # Noted before asking: the session may answer after the hook has gone.
         self.unsure[given.call] = session_id
         answer = await decided(self.hook.system, session_id, asked, shown, held_up=held_up)
         said = verdict(answer)
@@ -169,7 +169,7 @@ class _Visit:
     async def _stopping(self, given: StoppingParams) -> dict[str, Any]:
         where = Where(given.client, given.conversation, given.cwd, given.roots, given.session)
         try:
-            # Words are for one agent: no other is to have them because it seems to be the one.
+            # Instructions are for one agent, so its session is never guessed.
             session_id = await known(self.hook, where, guess=False)
             if session_id is None:
                 return {"words": None}
@@ -177,7 +177,7 @@ class _Visit:
             session = self.hook.system.named(f"session/{session_id}")
             answered = await ask(session, TakeWords(given.call), timeout=_SECONDS, retry=True)
         except (InvalidState, Paused):
-            # Ended, or held up: there is nothing to go on with.
+            # Ended or paused: the agent may stop.
             return {"words": None}
         if not answered.late_verdicts and not answered.instructions:
             self.unsure.pop(given.call, None)
@@ -187,7 +187,8 @@ class _Visit:
         return {"words": words(answered), "receipt": receipt(session_id, told)}
 
     async def _told(self, given: ToldParams) -> dict[str, Any]:
-        """What a receipt tells of was printed: that goes on record, whichever life of the server gave the receipt."""
+        """Record the delivery of a receipt that the hook has printed. An earlier server run may have issued the
+        receipt."""
         session_id, delivery = read_receipt(given.receipt)
         try:
             await ask(self.hook.system.named("reception"), Wanted(session_id), timeout=_SECONDS, retry=True)
@@ -219,16 +220,16 @@ async def decided(
     patience: float = math.inf,
     held_up: Callable[[], Awaitable[None]] | None = None,
 ) -> PermissionAnswer:
-    """Ask leave, and wait for a person where that is needed. `shown` hears which request a person was asked, and
-    `held_up` that the agent is paused, so that nobody is asked before it goes on; after `patience` seconds of waiting
-    the answer is "pending". When this is cancelled the request stays open."""
+    """Ask for a permission, and wait for a person if needed. `shown` gets the id of the request that a person was
+    asked. `held_up` is called if the agent is paused, because nobody is asked during a pause. After `patience` seconds
+    of waiting the answer is "pending". If this is cancelled, the request stays open."""
     session = system.named(f"session/{session_id}")
     until = trio.current_time() + patience
     while True:
         try:
             opened = await ask(session, asked, timeout=_SECONDS, retry=True)
         except Paused:
-            # Nothing was asked yet. Should the hook be out of patience first, it is told of the pause.
+            # Nothing was asked yet. The hook is told of the pause, in case its time runs out first.
             if held_up is not None:
                 await held_up()
             with trio.move_on_at(until):
@@ -251,7 +252,7 @@ async def decided(
             return PermissionAnswer("pending", opened.request_id)
         if answered.answer.status != "approved":
             return answered.answer
-        # A person has said yes. To use that is to ask again; another use of the same may have been faster.
+        # A person has approved. Asking again uses the approval, unless another use of the same operation was faster.
 
 
 def _read(line: bytes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A shim's hello, as the server reads it: whoever can connect can say anything."""
+"""The check of a shim's hello, which may contain anything."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from intercom.model.channel_id import is_channel_id
 
-#: The longest each text may be, in characters.
+#: The longest allowed text of each field, in characters.
 _TEXTS = {
     "version": 100,
     "shim": 200,
@@ -25,8 +25,8 @@ _LARGEST_PID = 2**31 - 1
 
 
 def is_sound(hello: Mapping[str, Any]) -> bool:
-    """Whether every field of a hello is absent, null, or of its kind: texts that can be written, process ids, the
-    id of a channel, and lists of texts. What is not known is left alone: a newer shim may say more."""
+    """Whether every field of a hello is absent, null, or valid: texts, process ids, a channel id, lists of texts.
+    Unknown fields are ignored because a newer shim may send more."""
     texts = all(_is_text(hello.get(name), longest) for name, longest in _TEXTS.items())
     pids = all(_is_pid(hello.get(name)) for name in ("pid", "client_pid"))
     lists = all(_are_texts(hello.get(name)) for name in ("delivered", "agents"))

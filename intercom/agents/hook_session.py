@@ -1,4 +1,4 @@
-"""Whose a client's hook is: the session of the agent whose client started it, where one is known."""
+"""The search for a hook's session: that of the agent whose client started it, if known."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from intercom.sessions.reception_messages import Admit, Agent, Wanted, key_of
 
 log = logging.getLogger("intercom.agents")
 
-#: How long the reception may take, in seconds.
+#: Time limit of the session registry, in seconds.
 _SECONDS = 60.0
 
 
 @frozen
 class Where:
-    """Where a hook was started, as it says: its client, the client's name of the conversation, its directory and
-    roots, and the session it belongs to, if it knows."""
+    """The origin of a hook, as it reports it: its client, conversation, directory, roots, and its session if known."""
 
     client: str
     conversation: str = ""
@@ -38,8 +37,8 @@ class Where:
 
 @frozen
 class Hook:
-    """What one hook's connection needs: `doors` are the connections of agents, `name` this one's own, `pid` the hook's
-    process."""
+    """The dependencies of one hook connection. `doors` are the agent connections, `name` identifies this connection,
+    and `pid` is the hook's process."""
 
     system: System
     config: Config
@@ -50,11 +49,9 @@ class Hook:
 
 
 async def find(hook: Hook, where: Where, guests: set[str]) -> str:
-    """The session that a hook belongs to, running. Where that is one of its own, the key of the agent it is let in as
-    is among the `guests` before it is let in: they are the caller's to take leave for, also when this fails.
-
-    Raises WorkspaceRefused where no session is known and there is no workspace for a new one.
-    """
+    """Return the running session of a hook; opens one if none is known. The key of an agent admitted for this is added
+    to `guests` before its admission. The caller must report the departure of `guests`, also if this fails. Raises
+    WorkspaceRefused if no session is known and a new one has no workspace."""
     found = await known(hook, where)
     if found is not None:
         return found
@@ -67,12 +64,15 @@ async def find(hook: Hook, where: Where, guests: set[str]) -> str:
 
 
 async def known(hook: Hook, where: Where, *, guess: bool = True) -> str | None:
-    """The session that a hook belongs to, running; None when none is known.
+    """Return the running session of a hook; None if none is known.
 
-    In this order: the one it names (unless, without a guess, another client's agent is in that); that of the agent
-    whose client started it, by the processes; of the agent with this conversation; and, to `guess`, of the only agent
-    of this client in the workspace, if nothing says which conversation that is in. Raises WorkspaceRefused for a
-    connection that has no workspace.
+    The candidates, in this order:
+    - the session that the hook names; without `guess`, only if no other client's agent is in it
+    - that of the agent whose client started the hook, by process ancestry
+    - that of the agent with this conversation
+    - with `guess`, that of this client's only agent in the workspace, if that agent's conversation is unknown
+
+    Raises WorkspaceRefused for a connection without a workspace.
     """
     if where.client not in CLIENTS:
         raise InvalidArguments(f"no client is called {where.client[:80]!r}; there are: {', '.join(CLIENTS)}")
@@ -80,7 +80,7 @@ async def known(hook: Hook, where: Where, *, guess: bool = True) -> str | None:
     if where.session is not None:
         agent = hook.presence.here.get(key_of(where.session))
         if not guess and agent is not None and agent.client_name and not _is_its(where, agent.client_name):
-            # A client that the session's agent started has its environment, and is another agent.
+            # A client that the session's agent started inherits its environment, but is another agent.
             return None
         try:
             return await ask(reception, Wanted(where.session), timeout=_SECONDS, retry=True)
@@ -97,18 +97,18 @@ async def known(hook: Hook, where: Where, *, guess: bool = True) -> str | None:
 
 
 async def _doors(hook: Hook, where: Where) -> list[Door]:
-    """The agents' connections that this hook's client has; of several, those in whose workspace it stands first, and
-    of those the newest."""
+    """Return the agent connections of this hook's client: those in whose workspace it is first, and then the newest
+    first."""
     processes = {name: pids for name, (_, pids) in hook.doors.items()}
     names = await trio.to_thread.run_sync(kin.nearest, hook.pid, processes)
     found = [hook.doors[name][0] for name in reversed(names) if name in hook.doors]
-    # A client that another one started has no part in the other's sessions.
+    # A client that another client started has no part in the other's sessions.
     mine = [door for door in found if door.client_name is None or _is_its(where, door.client_name)]
     return sorted(mine, key=lambda door: not _stands_in(where, door))
 
 
 def _is_its(where: Where, client_name: str | None) -> bool:
-    """Whether this is what the hook's client calls itself over MCP; none does without its name in it."""
+    """Whether this is the MCP name of the hook's client: every client's MCP name contains its name."""
     return where.client.partition("-")[0] in (client_name or "").lower()
 
 
@@ -119,11 +119,11 @@ def _stands_in(where: Where, door: Door) -> bool:
 
 
 def _caller(hook: Hook, where: Where, door: Door) -> Caller:
-    """As the agent's own calls say who they are: Codex names its conversation over MCP as to its hooks."""
+    """Make the caller that the agent's own calls have: Codex names its conversation alike over MCP and to its hooks."""
 
     async def roots() -> list[str]:
         if door.cwd is None and not where.roots:
-            # Over HTTP nobody knows where the client stands, but its hook does.
+            # Over HTTP only the hook has the client's directory.
             return [Path(await trio.to_thread.run_sync(_workspace, hook, where)).as_uri()]
         return [Path(root).as_uri() for root in where.roots if Path(root).is_absolute()]
 
@@ -147,7 +147,7 @@ def _by_workspace(hook: Hook, where: Where) -> Agent | None:
         for agent in list(hook.presence.here.values())
         if agent.workspace == root and _is_its(where, agent.client_name)
     ]
-    # Whose conversation is named has another than this one.
+    # An agent with a named conversation is in another conversation than this one.
     found = [agent for agent in found if not agent.key.endswith(f"@{agent.workspace}")]
     return found[0] if len(found) == 1 else None
 

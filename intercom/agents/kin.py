@@ -1,4 +1,4 @@
-"""Which agent a process belongs to: a hook is started by the same client that started the agent's shim."""
+"""Finds a hook's agent by process ancestry: the hook's client also started the agent's shim."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from intercom.local.launchers import is_launcher
 
 
 def nearest(pid: int, doors: Mapping[str, frozenset[int]]) -> tuple[str, ...]:
-    """The doors (by name, each with the processes of its shim and client) whose client is the nearest above process
-    `pid`; several where one client has several. None where no client of theirs started it."""
+    """Return the names of the connections whose client is the nearest ancestor of process `pid`; empty if there is
+    none. `doors` maps each name to the processes of its shim and client."""
     above = [process.pid for process in _line(pid)[1:]]
-    # Over HTTP one client may have many doors.
+    # Over HTTP one client may have many connections.
     known = {pids: _with_hosts(pids) for pids in set(doors.values())}
     hosts = {name: known[pids] for name, pids in doors.items()}
     for ancestor in above:
@@ -24,7 +24,7 @@ def nearest(pid: int, doors: Mapping[str, frozenset[int]]) -> tuple[str, ...]:
 
 
 def _with_hosts(pids: frozenset[int]) -> frozenset[int]:
-    """`pids`, and above each that is a mere launcher who used it."""
+    """Return `pids` and, for each mere launcher, the processes above it up to the first real program."""
     found = set(pids)
     for pid in pids:
         for process in _line(pid):

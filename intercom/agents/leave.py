@@ -1,4 +1,4 @@
-"""Leave for an operation: from what a client's tool does to what is asked, and from the answer to what it is told."""
+"""Conversions for permission requests: a tool's operation to a request, and the answer to a hook's result."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from intercom.sessions.messages import Answered
 
 
 def operation_of(found: question.Operation) -> Operation:
-    """What a hook's table made of the use of a tool, as a value."""
+    """Convert an operation from a hook's table to the model's value."""
     return arguments.read(Operation, found._asdict() | {"touches": list(found.touches)})
 
 
 def verdict(answer: PermissionAnswer) -> dict[str, Any]:
-    """What a hook is told: `behavior` and a sentence for the model."""
+    """Return a hook's result: `behavior`, a `message` for the model, and the request's id."""
     if answer.status == "allowed":
         why = f"allowed by the policy: {answer.rule}" if answer.rule else "a person has allowed it"
         return {"behavior": "allow", "message": f"{why}: {answer.reason}" if answer.reason else why}
@@ -37,7 +37,7 @@ def verdict(answer: PermissionAnswer) -> dict[str, Any]:
 
 
 def words(answered: Answered[None]) -> str:
-    """What an agent that wanted to stop is told instead: verdicts that reached it by no call, and people's words."""
+    """Return the text for an agent that is about to stop: undelivered decisions, and people's instructions."""
     lines = [
         f'the verdict on "{late.title}" (request {late.request_id}) is there: {json.dumps(late.answer)}'
         for late in answered.late_verdicts

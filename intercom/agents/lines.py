@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import trio
 
-#: The longest line either side sends, in bytes: a proposal of a few large files fits.
+#: The longest line of either side, in bytes: a proposal of a few large files fits.
 LONGEST_LINE = 64 * 2**20
 
 
 class Lines:
-    """The lines of a stream. `next` gives each without its end, and None at the end of the stream. `longest` is how
-    many bytes one may have; it can be changed between two."""
+    """The lines of a stream. `longest` is the limit of one line in bytes; it can be changed between two lines."""
 
     def __init__(self, stream: trio.abc.ReceiveStream, longest: int = LONGEST_LINE) -> None:
         self.longest = longest
@@ -19,7 +18,8 @@ class Lines:
         self._searched = 0
 
     async def next(self) -> bytes | None:
-        """Raises ClosedResourceError for a line longer than any shim sends."""
+        """Return the next line without its end; None at the end. Raises ClosedResourceError for a line over the
+        limit."""
         while True:
             end = self._buffer.find(b"\n", self._searched)
             if end >= 0:

@@ -1,7 +1,7 @@
-"""Links: the server's end of the shims' connections (docs/reference/shim-wire.md).
+"""The server's side of the shims' connections (docs/reference/shim-wire.md).
 
-The listener is an actor; each connection is an actor under it, so that one that falls takes nobody along. A shim whose
-link falls connects again and repeats what is not answered.
+Each connection is an actor under the `links` supervisor, so that a crash affects one connection only. A shim whose
+connection crashes reconnects and repeats its unanswered requests.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from intercom.sessions.presence import Presence
 log = logging.getLogger("intercom.agents")
 
 WIRE = 1
-#: How long a shim may take to say who it is, and to take what it is sent, in seconds.
+#: The time limit of a shim's hello, in seconds.
 HELLO_SECONDS = 10.0
-#: The longest line before the token was shown, in bytes: a greeting with some thousand receipts.
+#: The longest line before the token was checked, in bytes: a hello with some thousand receipts fits.
 LONGEST_HELLO = 2**20
-#: How many connections there may be that have not shown the token, and of agents that have; hooks have places of their
-#: own, so that neither keeps the other out.
+#: The most connections without a token, and of agents with one. Hooks have separate places, so that neither blocks the
+#: other.
 LINKS = PlaceLimits(unauthenticated=64, shared=1024, reserved=0, watching=512, reserved_watching=0)
-#: What is over by itself, or with the connection.
+#: Errors that pass by themselves, or with the connection.
 _PASSING = (
     Busy,
     Down,
@@ -66,11 +66,14 @@ STALLED_SECONDS = 600.0
 
 @frozen
 class Surroundings:
-    """What links need to know of their server. `life` names this life of it; `token` is what shims must know;
-    `judge` refuses a shim (raises IntercomError) by its hello; `outdated` is called when a newer shim asks this server
-    to step down; in `presence` doors note who is connected; `processes` keeps on record whose processes are agents'.
-    `doors` are the connections of agents by name, those over HTTP among them, each with the processes behind it: a hook
-    finds its agent's there. `admission` keeps the places of connections over the socket."""
+    """The dependencies of shim connections.
+
+    `life` identifies this server run. `token` is what shims must know. `judge` refuses a shim by its hello (it raises
+    IntercomError). `outdated` is called if a newer shim asks this server to step down. Agent connections note in
+    `presence` who is connected. `processes` records which processes are agents'. `doors` lists all agent connections by
+    name, also those over HTTP, with their processes; hooks find their agent there. `admission` counts the connections
+    over the socket.
+    """
 
     config: Config
     presence: Presence
@@ -85,8 +88,8 @@ class Surroundings:
 
 
 class ShimListener(Actor):
-    """The actor `shims`: accepts connections at `path` and gives each its link. `tell` tells people of a socket that
-    was taken away."""
+    """The actor `shims`: accepts connections at `path` and starts a `Link` for each. `tell` reports a socket that was
+    removed."""
 
     def __init__(
         self, path: str, surroundings: Surroundings, links: Name, tell: Tell = lambda _text, _level: None
@@ -104,7 +107,7 @@ class ShimListener(Actor):
         self.spawn(self._keep, listener)
 
     async def _keep(self, listener: LocalListener) -> None:
-        """See to it that the socket is there, for as long as this runs."""
+        """Restore the socket if it disappears."""
         renewal = Renewal(self._tell, listener.renew)
         while True:
             await trio.sleep(RENEWAL_SECONDS)
@@ -120,7 +123,7 @@ class ShimListener(Actor):
                 try:
                     await ask(self._links, StartChild(spec), timeout=5.0, retry=True)
                 except (IntercomError, Busy, trio.TooSlowError):
-                    # The shim sees the connection close and tries again.
+                    # The shim sees the closed connection and tries again.
                     await trio.aclose_forcefully(stream)
 
 
@@ -154,7 +157,7 @@ class Link(Actor):
                 if scope.cancelled_caught:
                     await self._refuse_busy()
         except* (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            # The shim is gone, or does not take what it is sent; it will come back or it will not.
+            # The shim is gone, or does not read; it may reconnect.
             pass
         finally:
             self.stop()
@@ -184,8 +187,8 @@ class Link(Actor):
             return
         self._at.doors[door.name] = (door, pids)
         try:
-            # Before it is welcome, and so before any call of its agent is answered. What it says of itself is not
-            # evidence: the system says which process it is.
+            # Before the welcome, and so before any call of its agent is answered. The shim's own claim is no evidence:
+            # the system says which process it is.
             await self._at.processes.came(door.name, {peer.pid}, with_drivers=True)
             await self._send(welcome)
             door.opened(_texts(hello.get("agents")))
@@ -217,7 +220,8 @@ class Link(Actor):
         return hello
 
     async def _hook(self, lines: Lines, pid: int, welcome: dict[str, Any]) -> None:
-        """Answer a client's permission hook. Its client is an agent's from here on, whatever becomes of the hook."""
+        """Answer a client's permission hook. Its client counts as an agent's from here on, also after the hook has
+        ended."""
         at = self._at
         name = f"hook/{uuid.uuid4().hex}"
         try:
@@ -229,7 +233,7 @@ class Link(Actor):
             at.processes.left(name)
 
     async def _mcp(self, door: Door, lines: Lines) -> None:
-        """Carry messages between the shim and the SDK's server until the shim is gone."""
+        """Transfer messages between the shim and the SDK's server until the shim disconnects."""
         names = self._names
 
         async def read() -> SessionMessage | None:
@@ -240,7 +244,7 @@ class Link(Actor):
                 try:
                     message = reading.read(line)
                 except reading.NotAMessage as unread:
-                    # Dropping the connection instead would have the shim repeat the line for ever.
+                    # If the connection closed instead, the shim would repeat the line forever.
                     if unread.answer is not None:
                         await self._send_bytes(unread.answer.model_dump_json(exclude_unset=True).encode() + b"\n")
                     continue
@@ -250,14 +254,14 @@ class Link(Actor):
                     # A hook may come before the client's first call.
                     door.client_name = _client_name(message)
                 elif (cancelled := names.cancelled(reading.cancelled(message))) is not None:
-                    # A call that is cancelled is not answered; or its client no longer heeds the answer.
+                    # A cancelled call gets no answer, or its client ignores the answer.
                     door.deliveries.abandon(cancelled)
                 return SessionMessage(message, ServerMessageMetadata(request_context=door))
             return None
 
         async def write(sent: SessionMessage) -> None:
             if not self.actor_ref.is_alive():
-                # The SDK fails the calls of a connection that ends. They have not failed: the shim asks them again.
+                # The SDK fails the calls of a closing connection. They have not failed: the shim repeats them.
                 return
             data = sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
             if (agents := door.news_of_agents()) is not None:
@@ -267,7 +271,7 @@ class Link(Actor):
                 receipt = None if name is None else door.deliveries.receipt(name)
                 names.left(sent.message.id, laden=receipt is not None)
                 if receipt is not None:
-                    # Ahead of the answer, so that the shim knows to give it back when it has passed that on.
+                    # Sent before the answer, so that the shim returns it after passing the answer on.
                     wish = {"intercom": {"receipt": {"call": name, "text": receipt}}}
                     data = json.dumps(wish).encode() + b"\n" + data
             crash_points.reach("answer.leaving")
@@ -289,7 +293,7 @@ class Link(Actor):
                 self._names.arrived(name)
             await self._send({"intercom": {"recorded": receipts}})
         except _PASSING as failed:
-            # The shim gives its receipts again until it hears that they are on record.
+            # The shim repeats its receipts until it gets this confirmation.
             log.info("deliveries could not be recorded now: %r", failed)
 
     async def _refuse_busy(self) -> None:
@@ -307,7 +311,7 @@ class Link(Actor):
         except trio.WouldBlock:
             await self._sending.acquire()
         try:
-            # As a rule there is room, and nobody has to wait.
+            # Usually there is room, and no wait is needed.
             rest = data[self._sent_at_once(data) :]
             if rest:
                 await self._send_rest(rest)
@@ -315,7 +319,7 @@ class Link(Actor):
             self._sending.release()
 
     def _sent_at_once(self, data: bytes) -> int:
-        """How many bytes the system took without waiting."""
+        """Return how many bytes the system took without waiting."""
         try:
             return os.write(self._stream.socket.fileno(), data)
         except BlockingIOError:
@@ -328,27 +332,27 @@ class Link(Actor):
             with trio.fail_after(STALLED_SECONDS):
                 await self._stream.send_all(rest)
         except BaseException:
-            # Part of a line may have left: what followed it would be read as its rest.
+            # Part of a line may be sent: the next data would be read as its rest.
             await trio.aclose_forcefully(self._stream)
             raise
 
 
 def call_name(request: types.JSONRPCRequest) -> str | None:
-    """The name the shim gave a call; None for what carries none."""
+    """Return the name that the shim gave a call; None if it has none."""
     meta = (request.params or {}).get("_meta") if request.method in NAMED else None
     name = meta.get(CALL_KEY) if isinstance(meta, dict) else None
     return name if isinstance(name, str) else None
 
 
 def _client_name(initialize: types.JSONRPCRequest) -> str | None:
-    """What a client calls itself; None where it does not say."""
+    """Return a client's name from its `initialize`; None if there is none."""
     info = (initialize.params or {}).get("clientInfo")
     name = _text(info, "name") if isinstance(info, dict) else None
     return None if name is None else name[: text_limits.NAME]
 
 
 def _control(line: bytes, kind: str) -> Any:
-    """What a control line of this kind says; None for any other line."""
+    """Return the value of a control line of this kind; None for any other line."""
     try:
         said = json.loads(line)
     except ValueError:

@@ -1,5 +1,7 @@
-"""The two ends of a connection as the SDK's server wants them, without the queues and tasks of its own transports: a
-message is read when the server is ready for it, and written by whoever has it."""
+"""The two ends of a connection as the SDK's server needs them, without the queues and tasks of its own transports.
+
+A message is read when the server is ready for it, and written by the task that has it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ Write = Callable[[SessionMessage], Awaitable[None]]
 
 
 class _Closing:
-    """Both ends belong to their connection, which closes them."""
+    """The base of both ends. Closing does nothing because the connection closes them."""
 
     async def aclose(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -31,7 +33,7 @@ class _Closing:
 
 
 class MessageReader(_Closing):
-    """Reads with `read`, which answers None at the end."""
+    """Reads with `read`, which returns None at the end."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -62,5 +64,5 @@ class MessageWriter(_Closing):
         try:
             await self._write(item)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
-            # In the SDK's own words, which it passes over; anything else it logs as a handler's failure.
+            # The SDK ignores this error; any other it logs as a handler's failure.
             raise anyio.BrokenResourceError from gone

@@ -1,8 +1,8 @@
-"""Which processes are agents': on record in the database, so that a server's death makes none of them an operator.
+"""The record of agents' processes, in the database: after a server's death none of them counts as an operator.
 
-A process comes on record before the first call of its agent is answered, and before ctl listens where an earlier server
-knew it. It stays there for as long as it lives, or anything of its POSIX session does; that its connection has ended
-changes nothing, or an agent could end its own relay and then answer for itself.
+A process is recorded before the first call of its agent is answered. One that an earlier server knew is known before
+ctl listens. It stays recorded until it and its whole POSIX session have ended. The end of its connection does not
+matter: otherwise an agent could end its own relay and then answer for itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from intercom.store.messages import Database, Transact
 
 log = logging.getLogger("intercom.agents")
 
-#: How long the store may take to put a process on record, in seconds: it restarts well within it.
+#: Time limit of the store for a record, in seconds: it restarts well within it.
 _STORE_SECONDS = 30.0
 
 _Name = tuple[str, int, int, str]
@@ -36,11 +36,9 @@ _Name = tuple[str, int, int, str]
 
 @define(eq=False)
 class AgentProcesses:
-    """`connected` maps the name of each agent's connection to the pids behind it, as far as they are known.
-
-    `load` runs when the store opens, in its thread; all else runs in the loop. `starters` are an agent's processes that
-    have started this server, and may not have connected yet.
-    """
+    """The agents' processes. `connected` maps the name of each agent connection to its known pids. `load` runs in the
+    store's thread when the store opens; all else runs in the loop. `starters` are agent processes that started this
+    server and may not be connected yet."""
 
     store: Name
     now: Callable[[], datetime]
@@ -52,11 +50,11 @@ class AgentProcesses:
     _awaited: set[str] = field(factory=set)
     _loaded: bool = False
     _known: KnownAgents | None = None
-    #: Whether an earlier server left sessions behind.
+    #: Whether an earlier server run left live sessions.
     is_restart: bool = False
 
     def load(self, db: Database) -> None:
-        """Take over what earlier servers had on record, and find out whose agents are still unknown."""
+        """Load the records of earlier server runs, and find the sessions whose agents are unknown."""
         found = agent_processes.every(db)
         over = set(recognition.over(found))
         agent_processes.delete(db, over)
@@ -77,12 +75,12 @@ class AgentProcesses:
 
     @property
     def awaited(self) -> int:
-        """How many live sessions' agents are unknown: none of their processes is on record and there, and none has
-        come back since the server started."""
+        """The number of live sessions without a known agent. None of their recorded processes runs, and no agent has
+        connected since the server started."""
         return len(self._awaited)
 
     def known(self) -> KnownAgents:
-        """What operators are told apart by."""
+        """Return the known agents, from which operators are distinguished."""
         if self._known is None:
             self._known = recognition.known(tuple(self._entries.values()))
         return self._known
@@ -90,9 +88,9 @@ class AgentProcesses:
     async def came(
         self, connection: str, pids: Iterable[int], *, role: Role = Role.CLIENT, with_drivers: bool = False
     ) -> None:
-        """An agent's connection is up: put the processes behind it on record, with all above them in their POSIX
-        session; committed when this returns. `with_drivers` looks as well for who holds the other end of their standard
-        streams. Raises what the store refuses with: then nothing may be answered to this agent."""
+        """Record the processes of a new agent connection, and all above them in their POSIX session. The record is
+        committed when this returns. `with_drivers` also records the processes at the other end of their standard
+        streams. Raises the store's errors: then this agent must not get any answer."""
         pids = frozenset(pids)
         self.connected[connection] = pids
         found = await self._look(pids, role, with_drivers)
@@ -119,8 +117,8 @@ class AgentProcesses:
         return self._entries[name] if name in self._recorded else None
 
     def started(self, connection: str, session_id: str, pids: Iterable[int]) -> None:
-        """Processes that were started for a session, and are kept by us, are an agent's from now on. They are on record
-        before anything that the store is asked for after this."""
+        """Record processes that the server started for a session. The record precedes anything that the store is asked
+        for later."""
         self.connected[connection] = frozenset(pids)
         found = [evolve(each, session_id=session_id) for each in _lineages(self.connected[connection], Role.STARTED)]
         self._of_connection[connection] = tuple(found)
@@ -131,12 +129,12 @@ class AgentProcesses:
         self._awaited.discard(session_id)
 
     def left(self, connection: str) -> None:
-        """The connection is gone; its processes stay on record."""
+        """Note that the connection is closed. Its processes stay recorded."""
         self.connected.pop(connection, None)
         self._of_connection.pop(connection, None)
 
     def in_session(self, session_id: str, connections: Iterable[str]) -> None:
-        """The agent of a session is connected by these."""
+        """Note that a session's agent has these connections."""
         self._awaited.discard(session_id)
         found = [entry for name in connections for entry in self._of_connection.get(name, ())]
         new = self._note([evolve(entry, session_id=session_id) for entry in found if entry.role is Role.CLIENT])
@@ -145,7 +143,7 @@ class AgentProcesses:
             self._recorded.update(map(_name, new))
 
     def _note(self, found: Iterable[AgentProcess]) -> tuple[AgentProcess, ...]:
-        """Count these as agents' at once; those that are not on record yet."""
+        """Count these as agents' processes at once. Returns those that are not recorded yet."""
         new = tuple(entry for entry in found if _name(entry) not in self._recorded)
         for entry in new:
             self._entries[_name(entry)] = entry
@@ -153,8 +151,8 @@ class AgentProcesses:
         return new
 
     async def prune(self) -> None:
-        """Forget processes that are gone, and of whose POSIX session nothing is left. Raises what the store refuses
-        with: then a later server forgets them."""
+        """Forget processes that have ended with their whole POSIX session. Raises the store's errors: then a later
+        server forgets them."""
         entries = tuple(self._entries.values())
         over = await trio.to_thread.run_sync(recognition.over, entries)
         if not over:
@@ -171,7 +169,7 @@ def _lineages(pids: Iterable[int], role: Role, with_drivers: bool = False) -> tu
     for pid in sorted(pids):
         drivers: frozenset[int] = frozenset()
         if with_drivers:
-            # Whoever holds an end of ours has it for our own sake.
+            # The server itself is no driver, even if it holds an end of their streams.
             drivers = stdio_peers.holders(pid, _above(pid)) - {os.getpid()}
         for entry in recognition.lineage(pid, role, drivers):
             found.setdefault(_name(entry), entry)

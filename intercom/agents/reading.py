@@ -1,4 +1,4 @@
-"""Reading JSON-RPC messages: a line that is none is answered, where it says to whom, and harms nobody."""
+"""The parsing of JSON-RPC messages, with an error answer for lines that are not messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 
 class NotAMessage(Exception):
-    """`answer` is what its sender is to be told; None where nobody waits for one."""
+    """The line is not a message. `answer` is the error for its sender; None if no answer is expected."""
 
     def __init__(self, answer: types.JSONRPCError | None) -> None:
         super().__init__("the line is no JSON-RPC message")
@@ -18,7 +18,7 @@ class NotAMessage(Exception):
 
 
 def read(line: bytes) -> types.JSONRPCMessage:
-    """The message in a line. Raises NotAMessage, and nothing else, whatever the bytes."""
+    """Return the message in a line. Raises NotAMessage, and nothing else, for any other bytes."""
     try:
         return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError:
@@ -26,11 +26,11 @@ def read(line: bytes) -> types.JSONRPCMessage:
 
 
 def cancelled(message: types.JSONRPCMessage) -> str | int | None:
-    """The id of the request that this message cancels; None for any other message."""
+    """Return the id of the request that this message cancels; None for any other message."""
     if not isinstance(message, types.JSONRPCNotification) or message.method != "notifications/cancelled":
         return None
     given = (message.params or {}).get("requestId")
-    # What can be no id: true and 1.0 would name the request 1.
+    # Booleans and floats are not ids: true and 1.0 would match the request 1.
     return given if isinstance(given, str | int) and not isinstance(given, bool) else None
 
 
@@ -52,7 +52,7 @@ def _answer(line: bytes) -> types.JSONRPCError | None:
 
 
 def _can_be_written(value: str | int) -> bool:
-    """Whether an answer could carry it: half a surrogate pair can be read and not written."""
+    """Whether an answer can contain this id: half a surrogate pair can be read but not written."""
     try:
         str(value).encode()
     except ValueError:

@@ -1,4 +1,4 @@
-"""The resource `slack://channel/{id}/recent`: what people wrote in the channel where an agent's session is shown."""
+"""The resource `slack://channel/{id}/recent`: the latest messages in the channel of an agent's session."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TEMPLATE = types.ResourceTemplate(
     mime_type="application/json",
 )
 DEFAULT_LIMIT, MOST = 20, 100
-#: How long the chat may take, in seconds.
+#: Time limit of the chat, in seconds.
 _SECONDS = 20.0
 _NOT_SET_UP = "slack: slack is not set up on this server, so there is no channel to read; ask with transmit instead"
 
 
 async def read(door: Door, caller: Caller, uri: str) -> types.ReadResourceResult:
-    """The channel's latest messages. Raises MCPError, whose sentence says what is wrong and what to do."""
+    """Return the channel's latest messages. Raises MCPError with a message that says what to do."""
     wanted, limit = parse(uri)
     try:
         session_id = await door.session(caller)
@@ -63,7 +63,7 @@ async def read(door: Door, caller: Caller, uri: str) -> types.ReadResourceResult
 
 
 def parse(uri: str) -> tuple[str, int]:
-    """The channel and the limit (held to 1 to 100) that a uri names; raises MCPError for what is no such uri."""
+    """Return the channel and the limit (clamped to 1 to 100) of a URI. Raises MCPError for any other URI."""
     try:
         parts = urlsplit(uri)
         asked = parse_qs(parts.query, keep_blank_values=True, max_num_fields=10)
@@ -78,7 +78,7 @@ def parse(uri: str) -> tuple[str, int]:
 
 
 def as_json(found: History) -> dict[str, Any]:
-    """The history as agents read it."""
+    """Return the history in the agents' format."""
     return {"messages": [_message(each) for each in found.messages], "has_more": found.has_more}
 
 

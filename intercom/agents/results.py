@@ -1,4 +1,4 @@
-"""What a call is answered with, in the SDK's words, and what is said of one that failed."""
+"""Tool results as SDK values, and the errors of failed calls."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ log = logging.getLogger("intercom.agents")
 
 
 def answer(content: dict[str, Any], *, is_error: bool = False) -> types.CallToolResult:
-    """A tool's result: once as structure, once as text for clients that know no structure."""
+    """Return a tool's result: as structured content, and as text for clients without support for it."""
     text = types.TextContent(type="text", text=json.dumps(content, ensure_ascii=False))
     return types.CallToolResult(content=[text], structured_content=content, is_error=is_error)
 
 
 def outcome(result: types.CallToolResult) -> str:
-    """How a call ended, in a word: "ok", the code of its error, "task" where a task stands for its answer; "pending"
-    or "paused" where it is to be made again."""
+    """Return how a call ended: "ok", the code of its error, or "task" if a task replaces its answer. Returns "pending"
+    or "paused" if the call must be repeated."""
     content = result.structured_content
     if not isinstance(content, dict):
         return "task"
@@ -34,12 +34,12 @@ def outcome(result: types.CallToolResult) -> str:
 
 
 def failure(refused: IntercomError) -> types.CallToolResult:
-    """A tool's result that says why it did nothing."""
+    """Return a tool's error result."""
     return answer(error_content(refused), is_error=True)
 
 
 def refusal(failed: Exception, what: str) -> IntercomError:
-    """What the caller is told of a call that failed; `what` names it in the log, where the fault is ours."""
+    """Return the error for the caller of a failed call. `what` names the call in the log of internal errors."""
     match failed:
         case IntercomError():
             return failed

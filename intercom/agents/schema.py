@@ -1,9 +1,8 @@
-"""JSON Schemas from attrs classes: the one description of each tool's arguments and results, for agents and for us.
+"""JSON Schemas from attrs classes: the only description of each tool's arguments and results.
 
-A field's metadata may hold "doc" (what it means), "minimum", "maximum", "min_length" (and "most" and "items", which
-`arguments` goes by and no client sees); a field without default is required, unless the class sets `nothing_required`
-(some clients refuse schemas with alternatives at the top). Unknown keys are refused, unless the class sets
-`open_to_more`.
+A field's metadata may hold "doc" (its description), "minimum", "maximum" and "min_length". The schema omits "most" and
+"items", which `arguments` checks. A field without default is required, unless the class sets `nothing_required`: some
+clients refuse schemas with alternatives at the top. Unknown keys are refused, unless the class sets `open_to_more`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Schema = dict[str, Any]
 
 
 def of(kind: type[Any]) -> Schema:
-    """The schema of an object of this attrs class."""
+    """Return the schema of an object of this attrs class."""
     hints = get_type_hints(kind)
     properties: dict[str, Schema] = {}
     required: list[str] = []

@@ -1,7 +1,7 @@
-"""The MCP server: the SDK's low-level server with our tools behind it, for both protocol eras.
+"""The MCP server: the SDK's low-level server with our tools, for both kinds of protocol versions.
 
-One server serves every connection; whose a request is stands in its `request`, which the transport sets: to the
-connection's `Door`, or to the `Exchange` the request came by (over HTTP, where it stands in the request's state).
+One server serves all connections. The transport sets a message's request context to the connection's `Door`. Over HTTP
+it is the pending response (`Exchange`), or the HTTP request with it in its state.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ files, call check_clearance and, once approved, check_diff; do not write them yo
 broadcast, and call standby when you have nothing left to do. Any result may carry late_verdicts or instructions: heed \
 them. A result with status "paused" means that a person holds you up: do nothing but call again."""
 
-#: How long a client may take to say what its workspace roots are, in seconds.
+#: Time limit of a client's answer about its workspace roots, in seconds.
 _ROOTS_SECONDS = 3.0
 
 
 def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
-    """The server for this configuration; its connections are run with a `Door` as each message's request context.
-    `measured` is told of every tool call that ended."""
+    """Build the server for this configuration. `measured` gets every finished tool call. Run its connections with a
+    `Door` as each message's request context."""
     offered = offer(config)
     schemas = {tool.name: tool.input_schema for tool in listed(offered)}
     server: Server[Any] = Server(
@@ -62,7 +62,7 @@ def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
-        # Looked up with every call over HTTP, where the SDK would list all tools for it.
+        # Needed for every call over HTTP; without this the SDK would list all tools.
         get_tool_input_schema=schemas.get,
     )
     tasks.serve(server, _caller)
@@ -70,7 +70,7 @@ def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
 
 
 def offer(config: Config) -> Offered:
-    """The tools that this configuration offers, by the names they answer to: the nine, and what is switched on."""
+    """Return the offered tools by name: the nine, and those that the configuration enables."""
     offered = {tool.name: tool for tool in TOOLS}
     if config.mcp.legacy_tool_names:
         offered |= {tool.legacy_name: tool for tool in TOOLS}
@@ -80,7 +80,7 @@ def offer(config: Config) -> Offered:
 
 
 def listed(offered: Offered) -> list[types.Tool]:
-    """The tools as clients see them."""
+    """Return the tools as clients see them."""
     return [_listed(tool, name) for name, tool in offered.items()]
 
 
@@ -143,7 +143,7 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offer
             f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}", code="unknown_tool"
         )
     door, exchange = came_by(ctx.request)
-    # Without a name there is no asking after a task later.
+    # An anonymous client cannot ask for a task later.
     form = None if door.nameless else tasks.wanted(ctx, params, tool)
     given = arguments.read(tool.takes, params.arguments)
     call = await door.open_call(tool, given, _caller(ctx))
@@ -154,12 +154,12 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offer
         if form is not None and tool.waiting is not None:
             return await tasks.begin(form, door, call, tool.waiting, given)
         content = await tool.run(call, given)
-        # Cancelled in the same moment as it was answered: the SDK lets no result leave then.
+        # The call may be cancelled just after its answer: the SDK then sends no result.
         await trio.lowlevel.checkpoint_if_cancelled()
         door.close_call(call)
         return results.answer(content)
     except BaseException:
-        # No result leaves, so nothing rides on it.
+        # No result is sent, so its pending deliveries stay pending.
         door.deliveries.abandon(call.name, call.session_id)
         raise
     finally:
@@ -171,14 +171,14 @@ def _caller(ctx: Context) -> Caller:
     meta: dict[str, Any] = dict(ctx.meta or {})
     client = ctx.session.client_params
     thread = meta.get("threadId")
-    # Over HTTP nobody stands between client and server who could have named the call.
+    # Over HTTP there is no shim that could have named the call.
     name = meta.get(CALL_KEY) if isinstance(ctx.request, Door) else None
 
     async def progress(elapsed: float, message: str) -> None:
         await ctx.session.report_progress(elapsed, None, message)
 
     return Caller(
-        # It is only shown, and looked up among the names of known clients, which are short.
+        # The name is only displayed, and compared with known clients, whose names are short.
         client_name=client.client_info.name[: text_limits.NAME] if client is not None else None,
         thread=_bounded(thread) if isinstance(thread, str) and thread else None,
         call_name=name if isinstance(name, str) and name else None,
@@ -188,7 +188,7 @@ def _caller(ctx: Context) -> Caller:
 
 
 def _bounded(name: str) -> str:
-    """A client's name for a conversation, or what stands for one too long to be kept: two of them stay two."""
+    """Return a client's name for a conversation; a hash of it if it is too long to store."""
     if len(name) <= text_limits.NAME:
         return name
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
@@ -203,7 +203,7 @@ async def _roots(ctx: Context) -> list[str]:
             types.ListRootsRequest(), types.ListRootsResult, request_read_timeout_seconds=_ROOTS_SECONDS
         )
     except Exception as fault:
-        # A client that does not answer this, or not in order, still gets a workspace, from where it stands.
+        # A client without a valid answer still gets a workspace, from its directory.
         log.info("the client did not say what its roots are (%s)", type(fault).__name__)
         return []
     return [str(root.uri) for root in found.roots]

@@ -1,6 +1,7 @@
-"""The handshake and the lists as a live server gives them, for the shim to answer with while no server is connected.
+"""Makes the shipped answers: the handshake and the lists of a live server.
 
-`python -m intercom.agents.snapshot` writes them into the package; a test holds the file equal to the live answers.
+The shim answers with them while no server is connected. `python -m intercom.agents.snapshot` writes them into the
+package; a test keeps the file equal to the live answers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MODERN_META = {
 
 
 async def take(config: Config | None = None) -> dict[str, dict[str, Any]]:
-    """Ask a server of this configuration; the answer is what handshake.json holds."""
+    """Ask a server of this configuration. Returns the content of handshake.json."""
     handshake: list[tuple[str, dict[str, Any]]] = [
         (
             "initialize",

@@ -1,6 +1,6 @@
-"""MCP over this process's own stdin and stdout, for `--in-process`: the server and its one client, no shim between.
+"""MCP over this process's own stdin and stdout, for `--in-process`: one client, and no shim.
 
-The SDK's own stdio transport reads in a worker thread, which can not be cancelled; this one waits on the descriptors.
+The SDK's stdio transport reads in a worker thread, which cannot be cancelled. This one waits on the descriptors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from intercom.agents.lines import Lines
 
 
 async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1) -> None:
-    """Serve until stdin ends. Both descriptors are taken over; what else prints goes to stderr meanwhile."""
+    """Serve until stdin ends. It takes over both descriptors; all other output goes to stderr meanwhile."""
     incoming, outgoing = trio.lowlevel.FdStream(os.dup(stdin)), trio.lowlevel.FdStream(os.dup(stdout))
     os.dup2(2, stdout)
     to_server, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](64)
@@ -45,7 +45,7 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
                         await refusals.send(SessionMessage(unread.answer))
                     continue
                 if (name := names.pop(reading.cancelled(message), None)) is not None:
-                    # It is not answered; or its client does not heed the answer, which has not left yet.
+                    # A cancelled call gets no answer, or its client ignores the answer, which was not sent yet.
                     door.deliveries.abandon(name)
                 await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
         nursery.cancel_scope.cancel()
@@ -72,7 +72,7 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
 
 
 def _named(line: bytes, name: str, names: dict[Any, str]) -> types.JSONRPCMessage:
-    """Read a message; a call gets a name of our own, over anything its client put there. Raises NotAMessage."""
+    """Read a message, and replace a call's name by our own. Raises NotAMessage."""
     message = reading.read(line)
     if not isinstance(message, types.JSONRPCRequest) or message.method not in NAMED or message.params is None:
         return message

@@ -1,4 +1,4 @@
-"""The two forms of MCP tasks, one of each protocol era: who speaks which, and how a task is written in each."""
+"""The two forms of MCP tasks, by protocol version: which clients use which, and the format of a task in each."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ Context = ServerRequestContext[Any, Any]
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 REVISION = "2025-11-25"
-#: What a server of the core form declares.
+#: The capability that a server of the core form declares.
 CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 
 _CANCELLED = -32800
-#: How soon to ask again, in milliseconds: people who are about to answer do so within a minute.
+#: The poll intervals, in milliseconds: people often answer within a minute, so it is short at first.
 _SOON, _LATER, _A_MINUTE = 1000, 5000, 60.0
 
 
 class Form(Enum):
-    """CORE: a task is asked for with the call. EXTENSION: a client says that it takes tasks, and the server decides."""
+    """The form of a task. CORE: the call requests a task. EXTENSION: the client accepts tasks, and the server
+    decides."""
 
     CORE = "2025-11-25"
     EXTENSION = "2026-07-28"
 
 
 def asked_for(ctx: Context, params: types.CallToolRequestParams) -> bool:
-    """Whether this tool call asks for a task, in the core form."""
+    """Whether this tool call requests a task in the core form."""
     return ctx.protocol_version == REVISION and params.task is not None
 
 
@@ -48,7 +49,7 @@ def takes_tasks(ctx: Context) -> bool:
 
 
 def spoken(ctx: Context, *forms: Form) -> Form:
-    """The form in which this client asks about a task. Raises MCPError when it speaks none, or none of `forms`."""
+    """Return the form of this client's task requests. Raises MCPError if it has none, or none of `forms`."""
     if ctx.protocol_version == REVISION:
         form = Form.CORE
     elif ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -67,7 +68,7 @@ def spoken(ctx: Context, *forms: Form) -> Form:
 
 
 def written(state: TaskState, form: Form) -> dict[str, Any]:
-    """A task in a form's words. It lasts as long as its session is kept, so no end of it is told."""
+    """Return a task in this form. It exists as long as its session, so it has no time to live."""
     told = {
         "taskId": state.id,
         "status": state.status.value,
@@ -89,12 +90,12 @@ _MESSAGES = {
 
 
 def unknown(ctx: Context) -> MCPError:
-    """There is no such method for this client."""
+    """Return the error for a method that does not exist for this client."""
     return MCPError(code=types.METHOD_NOT_FOUND, message="Method not found", data=ctx.method)
 
 
 def error(refused: IntercomError) -> MCPError:
-    """A refusal as JSON-RPC has it, where no tool's result can be given."""
+    """Return a refusal as a JSON-RPC error, for answers that cannot be a tool result."""
     ours = ("busy", "unavailable", "mcp")
     code = types.INTERNAL_ERROR if refused.error_code in ours else types.INVALID_PARAMS
     if refused.error_code == "task_cancelled":
@@ -103,6 +104,6 @@ def error(refused: IntercomError) -> MCPError:
 
 
 def code_of(refused: MCPError) -> str:
-    """The code of a refusal that `error` wrote; the protocol's own count as "mcp"."""
+    """Return the code of a refusal that `error` made; protocol errors count as "mcp"."""
     data = refused.error.data
     return str(data.get("error_code", "mcp")) if isinstance(data, dict) else "mcp"

@@ -1,11 +1,11 @@
-"""MCP tasks: a client asks after a waiting call, instead of keeping it open. Two forms, of the two protocol eras.
+"""MCP tasks: a client polls a waiting call instead of keeping it open. There are two forms, by protocol version.
 
-- 2025-11-25: the client asks for a task with the call (`task`), then uses `tasks/get`, `tasks/result` (which waits),
+- 2025-11-25: the call requests a task (`task`). The client then uses `tasks/get`, `tasks/result` (which waits),
   `tasks/list` and `tasks/cancel`.
-- 2026-07-28, the extension `io.modelcontextprotocol/tasks`: a client that declares it is answered with a task whenever
-  the call would wait; `tasks/get` carries the result. (`tasks/update` answers questions, of which we have none.)
+- 2026-07-28, the extension `io.modelcontextprotocol/tasks`: a client that declares it gets a task for each call that
+  would wait. `tasks/get` returns the result. (`tasks/update` answers questions, which our tasks do not ask.)
 
-A task survives the server: it is a row beside its request.
+A task survives the server: it is a database row beside its request.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from intercom.model.task import TaskState, TaskStatus
 from intercom.sessions.task_messages import AwaitTask, CancelTask, FindTask, ListTasks, OpenTask
 
 _UNKNOWN = "task_not_found"
-#: How many tasks a page of `tasks/list` holds.
+#: The number of tasks on a page of `tasks/list`.
 PAGE = 50
 
 _RELATED = "io.modelcontextprotocol/related-task"
 _AT_ONCE = "io.modelcontextprotocol/model-immediate-response"
-#: Where a task stands on its way from the tool call's handler to the answer, whose shape the SDK does not let pass.
+#: The key that carries a task from the tool call's handler to `_unwrap`: the SDK rejects the task's real shape.
 _CARRIED = "intercom/task"
-#: How long an answer about a task may take, in seconds.
+#: Time limit of an answer about a task, in seconds.
 _SECONDS = 60.0
 
 
@@ -55,7 +55,7 @@ class _Answers(_Named):
 
 
 def serve(server: Server[Any], caller_of: Callable[[Context], Caller]) -> None:
-    """Let this server answer what clients ask of tasks, and declare that it does."""
+    """Register the task methods in this server, and declare the extension."""
     for method, takes, answer in (
         ("tasks/get", _Named, _get),
         ("tasks/result", _Named, _result),
@@ -83,8 +83,8 @@ async def _answered(
 
 
 def wanted(ctx: Context, params: types.CallToolRequestParams, tool: Tool) -> Form | None:
-    """The form in which this tool call is to be answered with a task; None for a plain call. Raises MCPError where a
-    task is asked for of a tool that does not wait."""
+    """Return the form of the task for this tool call; None for a plain call. Raises MCPError if a task is requested for
+    a tool that does not wait."""
     if task_forms.asked_for(ctx, params):
         if tool.waiting is None:
             raise MCPError(code=types.METHOD_NOT_FOUND, message=f"{tool.name} answers at once: call it without a task")
@@ -93,8 +93,7 @@ def wanted(ctx: Context, params: types.CallToolRequestParams, tool: Tool) -> For
 
 
 async def begin(form: Form, door: Door, call: Call, waiting: Waiting, given: Any) -> types.CallToolResult:
-    """Put the request on record, and a task that asks after it; what needs no waiting is answered at once where the
-    form allows that."""
+    """Open the request and its task. If the form allows it, a call that needs no wait is answered at once."""
     opened = await waiting.open(call, given)
     tracing.note(request_id=opened.request_id)
     if form is Form.EXTENSION and opened.answered is not None:
@@ -103,17 +102,17 @@ async def begin(form: Form, door: Door, call: Call, waiting: Waiting, given: Any
         door.close_call(call)
         return results.answer(content)
     state = await call.ask(OpenTask(call.name, call.tool, opened.request_id))
-    # This answer carries no verdict: what was to ride on it rides on another.
+    # This answer has no delivery: pending deliveries go with another one.
     door.deliveries.abandon(call.name, call.session_id)
     door.close_call(call)
-    # A task begins as working, whatever has become of it by now.
+    # A new task is always reported as working, even if it is already done.
     begun = task_forms.written(state, form) | {"status": TaskStatus.WORKING.value}
     return types.CallToolResult(content=[], _meta={_CARRIED: begun, _AT_ONCE: _words(waiting, opened.request_id)})
 
 
 def refused(ctx: Context, params: types.CallToolRequestParams, why: IntercomError) -> types.CallToolResult:
-    """The answer to a tool call that failed. Raises MCPError where a task was asked for: the answer can then be no
-    result."""
+    """Return the result of a failed tool call. Raises MCPError if a task was requested: the answer cannot be a result
+    then."""
     if task_forms.asked_for(ctx, params):
         raise task_forms.error(why)
     return results.failure(why)
@@ -124,7 +123,7 @@ async def _get(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
     state = await _ask(door, caller, FindTask(params.task_id))
     told = task_forms.written(state, form)
     if form is Form.EXTENSION and state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
-        # An error of the tool's is a result there.
+        # In this form a tool's error is a result.
         told |= {"status": TaskStatus.COMPLETED.value, "result": _dumped(await _outcome(ctx, caller, state))}
     return told
 
@@ -142,7 +141,7 @@ async def _cancel(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any
         state = await _ask(door, caller, CancelTask(caller.call_name or str(uuid.uuid4()), params.task_id))
     except IntercomError as late:
         if form is Form.EXTENSION and late.error_code == "invalid_state":
-            # There it is a wish, and one that comes too late is not refused.
+            # In this form a late cancellation is not an error.
             return {}
         raise
     return task_forms.written(state, form) if form is Form.CORE else {}
@@ -150,7 +149,7 @@ async def _cancel(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any
 
 async def _update(ctx: Context, caller: Caller, params: _Answers) -> dict[str, Any]:
     task_forms.spoken(ctx, Form.EXTENSION)
-    # No task of ours asks anything, so whatever is answered here was never asked.
+    # Our tasks ask no questions, so the answers are ignored.
     await _ask(_door(ctx), caller, FindTask(params.task_id))
     return {}
 
@@ -165,7 +164,7 @@ async def _list(ctx: Context, caller: Caller, params: types.PaginatedRequestPara
 
 
 async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.CallToolResult:
-    """What the task's call would have been answered, waited for without an end: it is the client's to stop waiting."""
+    """Wait without limit for the result of the task's call; the client decides when to stop waiting."""
     door, exchange = came_by(ctx.request)
     call = await door.open_call(BY_NAME[state.tool], None, caller)
     call.slice_seconds = None
@@ -174,10 +173,10 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
     try:
         answered = await call.wait(AwaitTask(call.name, state.id, call.ticket), state.request_id)
         if answered is None:
-            # Nobody is there to wait for it, or the server is leaving.
+            # The client is gone, or the server stops.
             raise IntercomError("the server is restarting; nothing was lost, ask again", code="unavailable")
         content = call.finish(answered, own=state.request_id)
-        # As with a tool's own call: cancelled in this very moment, it is not answered.
+        # As in a plain tool call: a call cancelled at this moment gets no answer.
         await trio.lowlevel.checkpoint_if_cancelled()
         door.close_call(call)
         return results.answer(content)
@@ -207,8 +206,7 @@ async def _ask(door: Door, caller: Caller, question: Request[Any]) -> Any:
 
 
 async def _unwrap(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Give a client its task, in the shape that the SDK has none for; and declare tasks to clients of the one revision
-    that has them at its core."""
+    """Convert a task to the shape that the SDK lacks, and declare tasks to clients of the version with core tasks."""
     answer = await call_next(ctx)
     if not isinstance(answer, dict):
         return answer
@@ -228,7 +226,7 @@ def _door(ctx: Context) -> Door:
 
 
 def _words(waiting: Waiting, request_id: str) -> str:
-    """What a model may be told meanwhile."""
+    """Return the message that a model may see meanwhile."""
     return str(getattr(waiting.pending(request_id), "message", ""))
 
 

@@ -1,6 +1,7 @@
-"""Traces: the SDK's server makes an OpenTelemetry span of each message; here it learns whose it is.
+"""Adds the session and request ids to the OpenTelemetry spans that the SDK's server makes of messages.
 
-Only the API of OpenTelemetry is used. Where no program has set up its SDK there are no spans, and this costs one look.
+It uses only the API of OpenTelemetry. If no program has set up the OpenTelemetry SDK, there are no spans, and this
+costs one check.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from intercom.masking import Masker
 
 SESSION_ID = "intercom.session_id"
 REQUEST_ID = "intercom.request_id"
-#: An id of ours is shorter; what an agent gives for one may be anything.
+#: Our ids are shorter, but an agent may send any text as an id.
 _LONGEST = 100
 
 
 def _masked(text: str) -> str:
-    """What an agent calls an id may be anything, and spans are sent to other machines."""
+    """Mask secrets in an id: an agent may send any text, and spans are sent to other machines."""
     return Masker().mask(text[: 100 * _LONGEST]).text
 
 
 def note(session_id: str | None = None, request_id: str | None = None) -> None:
-    """Put these on the span that is current, if one is recorded; None leaves what is there."""
+    """Set these attributes on the current span, if it is recorded; None leaves an attribute unchanged."""
     span = get_current_span()
     if not span.is_recording():
         return

@@ -1,4 +1,4 @@
-"""Which directory an agent works in: what it was started with, what its client says, or where it stands."""
+"""The choice of an agent's workspace: from its command line, its client's roots, or its directory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from intercom.workspace.roots import version_control_root
 
 
 def choose(option: str | None, roots: Iterable[str], cwd: str | None, default: Path | None) -> str:
-    """The workspace root: `option` (--workspace), else the first usable of the client's `roots` (file URIs), else the
-    version-control root above `cwd`, else `default`. Raises WorkspaceRefused when none will do, and at once when an
-    explicit one will not."""
+    """Return the first usable workspace root. The order is `option` (--workspace), the client's `roots` (file URIs),
+    the version-control root above `cwd`, `default`. Raises WorkspaceRefused if there is none, and at once for an
+    unusable `option`."""
     if option is not None:
         return str(paths.check_workspace(Path(option)))
     for candidate in [*_local(roots), *_above(cwd)]:

@@ -1,1 +1,1 @@
-"""The commands people run."""
+"""The command-line programs."""

@@ -1,6 +1,6 @@
-"""agent-intercom-ctl: what a person types to see what waits and to answer it.
+"""The `agent-intercom-ctl` command: shows what waits for a person and sends the person's answers.
 
-It starts on the standard library alone, and loads what draws only when there is something to draw.
+The module starts on the standard library alone. It imports the drawing code only if there is something to draw.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ PROGRAM = "agent-intercom-ctl"
 #: Exit codes.
 DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
 
-#: Options that may stand anywhere on the line, and whether they take a value.
+#: Options that are allowed anywhere on the line, and whether each takes a value.
 ANYWHERE = {"--json": False, "--ipc-name": True, "--session": True, "--config": True}
 
-#: Verbs that end with a text, and how many words stand before it: the verb, and what it is about.
+#: Verbs that end with a text, and the number of words before it: the verb, and what it applies to.
 TEXT_AT = {"start": 1, "task": 1, "resume": 1, "checkpoint": 1, "steer": 2, "nudge": 2, "answer": 3}
-#: Those of them that --session is for, and the options of their own that take a value.
+#: Those of them that accept --session. `VALUED` are the verbs' own options that take a value.
 OF_A_SESSION = frozenset({"task", "resume", "checkpoint"})
 VALUED = frozenset({"--workspace", "--label"})
 
-#: The verbs that --session is for at all; with another it would be left unheeded.
+#: All verbs that accept --session. Any other verb refuses it, because it would have no effect there.
 TAKES_SESSION = OF_A_SESSION | {
     *("pending", "log", "logs", "tasks", "mode", "pause", "unpause", "steer", "steering", "clear", "checkpoints"),
 }
 
-#: Verbs whose answer is a picture; the others' is one line, for which loading what draws would take too long.
+#: Verbs whose answer is drawn. The others print one line and skip the slow import of the drawing code.
 DRAWN = frozenset({"list", "pending", "show", "steering", "tasks", "checkpoints", "tree", "slack", "log"})
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaint is one sentence, or one JSON value if the line asks for JSON."""
+    """An argument parser whose errors are one sentence, or one JSON value if the line has `--json`."""
 
     json = False
 
@@ -57,10 +57,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0 when it was done, 1 when the server refused it, 2 for wrong usage, 3 for no server."""
+    """Run one command. Returns 0 if done, 1 if the server refused, 2 for wrong usage, 3 for no server, 130 on ^C."""
     words = hoist(sys.argv[1:] if argv is None else argv)
     Parser.json = "--json" in words[: words.index("--") if "--" in words else None]
-    # Whatever the terminal's encoding lacks is shown as its code rather than being an error.
+    # Characters that the terminal's encoding lacks are written as escapes instead of raising an error.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     options = parser().parse_args(words)
@@ -71,20 +71,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read the output has enough. Python would complain once more when it closes stdout.
+        # The reader closed the pipe. Without this, Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
 
 
 def hoist(words: Sequence[str]) -> list[str]:
-    """The words with the options that may stand anywhere moved to the front; nothing behind `--` is touched, and
-    nothing that stands amid words of a text: it may be one of them, and is refused by the parser where it stands."""
+    """Move the options that are allowed anywhere to the front of the words. Nothing after `--` moves. Nothing inside a
+    text moves either: it may be part of the text, and the parser refuses it there."""
     front: list[str] = []
     rest: list[str] = []
     line = list(words)
     end = line.index("--") if "--" in line else len(line)
     free = [at for at, is_free in enumerate(_free(line[:end])) if is_free]
-    # Where the text begins, and where its last word is.
+    # The positions of the text's first and last word.
     begins = TEXT_AT.get(line[free[0]]) if free else None
     first = free[begins] if begins is not None and begins < len(free) else end
     last = free[-1] if free else -1
@@ -99,7 +99,7 @@ def hoist(words: Sequence[str]) -> list[str]:
 
 
 def _free(line: Sequence[str]) -> list[bool]:
-    """Of each word whether it is neither an option nor the value of one."""
+    """Tell for each word whether it is neither an option nor an option's value."""
     found: list[bool] = []
     is_value = False
     for word in line:
@@ -109,7 +109,7 @@ def _free(line: Sequence[str]) -> list[bool]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line, whole."""
+    """Build the whole command line."""
     top = Parser(
         prog=PROGRAM,
         description="See what your coding agents ask, and answer them.",
@@ -255,7 +255,7 @@ def _add_key(verbs: Any) -> None:
 
 
 def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """The verb and the request's fields that a command line stands for."""
+    """Translate a parsed command line into the request's verb and fields."""
     given = vars(options)
     verb = f"policy-{options.act}" if options.command == "policy" else str(options.command)
     text = " ".join(given.get("text") or given.get("prompt") or ())
@@ -339,7 +339,7 @@ def _run(options: argparse.Namespace) -> int:
     except Refusal as refusal:
         return _complain(options, str(refusal), refusal.code, REFUSED, refusal.details)
     except IntercomError as error:
-        # Whoever listens there is not this user's server, or none at all.
+        # The process that listens there is not this user's server, or no server at all.
         return _complain(options, error.message, error.error_code, NO_SERVER)
     except OSError as error:
         return _complain(options, f"the socket failed: {error.strerror or error}", "ipc", NO_SERVER)
@@ -379,7 +379,7 @@ def _local(act: Callable[[Places, argparse.Namespace], int], where: Places, opti
     except NoServer:
         return _complain(options, f"no server answers at {where.ctl_socket}; start one first", "ipc", NO_SERVER)
     except IntercomError as error:
-        # Most of what can go wrong here is no server's word.
+        # Most errors here do not come from a server.
         return _complain(options, error.message, error.error_code, REFUSED)
 
 

@@ -1,4 +1,4 @@
-"""`agent-intercom-ctl audit`: the log is verified and exported from the database itself, with or without a server."""
+"""`agent-intercom-ctl audit`: verifies and exports the audit log from the database, with or without a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DONE, FAULTY = 0, 1
 
 
 def audit(where: Places, options: Namespace) -> int:
-    """Carry out `audit verify` or `audit export`; the exit code."""
+    """Run `audit verify` or `audit export`. Returns the exit code."""
     database = _database(where, options.config)
     file = Path(where.audit_anchor_file)
     try:
@@ -56,7 +56,7 @@ def _database(where: Places, config: str | None) -> Path:
 
 
 def _export(database: Path) -> int:
-    """Every entry as a JSON line, and the head as the last one."""
+    """Print every entry as a JSON line, and the head as the last line."""
     with closing(audit_anchor.connect(database)) as db:
         db.execute("begin")
         for entry in entries(db):
@@ -68,7 +68,8 @@ def _export(database: Path) -> int:
 
 
 def verify_export(file: Path, anchors: list[Anchor]) -> Verification:
-    """Verify what `audit export` wrote: its own chain, that it ends with its head, and the anchors that are left."""
+    """Verify a file written by `audit export`: its hash chain, its head, and the anchors. Raises IntercomError if the
+    file cannot be read or has another format."""
     db = sqlite3.connect(":memory:")
     with closing(db):
         db.executescript(
@@ -106,7 +107,7 @@ _NAMES = (*COLUMNS, "hash")
 
 
 def _check_signatures(found: Verification, database: Path, where: Places) -> None:
-    """Every approval that was decided while an operator key counted has a genuine signature."""
+    """Add a fault to `found` for each approval without a genuine signature while an operator key counted."""
     with closing(audit_anchor.connect(database)) as db:
         keys = _keys(db, found)
         if not keys:
@@ -141,7 +142,7 @@ def _check_signatures(found: Verification, database: Path, where: Places) -> Non
             found.add(entry, f"the signature of request {id} is not of {channel}, where it was approved")
             continue
         if said["method"] == signing.CHANNEL:
-            # It marks what the channel decided: who can read that key can sign as well.
+            # This signature only marks the channel's decisions: a process that can read this key can sign too.
             if channel not in channels:
                 channels[channel] = _channel_key(where, channel)
             mine = channels[channel]
@@ -159,7 +160,7 @@ def _check_signatures(found: Verification, database: Path, where: Places) -> Non
 
 
 def _channel_key(where: Places, channel: str) -> tuple[str, str] | None:
-    """The name and the public half of the key that the server signs with for a channel; None where there is none."""
+    """Return the id and the public half of the server's key for a channel, or None if it cannot be read."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     try:
@@ -173,7 +174,7 @@ def _channel_key(where: Places, channel: str) -> tuple[str, str] | None:
 
 @frozen
 class _Enrolled:
-    """An operator key, and from when until when it counted."""
+    """An operator key, the time from which it counted, and the time of its revocation."""
 
     public: str
     added: str
@@ -181,8 +182,8 @@ class _Enrolled:
 
 
 def _keys(db: sqlite3.Connection, found: Verification) -> dict[str, _Enrolled]:
-    """The keys that were enrolled, by the log and by their table. A row of that table is gone in an instant; the log is
-    chained. A revocation counts if a key signed it that was enrolled by one before it."""
+    """Return the enrolled keys from the log and the key table. A row of the table is easily deleted, but the log is
+    chained. A revocation counts only if a key signed it whose own enrolment is genuine."""
     table = {
         str(row[0]): tuple("" if part is None else str(part) for part in row[1:])
         for row in db.execute(
@@ -250,7 +251,7 @@ def _shown(found: Verification, as_json: bool) -> int:
         return FAULTY if found.faults else DONE
     for fault in found.faults:
         about = "" if fault.entry is None else f"entry {fault.entry}: "
-        # Somebody else wrote what it quotes: nothing in it is to hide it.
+        # The text quotes what others wrote; control characters in it must not hide the fault.
         print(one_line(f"{about}{fault.text}"), file=sys.stderr)
     if found.more:
         print(f"and {found.more} more", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The board of `watch`: which cards are open, which one the person selected, and what a key means. No I/O.
+"""The state of `watch`: which cards are open, which card is selected, and what each key means. It does no I/O.
 
-The selection changes only by the person's own key. A card that comes, changes or closes never gives a key another
-meaning: while nothing is selected, no key decides anything.
+Only the person's own key changes the selection. A card that comes, changes or closes never gives a key another meaning.
+If nothing is selected, no key decides anything.
 """
 
 from __future__ import annotations
@@ -10,32 +10,33 @@ from typing import Any, NamedTuple
 
 from intercom.cli.ctl_text import one_line, short
 
-#: For each kind of card: key, what it does, and whether it asks for words ("must", "may" or no).
+#: For each kind of card: the key, its action, and whether it asks for a text ("must", "may" or empty).
 KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "approval": (("a", "approve", ""), ("r", "reject", "may")),
     "prompt": (("c", "continue", ""), ("f", "refine", "must"), ("s", "stop", "")),
     "standby": (("c", "continue", ""), ("f", "refine", "must"), ("s", "stop", "")),
     "stall": (("u", "nudge", "may"), ("s", "stop", ""), ("d", "dismiss", "")),
     "policy": (("a", "accept", ""), ("r", "reject", "may")),
-    # Files must be put right first; the agent's next check_diff settles it.
+    # A person must repair the files first; the agent's next check_diff closes the card.
     "apply": (),
     "restore": (("p", "proceed", ""), ("c", "cancel", "")),
 }
 
 ALWAYS = (("v", "view whole"), ("n", "next"), ("q", "quit"))
 
-#: What gives an agent something, or changes files: asked once more where it was not seen whole, or weighs much.
+#: Actions that give an agent something or change files. They need confirmation if the card was not shown whole, or if
+#: its kind or risk is listed below.
 GRANTS = frozenset({"approve", "accept", "proceed"})
-#: A policy decides many later changes, and a restore ends a session: both are always asked once more.
+#: A policy decides many later changes, and a restore ends a session: both always need confirmation.
 WEIGHTY_KINDS = frozenset({"policy", "restore"})
 WEIGHTY_RISKS = frozenset({"high", "critical"})
 
-#: How many characters of a title a question holds.
+#: The most characters of a title in a question.
 TITLE = 60
 
 
 class Act(NamedTuple):
-    """What a key asks for: a word of `KEYS` or `ALWAYS`, about which card, and whether words are wanted first."""
+    """The action that a key asks for: a word of `KEYS` or `ALWAYS`, its card, and whether a text is needed first."""
 
     word: str
     card: dict[str, Any] | None
@@ -43,17 +44,17 @@ class Act(NamedTuple):
 
 
 class Board:
-    """The open cards, oldest first, the one that the person selected, and how much of each was on the screen."""
+    """The open cards (oldest first), the selected card, and how much of each card was on the screen."""
 
     def __init__(self) -> None:
         self._open: dict[str, dict[str, Any]] = {}
         self._selected: str | None = None
-        #: By what was shown: how many lines of the diff the person has had on the screen.
+        #: By card id and content: how many lines of the diff were on the screen.
         self._seen: dict[tuple[str, str], int] = {}
 
     @property
     def selected(self) -> dict[str, Any] | None:
-        """The card the keys are about; None until the person selects one, and again when it closes."""
+        """The card that the keys apply to; None until the person selects one, and again after it closes."""
         return self._open.get(self._selected or "")
 
     @property
@@ -61,8 +62,7 @@ class Board:
         return len(self._open)
 
     def take(self, card: dict[str, Any]) -> bool:
-        """Take in a card as it is now; True when that changes what is asked of the person: the selected card closed,
-        or says something else than before."""
+        """Add or update a card. Returns True if the selected card closed, or if its content changed."""
         id = card["request_id"]
         before = self._open.get(id)
         if card["status"] == "pending":
@@ -79,12 +79,12 @@ class Board:
         return id in self._open
 
     def restart(self) -> None:
-        """Forget what is open, and the selection: a new server sends what is open."""
+        """Forget all cards and the selection. A new server sends the open cards."""
         self._open.clear()
         self._selected = None
 
     def next(self) -> bool:
-        """Select the card after the selected one, round and round, or the oldest; True if that is another card."""
+        """Select the next card, or the oldest after the last. Returns True if another card is selected now."""
         names = list(self._open)
         if not names or names == [self._selected]:
             return False
@@ -93,12 +93,12 @@ class Board:
         return True
 
     def saw(self, card: dict[str, Any], lines: int) -> None:
-        """So many lines of this card's diff, from its beginning, were on the screen."""
+        """Record that the first `lines` lines of this card's diff were on the screen."""
         key = (card["request_id"], _content(card))
         self._seen[key] = max(lines, self._seen.get(key, 0))
 
     def not_seen(self, card: dict[str, Any]) -> str:
-        """Which part of a card's diff was not on the screen, in words; empty when all was."""
+        """Say which part of a card's diff was not on the screen; empty if all of it was."""
         seen = self._seen.get((card["request_id"], _content(card)), 0)
         if card.get("diff_omitted"):
             return "" if seen else "diff not seen"
@@ -106,7 +106,7 @@ class Board:
         return f"{total - seen} of {total} lines not seen" if seen < total else ""
 
     def key(self, key: str) -> Act | None:
-        """What a key means now; None for one that means nothing here."""
+        """Return the action of a key now, or None if the key has no meaning."""
         for known, word in ALWAYS:
             if key == known:
                 return Act(word, self.selected)
@@ -117,7 +117,7 @@ class Board:
         return None
 
     def question(self, act: Act) -> str | None:
-        """What is asked once more before an act is carried out; None for one that the key alone decides."""
+        """Return the confirmation question for an action, or None if the key alone is enough."""
         card = act.card
         if card is None or act.word not in GRANTS:
             return None
@@ -127,7 +127,7 @@ class Board:
         return f"{act.word} {named(card, *doubts)}? type y "
 
     def prompt(self) -> str:
-        """The question: which card is selected, and which keys there are, on a line each."""
+        """Return the prompt: the selected card on one line, its keys on the next."""
         card = self.selected
         if card is None:
             if not self._open:
@@ -141,7 +141,7 @@ class Board:
 
 
 def named(card: dict[str, Any], *facts: str) -> str:
-    """A card in a question: the start of its id, its title, its risk, and what else there is to know."""
+    """Name a card in a question: the start of its id, its title, its risk, and further facts."""
     title = one_line(str(card.get("title") or ""))
     shown = title if len(title) <= TITLE else f"{title[: TITLE - 3]}..."
     known = ", ".join(fact for fact in (card.get("risk_level") or "", *facts) if fact)
@@ -149,13 +149,13 @@ def named(card: dict[str, Any], *facts: str) -> str:
 
 
 def line_count(card: dict[str, Any]) -> int:
-    """How many lines the diff of a card has."""
+    """Count the lines of a card's diff."""
     diff = card.get("diff")
     return str(diff).removesuffix("\n").count("\n") + 1 if diff else 0
 
 
 def request_of(act: Act, text: str | None) -> tuple[str, dict[str, Any]]:
-    """The verb and fields that carry an act out; `text` is what the person wrote with it."""
+    """Return the verb and fields of the request for an action. `text` is what the person wrote."""
     card = act.card or {}
     fields: dict[str, Any] = {"id": card.get("request_id")}
     match act.word:
@@ -180,7 +180,7 @@ def _files(card: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _not_shown(card: dict[str, Any]) -> str:
-    """What the diff of a card does not show, in words; empty where it shows all."""
+    """Say what a card's diff does not show; empty if it shows everything."""
     if card.get("diff") and card.get("diff_from_agent"):
         return "the diff is the agent's own text"
     count = len(card.get("remarks") or ())
@@ -190,8 +190,8 @@ def _not_shown(card: dict[str, Any]) -> str:
 
 
 def _content(card: dict[str, Any]) -> str:
-    """What a card asks for, to tell one that changed from one that only has another state. The diff follows from the
-    files' hashes, and a listing may leave it out."""
+    """Return what a card asks for, to tell changed content from a changed status. The diff is left out: it follows from
+    the files' hashes, and a listing may omit it."""
     asked = ("kind", "title", "description", "detail", "risk_level", "files", "session_id", "proposal_hash")
     return repr([card.get(name) for name in asked])
 

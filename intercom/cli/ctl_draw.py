@@ -1,7 +1,7 @@
-"""What ctl prints for people: cards with their diff in colour, tables, the tree.
+"""The output of ctl for people: cards with a coloured diff, tables, the actor tree.
 
-Everything an agent wrote goes through `clean` and into a Text, never through markup. Without a terminal, or with
-NO_COLOR set, no colour and no line is broken.
+Text that an agent wrote goes through `clean` into a `Text`, never through markup. There is no colour without a terminal
+or with NO_COLOR set. Without a terminal, no line is wrapped.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from intercom.cli.ctl_text import clean, one_line, short
 
 PROGRAM = "agent-intercom-ctl"
 
-#: How many lines of a diff `pending` shows; `show` shows all.
+#: The most lines of a diff that `pending` shows; `show` shows all.
 PENDING_LINES = 60
 
 RISK_STYLE = {"low": "black on green", "high": "black on yellow", "critical": "bold white on red"}
 STATE_STYLE = {"pending": "yellow", "approved": "green", "applied": "green", "rejected": "red", "expired": "red"}
 _HEADERS = ("diff ", "--- ", "+++ ", "rename ", "new ")
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-#: How many remarks on what a diff cannot show `pending` draws; `show` draws all.
+#: The most remarks on a diff that `pending` draws; `show` draws all.
 PENDING_REMARKS = 6
-#: What is said of who gave the verdict, by its decision; the server may know words that this table does not.
+#: The words for each decision. A newer server may send decisions that are not in this table.
 DECIDED = {
     "approve": "approved",
     "reject": "rejected",
@@ -47,20 +47,20 @@ DECIDED = {
 }
 #: The kinds of card whose description an agent wrote.
 AGENTS = ("approval", "prompt", "standby", "stall")
-#: The states that are the verdict itself. What comes after it is nobody's act who decided.
+#: The statuses that only repeat the decision. A later status is not an act of the person who decided.
 VERDICT = ("approved", "rejected", "answered")
 LEVEL_STYLE = {"success": "green", "warning": "yellow", "error": "red"}
 
 
 def console() -> Console:
-    """The console everything is drawn on: standard output, without rich's own readings of text."""
-    # Without a terminal there is no edge to break lines at.
+    """Return the console for all drawing: standard output, without rich's markup, emoji and highlighting."""
+    # Without a terminal, there is no width to wrap lines at.
     width = None if sys.stdout.isatty() else 1000
     return Console(markup=False, emoji=False, highlight=False, width=width)
 
 
 def show(verb: str, data: Any, on: Console | None = None, at: datetime | None = None) -> None:
-    """Draw what the server answered to `verb`, one of `DRAWN`; `at` is the instant ages are told at."""
+    """Draw the server's answer to `verb`, one of `DRAWN`. Ages are relative to `at`."""
     DRAWN[verb](on or console(), data, at or now())
 
 
@@ -97,16 +97,16 @@ def draw_pending(on: Console, data: Any, at: datetime) -> None:
 
 
 def draw_card(on: Console, entry: Any, at: datetime, lines: int | None = None, *, hints: bool = True) -> None:
-    """One card: badge and title, where it comes from, what it says, its diff (`lines` at most), how to answer it."""
+    """Draw one card: badge and title, origin, text, diff (at most `lines` lines), and the commands that answer it."""
     for line in card_lines(entry, at, lines):
-        # What people wrote is broken at words where there is an edge; a line of a patch stays one line, to be copied.
+        # Prose wraps at words on a terminal. A line of a patch stays one line, so that it can be copied.
         on.print(line, soft_wrap=bool(line.no_wrap) or not on.is_terminal)
     for hint in answers(entry) if hints else ():
         on.print(_text(f"  {hint}", "cyan"), soft_wrap=True)
 
 
 def is_whole(entry: Any, lines: int | None) -> bool:
-    """Whether `draw_card` with so many lines leaves nothing of a card out."""
+    """Tell whether `draw_card` with this limit shows all of a card."""
     if entry.get("diff_omitted"):
         return False
     if lines is None:
@@ -116,7 +116,7 @@ def is_whole(entry: Any, lines: int | None) -> bool:
 
 
 def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[Text]:
-    """The lines of a card, top to bottom."""
+    """Yield the lines of a card, top to bottom."""
     head = Text()
     risk = entry.get("risk_level")
     if risk:
@@ -141,7 +141,7 @@ def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[T
         yield _text("the agent does not wait any more; your answer reaches it when it comes back", "yellow")
     if entry.get("description"):
         yield from _agents(entry["description"]) if entry["kind"] in AGENTS else (_text(entry["description"]),)
-    # A proposal's detail is its path, which the list of files shows with more.
+    # A proposal's detail is its path, which the list of files shows with more facts.
     if entry.get("detail") and entry["detail"] not in [change["path"] for change in entry.get("files") or ()]:
         yield _text(entry["detail"])
     if entry.get("note"):
@@ -153,7 +153,7 @@ def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[T
 
 
 def _agents(words: str) -> Iterable[Text]:
-    """What an agent wrote, marked so that no line of it reads as ours."""
+    """Yield an agent's text, marked so that no line of it looks like Intercom's own."""
     lines = clean(words).strip("\n").split("\n")
     label = Text("from the agent:", "dim")
     if len(lines) == 1:
@@ -165,7 +165,7 @@ def _agents(words: str) -> Iterable[Text]:
 
 
 def answers(entry: Any) -> list[str]:
-    """The commands that answer a card that is open; none for a stuck apply, whose note says what to do."""
+    """List the commands that answer an open card. A stuck apply has none: its note says what to do."""
     name = f"{PROGRAM} {{}} {short(entry['request_id'])}"
     commands = {
         "approval": [name.format("approve"), name.format("reject") + " --reason TEXT"],
@@ -269,13 +269,13 @@ def draw_log(on: Console, data: Any, at: datetime) -> None:
 
 
 def _summary(entry: Any) -> str:
-    """What an entry says, and from where it was done if that is known."""
+    """Return what a log entry says, and the origin of the act if it is known."""
     source = _source((entry.get("data") or {}).get("origin"))
     return f"{entry.get('summary') or ''}{f' (from {source})' if source else ''}"
 
 
 def _signed(signature: Any) -> str:
-    """With which key a decision was signed, and how; empty where it was not."""
+    """Say which key signed a decision, and how; empty if it was not signed."""
     if not isinstance(signature, dict):
         return ""
     key, method = signature.get("key_id"), signature.get("method")
@@ -286,10 +286,10 @@ def _signed(signature: Any) -> str:
 
 
 def _source(origin: Any) -> str:
-    """Where a decision came from, in words; empty where that is not known."""
+    """Say where a decision came from; empty if that is not known."""
     if not isinstance(origin, dict):
         return ""
-    from intercom.model.origin import describe  # attrs would double the time in which ctl starts
+    from intercom.model.origin import describe  # attrs would double ctl's start time
 
     return describe(origin)
 
@@ -308,7 +308,7 @@ DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {
 
 
 def age(since: str, until: datetime) -> str:
-    """How long ago an instant was, in its two largest units."""
+    """Return the time since an instant, in its two largest units."""
     seconds = max(0, int((until - _instant(since)).total_seconds()))
     for size, unit, smaller, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if seconds >= size:
@@ -326,7 +326,7 @@ def _state(entry: Any) -> Text:
 
 
 def _state_words(entry: Any) -> str:
-    """Who decided what, and what became of it since: root approves a change, and the agent applies it."""
+    """Say who made which decision, and the status since then: a person approves a change, then the agent applies it."""
     state, decided = str(entry["status"]), entry.get("decided")
     if not decided:
         return state
@@ -352,10 +352,10 @@ def _diff(entry: Any, limit: int | None) -> Iterable[Text]:
     diff = entry.get("diff")
     if not diff:
         return
-    # Only at line feeds: what else Python calls a line end is text here, and shown as its code.
+    # Split at line feeds only: other line ends of Python are text here, and shown as codes.
     lines = diff.removesuffix("\n").split("\n")
     if entry.get("diff_from_agent", True):
-        # A list in a text must not look like lines that go.
+        # A list with '-' in an agent's text must not look like removed lines.
         yield _text("the agent's own words, and no diff made from the files:", "yellow")
         styles: Iterable[str] = repeat("")
     else:
@@ -367,7 +367,7 @@ def _diff(entry: Any, limit: int | None) -> Iterable[Text]:
 
 
 def _remarks(entry: Any, limit: int | None) -> Iterable[Text]:
-    """What the diff cannot show, or shows badly."""
+    """Yield the remarks about what the diff does not show, or shows badly."""
     remarks = entry.get("remarks") or ()
     for remark in remarks[:limit]:
         about = f"{remark['path']}: " if remark.get("path") else ""
@@ -378,8 +378,8 @@ def _remarks(entry: Any, limit: int | None) -> Iterable[Text]:
 
 
 def diff_styles(lines: Iterable[str]) -> Iterator[str]:
-    """The style of each line of a diff. What is in a hunk is told from headers by the hunk's own numbers: a removed
-    line may begin with `--`."""
+    """Yield the style of each line of a diff. A hunk's line counts tell its lines from headers: a removed line may
+    begin with `--`."""
     old = new = 0
     for line in lines:
         if old > 0 or new > 0:

@@ -1,4 +1,4 @@
-"""`key`: operator keys, with which a person signs decisions. `intercom.local.operator_keys` says what they are."""
+"""`key`: manages operator keys, which sign a person's decisions. `intercom.local.operator_keys` defines them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from intercom.operators.ctl.client import NoServer, request
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-#: How often a PIN is asked for before a command gives up.
+#: How often a command asks for a PIN before it gives up.
 TRIES = 3
 
 
 def key(where: Places, options: argparse.Namespace) -> int:
-    """Carry out `key ACT`. Raises IntercomError for what can not be done."""
+    """Run `key ACT`. Returns the exit code. Raises IntercomError if it cannot be done."""
     match options.act:
         case "create":
             return create(where, options.name, as_json=options.json)
@@ -59,12 +59,12 @@ def key(where: Places, options: argparse.Namespace) -> int:
 
 
 def install_line(where: Places) -> str:
-    """The command by which root makes the listed keys the only ones that count."""
+    """Return the command with which root makes the listed keys the only ones that count."""
     return f"sudo install -D -o root -g root -m 0644 {where.operator_keys_file} {SYSTEM_OPERATOR_KEYS}"
 
 
 def named_key(where: Places, prefix: str | None) -> KeyFile:
-    """The private key of this id or unique prefix, or the only one. Raises NotFound, Ambiguous and ConfigError."""
+    """Return the private key with this prefix, or the only one. Raises NotFound, Ambiguous and ConfigError."""
     found = operator_keys.private_keys(where)
     if not found:
         raise NotFound("there is no operator key on this machine: make one with agent-intercom-ctl key create")
@@ -80,7 +80,7 @@ def named_key(where: Places, prefix: str | None) -> KeyFile:
 
 
 def unlock(kept: KeyFile, prompt: str) -> Ed25519PrivateKey:
-    """The private key, once its PIN was typed at the terminal. Raises WrongPin after three wrong ones."""
+    """Ask for the PIN on the terminal and return the private key. Raises WrongPin after three wrong PINs."""
     keep_private()
     for _ in range(TRIES - 1):
         try:
@@ -91,10 +91,10 @@ def unlock(kept: KeyFile, prompt: str) -> Ed25519PrivateKey:
 
 
 def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
-    """Make a key, with a PIN that is typed twice, and let it count if a server runs. Its directories are the user's own
-    from then on, so that the key protects servers with others too."""
+    """Make a key under a PIN that is typed twice, and enrol it if a server runs. The server's directories are recorded
+    as the user's own, so that the key also protects servers that use other directories."""
     if not has_terminal():
-        # Before a PIN is asked for by anything else: there is no other way to give one.
+        # Raises NoTerminal at once: a PIN can be typed on a terminal only.
         ask_pin("")
     _check_can_count(where)
     keep_private()
@@ -122,7 +122,7 @@ def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
 
 
 def _check_can_count(where: Places) -> None:
-    """Refuse to make a key that the running server could not take: none counts there that could sign for it."""
+    """Refuse to make a key that the running server could not accept, because no key that counts could sign for it."""
     known = _known(where)
     others = [f"{each['key_id']}: {each['why']}" for each in known["keys"] if not each["counts"]]
     if known.get("required") and others and len(others) == len(known["keys"]):
@@ -130,19 +130,19 @@ def _check_can_count(where: Places) -> None:
 
 
 def _record_directories(where: Places) -> str:
-    """What people are told where the directories could not be recorded as their own."""
+    """Record the server's directories as the user's own. Returns a message for people if that failed."""
     from intercom.cli.settings import record_or_explain
 
     try:
         config = config_file.load(Path(where.config_file), required=False)
     except ConfigError:
-        # It may name another database; who is an agent stands in the usual one as well.
+        # The configuration may name another database, but the default one also lists agents' processes.
         return record_or_explain(where)
     return record_or_explain(where, config_file.database_path(config, where))
 
 
 def _enrol_new(where: Places, made: KeyFile, pin: str, before: tuple[KeyFile, ...]) -> bool:
-    """Make a new key count, if a server runs: signed with one that counts already, if there is one."""
+    """Enrol a new key if a server runs, signed by a key that already counts, if any. Returns whether it was."""
     try:
         known = request(where, "keys", {})
     except (NoServer, OSError):
@@ -157,7 +157,7 @@ def _enrol_new(where: Places, made: KeyFile, pin: str, before: tuple[KeyFile, ..
 
 
 def _enrol(where: Places, kept: KeyFile, private: Ed25519PrivateKey, signer: KeyFile | None = None) -> None:
-    """Have the server take a key, by the signature of `signer`, whose private half is given; of itself if left out."""
+    """Enrol a key on the server. `private` is the private half of `signer`, or of the key itself without one."""
     by = (signer or kept).key.id
     operator_keys.add_public(where, kept.key)
     signature = key_fields("add", kept.key.public, kept.key.name, by, private.sign)
@@ -212,7 +212,7 @@ def _list(where: Places, *, as_json: bool) -> int:
 
 
 def _known(where: Places) -> dict[str, Any]:
-    """What the running server says of its keys; that there are none where none runs."""
+    """Return what the running server says about its keys; no keys if no server runs."""
     try:
         reply: dict[str, Any] = request(where, "keys", {}, patience=0.0)
     except (NoServer, OSError):
@@ -244,7 +244,7 @@ def _change_pin(where: Places, prefix: str | None) -> int:
 
 
 def _settings(where: Places, prefix: str | None, config: str | None) -> int:
-    """Sign what the configuration allows without a key, once its owner has seen it."""
+    """Sign what the configuration allows without a key, after its owner has seen it."""
     kept = named_key(where, prefix)
     allowed = _allowed(where, config)
     say("\n".join(["you allow what can be decided without this key, as your settings say:", *_indented(allowed)]))
@@ -252,7 +252,7 @@ def _settings(where: Places, prefix: str | None, config: str | None) -> int:
     signed = signed_settings.sign(allowed, to_text(datetime.now(UTC)), kept.key.id, private.sign)
     signed_settings.write(where, signed)
     print(f"signed your settings with key {kept.key.id}: {where.signed_settings_file}")
-    # A server that hears of it now takes no older ones.
+    # This request makes a running server read the new signature; from then on it accepts no older one.
     if unsigned := _known(where).get("unsigned_settings"):
         print(one_line(unsigned))
     return 0
@@ -263,7 +263,7 @@ def _indented(allowed: Allowed) -> list[str]:
 
 
 def _allowed(where: Places, config: str | None = None) -> Allowed:
-    """What a configuration file allows, the user's own if none is named. Raises ConfigError."""
+    """Return what a configuration file allows (default: the user's own file). Raises ConfigError."""
     file = Path(where.config_file if config is None else config)
     return Allowed.by(config_file.load(file if config is not None or file.exists() else None))
 

@@ -1,6 +1,6 @@
-"""`watch` on a terminal: cards are announced as they come, and keys answer the one that the person selected.
+"""`watch` on a terminal: announces cards as they come, and answers the selected card with keys.
 
-What the keys do is asked under the card's own name. Keys typed before a question was on the screen are discarded.
+Every question names its card. Keys typed before a question was on the screen are discarded.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from intercom.local.places import Places
 from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
 
-#: What reading a key gives where typing has ended.
+#: What a read of a key returns at the end of input.
 _END = ("", "\x04")
 
-#: What is not shown once more of a card that has ended.
+#: The fields of a closed card that are not shown again.
 _ENDED: dict[str, Any] = {"diff": None, "diff_omitted": False, "description": None, "detail": None, "files": ()}
 
 
 class Keys:
-    """A person at a terminal: cards scroll by, the lines at the bottom name the selected one and its keys."""
+    """The interactive watch: cards scroll by, and the bottom lines name the selected card and its keys."""
 
     def __init__(self, where: Places) -> None:
         self._where = where
@@ -44,7 +44,7 @@ class Keys:
         self._prompted = _Prompted()
 
     def run(self) -> int:
-        """Until the person quits (0) or the server ends the watch (1). Raises Refusal and IpcError as `again`."""
+        """Run until the person quits (0) or the server ends the watch (1). Raises Refusal and IpcError like `again`."""
         line = first(self._where)
         try:
             with _keys_at_once():
@@ -55,8 +55,8 @@ class Keys:
                         self._say(NO_KEY)
                 self._prompt()
                 while True:
-                    # A key first: it was typed for what is on the screen now. A flood of cards must not keep a person
-                    # from quitting either.
+                    # Read a key first: it was typed for what is on the screen now, and many cards must not prevent
+                    # quitting.
                     ready, _, _ = select.select([sys.stdin, line], [], [], 0 if line.ready else None)
                     if sys.stdin in ready:
                         if not self._pressed():
@@ -78,7 +78,7 @@ class Keys:
                 line.__exit__()
 
     def _awaited(self, why: str, then: str) -> Watch:
-        """The next server's watch, however long that takes; raises _Quit when the person does not want to wait."""
+        """Wait without a time limit for the next server's watch. Raises _Quit if the person quits."""
         self._say(why)
         self._prompted.show("[q]uit")
         line = again(self._where, _pause)
@@ -88,7 +88,7 @@ class Keys:
         return line
 
     def _show(self, events: list[dict[str, Any]]) -> bool:
-        """Show what came; True when the server ended the watch."""
+        """Show the events. Returns True if the server ended the watch."""
         self._prompted.wipe()
         is_other_question = False
         for event in events:
@@ -122,7 +122,7 @@ class Keys:
             self._board.saw(card, min(line_count(card), ctl_draw.PENDING_LINES))
 
     def _pressed(self) -> bool:
-        """Do what the key asks for; False to quit."""
+        """Carry out the pressed key. Returns False to quit."""
         key = _key()
         if key in _END:
             return False
@@ -190,7 +190,7 @@ class Keys:
 
 
 class _Prompted:
-    """The question at the bottom of the screen, which is taken away before anything else is printed."""
+    """The prompt at the bottom of the screen, which is erased before anything else is printed."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -202,7 +202,7 @@ class _Prompted:
         self._text, self._width = text, _width()
 
     def wipe(self) -> None:
-        # A terminal that was resized may have laid the lines out again: then only the last is sure to be ours.
+        # A resized terminal may have wrapped the lines again: only the last one is certainly the prompt's.
         rows = sum(max(1, -(-cell_len(line.rstrip()) // self._width)) for line in self._text.split("\n") if self._width)
         up = f"\x1b[{rows - 1}A" if rows > 1 and self._width == _width() else ""
         print(f"\r{up}\x1b[J", end="", flush=True)
@@ -214,11 +214,11 @@ def _width() -> int:
 
 
 class _Quit(Exception):
-    """The person wants no more."""
+    """Raised if the person quits."""
 
 
 def _pause(seconds: float) -> None:
-    """Wait for so long, or less where a key was pressed; raises _Quit if that is what it says."""
+    """Wait for `seconds`, or until a key is pressed. Raises _Quit if the key means quit."""
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
     if ready and _key() in (*_END, "q"):
         raise _Quit
@@ -229,12 +229,12 @@ def _key() -> str:
 
 
 def _discard_typed() -> None:
-    """Forget what was typed so far: it was meant for another question than the next."""
+    """Discard typed input: it was meant for an earlier question."""
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def _agreed(question: str) -> bool:
-    """Whether the person answers this question with y."""
+    """Ask the question, and return whether the person answers y."""
     _discard_typed()
     print(question, end="", flush=True)
     is_yes = _key() == "y"
@@ -243,12 +243,12 @@ def _agreed(question: str) -> bool:
 
 
 def _ask_words(question: str) -> str | None:
-    """A line typed by the person, with the terminal as it usually is; None when they think better of it (^C, ^D)."""
+    """Read a line from the person with normal terminal settings. Returns None if they cancel (^C, ^D)."""
     descriptor = sys.stdin.fileno()
     raw = termios.tcgetattr(descriptor)
     usual = termios.tcgetattr(descriptor)
     usual[3] |= termios.ICANON | termios.ECHO
-    # What was typed before the question is no answer to it.
+    # Flush: input typed before the question does not answer it.
     termios.tcsetattr(descriptor, termios.TCSAFLUSH, usual)
     try:
         return input(question).strip()
@@ -261,7 +261,7 @@ def _ask_words(question: str) -> str | None:
 
 @contextlib.contextmanager
 def _keys_at_once() -> Iterator[None]:
-    """Have keys come one by one and unseen; the terminal is put back whatever happens."""
+    """Read keys one by one without echo. The terminal's settings are always restored."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)

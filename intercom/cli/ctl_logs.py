@@ -1,4 +1,4 @@
-"""`logs`: what an agent wrote, and with `--follow` what it goes on writing. On the standard library alone."""
+"""`logs`: prints an agent's output, and with `--follow` its further output. It uses the standard library alone."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from intercom.cli.ctl_text import clean
 from intercom.local.places import Places
 from intercom.operators.ctl.client import request
 
-#: Seconds between two looks for more.
+#: Seconds between two requests for more output.
 _PAUSE = 0.25
 
 
 def logs(where: Places, fields: dict[str, Any], *, follow: bool, as_json: bool) -> int:
-    """Print it; with `follow` until the agent has ended, or for ever. A server that goes away is waited for, as long as
-    for any request. Raises what `request` raises."""
+    """Print an agent's output, with `follow` until the agent has ended. If the server goes away, each request waits for
+    it as usual. Raises what `request` raises."""
     piece = request(where, "logs", fields)
     _print(piece, as_json)
     while follow and (piece["is_going"] or piece["text"]):
@@ -38,6 +38,6 @@ def _print(piece: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(piece), flush=True)
         return
-    # An agent wrote it: nothing in it is to act on the terminal.
+    # An agent wrote this; it must not control the terminal.
     sys.stdout.write(clean(piece["text"].replace("\r\n", "\n")))
     sys.stdout.flush()

@@ -1,6 +1,6 @@
 """`policy list`, `show`, `accept` and `reject`: what a workspace's policy grants, and who accepted it.
 
-On the standard library alone.
+It uses the standard library alone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from intercom.cli.ctl_text import clean, one_line
 from intercom.local.places import Places
 from intercom.operators.ctl.client import request
 
-#: How much of a hash is shown in a list.
+#: How many characters of a hash a list shows.
 _SHORT = 12
 
 
 def subject(named: str | None) -> dict[str, str]:
-    """The request's field that names a policy: a card by its id, or a workspace by a path."""
+    """Return the request field that names a policy: a card's id, or a workspace's path."""
     if named is None:
         return {}
     if named.startswith("policy-") and os.sep not in named:
@@ -30,7 +30,7 @@ def subject(named: str | None) -> dict[str, str]:
 
 
 def run(where: Places, act: str, fields: dict[str, Any], *, yes: bool, as_json: bool) -> int:
-    """Carry out one of the four. Returns 0 when it was done, 1 when the person said no; raises what `request` does."""
+    """Run one of the four commands. Returns 0 if done, 1 if the person declined. Raises what `request` raises."""
     if act == "accept":
         return _accept(where, fields, yes=yes or as_json, as_json=as_json)
     if act == "show" and not fields:
@@ -50,11 +50,11 @@ def run(where: Places, act: str, fields: dict[str, Any], *, yes: bool, as_json: 
 def _accept(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) -> int:
     shown: Mapping[str, Any] | None = None
     if not fields and not yes and sys.stdin.isatty():
-        # Shown before it is accepted, as one that is named.
+        # The only waiting policy is shown before it is accepted, like a named one.
         waiting = [each for each in request(where, "pending", {}) if each["kind"] == "policy"]
         fields = {"id": waiting[0]["request_id"]} if len(waiting) == 1 else {}
     if "workspace" in fields or ("id" in fields and not yes and sys.stdin.isatty()):
-        # What is accepted is what is shown here, whatever becomes of the file meanwhile.
+        # The hash makes sure that the shown text is accepted, even if the file changes meanwhile.
         entry = request(where, "policy-show", fields)
         if not yes and sys.stdin.isatty():
             show(entry)
@@ -72,7 +72,7 @@ def _accept(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) 
 
 
 def show(entry: dict[str, Any]) -> None:
-    """Print how one policy stands, whole."""
+    """Print the status and the text of one policy."""
     where = f"{entry['workspace_root']}/{entry['source']}" if entry["source"] else entry["workspace_root"]
     print(one_line(f"{where}: {entry['status']}"))
     if entry["fault"] is not None:

@@ -1,4 +1,4 @@
-"""`restore`: what has changed since a checkpoint, the question, and how it came out. On the standard library alone."""
+"""`restore`: shows what changed since a checkpoint, asks, and reports the result, with the standard library alone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from intercom.cli.ctl_text import clean, one_line
 from intercom.local.places import Places
 from intercom.operators.ctl.client import Refusal, request
 
-#: Seconds between two looks at how a restore stands.
+#: Seconds between two checks of a restore's status.
 _PAUSE = 0.2
-#: How often a restore is asked anew because files changed in between, where nobody is there to be asked.
+#: How often a restore is asked again because files changed meanwhile.
 _TRIES = 5
 
 _GOING = frozenset({"accepted", "committed", "handed_over"})
@@ -29,9 +29,9 @@ _WORDS = {
 
 
 def restore(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) -> int:
-    """Ask the server for the question, put it to the person (not with `yes`), and wait for the end. Returns 0 when it
-    was restored, or left open as nobody is there to be asked; 1 when it was not, also as somebody else's question took
-    the place of this one. Raises what `request` raises."""
+    """Request a restore, put the server's question to the person (not with `yes`), and wait for the result. Returns 0
+    if it was restored, or if the question stays open because no person can be asked. Returns 1 otherwise, also if
+    another person's request replaced this one. Raises what `request` raises."""
     try:
         entry = request(where, "restore", fields)
     except Refusal as refusal:
@@ -54,7 +54,7 @@ def restore(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) 
         try:
             send(where, "answer", {"id": entry["restore_id"], "decision": decision})
         except Refusal as refusal:
-            # Somebody was first, on another channel: how that came out is told below.
+            # Another channel decided first; its result is reported below.
             if refusal.code != "already_decided":
                 raise
         entry = _end(where, entry["restore_id"])
@@ -63,7 +63,7 @@ def restore(where: Places, fields: dict[str, Any], *, yes: bool, as_json: bool) 
             break
         entry = request(where, "restoring", {"id": again})
         if _wanted(entry) != wanted:
-            # Nobody here has been asked that, and `yes` was not said to it.
+            # This is a different question: neither the person nor `yes` answered it.
             _tell_of_other(entry, as_json=as_json)
             return 1
         if not as_json:
@@ -84,14 +84,14 @@ def _end(where: Places, id: str) -> dict[str, Any]:
 
 
 def _asked_again(entry: dict[str, Any]) -> str | None:
-    """The restore that took this one's place, if one did."""
+    """Return the id of the restore that replaced this one, or None."""
     if entry["state"] != "outdated" or not entry["note"]:
         return None
     return str(entry["note"]).rpartition("asked again as ")[2] or None
 
 
 def _wanted(entry: dict[str, Any]) -> tuple[Any, Any]:
-    """What a restore would do."""
+    """Return what a restore would do: its checkpoint, and how it treats the files."""
     return entry["checkpoint_id"], entry["files"]
 
 

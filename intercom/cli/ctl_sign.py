@@ -1,6 +1,6 @@
-"""Commands that are signed: what they are about is shown, the key is unlocked, and the signature goes with them.
+"""Signed commands: the subject is shown, the key is unlocked, and the signature is sent with the command.
 
-Where there is no operator key on this machine, a command is sent as it is. It starts on the standard library alone.
+If this machine has no operator key, a command is sent unsigned. The module starts on the standard library alone.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
     from intercom.local.operator_keys import KeyFile
 
-#: What a rejection without a reason says.
+#: The reason of a rejection that gives none.
 DEFAULT_REASON = "rejected via local CLI"
 
-#: What people are told where decisions are not signed.
+#: The message if decisions are not signed.
 NO_KEY = (
     "no operator key: decisions count by the terminal that they come from, and are not signed;"
     " agent-intercom-ctl key create changes that"
 )
 
-#: How much of an id is shown.
+#: How many characters of an id are shown.
 SHORT = 8
 _SHOWN_FILES = 20
-#: The setting's default, and the most it may be.
+#: The setting's default and its maximum, in minutes.
 _UNLOCK_MINUTES = 15.0
 _LONGEST_MINUTES = 24 * 60
 
@@ -44,9 +44,9 @@ Card = Mapping[str, Any]
 
 
 def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None) -> Any:
-    """Carry out a command and return what the server answers. `card` is the card that it answers, as it was drawn;
-    without it, it is asked for, and shown whole before the PIN is typed. Raises what `request` raises, and Refusal
-    where it could not be signed."""
+    """Send a command, signed if necessary, and return the server's answer. `card` is the card that it answers, as it
+    was drawn. Without `card`, it is fetched, and shown whole before the PIN is typed. Raises what `request` raises, and
+    Refusal if the command could not be signed."""
     if verb not in ACTS or verb in signing.UNSIGNED or not has_key(where):
         return request(where, verb, fields)
     known = request(where, "keys", {})
@@ -64,13 +64,13 @@ def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None) 
 
 
 def note_shown(where: Places, cards: Iterable[Card]) -> None:
-    """Note what was shown whole in this terminal: the key that it keeps unlocked lets nothing else pass."""
+    """Record which cards were shown whole in this terminal. Its unlocked key approves no other cards."""
     if has_key(where):
         ticket.note_shown(where, [signing.card_subject(card) for card in cards])
 
 
 def say_without_key(where: Places) -> None:
-    """Say to a person at a terminal, where there is no operator key, what that means. Raises what `request` does."""
+    """Tell a person at a terminal what it means if there is no operator key. Raises what `request` raises."""
     import sys
 
     if sys.stderr.isatty() and not request(where, "keys", {})["required"]:
@@ -78,7 +78,7 @@ def say_without_key(where: Places) -> None:
 
 
 def has_key(where: Places) -> bool:
-    """Whether a private key of the user's is on this machine."""
+    """Tell whether a private key of the user is on this machine."""
     try:
         return any(name.endswith(".json") for name in os.listdir(where.keys_directory))
     except OSError:
@@ -86,7 +86,7 @@ def has_key(where: Places) -> bool:
 
 
 def key_fields(action: str, public: str, name: str, by: str, sign: Callable[[bytes], bytes]) -> Fields:
-    """The signature by which a key is enrolled (`add`) or revoked, as the server takes it."""
+    """Return the signature that enrols (`add`) or revokes a key, in the server's form."""
     at = _now()
     said = signing.key_statement(action, public=public, name=name, at=at, by=by)
     stated = dict.fromkeys(signing.STATED, "")
@@ -102,7 +102,7 @@ def key_fields(action: str, public: str, name: str, by: str, sign: Callable[[byt
 
 
 def unlock_minutes(where: Places) -> float:
-    """For how long a terminal keeps a key that is not used; what the server's settings say."""
+    """Return how many minutes a terminal keeps an unused key unlocked, from the configuration file."""
     settings = peek(where.config_file).get("decisions")
     minutes = settings.get("unlock_minutes") if isinstance(settings, dict) else None
     if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 <= minutes <= _LONGEST_MINUTES:
@@ -111,11 +111,11 @@ def unlock_minutes(where: Places) -> float:
 
 
 class _NotWithTicket(Exception):
-    """The PIN has to be asked for."""
+    """Raised if the PIN must be asked for."""
 
 
 class _Signed:
-    """One command of a person, for which the key is unlocked once. `known` is what the server says of its keys."""
+    """One command of a person, for which the key is unlocked once. `known` is the server's answer about its keys."""
 
     def __init__(self, where: Places, known: Mapping[str, Any]) -> None:
         self._where = where
@@ -135,10 +135,10 @@ class _Signed:
             card = self._card(verb, fields)
         decision, fields = _decision(verb, fields, str(card["kind"]))
         if decision not in card["choices"]:
-            # The server says best why not; there is nothing to sign.
+            # The server explains the refusal; there is nothing to sign.
             return request(self._where, verb, fields)
         if card["kind"] == "policy" and decision != "reject" and not _is_its_text(card):
-            # A card shows what changes in a policy; what is accepted is its text.
+            # The card shows a policy's changes, but the whole text is what is accepted.
             card, was_shown = self._policy(card), False
         subject = signing.card_subject(card)
         if was_shown:
@@ -155,7 +155,7 @@ class _Signed:
         return self._signed(verb, {**fields, "id": card["request_id"]}, said, to_show)
 
     def _policy(self, card: Card) -> Card:
-        """The card of a policy with its text, which is the one whose hash would be accepted."""
+        """Return the card of a policy with its text. Raises IntercomError if another text would be accepted."""
         found = policy_card(request(self._where, "policy-show", {"id": card["request_id"]}))
         if found["detail"] != card["detail"] or not _is_its_text(found):
             raise IntercomError(
@@ -170,7 +170,7 @@ class _Signed:
         if not named:
             waiting = [each for each in request(self._where, "pending", {}) if each["kind"] == "policy"]
             if len(waiting) != 1:
-                # Said best by the server, which is asked without a signature.
+                # The server explains what is wrong when it gets the unsigned command.
                 return {"kind": "policy", "choices": ()}
             named = {"id": waiting[0]["request_id"]}
         return policy_card(request(self._where, "policy-show", named))
@@ -192,16 +192,16 @@ class _Signed:
             "decision": verb,
             "text": None,
         }
-        # Words that the person has not typed are read before they are signed.
+        # A text that the person did not type needs the PIN, so that they read it before it is signed.
         return self._signed(verb, fields, said, with_pin=not is_typed)
 
     def _nudge_text(self) -> str:
-        """What a nudge without words says: the server's settings do, and who can write them could say anything."""
+        """Return the default text of a nudge, from the server's settings: another process might change those."""
         return str(request(self._where, "nudge-text", {})["text"]).strip()
 
     def _addressed(self, verb: str, fields: Fields) -> Fields:
-        """Words for an agent, with the whole id of the session or the workspace that they are for: they are signed for
-        that agent alone. A nudge keeps the id of the alert that it answers."""
+        """Return the fields with the whole id of the session or workspace that the message is for: the signature is for
+        that agent alone. A nudge keeps the id of its alert. Raises IntercomError if not exactly one session matches."""
         if verb == "task" and fields.get("session") is None:
             return {**fields, "workspace": self._workspace_of(os.path.realpath(fields.get("workspace") or "."))}
         named = fields.get("session") or fields.get("id")
@@ -219,7 +219,8 @@ class _Signed:
         return {**sent, "id": fitting[0]} if verb == "nudge" else sent
 
     def _workspace_of(self, directory: str) -> str:
-        """The root of the workspace that a task left in this directory is for: that one is signed."""
+        """Return the root of the workspace for a task in this directory; the root is what is signed. Raises
+        IntercomError if the directory is not below that root."""
         root = str(request(self._where, "task-workspace", {"workspace": directory})["workspace_root"])
         if directory != root and not directory.startswith(os.path.join(root, "")):
             raise IntercomError(f"the server named {root}, which {directory} is not in; nothing was signed")
@@ -229,7 +230,7 @@ class _Signed:
         return list(request(self._where, "list", {})["sessions"])
 
     def _resume(self, fields: Fields) -> Any:
-        """Let an agent go on: end its pause, and answer its standby. Each is signed by itself."""
+        """Resume an agent: end its pause, and answer its standby request. Each command is signed separately."""
         named, text = fields.get("session"), fields.get("instruction")
         waiting = [each for each in request(self._where, "pending", {}) if each["kind"] == "standby"]
         paused = [each["session_id"] for each in self._sessions() if each["paused_by"]]
@@ -251,8 +252,8 @@ class _Signed:
     def _signed(
         self, verb: str, fields: Fields, said: Fields, to_show: Card | None = None, *, with_pin: bool = False
     ) -> Any:
-        """Sign and send. `to_show` is the card that nobody here has seen yet, if that is to let something pass;
-        `with_pin` asks for the PIN also where the terminal keeps the key."""
+        """Sign and send. `to_show` is a card that was not shown here yet, if the decision lets something pass.
+        `with_pin` asks for the PIN even if this terminal keeps the key unlocked."""
         sent = {name: part for name, part in fields.items() if part is not None}
         with_pin = with_pin or said["risk"] == "critical" or said["decision"] in signing.WITH_PIN
         if self._key is None and not with_pin:
@@ -268,8 +269,7 @@ class _Signed:
         return done
 
     def _with_ticket(self, verb: str, sent: Fields, said: Fields) -> Any:
-        """The same, signed by the key that this terminal keeps unlocked. Raises _NotWithTicket where it keeps none, or
-        where that is not enough here."""
+        """Send the command, signed by this terminal's unlocked key. Raises _NotWithTicket if the PIN is needed."""
         key_id = ticket.key_of(self._where)
         if key_id is None or not self._known.get(key_id, {}).get("counts"):
             raise _NotWithTicket
@@ -285,7 +285,7 @@ class _Signed:
             raise
 
     def _keep_unlocked(self, kept: KeyFile, private: Ed25519PrivateKey) -> None:
-        """Let this terminal keep the key for a while, where no other program can type there."""
+        """Keep the key unlocked in this terminal for a while, if no other program can type there."""
         minutes = unlock_minutes(self._where)
         terminal = ticket.own_terminal()
         if minutes > 0 and terminal is not None and not ticket.why_none(terminal):
@@ -310,7 +310,7 @@ class _Signed:
         return self._key
 
     def _enrol(self, kept: KeyFile, private: Ed25519PrivateKey) -> None:
-        """Make a key that was created while no server ran count, if it is the first one."""
+        """Enrol a key that was created while no server ran. Raises IntercomError if other keys count already."""
         if any(each["counts"] for each in self._known.values()):
             raise IntercomError(
                 "none of the operator keys on this machine counts for this server; see agent-intercom-ctl key list",
@@ -329,7 +329,7 @@ def _with_signature(sent: Fields, stated: Fields, value: str) -> Fields:
 
 
 def _decision(verb: str, fields: Fields, kind: str) -> tuple[str, Fields]:
-    """The decision that a command makes about a card of this kind, and the fields with the words that go with it."""
+    """Return the decision that a command makes about a card of this kind, and the fields with its text."""
     match verb:
         case "approve":
             return "approve", {**fields, "text": None}
@@ -344,7 +344,7 @@ def _decision(verb: str, fields: Fields, kind: str) -> tuple[str, Fields]:
 
 
 def policy_card(entry: Mapping[str, Any]) -> Card:
-    """The card that asks for this policy, which there need not be before it is accepted."""
+    """Return the card for a policy. It has no choices if no request is open."""
     return {
         "kind": "policy",
         "request_id": entry["request_id"],
@@ -359,13 +359,13 @@ def policy_card(entry: Mapping[str, Any]) -> Card:
 
 
 def _is_its_text(card: Card) -> bool:
-    """Whether what the card of a policy shows is the text whose hash would be accepted."""
+    """Tell whether the card of a policy shows the text whose hash would be accepted."""
     text = str(card["diff"] or "").encode("utf-8", "surrogatepass")
     return hashlib.sha256(text).hexdigest() == str(card["detail"])
 
 
 def _whole(card: Card) -> str:
-    """All that a card says, as it is shown before it is signed."""
+    """Return everything that a card says, as it is shown before it is signed."""
     from intercom.cli.ctl_draw import card_lines, now
     from intercom.cli.ctl_text import clean
 

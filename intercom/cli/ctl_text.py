@@ -1,4 +1,4 @@
-"""Text that agents wrote, made fit for a terminal: nothing in it may move the cursor, colour, hide or reorder."""
+"""Safe terminal output for text that agents wrote: nothing in it can move the cursor, colour, hide or reorder."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from intercom.model.visible import visible
 
 
 def clean(text: str) -> str:
-    """`text` with every character a terminal might act on, or a reader not see, written as its code.
+    """Return `text` with every character that a terminal may act on, or a reader may not see, written as its code.
 
     Line feeds and tabs stay. Escape becomes `\\x1b`, a right-to-left override `<U+202E>`.
     """
-    # Terminals do not agree on what joiners join.
+    # Terminals render joiners differently.
     return visible(text, joiners=False)
 
 
 def one_line(text: str) -> str:
-    """`clean`, with line feeds and tabs as spaces."""
+    """Return `clean(text)` with line feeds and tabs as spaces."""
     return clean(text).replace("\n", " ").replace("\t", " ")
 
 
-#: How much of an id is shown: enough to be unique in practice, short enough to type.
+#: How many characters of an id are shown: unique in practice, and short enough to type.
 SHORT = 8
 
 
 def short(name: str) -> str:
-    """The start of an id: enough for ctl to know it by. What is no plain id is shown whole, and so is the word that
-    some begin with (`policy-`)."""
+    """Return the start of an id, enough for ctl to find it, after any prefix such as `policy-`. Short names stay."""
     word, dash, rest = name.partition("-")
     kept = len(word + dash) if dash and word.isalpha() and len(word) < SHORT and len(rest) > SHORT else 0
     return one_line(name[: kept + SHORT] if len(name) > 2 * SHORT else name)
 
 
 def done_line(data: Any) -> str:
-    """What is said when a verdict or change was carried out, for the reply's data."""
+    """Return the line printed after a decision or change was carried out, from the reply's data."""
     if "current_mode" in data:
         return f"mode: {data['previous_mode']} -> {data['current_mode']}"
     if "checkpoint_id" in data:

@@ -1,4 +1,4 @@
-"""`watch` and `tree --watch`: what is live. On a terminal a key answers; elsewhere cards and notices are printed."""
+"""`watch` and `tree --watch`: the live views. On a terminal keys answer; elsewhere cards and notices are printed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from intercom.cli import ctl_draw
 from intercom.local.places import Places
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
 
-#: Seconds a watch that is refused tries again: a server that is just starting may not know our token yet, or have too
-#: many callers.
+#: Seconds for which a refused watch tries again: a server that is just starting may not know our token yet, or have too
+#: many connections.
 REFUSED = 30.0
 
 _PAUSE = 0.2
-#: Seconds between two looks for a server once one has been waited for so long.
+#: Seconds between two attempts after waiting for `_LONG` seconds.
 _LONG_PAUSE = 1.0
 _LONG = 30.0
 
@@ -27,7 +27,7 @@ GONE = "the server went away; waiting for it"
 
 
 def watch(where: Places, *, as_json: bool = False) -> int:
-    """Watch until quit or interrupted; where no server runs, one is waited for. Raises Refusal when refused."""
+    """Watch until the person quits or interrupts. If no server runs, wait for one. Raises Refusal."""
     if as_json:
         return _follow(where, lambda event: print(json.dumps(event), flush=True))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -35,16 +35,16 @@ def watch(where: Places, *, as_json: bool = False) -> int:
     from intercom.cli import ticket
     from intercom.cli.ctl_keys import Keys
 
-    # Said now: a terminal's key signs for what asked as soon as it was started.
+    # Contact the key holder now: it signs only for processes that contact it soon after their start.
     ticket.key_of(where)
 
     return Keys(where).run()
 
 
 def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> int:
-    """Draw the tree again every `every` seconds until interrupted; as JSON, one line each time.
+    """Draw the tree every `every` seconds until interrupted; as JSON, one line each time.
 
-    A server is waited for as `watch` does. Raises Refusal.
+    Waits for a server like `watch`. Raises Refusal.
     """
     missing = NONE_YET
     told = False
@@ -62,7 +62,7 @@ def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> i
             print(json.dumps(data), flush=True)
         else:
             if sys.stdout.isatty():
-                # Home, and clear what is below: less flicker than clearing first.
+                # Move home and clear what is below: this flickers less than clearing first.
                 print("\x1b[H\x1b[J", end="")
             ctl_draw.show("tree", data)
             sys.stdout.flush()
@@ -79,7 +79,7 @@ def _follow(where: Places, show: Callable[[dict[str, Any]], None]) -> int:
 
 
 def _events(where: Places) -> Generator[dict[str, Any]]:
-    """Events for ever, over restarts of the server."""
+    """Yield events without end, across restarts of the server."""
     line = first(where)
     if line is None:
         _say(NONE_YET)
@@ -97,7 +97,7 @@ def _read(line: Watch) -> Generator[dict[str, Any]]:
 
 
 def first(where: Places) -> Watch | None:
-    """A watch, or None where no server is; raises Refusal."""
+    """Return a watch, or None if no server runs. Raises Refusal."""
     try:
         return Watch(where)
     except NoServer:
@@ -105,10 +105,10 @@ def first(where: Places) -> Watch | None:
 
 
 def again(where: Places, pause: Callable[[float], None]) -> Watch:
-    """A watch as soon as there is a server, however long that takes.
+    """Return a watch as soon as a server runs, without a time limit.
 
-    `pause` is called before each try, with how many seconds it is to take; what it raises ends the wait. Raises Refusal
-    when it was refused for REFUSED seconds, and IpcError for a socket that is not this user's.
+    `pause` is called with a number of seconds before each attempt; an exception from it ends the wait. Raises Refusal
+    after REFUSED seconds of refusals, and IpcError if the socket is not this user's.
     """
     began = time.monotonic()
     refused_until = began + REFUSED
@@ -128,10 +128,10 @@ def _say(text: str) -> None:
 
 
 class Repeats:
-    """Tells a card that says the same as the last with its id: an agent may have been told a rejection, for instance,
-    which a card of its own announces, with nothing new to see."""
+    """Detects a card that equals the last one with its id. A card is sent again, for example, when its agent has
+    received a rejection; the person then has nothing new to see."""
 
-    #: So many cards are remembered.
+    #: The most cards that are remembered.
     SIZE = 1000
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Repeats:
 
 
 class _Printer:
-    """Prints what comes, for a reader that is no terminal."""
+    """Prints events if the output is not a terminal."""
 
     def __init__(self) -> None:
         self._repeats = Repeats()

@@ -1,4 +1,4 @@
-"""`agent-intercom demo`: the main job from end to end, in one terminal, with the server killed on the way."""
+"""`agent-intercom demo`: the main workflow from end to end in one terminal, including a killed server."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from intercom.operators.ctl.client import NoServer, Refusal, request
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play the demo. Returns 0 when it went through, whatever was answered; 1 when something failed, 2 for options that
-    have no place here, 130 when interrupted. Whichever way it ends, nothing of it is left running."""
+    """Play the demo. Returns 0 if it completed (whatever the answers), 1 if something failed, 2 for options that it
+    does not accept, 130 if interrupted. It leaves no process running."""
     if options.config is not None:
         print("agent-intercom: the demo has a configuration of its own: leave --config out", file=sys.stderr)
         return 2
@@ -83,7 +83,7 @@ class _Demo:
         self.page.say(f"The agent was offered {len(told['tools'])} tools, {told['seconds']:.1f} s after its start.")
 
     def _card(self) -> Any:
-        """Wait for what the agent asks, and show it."""
+        """Wait for the agent's request, and show it."""
         self.agent.hear("asks")
         entry = until(lambda: next(iter(self._pending()), None), "no request came")
         self.page.say("Its call waits for you. Nothing is written before you say so.")
@@ -111,7 +111,7 @@ class _Demo:
         until(still_open, "the request did not come back")
 
     def _pending(self) -> list[Any]:
-        """What waits; nothing where no server listens yet."""
+        """Return the pending requests; none if no server listens yet."""
         try:
             return list(request(self.at.where, "pending", {}))
         except NoServer:
@@ -122,13 +122,13 @@ class _Demo:
         try:
             self._answer(entry)
         except Refusal as refusal:
-            # It lapsed while nobody looked; the agent is told so, and goes on.
+            # The request expired before the answer; the agent is told so, and continues.
             self.page.say(f"{refusal}.", "yellow")
         told = self.agent.hear("answered")
         answer = told["answer"]
         call = "The call it made to the first server" if killed else "The agent's call"
         if told["calls"] > 1:
-            # As with clients that end a long call: it was answered "pending", and asked for the same request again.
+            # Like a client that ends a long call: it got "pending", and asked for the same request again.
             call = f"The last of {told['calls']} calls in which the agent waited"
         self.page.say(f"{call} returned after {told['seconds']:.1f} s, with status {answer['status']}.")
         if answer["status"] != "approved":
@@ -198,7 +198,7 @@ def _hash(file: Path) -> str:
 
 
 def _called() -> str:
-    """How the user can call agent-intercom: by its name if the shell finds it, else by its path."""
+    """Return how the user can call agent-intercom: by name if the shell finds it, else by path."""
     ours = Path(sys.executable).parent / "agent-intercom"
     found = shutil.which("agent-intercom")
     if not ours.exists() or (found and os.path.realpath(found) == os.path.realpath(ours)):

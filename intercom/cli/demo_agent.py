@@ -1,7 +1,7 @@
-"""The demo's agent: a scripted MCP client in a process of its own, as a coding agent would be.
+"""The demo's agent: a scripted MCP client in its own process, like a coding agent.
 
-Started with the workspace and the server's `ipc_name`, it tells what happens to it as JSON lines on stdout, and ends
-when its stdin does: whoever started it may be killed, and neither it nor the server must stay behind.
+Its arguments are the workspace and the server's `ipc_name`. It reports events as JSON lines on stdout. It ends when its
+stdin closes: the demo may be killed, and neither the agent nor the server may keep running.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
         tell("failed", message=_words(failed))
         raise SystemExit(1) from None
     finally:
-        # Whoever would have ended the server may have been killed.
+        # The demo, which normally ends the server, may have been killed.
         end_all(ipc_name)
 
 
@@ -77,7 +77,7 @@ async def _leave_with_parent(scope: trio.CancelScope) -> None:
 
 
 async def _work(workspace: Path, ipc_name: str) -> None:
-    # Half a second, which the demo itself, that reads names here, has no use for.
+    # Imported lazily: it takes half a second, and the demo itself imports only names from this module.
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
     from mcp_types import Implementation
@@ -99,7 +99,7 @@ async def _work(workspace: Path, ipc_name: str) -> None:
         else:
             await _propose(call, f"Add a shorter {FILE}", SHORTER, "The first one was not wanted. Perhaps this?")
         tell("finished")
-        # The server goes when we do, and may be asked until then what is on record.
+        # The server ends with this process; until then the demo may read its log.
         await trio.sleep_forever()
 
 
@@ -126,7 +126,7 @@ async def _call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 def patch(before: str, after: str) -> str:
-    """What turns the demo's file from `before` into `after`."""
+    """Return the diff that turns the demo's file from `before` into `after`."""
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{FILE}", f"b/{FILE}"
     )

@@ -1,4 +1,4 @@
-"""Where the demo plays: directories, a server and an agent of its own, apart from any Intercom the user has."""
+"""The demo's environment: its own directories, server and agent, apart from the user's Intercom."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from intercom.model.errors import ConfigError, IpcError
 
 T = TypeVar("T")
 
-#: Seconds for what takes a moment: a start, an answer on its way. A person's thinking is not among it.
+#: Seconds to wait for a start or an answer; a person's thinking time is not included.
 PATIENCE = 60.0
 
-#: Seconds a process has to end by itself before it is ended.
+#: Seconds that a process has to end by itself before it is killed.
 GRACE = 5.0
 
 _PAUSE = 0.05
 
 
 class DemoFailed(Exception):
-    """Something did not come about; says what."""
+    """Raised if an expected step did not happen; the message says which."""
 
 
 @frozen
 class House:
-    """`workspace` is what the agent may change, and stays afterwards; `private` holds the rest, and goes."""
+    """The demo's directories. The agent may change `workspace`, which stays; `private` holds the rest, and is
+    removed."""
 
     workspace: Path
     private: Path
@@ -50,28 +51,28 @@ class House:
 
     @property
     def log(self) -> Path:
-        """What the agent and its shim say on stderr."""
+        """The stderr output of the agent and its shim."""
         return self.private / "agent.log"
 
     def server(self) -> int | None:
-        """The process of the server that runs now."""
+        """Return the process id of the running server, or None."""
         holder = lock.holder(self.where.database)
         return holder.pid if holder is not None and holder.pid else None
 
     def server_other_than(self, before: int | None) -> int:
-        """Wait for a server that is not process `before`; raises DemoFailed when none comes."""
+        """Wait for a server whose process id is not `before`. Raises DemoFailed if none comes."""
         return until(lambda: pid if (pid := self.server()) != before else None, "no server came up")
 
 
 @define
 class Agent:
-    """The agent's process, and what it tells."""
+    """The agent's process, and the events that it reports."""
 
     process: subprocess.Popen[bytes]
     _said: bytes = b""
 
     def hear(self, event: str) -> dict[str, Any]:
-        """Wait for the agent to tell of `event`, which must be the next; raises DemoFailed for any other, or none."""
+        """Wait for `event`, which must be the agent's next. Raises DemoFailed if another event comes, or none."""
         assert self.process.stdout is not None
         deadline = time.monotonic() + PATIENCE
         while b"\n" not in self._said:
@@ -92,7 +93,7 @@ class Agent:
 
 
 def until(look: Callable[[], T | None], otherwise: str) -> T:
-    """Look again and again until there is something; raises DemoFailed with `otherwise` after a while."""
+    """Call `look` until it returns something. Raises DemoFailed with `otherwise` after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while (found := look()) is None:
         if time.monotonic() >= deadline:
@@ -103,8 +104,8 @@ def until(look: Callable[[], T | None], otherwise: str) -> T:
 
 @contextlib.contextmanager
 def house(wish: str | None) -> Iterator[House]:
-    """A house to play in. At the end everything that runs in it is ended, and all but the workspace removed; an empty
-    workspace goes too. `wish` begins the name that tells its processes from all others."""
+    """Create the demo's environment. At the end its processes are ended, and everything except a used workspace is
+    removed. Its random name begins with `wish`, and identifies its processes."""
     name = f"{wish or 'demo'}-{secrets.token_hex(4)}"
     workspace = Path(tempfile.mkdtemp(prefix="intercom-demo-")).resolve()
     private = _private()
@@ -112,7 +113,7 @@ def house(wish: str | None) -> Iterator[House]:
         try:
             where = places(name, _environment(private))
         except IpcError:
-            # The usual place for what is temporary is too deep for a socket.
+            # The default temporary directory is too deep for a socket's path.
             shutil.rmtree(private)
             private = _private("/tmp")
             where = places(name, _environment(private))
@@ -128,7 +129,7 @@ def house(wish: str | None) -> Iterator[House]:
 
 @contextlib.contextmanager
 def _own(where: Places) -> Iterator[None]:
-    """Servers that the demo's agent starts take the demo's directories as the user's, until the demo is over."""
+    """Record the demo's directories as the user's own until the demo ends, for servers that its agent starts."""
     directories = (os.path.dirname(where.config_file), where.state_dir)
     Path(where.state_dir).mkdir(mode=0o700, exist_ok=True)
     try:
@@ -144,8 +145,8 @@ def _own(where: Places) -> Iterator[None]:
 
 @contextlib.contextmanager
 def agent(at: House) -> Iterator[Agent]:
-    """The agent, at work until the end of the block. It leads a session of its own, so that a key typed here does not
-    reach it, and so that what is typed here is not taken for its doing."""
+    """Run the agent until the end of the block. It leads its own session, so that keys typed here do not reach it, and
+    what is typed here is not taken for the agent's."""
     command = [sys.executable, "-P", "-m", "intercom.cli.demo_agent", str(at.workspace), at.where.ipc_name]
     with at.log.open("wb") as log:
         process = subprocess.Popen(
@@ -160,7 +161,7 @@ def agent(at: House) -> Iterator[Agent]:
     try:
         yield Agent(process)
     except BaseException:
-        # In the middle of a call, agent and shim would take their time to part.
+        # In the middle of a call, the agent and its shim would end slowly.
         with _undisturbed():
             end_all(at.where.ipc_name)
         raise
@@ -180,7 +181,7 @@ def _private(within: str | None = None) -> Path:
     made = Path(tempfile.mkdtemp(prefix="icd-", dir=within)).resolve()
     for directory in ("run", "config", "state"):
         (made / directory).mkdir(mode=0o700)
-    # Whoever plays the demo is asked here, and may have no terminal; nothing but the demo's agent is in its house.
+    # The demo asks its user, possibly without a terminal. No agent but the demo's own uses this server.
     config = made / "config" / "agent-intercom"
     config.mkdir(mode=0o700)
     (config / "config.toml").write_text("[ctl]\ntrust_agent_processes = true\n")
@@ -188,7 +189,7 @@ def _private(within: str | None = None) -> Path:
 
 
 def _environment(private: Path) -> dict[str, str]:
-    """Ours, without what would reach the user's own Intercom or Slack."""
+    """Return this process's environment without the variables that would reach the user's own Intercom or Slack."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLACK_", "INTERCOM_"))}
     return {
         **kept,
@@ -199,7 +200,7 @@ def _environment(private: Path) -> dict[str, str]:
 
 
 def end_all(name: str) -> None:
-    """End what runs of the house `name` but this process: by the name on its command line, which nothing else has."""
+    """End all processes of the demo `name` except this one. The name on their command line identifies them."""
     deadline = time.monotonic() + GRACE
     while running := _running(name):
         late = time.monotonic() >= deadline
@@ -219,7 +220,7 @@ def _running(name: str) -> list[psutil.Process]:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """A second ^C must not leave half of it behind."""
+    """Ignore signals, so that a second ^C cannot interrupt the cleanup."""
     before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

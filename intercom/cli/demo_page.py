@@ -1,4 +1,4 @@
-"""How the demo reads: numbered steps, short lines, the card as ctl draws it."""
+"""The demo's output: numbered steps, short lines, and cards as ctl draws them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _INDENT = 3
 
 
 class NobodyThere(Exception):
-    """Standard input has ended, and it was no terminal: there is no one to ask."""
+    """Raised if standard input has ended and is not a terminal, so that no person can answer."""
 
 
 class Page:
-    """Standard output, 80 columns or fewer."""
+    """A page on standard output, at most 80 columns wide."""
 
     def __init__(self) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -41,17 +41,17 @@ class Page:
         self._put(Text(clean(text), style))
 
     def fact(self, name: str, text: str) -> None:
-        """A name and what belongs to it; never broken, so that it can be copied."""
+        """Print a name and its value on one unwrapped line, so that it can be copied."""
         line = Text(" " * _INDENT).append(f"{name:<10}", "cyan").append(clean(text))
         self._console.print(line, soft_wrap=True)
 
     def command(self, command: str, what: str) -> None:
-        """Something to type, and what it does."""
+        """Print a command to type, and what it does."""
         self._console.print(Text(" " * _INDENT).append(clean(what), "dim"), soft_wrap=True)
         self._console.print(Text(" " * _INDENT * 2).append(clean(command), "bold"), soft_wrap=True)
 
     def card(self, entry: Any, *, whole: bool = False) -> None:
-        """The card of a request, as `agent-intercom-ctl pending` shows it, or `show` if `whole`."""
+        """Print a request's card as `agent-intercom-ctl pending` does, or as `show` does if `whole`."""
         self.gap()
         for line in ctl_draw.card_lines(entry, ctl_draw.now(), None if whole else ctl_draw.PENDING_LINES):
             self._put(line)
@@ -61,7 +61,7 @@ class Page:
         self._console.print()
 
     def ask(self, question: str) -> str:
-        """A line from the person. Raises KeyboardInterrupt when they leave, NobodyThere when there never was one."""
+        """Read a line. Raises KeyboardInterrupt if the person ends the input, NobodyThere without a terminal."""
         self._console.print(Text(" " * _INDENT).append(question, "bold yellow"), end=" ", soft_wrap=True)
         sys.stdout.flush()
         line = sys.stdin.readline() if sys.stdin is not None else ""
@@ -71,12 +71,12 @@ class Page:
                 raise KeyboardInterrupt
             raise NobodyThere
         if not sys.stdin.isatty():
-            # A terminal has shown what was typed; a pipe has not.
+            # A terminal echoes what is typed; a pipe does not.
             self._console.print(clean(line.strip()))
         return line.strip()
 
     def _put(self, text: Text) -> None:
-        # Wrapped here, since rich would fill each line up with blanks, which are then copied along.
+        # Wrapped here, because rich would pad each line with blanks, which are then copied too.
         for line in text.wrap(self._console, self._console.width - _INDENT, no_wrap=False):
             line.rstrip()
             self._console.print(Text(" " * _INDENT).append_text(line), soft_wrap=True)

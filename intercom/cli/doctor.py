@@ -1,4 +1,4 @@
-"""`agent-intercom doctor`: look at everything Intercom rests on, and say what to do about each fault."""
+"""`agent-intercom doctor`: checks everything that Intercom depends on, and says how to fix each fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INDENT = 23
 def run(options: argparse.Namespace) -> int:
     """Print one finding after another, or with `--json` one JSON value. Nothing is changed.
 
-    Returns 0 when there is no fault (there may be warnings), 1 otherwise, 2 when the options do not fit together.
+    Returns 0 without faults (warnings are allowed), 1 with faults, 2 if the options do not fit together.
     """
     if options.client is not None and options.client not in CLIENTS:
         print(f"no client is called {options.client}: choose from {', '.join(CLIENTS)}", file=sys.stderr)

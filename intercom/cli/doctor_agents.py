@@ -1,4 +1,4 @@
-"""What doctor looks at of agents that people start: whether there is a program for it."""
+"""Doctor's check of the agents that people start: whether their program exists."""
 
 from __future__ import annotations
 

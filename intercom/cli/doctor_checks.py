@@ -1,4 +1,4 @@
-"""What doctor looks at: one function for each thing, all of them looking only."""
+"""Doctor's checks: one function for each subject. No check changes anything."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from intercom.operators.ctl.client import NoServer, Refusal, request
 from intercom.store import audit_anchor, disturbance, health
 from intercom.workspace import policy_file
 
-#: Bytes that must be free where the database stands.
+#: Bytes that must be free in the state and runtime directories.
 _ROOM = 100 * 1024 * 1024
 
-#: Seconds a running server has to answer.
+#: Seconds that a running server has to answer.
 _PATIENCE = 2.0
 
 
 def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd: str) -> list[Finding]:
-    """Look at everything, in the order a start needs it. `config`, `ipc_name` and `workspace` are as on a command line.
+    """Run every check, in the order in which a start needs them. Arguments are as on the command line.
 
-    Where one thing is at fault, the rest is looked at with what would hold without it.
+    After a fault in the configuration, the other checks use the defaults.
     """
     findings = [_installation()]
     settled, where, found = configuration(config, ipc_name)
@@ -52,7 +52,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     findings.append(doctor_keys.examine(where))
     findings += doctor_http.examine(settled, where)
     if any(each.subject == "configuration" and each.state is State.FAULT for each in found):
-        # Of Slack nothing would hold without it.
+        # Slack has no useful defaults to check.
         findings.append(Finding("slack", State.WARN, "not looked at: what is set up stands in the configuration"))
     else:
         findings += doctor_slack.examine(settled, where, doctor_slack.config_file_of(config, where))
@@ -92,7 +92,7 @@ def _unfit(needed: list[str]) -> Iterator[str]:
 
 
 def configuration(config: str | None, ipc_name: str | None) -> tuple[Config, Places | None, list[Finding]]:
-    """The configuration (the default one where it is at fault), where things are, and what was found."""
+    """Return the configuration (the default one if faulty), the places (None if unusable), and the findings."""
     try:
         own = Path(places(ipc_name or "agent-intercom").config_file)
         path = Path(config).absolute() if config is not None else own if own.exists() else None
@@ -172,7 +172,7 @@ def _database(path: Path) -> Finding:
 
 
 def _audit(where: Places, database: Path) -> Iterator[Finding]:
-    """The audit log, where there is one that this program can read."""
+    """Verify the audit log, if this program can read it."""
     about = health.examine(database)
     if about.fault is not None or not about.exists or (about.version or 0) < about.latest:
         return

@@ -1,4 +1,4 @@
-"""What doctor says of one client: how long it lets a call wait, by its settings, and by a timed probe."""
+"""Doctor's check of one client: how long it lets a call wait, by its settings and by a timed probe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intercom.cli.init_clients import CLIENTS, SERVER_NAME, Client
 from intercom.cli.init_merge import present
 from intercom.model.config import Config
 
-#: Where a client's entry says how long a call may take, in which unit (in seconds), and what holds where it does not.
+#: For each client: the key of its limit for a call, that key's unit in seconds, and the default limit in seconds.
 LIMITS: dict[str, tuple[str, float, float | None]] = {
     "codex": ("tool_timeout_sec", 1.0, 300.0),
     "claude-code": ("timeout", 0.001, None),
@@ -22,8 +22,8 @@ LIMITS: dict[str, tuple[str, float, float | None]] = {
 
 
 def examine(name: str, config: Config, project: Path, seconds: float | None) -> list[Finding]:
-    """Look at what a client's file says of Intercom, and with `seconds` run the client to see how long it lets a call
-    wait (for so long at most)."""
+    """Check what a client's file says. With `seconds`, also run it to see how long it lets a call wait, at most so
+    long."""
     client = CLIENTS[name]
     entry = present(client.format, init_files.glance(client.file(project)), client.table, SERVER_NAME)
     findings = [_settings(client, config, entry, project)]
@@ -33,7 +33,8 @@ def examine(name: str, config: Config, project: Path, seconds: float | None) -> 
 
 
 def judged(patience: float | None, limit: float | None) -> tuple[State, str, str]:
-    """Whether a client's limit (None: none known) leaves room for how long we let a call wait (None: without end)."""
+    """Judge a client's limit (None: unknown) against our longest wait (None: unlimited), in seconds: state, text,
+    advice."""
     waits = "as long as it takes" if patience is None else f"at most {patience:g} s"
     if limit is None:
         return State.OK, f"Intercom lets a call wait {waits}", ""

@@ -1,4 +1,4 @@
-"""Whether the clients that know Intercom are also held to it, by their permission hooks."""
+"""Doctor's check of permission hooks: whether the clients that know Intercom must also ask it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from intercom.cli.init_hooks import HOOKS, installed
 
 
 def examine(project: Path) -> Finding:
-    """Of the clients that know Intercom, which are also held to it. What a client does with its file is its affair:
-    whether its hooks are on, or trusted, can not be seen from here."""
+    """Check which clients that know Intercom have its permission hooks. This cannot see whether a client has its hooks
+    turned on, or trusts them."""
     held, partly, free = [], [], []
     for name, hooks in HOOKS.items():
         found = installed(hooks, init_files.glance(hooks.file(project)))

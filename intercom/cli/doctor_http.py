@@ -1,4 +1,4 @@
-"""What doctor looks at where agents may come in over HTTP: the port, who listens there, and the token."""
+"""Doctor's check of HTTP: the port, the program that listens there, and the token."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from intercom.local import dial
 from intercom.local.places import Places
 from intercom.model.config import Config
 
-#: Seconds whoever listens has to answer.
+#: Seconds that the listening program has to answer.
 _PATIENCE = 2.0
 _SUBJECT = "http"
 
 
 def examine(config: Config, where: Places) -> Iterator[Finding]:
-    """Look at the port and the token; nothing where HTTP is off."""
+    """Check the port and the token. Yields nothing if HTTP is off."""
     if config.http_port is None:
         return
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.http_host, config.http_host)
@@ -47,7 +47,7 @@ def _port(host: str, port: int, *, runs: bool) -> Finding:
 
 
 def _listens(host: str, port: int) -> bool | None:
-    """Whether a server of ours listens there; None when nobody does."""
+    """Tell whether a server of ours listens there: False for another program, None if nothing listens."""
     line = http.client.HTTPConnection(host, port, timeout=_PATIENCE)
     try:
         line.request("GET", "/doctor")
@@ -70,7 +70,7 @@ def _runs(where: Places) -> bool:
 
 
 def _told(file: str) -> int:
-    """The port that a server has said it took; 0 when none has."""
+    """Return the port that a server has recorded, or 0 if there is none."""
     try:
         with open(file, encoding="ascii") as told:
             return int(told.read(100).strip().rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""What doctor says of the operator keys: whether decisions are signed, and what that means where they are not."""
+"""Doctor's check of the operator keys: whether decisions are signed, and what it means if they are not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_KEY = (
 
 
 def examine(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: int = 0) -> Finding:
-    """Look at the keys, and ask the server, if one runs, which of them count."""
+    """Check the keys, and ask a running server which of them count."""
     try:
         listed = operator_keys.read_public(Path(where.operator_keys_file))
         private = operator_keys.private_keys(where)
@@ -61,7 +61,7 @@ def examine(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: int =
 
 
 def _unsafe(system_file: str, owner: int) -> str | None:
-    """Why root's list counts for nothing; None where it is as it has to be, or is not there."""
+    """Say why root's key list is not safe, so that no key counts; None if it is safe or missing."""
     try:
         found = [os.stat(system_file, follow_symlinks=False), os.stat(os.path.dirname(system_file))]
     except OSError:

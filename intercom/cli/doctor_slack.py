@@ -1,4 +1,4 @@
-"""What doctor looks at in Slack: what a server would find, and, where it is complete, what Slack says to it."""
+"""Doctor's check of Slack: what a server would find, and if that is complete, what Slack answers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from intercom.model.config import Config
 from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal, request
 
-#: Seconds for each question: to the server that runs, and to Slack.
+#: Seconds for each request to the running server, and to Slack.
 _PATIENCE = 2.0
 _SLACK_PATIENCE = 10.0
 
-#: The part of a server that is there when it is in Slack.
+#: The actor that a server has if it uses Slack.
 _CONNECTION = "slack/connection"
 
 
 def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding]:
-    """Look at what Slack needs. Without a channel in the configuration neither Slack nor the keychain is asked."""
+    """Check what Slack needs. Without a channel in the configuration, neither Slack nor the keychain is asked."""
     if config.slack.channel_id is None:
         if config.slack.workspace_channels:
             text = "[slack] workspace_channels is set, and without channel_id there is no Slack"
@@ -72,11 +72,11 @@ def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding
 
 
 def _fares(where: Places) -> Iterator[Finding]:
-    """How the server that runs fares in Slack, as it says itself."""
+    """Report the Slack status that the running server gives."""
     standing = _answer(where, "slack")
     standing = None if standing is None else standing["slack"]
     if standing is None:
-        # It went in between, or is of a version that does not know this question.
+        # The server has stopped meanwhile, or its version does not support this request.
         return
     connection, outbox = standing["connection"], standing["outbox"]
     subject, again = "slack server", "it is tried again; agent-intercom-ctl slack says how it goes on"
@@ -92,14 +92,14 @@ def _fares(where: Places) -> Iterator[Finding]:
     else:
         why = f": {connection['last_error']}" if connection["last_error"] else ""
         text = f"the server that runs is not connected ({connection['state']}) for {since}{why}; {rest}"
-        # Slack says no until a person has changed something.
+        # Slack keeps refusing until a person changes something.
         yield Finding(subject, State.FAULT if connection["state"] == "refused" else State.WARN, text, again)
     for channel, trouble in outbox["troubles"].items():
         yield Finding(subject, State.WARN, f"{channel}: {trouble}")
 
 
 def _without_channel(where: Places, config_file: str) -> Finding:
-    """What to say where no channel is configured. The keychain is not asked: it may ask for a password."""
+    """Return the finding without a channel. The keychain is not asked, because it may ask for a password."""
     from intercom.operators.slack import credentials
 
     kept = credentials.file_in(where.state_dir).exists()
@@ -122,7 +122,7 @@ def _tokens(in_file: bool, in_environment: bool, in_slack: bool, file: str) -> I
 
 
 def _members(config_file: str) -> Iterator[Finding]:
-    """Ids that only this environment names, which the next server may not see."""
+    """Warn about member ids that only this environment sets, because the next server may not see them."""
     if not os.environ.get("SLACK_MEMBER_IDS"):
         return
     try:
@@ -141,20 +141,20 @@ def _asked(settled: Any, in_slack: bool) -> Iterator[Finding]:
 
     from intercom.operators.slack import checks
 
-    # A second socket would take some of the taps that are the server's.
+    # A second socket would receive some of the interactions that belong to the server.
     ask = partial(checks.prove, settled, socket=not in_slack, patience=_SLACK_PATIENCE)
     for proof in trio.run(ask):
         yield Finding(proof.subject, State(proof.outcome.value), proof.text, proof.advice)
 
 
 def _running(where: Places) -> frozenset[str] | None:
-    """The parts of the server that runs; None where there is none that answers."""
+    """Return the names of the running server's parts, or None if no server answers."""
     answer = _answer(where, "tree")
     return None if answer is None else frozenset(_parts(answer["tree"]))
 
 
 def _answer(where: Places, verb: str) -> Any:
-    """What the server that runs answers; None where there is none, or it does not."""
+    """Return the running server's answer, or None if there is none."""
     try:
         return request(where, verb, {}, patience=_PATIENCE)
     except (IntercomError, Refusal, NoServer, OSError, EOFError):
@@ -168,5 +168,5 @@ def _parts(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 def config_file_of(config: str | None, where: Places) -> str:
-    """The configuration file that people should write in."""
+    """Return the configuration file that people should edit."""
     return str(Path(config).absolute()) if config is not None else where.config_file

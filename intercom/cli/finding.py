@@ -1,4 +1,4 @@
-"""What doctor found."""
+"""The result of a doctor check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class State(StrEnum):
 
 @frozen
 class Finding:
-    """What was found about `subject`; `advice` says what to do where the text does not."""
+    """What a check found about `subject`. `advice` says what to do if `text` does not."""
 
     subject: str
     state: State

@@ -1,4 +1,4 @@
-"""`agent-intercom init`: write a configuration, and tell the MCP clients where Intercom is."""
+"""`agent-intercom init`: writes a configuration, and connects the MCP clients to Intercom."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from intercom.model.config import Config
 from intercom.model.errors import ConfigError, IntercomError
 from intercom.operators.ctl.client import Refusal
 
-#: What a person has to know before hooks are installed.
+#: What a person must know before hooks are installed.
 HOOKS_SAY = """\
 Permission hooks make a client ask Intercom before its own tools write or run
 anything. They hold:
@@ -37,7 +37,7 @@ hook denies every such use: before you remove the program, run
 'agent-intercom init --remove'."""
 
 
-#: What a person has to know to choose.
+#: What a person must know to decide about an operator key.
 KEY_SAYS = """
 With an operator key, only what you sign with a PIN is approved. Without one, a
 process of your account that types into your terminals (tmux, an editor's), or
@@ -45,14 +45,15 @@ writes the database, could approve in your place. Recommended."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the options of `agent-intercom init` ask, and then say on stdout what was done.
+    """Carry out the options of `agent-intercom init`, then report on stdout.
 
-    Without `--write` and `--remove` nothing is changed. Returns 0 when all was done, 1 when a file could not be written
-    or merged (each is named on stderr, and no client was changed by half), 2 when the options do not fit together.
+    Without `--write` and `--remove` nothing is changed. Returns 0 if all was done. Returns 1 if a file could not be
+    written or merged: each is named on stderr, and no client is half changed. Returns 2 if the options do not fit
+    together.
     """
     report = _Report()
     code = _run(args, report)
-    # Last, and all at once: a reader that closes the pipe stops nothing half-way.
+    # Printed last and at once: a reader that closes the pipe cannot stop the work half-way.
     code = report.print(code)
     if args.write and code == 0 and not args.no_key:
         _offer_key()
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _offer_key() -> None:
-    """Offer an operator key to who has none: the one thing that no process of theirs can do in their place."""
+    """Offer an operator key to a person without one: no process of theirs can sign in their place."""
     where = places()
     if ctl_sign.has_key(where) or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
@@ -120,7 +121,7 @@ def _run(args: argparse.Namespace, report: _Report) -> int:
 
 
 def _policy(workspace: Path, ipc_name: str, report: _Report, *, write: bool) -> bool:
-    """Give the workspace a policy, and have it accepted; False when that failed."""
+    """Write a policy if the workspace has none, and have it accepted. Returns False if that failed."""
     if not write:
         report.say(init_policy.plan(workspace))
         return True
@@ -152,7 +153,7 @@ def _chosen(named: list[str] | None) -> list[str]:
 
 
 class _Report:
-    """What is said at the end: lines for stdout, faults for stderr."""
+    """The report at the end: lines for stdout, faults for stderr."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -165,12 +166,12 @@ class _Report:
         self._faults.append(line)
 
     def print(self, code: int) -> int:
-        """Print everything; returns `code`, also where nobody reads."""
+        """Print everything. Returns `code`, or 1 instead of 0 if stdout fails for another reason than a closed pipe."""
         for stream, lines in ((sys.stdout, self._lines), (sys.stderr, self._faults)):
             try:
                 print("".join(f"{line}\n" for line in lines), end="", file=stream, flush=True)
             except OSError as error:
-                # Python would complain once more when it closes the stream.
+                # Without this, Python would complain again when it closes the stream.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
                 if stream is sys.stdout and not isinstance(error, BrokenPipeError):
                     self.fault(f"what was done could not be printed: {error.strerror}")
@@ -184,8 +185,8 @@ class _Report:
 def _configure(
     file: Path, default_workspace_root: Path | None, http_port: int | None, args: argparse.Namespace, report: _Report
 ) -> Config:
-    """Write the configuration where there is none (or anew with `--force`), with the port that is asked for; only say
-    so without `--write`. Returns its settings. Raises ConfigError and OSError."""
+    """Write the configuration if there is none (or again with `--force`), with the requested port. Without `--write`,
+    only report it. Returns the settings. Raises ConfigError and OSError."""
     if default_workspace_root in (Path("/"), Path.home().resolve()):
         raise ConfigError(f"{default_workspace_root} can not be a workspace: give --workspace a project")
     if file.is_dir():
@@ -219,7 +220,7 @@ def _configure(
 
 
 def _token_file(config: Config, *, write: bool) -> str | None:
-    """Where the token stands, made if there is none yet and `write` says so; None where none is asked for."""
+    """Return the token's file, or None if no token is required. With `write`, create a missing token."""
     if not config.http_token_required:
         return None
     where = places(config.ipc_name)
@@ -233,7 +234,7 @@ def _token_file(config: Config, *, write: bool) -> str | None:
 
 @frozen
 class Plan:
-    """What one client's files are to say. `start` is the command that its hooks begin with."""
+    """What one client's files should say. `start` is the command that its hooks begin with."""
 
     client: Client
     workspace: Path
@@ -247,7 +248,7 @@ class Plan:
 
     @property
     def has_hooks(self) -> bool:
-        """Whether all of its hooks are installed: they are kept up to date."""
+        """Whether all hooks are installed; installed hooks are kept up to date."""
         hooks = self.hooks
         if hooks is None:
             return False
@@ -273,7 +274,7 @@ def _over_http(client: Client, workspace: Path, config: Config) -> tuple[Wish, s
 
 
 def _wants_hooks(args: argparse.Namespace, plans: list[Plan]) -> bool:
-    """Whether hooks are to be installed: only where a person says so, by the option or when asked."""
+    """Tell whether to install hooks: only if a person says so, by an option or at the prompt."""
     if args.hooks or args.no_hooks:
         return bool(args.hooks)
     missing = [plan for plan in plans if plan.hooks is not None and not plan.has_hooks]
@@ -293,7 +294,7 @@ def _where(plan: Plan) -> str:
 
 
 def _show(plan: Plan, report: _Report, *, hooks: bool) -> bool:
-    """Say what would be written."""
+    """Report what would be written."""
     report.say(f"\n{plan.client.title}: in {plan.client.file(plan.workspace)}\n")
     report.say(init_files.indented(snippet(plan.client.format, plan.wish)).rstrip("\n"))
     report.say(f"  {plan.note}")
@@ -305,7 +306,7 @@ def _show(plan: Plan, report: _Report, *, hooks: bool) -> bool:
 
 
 def _write(plan: Plan, report: _Report, *, hooks: bool) -> bool:
-    """Write a client's files, all or none; False when that could not be done."""
+    """Write a client's files, all or none. Returns False if that failed."""
     file = plan.client.file(plan.workspace)
     changes: list[tuple[Change, str, str]] = []
     wrote: list[tuple[Change, Any, Any]] = []
@@ -351,7 +352,7 @@ def _write(plan: Plan, report: _Report, *, hooks: bool) -> bool:
 
 
 def _change(file: Path, merged: Any, known: Mapping[str, init_record.Entry], *, shared: bool) -> Change:
-    # A link into a dotfiles repository stays a link: its target is what changes.
+    # A link into a dotfiles repository stays a link: only its target changes.
     real = Path(os.path.realpath(file))
     before = init_files.read(real)
     after = merged(before or "")

@@ -1,7 +1,7 @@
-"""What each MCP client must be told to reach Intercom: in which file, under which key, with which time-outs.
+"""What each MCP client needs to reach Intercom: in which file, under which key, with which time-outs.
 
-What ends a client's long call differs, and so does what can be done about it (docs/how-to/connect-an-agent.md). No
-client needs more than this: a call that outlasts its client's patience is answered `pending` and asked for again.
+Clients end a long call for different reasons (docs/how-to/connect-an-agent.md). No client needs more than this: a call
+that exceeds the client's limit is answered `pending` and asked for again.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from attrs import frozen
 
 from intercom.cli.init_files import glance
 
-#: The name the entry gets in every client's file.
+#: The name of the entry in every client's file.
 SERVER_NAME = "agent-intercom"
 
-#: What a shim goes by, for clients that hand on only the variables they are told to.
+#: The variables that a shim needs, for clients that pass on listed variables only.
 VARIABLES = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "INTERCOM_SESSION_ID"]
 
-#: As long as an approved change stays good: a client that can wait a day need not ask again.
+#: How long an approved change stays valid: a client that can wait a day need not ask again.
 A_DAY_SECONDS = 86_400
 
 
 @frozen
 class Client:
-    """A client's file and the shape of an entry in it. `shared` files stand in the project, and in its repository."""
+    """A client's file, and the shape of its entry. A `shared` file is in the project and its repository."""
 
     name: str
     title: str
@@ -42,12 +42,12 @@ class Client:
     leading: Mapping[str, Any] = {}
 
     def entry(self, command: list[str]) -> dict[str, Any]:
-        """What stands under this client's key for Intercom."""
+        """Return this client's entry for Intercom."""
         return {**self.leading, "command": command[0], "args": command[1:], **self.extra}
 
 
 def _home_file(variable: str, directory: str, name: str) -> Callable[[Path], Path]:
-    """A file in the client's own directory: where `variable` says, else below the home directory."""
+    """Locate a file in the client's own directory: the one in `variable`, else `directory` in the home directory."""
     return lambda _workspace: Path(os.environ.get(variable) or Path.home() / directory) / name
 
 
@@ -60,7 +60,8 @@ CLIENTS: dict[str, Client] = {
             lambda workspace: workspace / ".mcp.json",
             "json",
             "mcpServers",
-            # `timeout` lifts the limit without a sign of life as well; `alwaysLoad` keeps the tools out of tool search.
+            # `timeout` also lifts the limit for calls without progress; `alwaysLoad` keeps the tools out of tool
+            # search.
             {"timeout": A_DAY_SECONDS * 1000, "alwaysLoad": True},
             "Claude Code asks once whether to trust the project's servers.",
             shared=True,
@@ -72,8 +73,8 @@ CLIENTS: dict[str, Client] = {
             _home_file("CODEX_HOME", ".codex", "config.toml"),
             "toml",
             "mcp_servers",
-            # Without `required` a server that is slower than the first turn is missing from it; without the variables a
-            # shim might find another server than ctl does; without approval `codex exec` refuses to ask anybody.
+            # Without `required`, a slow server is missing in the first turn. Without the variables, a shim might find
+            # another server than ctl. Without approval, `codex exec` refuses every tool that is not read-only.
             {
                 "required": True,
                 "startup_timeout_sec": 20,
@@ -119,11 +120,11 @@ CLIENTS: dict[str, Client] = {
 
 
 def command(config: Path | None, *, shared: bool) -> list[str]:
-    """The command that starts the shim, for a client's file.
+    """Return the command that starts the shim, for a client's file.
 
-    A file of the user's own gets an absolute path, since a client started from a desktop has another PATH. A shared
-    file gets the bare name where the PATH finds this very program, so that it holds on other machines too. `config`
-    is passed on when it is not the default.
+    A file of the user gets an absolute path, because a client started from a desktop has another PATH. A shared file
+    gets the bare name if the PATH finds this very program, so that it works on other machines too. `config` is None for
+    the default file.
     """
     script = Path(sys.executable).parent / SERVER_NAME
     found = shutil.which(SERVER_NAME)
@@ -136,5 +137,5 @@ def command(config: Path | None, *, shared: bool) -> list[str]:
 
 
 def names_us(file: Path) -> bool:
-    """Whether a client's file has our entry, as far as a look tells."""
+    """Tell whether a client's file contains our entry's name."""
     return SERVER_NAME in glance(file)

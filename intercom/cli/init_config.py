@@ -1,4 +1,4 @@
-"""The configuration file that `init` writes: every setting with its words, commented out at its default."""
+"""The configuration file that `init` writes: every setting with its description, commented out at its default."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from intercom.model.settings import Setting, tables
 
-#: What is shown where a default is no value: something that could be meant.
+#: Examples for settings whose default is to have no value.
 EXAMPLES = {
     "default_workspace_root": '"~/projects/mine"',
     "host_cli": '"claude"',
@@ -25,7 +25,7 @@ EXAMPLES = {
     'clients."NAME".slice_seconds': "240",
     "logging.file": '"intercom.log"',
 }
-#: Entries shown in the tables whose names are the user's own.
+#: Example entries for the tables whose keys the user chooses.
 OWN_NAMES = {"commands": ['status = "git status"'], "clients": ['[clients."codex"]']}
 
 HEAD = """\
@@ -40,7 +40,7 @@ After a change, stop the server (the next agent starts it again). 'agent-interco
 
 
 def render(default_workspace_root: Path | None = None, http_port: int | None = None) -> str:
-    """The text of a configuration file. Of all settings only those given here are set."""
+    """Return the text of a configuration file in which only the given settings are set."""
     given: dict[str, object] = {} if http_port is None else {"http_port": http_port}
     if default_workspace_root is not None:
         given["default_workspace_root"] = str(default_workspace_root)

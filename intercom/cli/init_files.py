@@ -1,7 +1,7 @@
-"""Files of somebody else's that `init` changes: a client's files together, all of them or none, with backups.
+"""Changes to other programs' files: all files of a client together or none, with backups.
 
-What is to be written is worked out first, from reading alone. `commit` then writes it, and restores everything when one
-step fails. Nothing is printed meanwhile: a reader that closes the pipe cannot stop it half-way.
+`init` first works out what to write, and only reads. `commit` then writes, and restores everything if a step fails.
+Nothing is printed meanwhile, so a reader that closes the pipe cannot stop it half-way.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from attrs import frozen
 
 @frozen
 class Change:
-    """What is to become of one file, by its real path. `before` and `after` are its text, None where there is no file.
-    A file that is there keeps its mode, and its old text stays as `backup` if that is given; `mode` is for a new one.
-    """
+    """A change of one file, given by its real path. `before` and `after` are its text, None if there is no file. An
+    existing file keeps its mode, and its old text stays as `backup` if that is given. A new file gets `mode`."""
 
     file: Path
     before: str | None
@@ -36,12 +35,12 @@ class Change:
 
 
 def read(file: Path) -> str | None:
-    """The file's text; None where there is none. Raises OSError and UnicodeDecodeError."""
+    """Return the file's text, or None if there is no file. Raises OSError and UnicodeDecodeError."""
     return file.read_bytes().decode("utf-8") if file.exists() else None
 
 
 def glance(file: Path) -> str:
-    """The file's text as far as it can be read; empty where it can not."""
+    """Return the file's text as far as it can be read; empty if it cannot."""
     try:
         return file.read_text(errors="replace")
     except OSError:
@@ -49,18 +48,18 @@ def glance(file: Path) -> str:
 
 
 def backup_name(file: Path) -> Path:
-    """Where a file's old text is kept: beside it, under a name that says when."""
+    """Return the path for a file's old text: in the same directory, with a time stamp in its name."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     return file.with_name(f"{file.name}.{stamp}.bak")
 
 
 def missing_directories(file: Path) -> tuple[Path, ...]:
-    """The directories above a file that are not there yet, outermost first."""
+    """Return the directories above a file that do not exist yet, outermost first."""
     return tuple(reversed([each for each in file.parents if not each.exists()]))
 
 
 def commit(changes: Sequence[Change]) -> None:
-    """Carry out all of these changes or none. Raises OSError when one fails; then every file is as it was."""
+    """Carry out all of these changes or none. Raises OSError if one fails; then every file is as it was."""
     wanted = [each for each in changes if each.changes]
     for each in wanted:
         if read(each.file) != each.before:
@@ -101,7 +100,7 @@ def _replace(staged: Sequence[tuple[Change, Path | None]], backups: dict[Path, P
     done: list[Change] = []
     try:
         for each, temporary in staged:
-            # Noted first: an interrupt may come between the act and the note of it.
+            # Recorded first: an interrupt may come between the change and its record.
             done.append(each)
             if temporary is None:
                 os.unlink(each.file)
@@ -109,7 +108,7 @@ def _replace(staged: Sequence[tuple[Change, Path | None]], backups: dict[Path, P
                 os.replace(temporary, each.file)
     except BaseException:
         for each in reversed(done):
-            # A rename needs no room on a disk that is full.
+            # A rename works even if the disk is full.
             if each.before is None:
                 each.file.unlink(missing_ok=True)
             else:
@@ -132,7 +131,7 @@ def _stage(target: Path, text: str, mode: int) -> Path:
 
 
 def said(error: Exception) -> str:
-    """What was wrong, for a person."""
+    """Describe the error for a person."""
     if isinstance(error, UnicodeDecodeError):
         return "is not UTF-8 text"
     if isinstance(error, OSError) and error.strerror:
@@ -141,5 +140,5 @@ def said(error: Exception) -> str:
 
 
 def indented(text: str) -> str:
-    """Text to be shown among other lines."""
+    """Indent text that is shown among other lines."""
     return "".join(f"  {line}\n" for line in text.splitlines())

@@ -1,7 +1,7 @@
 """The permission hooks that `init` writes: for which events, in which file, in which form.
 
-An entry runs `agent-intercom hook CLIENT` by way of the client's shell. What follows the command there denies in the
-words every client understands, exit code 2, when the command can not even be started.
+An entry runs `agent-intercom hook CLIENT` through the client's shell. If that fails, even because the command cannot be
+started, a fallback denies with exit code 2, which every client understands.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from attrs import frozen
 
 from intercom.cli.init_merge import Unmergeable, json_object, json_text
 
-#: How long a client lets a hook take, and how long the hook lets a person take: the rest is for saying no in time.
+#: How long a client lets a hook run, and how long the hook waits for a person. The rest is time to deny.
 HOOK_SECONDS, WAIT_SECONDS = 3600, 3570
-#: The same for an agent that wants to stop.
+#: How long a client lets the hook of a stop event run.
 STOP_SECONDS = 30
 
 _NOTHING = object()
@@ -30,9 +30,9 @@ _FALLBACK = "|| { echo 'agent-intercom: the hook failed, so this is denied' >&2;
 
 @frozen
 class Hooks:
-    """A client's file of hooks. `events` maps each event that asks to True, and each at which the agent stops to False;
-    `handler` makes an entry from a command and its seconds, `nested` says that entries stand in groups; `leading` is
-    what a new file has besides. `scope` says where they hold."""
+    """A client's hooks file. `events` maps each event that asks to True, and each stop event to False. `handler` makes
+    an entry from a command and its seconds; `nested` says that entries are in groups. `leading` is what a new file has
+    besides hooks. `scope` says where the hooks apply."""
 
     name: str
     title: str
@@ -45,7 +45,7 @@ class Hooks:
     leading: Mapping[str, Any] = {}
 
     def entries(self, command: list[str]) -> dict[str, dict[str, Any]]:
-        """For each event, what stands in its list for Intercom."""
+        """Return Intercom's entry for each event."""
         found = {}
         for event, asks in self.events.items():
             line = shlex.join([*command, "hook", self.name, "--event", event])
@@ -123,8 +123,8 @@ HOOKS: dict[str, Hooks] = {
 
 
 def merge(hooks: Hooks, text: str, command: list[str]) -> str:
-    """The file's new text, with our entries in place of older ones of ours and everything else as it was; `text` itself
-    when it has them already. Raises Unmergeable for what is not plain JSON, or holds something else in that place."""
+    """Return the file's new text: our entries replace older ones of ours, and everything else stays. Returns `text`
+    itself if nothing changes. Raises Unmergeable if it is not plain JSON, or has another value in that place."""
     wanted = hooks.entries(command)
     if text.strip() in ("", "{}"):
         fresh = {**hooks.leading, "hooks": {event: [entry] for event, entry in wanted.items()}}
@@ -143,7 +143,7 @@ def merge(hooks: Hooks, text: str, command: list[str]) -> str:
 
 
 def without(hooks: Hooks, text: str) -> str:
-    """The file's text without our entries; lists and tables that are empty then go as well. Raises Unmergeable."""
+    """Return the file's text without our entries, and without what becomes empty. Raises Unmergeable."""
     document = json_object(text)
     before = json.dumps(document)
     table = _table(document)
@@ -159,7 +159,7 @@ def without(hooks: Hooks, text: str) -> str:
 
 
 def is_empty(hooks: Hooks, text: str) -> bool:
-    """Whether a file holds no hook, nor anything else that a new file of ours would not have."""
+    """Tell whether a file holds no hook, and nothing else that a new file of ours would not have."""
     try:
         return json_object(text) in ({}, dict(hooks.leading))
     except Unmergeable:
@@ -174,7 +174,7 @@ def _table(document: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def installed(hooks: Hooks, text: str) -> tuple[str, ...]:
-    """The events for which a file has our entry; none when it can not be read."""
+    """Return the events for which a file has our entry; none if it cannot be read."""
     try:
         table = json_object(text).get("hooks", {})
     except Unmergeable:
@@ -189,7 +189,7 @@ def installed(hooks: Hooks, text: str) -> tuple[str, ...]:
 
 
 def _without_ours(entry: Any) -> Any:
-    """An entry of an event's list without our command; _NOTHING when nothing is left of it."""
+    """Return an entry without our command, or _NOTHING if nothing is left of it."""
     if not isinstance(entry, dict):
         return entry
     if isinstance(entry.get("hooks"), list):

@@ -1,10 +1,10 @@
-"""What each MCP client must be told to reach Intercom over HTTP: address, token, workspace, time-outs.
+"""What each MCP client needs to reach Intercom over HTTP: address, token, workspace, time-outs.
 
-The token is never copied into a client's file. It stands in a file of the user's own, and the entry names the
-environment variable that has it, in the client's own way (for VS Code: what it asks for once, and keeps).
+The token is never copied into a client's file. It is in a file of the user's own, and the entry names the environment
+variable that has it, in the client's own syntax. VS Code instead asks for the token once, and keeps it.
 
-Over HTTP the server can not see in which directory a client runs. Clients that name their roots only in the older
-protocol, or not at all, say it in a header, from the variable in which every shell keeps it.
+Over HTTP the server cannot see a client's directory. Clients that name their roots only in the older protocol version,
+or not at all, send the directory in a header, from the shell's PWD.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from attrs import frozen
 
 from intercom.cli.init_clients import A_DAY_SECONDS
 
-#: The environment variable that clients take the token from.
+#: The environment variable from which clients take the token.
 TOKEN_VARIABLE = "INTERCOM_HTTP_TOKEN"
 WORKSPACE_HEADER = "X-Intercom-Workspace"
-#: The port where the configuration names none.
+#: The port if the configuration names none.
 DEFAULT_PORT = 3000
-#: Keys of an entry that belong to one way in and would confuse the other; Codex refuses an entry with both.
+#: Keys of one transport that would confuse the other; Codex refuses an entry with both.
 STDIO_KEYS = frozenset({"type", "command", "args", "env", "env_vars", "cwd"})
 HTTP_KEYS = frozenset({"type", "url", "headers", "bearer_token_env_var", "http_headers", "env_http_headers"})
 
 _INPUT = "intercom-http-token"
-#: What VS Code asks for when it first needs it, and then keeps among its secrets.
+#: VS Code asks for this when it first needs the token, and then keeps it among its secrets.
 VSCODE_INPUT: Mapping[str, Any] = {
     "type": "promptString",
     "id": _INPUT,
@@ -41,10 +41,11 @@ VSCODE_INPUT: Mapping[str, Any] = {
 
 @frozen
 class HttpEntry:
-    """A client's entry over HTTP: what leads it, how it names the token, where it runs, and the rest.
+    """A client's entry over HTTP: its first keys, how it names the token and the workspace, and its other keys.
 
-    `inputs` stand beside the servers in the client's file, for the token's sake; the notes are what its user has to
-    know, `token_note` of the token."""
+    `inputs` are prompts for the token at the top of the client's file. `note` and `token_note` are for the user;
+    `token_note` applies only if there is a token.
+    """
 
     leading: Mapping[str, Any]
     token: Mapping[str, Any]
@@ -55,12 +56,12 @@ class HttpEntry:
     inputs: tuple[Mapping[str, Any], ...] = ()
 
     def entry(self, url: str, *, token: bool) -> dict[str, Any]:
-        """What stands under this client's key; `token` False leaves out what shows it."""
+        """Return this client's entry; `token` False leaves out the token."""
         said = _both(self.place, self.token) if token else self.place
         return {**self.leading, "url": url, **said, **self.extra}
 
     def notes(self, *, token: bool) -> str:
-        """The same of the notes."""
+        """Return the notes; `token` False leaves out the note on the token."""
         return f"{self.token_note} {self.note}" if token else self.note
 
 
@@ -69,7 +70,7 @@ def _bearer(value: str) -> dict[str, Any]:
 
 
 def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """What either says; a table that both have has all of both."""
+    """Merge two mappings; a table that is in both gets the keys of both."""
     joined = dict(one)
     for key, value in other.items():
         joined[key] = {**joined.get(key, {}), **value} if isinstance(value, dict) else value
@@ -123,8 +124,8 @@ HTTP: dict[str, HttpEntry] = {
 
 
 def address(host: str, port: int, client: str, before: Mapping[str, Any]) -> str:
-    """Where this client finds a server that listens on `host`. The key in it names the agent for good: one that stands
-    in its entry `before` is kept, so that its session goes on."""
+    """Return the URL at which this client finds a server that listens on `host`. Its `agent` key names the agent
+    permanently: a key in the entry `before` is kept, so that the agent's session continues."""
     known = parse_qs(str(before.get("url", "")).partition("?")[2]).get("agent", [""])[0]
     called = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     named = f"[{called}]" if ":" in called else called
@@ -132,9 +133,9 @@ def address(host: str, port: int, client: str, before: Mapping[str, Any]) -> str
 
 
 def with_port(text: str, port: int) -> str:
-    """A configuration file's text with `http_port` set; all else as it was.
+    """Return a configuration file's text with `http_port` set, and everything else as it was.
 
-    The line that `init` wrote for it is used if it is there. Raises `tomllib.TOMLDecodeError` for what is no TOML.
+    Uses the line that `init` wrote, if it is there. Raises `tomllib.TOMLDecodeError` if the text is not TOML.
     """
     tomllib.loads(text)
     line = f"http_port = {port}"

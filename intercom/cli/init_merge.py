@@ -1,4 +1,4 @@
-"""Merge one entry into a client's configuration file, leaving everything else as it was."""
+"""Merges one entry into a client's configuration file, and leaves everything else as it was."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tomlkit.items import InlineTable
 
 
 class Unmergeable(Exception):
-    """The file can not be changed without harm; the message says why."""
+    """Raised if the file cannot be changed safely; the message says why."""
 
 
 @frozen
 class Wish:
-    """What a file is to say: `entry` as `name` in `table`. Keys in `without` go, where an older entry has them;
-    `inputs`, known by their `id`, stand at the top of the file (JSON only)."""
+    """What a file should say: `entry` as `name` in `table`. Keys in `without` are removed from an older entry.
+    `inputs`, identified by their `id`, are at the top of the file (JSON only)."""
 
     table: str
     name: str
@@ -31,30 +31,30 @@ class Wish:
 
 
 def merge(format: str, text: str, wish: Wish) -> str:
-    """The file's new text; `text` itself when it says so already.
+    """Return the file's new text, or `text` itself if it says so already.
 
-    Other keys of an older entry are kept, a number the user has raised stays, and so does a variable that the user has
-    added. `format` is "json" or "toml". Raises `Unmergeable` when the text is not plain JSON or TOML, or has something
-    else in that place.
+    Other keys of an older entry stay, and so does a number that the user raised or a variable that the user added.
+    `format` is "json" or "toml". Raises `Unmergeable` if the text is not plain JSON or TOML, or has another value in
+    that place.
     """
     return (_merge_toml if format == "toml" else _merge_json)(text, wish)
 
 
 def snippet(format: str, wish: Wish) -> str:
-    """The same as the whole of a new file."""
+    """Return the entry as the whole text of a new file."""
     return merge(format, "", wish)
 
 
 def without(format: str, text: str, table: str, name: str, inputs: Collection[str] = ()) -> str:
-    """The file's text without this entry, and without the `inputs` of these ids; everything else as it was.
+    """Return the file's text without this entry and the `inputs` with these ids; everything else stays as it was.
 
-    A table that is empty then goes as well. Raises `Unmergeable` as `merge`.
+    A table that becomes empty is removed too. Raises `Unmergeable` like `merge`.
     """
     return (_without_toml if format == "toml" else _without_json)(text, table, name, inputs)
 
 
 def is_empty(format: str, text: str) -> bool:
-    """Whether a file says nothing any more."""
+    """Tell whether a file has no content left."""
     if format == "toml":
         return not text.strip()
     try:
@@ -64,7 +64,7 @@ def is_empty(format: str, text: str) -> bool:
 
 
 def present(format: str, text: str, table: str, name: str) -> Mapping[str, Any]:
-    """The entry that stands there; empty where there is none, or the text can not be read."""
+    """Return the existing entry; empty if there is none, or if the text cannot be read."""
     try:
         document = tomllib.loads(text) if format == "toml" else json.loads(text or "{}")
         return _below(document if isinstance(document, dict) else {}, table, name)
@@ -127,7 +127,7 @@ def _without_json(text: str, table: str, name: str, inputs: Collection[str]) -> 
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """The object that a file holds; empty for one without text. Raises Unmergeable."""
+    """Return the JSON object in a file; empty for a file without text. Raises Unmergeable."""
     try:
         document = json.loads(text or "{}", object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
@@ -138,7 +138,7 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def json_text(document: Mapping[str, Any], *, like: str) -> str:
-    """A document as text, laid out as the file it came from."""
+    """Return a document as text, with the layout of `like`."""
     indent = re.search(r"\n([ \t]+)\S", like)
     new = json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False)
     return new + ("\n" if like.endswith("\n") else "")
@@ -153,7 +153,7 @@ def _missing(document: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For `json.loads`: an object whose names each stand once. Raises ValueError for another."""
+    """Object hook for `json.loads` that raises ValueError if a name occurs twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name stands twice in one object")
@@ -182,8 +182,7 @@ def _toml(text: str) -> tuple[dict[str, Any], tomlkit.TOMLDocument]:
 
 
 def _checked(document: tomlkit.TOMLDocument, expected: Mapping[str, Any]) -> str:
-    """The document's text. The file may be laid out in a way that the editing library gets wrong: look before it is
-    written."""
+    """Return the document's text. It is checked first, because the editing library gets some layouts wrong."""
     new = tomlkit.dumps(document)
     if tomllib.loads(new) != expected:
         raise Unmergeable("is laid out in a way that can not be edited safely")

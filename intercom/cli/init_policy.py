@@ -1,4 +1,4 @@
-"""`agent-intercom init --policy`: a careful policy for the workspace, written if there is none, and accepted."""
+"""`agent-intercom init --policy`: writes a careful policy if the workspace has none, and has it accepted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from intercom.local.places import places
 from intercom.operators.ctl.client import NoServer, Refusal
 from intercom.workspace.policy_file import POLICY_FILE
 
-#: Reading, and two commands that only show something: what can be granted without knowing the project.
+#: It grants reading, and two commands that only show something: this is safe for any project.
 STARTER = """\
 {
   "$schema": "urn:agent-intercom:workspace-settings:1",
@@ -29,7 +29,7 @@ STARTER = """\
 
 
 def plan(workspace: Path) -> str:
-    """What would be done, in a line."""
+    """Say in one line what would be done."""
     file = workspace / POLICY_FILE
     if file.exists() or file.is_symlink():
         return f"policy   {file} is there: it would be shown, and accepted if you say so"
@@ -37,7 +37,7 @@ def plan(workspace: Path) -> str:
 
 
 def write(workspace: Path) -> str | None:
-    """Write the policy file where there is none; a line that says so. Raises OSError."""
+    """Write the policy file if there is none. Returns a line that says so, or None. Raises OSError."""
     file = workspace / POLICY_FILE
     if file.exists() or file.is_symlink():
         return None
@@ -46,8 +46,8 @@ def write(workspace: Path) -> str | None:
 
 
 def accept(workspace: Path, ipc_name: str) -> tuple[bool, str | None]:
-    """Ask the server to accept the policy as it stands, as `agent-intercom-ctl policy accept` does: it refuses an
-    agent's own processes. Whether that was done or can wait, and what is left to say."""
+    """Ask the server to accept the policy, like `agent-intercom-ctl policy accept`; it refuses an agent's own
+    processes. Returns whether that was done or can wait, and a message if there is one."""
     by_hand = f"agent-intercom-ctl policy accept {workspace}"
     try:
         done = ctl_policy.run(places(ipc_name), "accept", {"workspace": str(workspace)}, yes=False, as_json=False) == 0

@@ -1,4 +1,4 @@
-"""What `init` put into which file, kept beside the database, so that `init --remove` takes out that and no more."""
+"""The record of what `init` put into which file, so that `init --remove` takes out exactly that."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from intercom.local.places import places
 
 @frozen
 class Entry:
-    """What was done to one file. `digest` is the SHA-256 of the text that was written; while the file has it, `backup`
-    (None where `init` made the file, or somebody else has changed it since the backup) is how it was before.
-    `wrote` and `before` are the server's entry that was written, and the one that stood there; `directories` are those
-    that were made for it."""
+    """What was done to one file. `digest` is the SHA-256 of the text that `init` wrote. While the file has this text,
+    `backup` is the path of its old text. That is None if `init` made the file, or if others changed it after the
+    backup. `wrote` and `before` are the server's entry that was written, and the old one. `directories` were made for
+    it."""
 
     client: str
     digest: str
@@ -36,7 +36,7 @@ def file() -> Path:
 
 
 def load() -> dict[str, Entry]:
-    """What is on record, by file; nothing where there is no record, or none that can be read."""
+    """Return the recorded entries by file; empty if there is no record, or if it cannot be read."""
     try:
         found = json.loads(read(file()) or "{}")["files"]
         known = {field.name for field in attrs.fields(Entry)}
@@ -51,7 +51,7 @@ def load() -> dict[str, Entry]:
 
 
 def change(entries: Mapping[str, Entry]) -> Change:
-    """What makes these the record."""
+    """Return the change that makes these entries the record."""
     before = read(file())
     text = json.dumps({"version": 1, "files": {path: attrs.asdict(each) for path, each in entries.items()}}, indent=2)
     return Change(file(), before, f"{text}\n" if entries else None)
@@ -63,7 +63,7 @@ def after(
     changes: Iterable[tuple[Change, Mapping[str, Any] | None, Mapping[str, Any] | None]],
     directories: Mapping[Path, tuple[Path, ...]],
 ) -> dict[str, Entry]:
-    """The record once these changes are made; with each, the server's entry that it writes and the one before it."""
+    """Return the record after these changes. Each comes with the server's entry that it writes and the old one."""
     found = dict(entries)
     for each, wrote, stood in changes:
         if each.after is None:

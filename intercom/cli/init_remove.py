@@ -1,4 +1,4 @@
-"""`init --remove`: take out of the clients' files what `init` put in, and leave what the person put there."""
+"""`init --remove`: removes what `init` put into the clients' files, and leaves what the person put there."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from intercom.cli.init_record import Entry
 
 @frozen
 class Report:
-    """What was done, in lines, and what could not be."""
+    """What was done, in lines, and what could not be done."""
 
     lines: tuple[str, ...]
     faults: tuple[str, ...] = ()
 
 
 def remove(names: Sequence[str], workspace: Path) -> Report:
-    """Disconnect these clients: for each, all of its files or none."""
+    """Disconnect these clients: change all files of a client, or none."""
     lines: list[str] = []
     faults: list[str] = []
     for name in names:
@@ -78,7 +78,7 @@ def _files(client: Client, workspace: Path) -> list[tuple[Path, bool]]:
 def _change(
     client: Client, file: Path, entry: Entry | None, *, is_hooks: bool
 ) -> tuple[Change, str, tuple[Change, ...]]:
-    """What becomes of a file, what is said of it (if anything), and what else goes with it."""
+    """Return the change of a file, a line about it (or an empty one), and further changes."""
     text = read(file)
     what = f"{HOOKS[client.name].title}" if is_hooks else client.title
     if text is None:
@@ -109,14 +109,14 @@ def _change(
 
 def _without_entry(client: Client, text: str, entry: Entry | None) -> str:
     if entry is not None and entry.before is not None:
-        # An entry of this name stood there before init came: the person has it back.
+        # An entry of this name existed before `init`: restore it.
         out = init_merge.without(client.format, text, client.table, SERVER_NAME, [str(VSCODE_INPUT["id"])])
         return init_merge.merge(client.format, out, init_merge.Wish(client.table, SERVER_NAME, entry.before))
     return init_merge.without(client.format, text, client.table, SERVER_NAME, [str(VSCODE_INPUT["id"])])
 
 
 def _own(client: Client, text: str, entry: Entry | None) -> str:
-    """What the person had put into our entry, which goes with it; on a line, or nothing."""
+    """Return a line about the person's own keys in our entry, which are removed with it; empty if there are none."""
     if entry is None or entry.wrote is None:
         return ""
     now: dict[str, Any] = dict(init_merge.present(client.format, text, client.table, SERVER_NAME))

@@ -1,11 +1,12 @@
 """The holder of an unlocked key: a small process that signs for one terminal, as ssh-agent does for one user.
 
-It is forked from the ctl in which the PIN was typed, so that the private key passes through no file, argument or pipe.
-It signs what a process asks for that the terminal's shell has just started itself, and nothing critical: a decision of
-that kind needs the PIN. It lets nothing pass that was not shown in its terminal: between a look and a decision, the
-database or a false server can put another card under the same id. It ends with the shell, after a while without use, on
-`key lock`, and when the shell becomes another program. No other process of the user may read its memory, as far as the
-system helps with that.
+It is forked from the ctl process in which the PIN was typed, so the private key never passes through a file, an
+argument or a pipe. It signs only for processes that the terminal's shell has just started itself. It signs no critical
+decision: that needs the PIN. It signs an approval only if its card was shown in this terminal: between a look and a
+decision, the database or a false server can put another card under the same id.
+
+It ends with the shell, after a while without use, on `key lock`, and if the shell becomes another program. No other
+process of the user can read its memory, as far as the system prevents that.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from intercom.model import signing
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-#: Within how many seconds of its start a process has to ask first.
+#: Seconds after its start within which a process must ask for the first time.
 YOUNG = 10.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
-#: Seconds one peer may take to ask.
+#: Seconds that one peer has to ask.
 _PATIENCE = 2.0
 _MAX_REQUEST = 1024 * 1024
 _CRITICAL = "critical"
-#: How many cards that were shown are remembered.
+#: The most shown cards that are remembered.
 _MOST_SHOWN = 10_000
 
 
 def start(where: Places, terminal: Terminal, key_id: str, private: Ed25519PrivateKey, idle_seconds: float) -> None:
-    """Let this terminal keep the key unlocked, in place of what it kept before. Raises OSError where that fails."""
+    """Keep the key unlocked for this terminal, in place of any key before it. Raises OSError if that fails."""
     private_directory(where.runtime_dir)
     path = terminal.socket(where.runtime_dir)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -75,7 +76,7 @@ def _become(
     bound: tuple[str, int],
     holder: Holder,
 ) -> NoReturn:
-    """In the forked child: fork once more, so that nobody waits for the holder, and serve. Never returns."""
+    """In the forked process: fork again, so that no parent waits for the holder, and serve. Never returns."""
     try:
         if os.fork() != 0:
             os._exit(0)
@@ -93,7 +94,7 @@ def _become(
         keep_private(lock=True)
         holder.serve(listener, leader)
         with contextlib.suppress(OSError):
-            # Not another's, that has come in its place.
+            # Another holder may have replaced this socket: leave that one.
             if os.stat(bound[0]).st_ino == bound[1]:
                 os.unlink(bound[0])
     finally:
@@ -101,7 +102,7 @@ def _become(
 
 
 class Holder:
-    """What it holds, for whom, and until when. `clock` counts seconds, also while the machine sleeps."""
+    """An unlocked key, its terminal, and when it expires. `clock` counts seconds, also while the machine sleeps."""
 
     def __init__(
         self,
@@ -118,12 +119,12 @@ class Holder:
         self._idle = idle_seconds
         self._clock = clock
         self._until = clock() + idle_seconds
-        # The process in which the PIN was typed: a watch goes on.
+        # The process in which the PIN was typed may ask for longer: a `watch` goes on.
         self._known = {_name(creator)} if creator else set()
         self._shown: dict[str, None] = {}
 
     def serve(self, listener: socket.socket, leader: int) -> None:
-        """Answer until it is over. `leader` becomes readable when the leader ends."""
+        """Answer requests until the holder ends. `leader` becomes readable when the leader process ends."""
         watched: list[Any] = [listener, leader]
         while True:
             left = self._until - self._clock()
@@ -140,7 +141,7 @@ class Holder:
                             return
 
     def answer(self, peer: socket.socket) -> bool:
-        """Answer one peer; False when it is over."""
+        """Answer one peer. Returns False if the holder must end."""
         peer.settimeout(_PATIENCE)
         pid, uid = _peer(peer)
         if uid != os.geteuid():
@@ -150,7 +151,7 @@ class Holder:
             _tell(peer, {"locked": True})
             return False
         if self._clock() >= self._until:
-            # Asked at last after the machine has slept.
+            # The time limit passed while the machine slept.
             return False
         if not self._is_of_here(pid):
             _tell(peer, {"refused": "this terminal's key signs for what its own shell has started"})
@@ -168,7 +169,7 @@ class Holder:
             _tell(peer, {"refused": "this needs the PIN"})
             return True
         value = self._private.sign(signing.statement(stated)).hex()
-        # Still the same process, and not another that has got its pid meanwhile.
+        # Check again: another process may have got this pid meanwhile.
         if not self._is_of_here(pid):
             return True
         self._until = self._clock() + self._idle
@@ -176,7 +177,7 @@ class Holder:
         return True
 
     def _may_sign(self, stated: Any) -> bool:
-        """Whether this is a statement of this key, and nothing that needs the PIN."""
+        """Tell whether this is a statement for this key, and needs no PIN."""
         return (
             isinstance(stated, dict)
             and set(stated) == set(signing.STATED)
@@ -202,8 +203,8 @@ class Holder:
         )
 
     def _is_young(self, pid: int) -> bool:
-        """Whether this process has just been started, or asked when it had. A ctl asks at once; an agent that the shell
-        started has worked for a while before it comes to think of it."""
+        """Tell whether this process has just started, or first asked when it had. A ctl asks at once; an agent that the
+        shell started has usually run for a while before it asks."""
         name = _name(pid)
         if name not in self._known and self._clock() - name[1] / _TICKS > YOUNG:
             return False
@@ -218,12 +219,12 @@ class Holder:
             program = os.stat(f"/proc/{self._terminal.leader}/exe")
         except OSError:
             return False
-        # A shell that runs another program in its own place (exec) is nobody's shell any more.
+        # A shell that replaces itself with another program (exec) is no longer the person's shell.
         return (program.st_dev, program.st_ino) == self._terminal.program and not _is_traced(self._terminal.leader)
 
 
 def _name(pid: int) -> tuple[int, int]:
-    """A process's pid, and when it started, in ticks."""
+    """Return a process's pid and its start time, in ticks."""
     found = ticket.stat_of(pid)
     return (pid, 0 if found is None else found.started)
 
@@ -261,5 +262,5 @@ def _tell(peer: socket.socket, answer: dict[str, Any]) -> None:
 
 
 def can_hold() -> bool:
-    """Whether this system has what a holder needs."""
+    """Tell whether this system supports a holder."""
     return sys.platform.startswith("linux") and hasattr(os, "pidfd_open")

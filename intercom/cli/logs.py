@@ -1,4 +1,4 @@
-"""Logging: to stderr in the foreground, to a rotated file of mode 0600 in the background; text or JSON lines."""
+"""Logging: to stderr in the foreground, to a rotated file of mode 0600 in the background; as text or JSON lines."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from intercom.model.errors import IpcError
 from intercom.model.visible import visible
 
 _MEBIBYTE = 2**20
-#: So many characters of a record are logged: a library's error may quote a message whole.
+#: The most characters of a record that are logged: a library's error may quote a whole message.
 _LONGEST = 64 * 1024
 
 log = logging.getLogger("intercom")
 
 
 class TextLines(logging.Formatter):
-    """A line of text, and the error below it if there is one, without secrets: logs are sent to others. Further lines
-    are indented, so that what an agent wrote begins none."""
+    """A line of text, with the error below it, without secrets, because logs are sent to others. Further lines are
+    indented, so that an agent's text cannot look like a log line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return _masked(super().format(record)).replace("\n", "\n    ")
@@ -46,12 +46,12 @@ class JsonLines(logging.Formatter):
 
 
 def _masked(text: str) -> str:
-    # Libraries quote what they are sent, and logs are read in terminals.
+    # Libraries quote what they receive, and people read logs in terminals.
     return visible(Masker().mask(text[:_LONGEST]).text) + ("…" if len(text) > _LONGEST else "")
 
 
 def set_up(level: str, style: str, file: Path | None) -> None:
-    """Send log lines of `level` and above to `file`, or to stderr; `style` is text or json."""
+    """Send log lines of `level` and above to `file`, or to stderr if it is None. `style` is text or json."""
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler()
@@ -63,13 +63,13 @@ def set_up(level: str, style: str, file: Path | None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # The libraries report each request they serve or send; what is worth a line is ours to say.
+    # These libraries log every request that they serve or send; Intercom logs what matters itself.
     for library in ("mcp", "httpx2", "httpcore2", "wsproto"):
         logging.getLogger(library).setLevel(max(logging.WARNING, root.level))
 
 
 def of_actors(event: actors.Event) -> None:
-    """Log what happens to actors: the hook for a system's events."""
+    """Log an event of the actor system."""
     match event:
         case actors.ActorCrashed():
             log.error("%s", event, exc_info=event.reason)
@@ -82,7 +82,7 @@ def of_actors(event: actors.Event) -> None:
 
 
 class _Private(logging.handlers.RotatingFileHandler):
-    """A rotating file that nobody else may read. Where it was removed or replaced, the next line begins a new one."""
+    """A rotating file that only its owner can read. If it was removed or replaced, the next line begins a new file."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if self.stream is not None and _is_elsewhere(self.baseFilename, self.stream.fileno()):
@@ -90,7 +90,7 @@ class _Private(logging.handlers.RotatingFileHandler):
                 private_directory(os.path.dirname(self.baseFilename))
                 before, self.stream = self.stream, self._open()  # type: ignore[no-untyped-call]
             except (OSError, IpcError):
-                pass  # the line goes where the others went
+                pass  # keep writing to the old file
             else:
                 before.close()
         super().emit(record)
@@ -101,7 +101,7 @@ class _Private(logging.handlers.RotatingFileHandler):
 
 
 def _is_elsewhere(path: str, descriptor: int) -> bool:
-    """Whether an open file is not the one that stands there by its name."""
+    """Tell whether an open file is no longer the one at `path`."""
     try:
         return not os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""agent-intercom: what an MCP client launches (the shim), and the commands around it.
+"""The `agent-intercom` command: the shim that an MCP client launches, and the commands around it.
 
-It starts on the standard library alone; what a command needs is loaded when the command runs.
+The module starts on the standard library alone. What a command needs is imported when the command runs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from intercom.local import tunables
 
 PROGRAM = "agent-intercom"
 
-#: The clients whose permission hooks are known.
+#: The clients with supported permission hooks.
 HOOKED = ("claude-code", "codex", "copilot-cli", "cursor")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code (0 done, 1 failed, 2 usage or configuration)."""
+    """Run one command. Returns its exit code: 0 done, 1 failed, 2 usage or configuration, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = parser().parse_args(words)
     if argv is None and options.command == "serve":
@@ -86,8 +86,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def load_server() -> Any:
-    """Import `intercom.cli.serve`, and collect no garbage meanwhile: what is loaded stays, and to look at it again and
-    again takes a tenth of the time that a server needs to start."""
+    """Import `intercom.cli.serve` without garbage collection: the imported objects stay, and scanning them again and
+    again takes a tenth of the server's start time."""
     gc.disable()
     try:
         from intercom.cli import serve
@@ -97,7 +97,7 @@ def load_server() -> Any:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line, whole."""
+    """Build the whole command line."""
     common = _common(defaults=True)
     top = argparse.ArgumentParser(
         PROGRAM,
@@ -221,7 +221,7 @@ def _slack(slack: argparse.ArgumentParser) -> None:
 
 
 def session_id(options: argparse.Namespace) -> str | None:
-    """The session that the agent was started for: people's servers put it into their agents' environment."""
+    """Return the session that the agent was started for. A server sets it in its agents' environment."""
     import os
 
     return options.session_id or os.environ.get("INTERCOM_SESSION_ID") or None
@@ -252,7 +252,7 @@ def _channel(text: str) -> str:
 
 
 def _common(*, defaults: bool) -> argparse.ArgumentParser:
-    """The options that may stand before and after the command; after it, they must not overwrite what stood before."""
+    """Build the options allowed before and after the command; after it, their defaults must not overwrite values."""
 
     def default(value: str | None) -> object:
         return value if defaults else argparse.SUPPRESS

@@ -1,6 +1,7 @@
-"""Asking for a PIN at the controlling terminal, and nowhere else: what another program can feed is no person's word.
+"""Asks for a PIN at the controlling terminal only: input from another program is not a person's decision.
 
-Never from an argument, the environment or a pipe: others of this user read the first two, and fill the third.
+The PIN never comes from an argument, the environment or a pipe. Other processes of this user can read the first two,
+and write to the third.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ _LONGEST = 4096
 
 
 class NoTerminal(Unauthorized):
-    """This process has no controlling terminal."""
+    """Raised if this process has no controlling terminal."""
 
 
 def ask_pin(prompt: str) -> str:
-    """One line typed at the terminal, not echoed. Raises NoTerminal, and KeyboardInterrupt where typing was ended."""
+    """Read one line from the terminal without echo. Raises NoTerminal, and KeyboardInterrupt if the input ends."""
     with _terminal() as descriptor:
         before = termios.tcgetattr(descriptor)
         quiet = termios.tcgetattr(descriptor)
         quiet[3] = (quiet[3] | termios.ICANON | termios.ISIG) & ~termios.ECHO
-        # Flushed: what was typed, or put there, before the question is no answer to it.
+        # Flush: input from before the question does not answer it.
         termios.tcsetattr(descriptor, termios.TCSAFLUSH, quiet)
         try:
             _write(descriptor, prompt)
@@ -38,13 +39,13 @@ def ask_pin(prompt: str) -> str:
 
 
 def say(text: str) -> None:
-    """Write lines to the terminal, where the PIN is asked for. Raises NoTerminal."""
+    """Write lines to the terminal where the PIN is asked for. Raises NoTerminal."""
     with _terminal() as descriptor:
         _write(descriptor, text + "\n")
 
 
 def has_terminal() -> bool:
-    """Whether a PIN can be asked for."""
+    """Tell whether a PIN can be asked for."""
     try:
         with _terminal():
             return True
@@ -71,7 +72,7 @@ def _line(descriptor: int) -> str:
     while not read.endswith(b"\n"):
         some = os.read(descriptor, _LONGEST)
         if not some:
-            # End of input before a line.
+            # The input ended before a whole line.
             raise KeyboardInterrupt
         read += some
     return read[:-1].decode("utf-8", "surrogateescape")

@@ -1,7 +1,7 @@
-"""A timed probe: run a client with a script for its model and a tool that does not answer, and see when it gives up.
+"""A timed probe: runs a client with a scripted model and a tool that does not answer, to see when it gives up.
 
-The client is the one that the user has; its model is a stand-in on loopback, so that it needs no account, and its
-directories are made for the probe. Of the user's settings it has the time-out for a call.
+The client is the user's own. Its model is a stand-in on loopback, so that it needs no account. Its directories are made
+for the probe. Of the user's settings, only the time-out for a call applies.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from attrs import frozen
 from intercom.cli import probe_model
 from intercom.cli.probe_server import NAME
 
-#: How long a client may take to start and to end, besides the call, in seconds.
+#: Seconds that a client has to start and to end, besides the call.
 _AROUND_SECONDS = 60.0
 
 
 @frozen
 class Outcome:
-    """`how` is held, cancelled or closed; `seconds` how long the call was open; `progress` whether the client asked for
-    reports."""
+    """The result of a probe. `how` is held, cancelled or closed; `seconds` is how long the call was open. `progress`
+    says whether the client asked for progress reports."""
 
     how: str
     seconds: float
@@ -37,22 +37,22 @@ class Outcome:
 
 
 class ProbeFailed(Exception):
-    """The client could not be probed; the message says why."""
+    """Raised if the client could not be probed; the message says why."""
 
 
 @frozen
 class Recipe:
-    """How to run a client: its `program`, and what writes its configuration into a directory and returns its arguments
-    and environment, given that directory, the model's address, the tool's server and the user's time-out."""
+    """How to run a client. `prepare` gets a directory, the model's address, the tool server's command and the user's
+    entry. It writes the configuration into the directory, and returns the client's arguments and environment."""
 
     program: str
     prepare: Callable[[Path, str, list[str], Mapping[str, Any]], tuple[list[str], dict[str, str]]]
 
 
 def run(client: str, entry: Mapping[str, Any], seconds: float) -> Outcome:
-    """Probe a client for at most `seconds`; `entry` is the user's own for Intercom, whose time-out holds.
+    """Probe a client for at most `seconds`, with the time-out in `entry`, the user's own for Intercom.
 
-    Raises ProbeFailed for a client that can not be run by a script, is not installed, or did not call the tool.
+    Raises ProbeFailed if the client cannot be run by a script, is not installed, or did not call the tool.
     """
     recipe = RECIPES.get(client)
     if recipe is None:
@@ -88,7 +88,7 @@ def _run(command: list[str], environ: Mapping[str, str], work: Path, seconds: fl
     except subprocess.TimeoutExpired:
         pass
     finally:
-        # What it started goes along: the group is its own.
+        # Kill its whole process group, with everything that it started.
         try:
             os.killpg(process.pid, 9)
         except ProcessLookupError:

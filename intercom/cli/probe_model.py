@@ -1,6 +1,6 @@
-"""The model of a timed probe: a stand-in on loopback that has its agent call the one tool, and then say it is done.
+"""The model of a timed probe: a stand-in on loopback that makes its agent call the one tool, then say it is done.
 
-It speaks what Codex (`/v1/responses`), Claude Code and Copilot CLI (`/v1/messages`) send to their models.
+It serves the model APIs of Codex (`/v1/responses`), Claude Code and Copilot CLI (`/v1/messages`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from intercom.cli.probe_server import NAME, TOOL
 Event = dict[str, Any]
 _SERVER = f"mcp__{NAME}"
 _USAGE = {"input_tokens": 1, "output_tokens": 1}
-#: The longest request that is read, in bytes: agents send a long conversation's worth before the first word.
+#: The longest request that is read, in bytes: agents send long instructions with the first message.
 _LONGEST = 64 * 2**20
 
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """The address of the model, for as long as this lasts."""
+    """Serve the model until the end of the block, and yield its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -66,11 +66,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads along."""
+        """Log nothing."""
 
 
 def responses(request: dict[str, Any]) -> list[Event]:
-    """The next step, as Codex expects it."""
+    """Return the next step, as Codex expects it."""
     called = any(item.get("type") == "function_call_output" for item in request.get("input") or ())
     offered = any(str(tool.get("name")).startswith(_SERVER) for tool in request.get("tools") or ())
     item: dict[str, Any] = {"type": "message", "id": "m", "role": "assistant"}
@@ -87,7 +87,7 @@ def responses(request: dict[str, Any]) -> list[Event]:
 
 
 def messages(request: dict[str, Any]) -> list[Event]:
-    """The next step, as Claude Code and Copilot CLI expect it, which name the tool each in their way."""
+    """Return the next step, as Claude Code and Copilot CLI expect it. The two name the tool differently."""
     offered = [str(tool.get("name")) for tool in request.get("tools") or ()]
     name = next((each for each in offered if each in (f"{_SERVER}__{TOOL}", f"{NAME}-{TOOL}")), None)
     block: dict[str, Any] = {"type": "text", "text": ""}

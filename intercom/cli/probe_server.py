@@ -1,8 +1,8 @@
-"""The MCP server of a timed probe: one tool that does not answer, to see when its client has had enough.
+"""The MCP server of a timed probe: one tool that does not answer, to see when its client gives up.
 
-`python -m intercom.cli.probe_server FILE SECONDS` speaks MCP on stdin and stdout, and notes in FILE what became of the
-call: `held` (answered after SECONDS), `cancelled` or `closed` by the client, each with the seconds it took. Standard
-library only: a client does not wait long for a server to start.
+`python -m intercom.cli.probe_server FILE SECONDS` speaks MCP on stdin and stdout. It writes the outcome of the call and
+its seconds to FILE: `held` (answered after SECONDS), or `cancelled` or `closed` by the client. It uses the standard
+library alone, because a client does not wait long for a server to start.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from intercom.local.lines import LineBuffer, encode
 
 NAME = "probe"
 TOOL = "hold"
-#: As our waiting tools report progress, in seconds.
+#: Seconds between progress reports, as in our waiting tools.
 PROGRESS_SECONDS = 15.0
 _LIMIT = 2**20
 
 
 class Probe:
-    """What has been asked, and the call that is held. `seconds` is how long to hold it."""
+    """The state of the probe: the call that is held open, and for how many `seconds`."""
 
     def __init__(self, note: str, seconds: float) -> None:
         self._note = note
@@ -36,7 +36,7 @@ class Probe:
 
     @property
     def due(self) -> float | None:
-        """Seconds until something is to be said; None when nothing is."""
+        """Seconds until the next message is due; None if none is."""
         if self._call is None:
             return None
         now = time.monotonic()
@@ -44,7 +44,7 @@ class Probe:
         return max(0.0, min(report, self._began + self._seconds) - now)
 
     def on_time(self) -> list[dict[str, Any]]:
-        """What time has come for."""
+        """Return the messages that are due now."""
         now = time.monotonic()
         if self._call is None:
             return []
@@ -57,7 +57,7 @@ class Probe:
         return []
 
     def heard(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """What to answer to the client's message."""
+        """Return the answers to the client's message."""
         method, id, params = message.get("method"), message.get("id"), message.get("params") or {}
         if method == "notifications/cancelled" and self._call is not None and params.get("requestId") == self._call:
             self._call = None
@@ -83,7 +83,7 @@ class Probe:
         return [{"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}}]
 
     def closed(self) -> None:
-        """The client has closed its end."""
+        """Record that the client closed its end."""
         if self._call is not None:
             self._end("closed")
 

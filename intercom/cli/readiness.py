@@ -1,4 +1,4 @@
-"""How a start went, for the shim that waits for it: ready, or why not, in words."""
+"""The result of a server's start, for the shim that waits for it: ready, or the reason why not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intercom.model.errors import ConfigError, IntercomError
 
 
 class Readiness:
-    """Tells the shim that started us how that went, as one JSON line on the descriptor it gave."""
+    """Reports the start's result to the shim that started us, as one JSON line on its descriptor."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
@@ -30,13 +30,13 @@ class Readiness:
             os.write(self._descriptor, json.dumps(said).encode() + b"\n")
             os.close(self._descriptor)
         except OSError:
-            # The shim did not wait for us; others may.
+            # The shim no longer waits; other clients may.
             pass
         self._descriptor = None
 
 
 def told(failed: BaseException) -> IntercomError:
-    """What went wrong, in words: the refusal at the bottom of it, if there is one."""
+    """Return the error to report: the IntercomError at the root of `failed`, if there is one."""
     seen: BaseException | None = failed
     while seen is not None:
         if isinstance(seen, IntercomError):
@@ -51,5 +51,5 @@ def told(failed: BaseException) -> IntercomError:
 
 
 def is_denied(failed: BaseException) -> bool:
-    """Whether the system did not let us write: a sandbox, as a rule."""
+    """Tell whether the system did not let us write, usually because of a sandbox."""
     return isinstance(failed, PermissionError) or (isinstance(failed, OSError) and failed.errno == errno.EROFS)

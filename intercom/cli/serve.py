@@ -1,4 +1,4 @@
-"""Running the server: in the foreground, in the background for a shim, or in a client's own process."""
+"""Runs the server: in the foreground, in the background for a shim, or in a client's own process."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from intercom.cli.settings import Settings, judge, record_directories, settle
 from intercom.local import daemon, heap, lock, stdio_peers
 from intercom.model.errors import ConfigError, IntercomError
 
-#: A background server with nobody connected and nothing pending leaves after so many seconds.
+#: Seconds without a connection or anything pending after which a background server stops.
 IDLE_SECONDS = 300.0
-#: Seconds between two times that free memory is given back. Often, so that there is little each time: threads that need
-#: memory at that moment wait.
+#: Seconds between two releases of free memory. Frequent releases are short, and threads that need memory meanwhile must
+#: wait.
 MEMORY_SECONDS = 15.0
-#: Files a server may have open: every connection is one, and shells allow as few as 1024.
+#: Files that a server may have open: every connection is one, and shells allow as few as 1024.
 OPEN_FILES = 16_384
 FAILED = 1
 USAGE = 2
 
 
 def serve(options: argparse.Namespace) -> int:
-    """`agent-intercom serve`: run until SIGTERM or SIGINT. What waits stays pending."""
+    """Run `agent-intercom serve` until SIGTERM or SIGINT. Pending requests stay pending."""
     heap.share()
     heap.keep_large_apart()
     _allow_files()
@@ -61,7 +61,7 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def in_process(options: argparse.Namespace) -> int:
-    """`agent-intercom --in-process`: MCP on this process's stdin and stdout, until stdin ends."""
+    """Run `agent-intercom --in-process`: MCP on this process's stdin and stdout, until stdin ends."""
     try:
         _forget_clients_environment()
         settings = settle(options, by_client=True)
@@ -73,7 +73,7 @@ def in_process(options: argparse.Namespace) -> int:
 
 
 def _record_directories(settings: Settings) -> None:
-    """An operator who runs a server here says that its directories are theirs."""
+    """Record the server's directories as the user's own, because an operator runs it."""
     try:
         record_directories(settings.places, settings.database)
     except (ConfigError, OSError) as fault:
@@ -81,8 +81,8 @@ def _record_directories(settings: Settings) -> None:
 
 
 def _starters(options: argparse.Namespace) -> frozenset[int]:
-    """The relay that has started us: it waits at the other end of the pipe where we say that we are ready, whatever it
-    says of itself."""
+    """Return the relay that started us: it holds the other end of the pipe where we report that we are ready. What the
+    relay says about itself does not matter."""
     if not options.background or options.ready_fd is None:
         return frozenset()
     hint = () if options.started_by is None else (options.started_by,)
@@ -96,10 +96,10 @@ async def _serve(
     app.processes.starters = starters
     app.renew_lock = held.renew
     if not background and settings.config.logging.file is not None:
-        # The log is elsewhere, and somebody may be looking here.
+        # The log goes to a file, and a person may be watching this terminal.
         app.complain = _complain
     async with app.system:
-        # What has been loaded stays for good: collections that need not look at it are short.
+        # What is loaded stays. Frozen, it does not slow down later collections.
         gc.freeze()
         if settings.left_out_words:
             await app.desk.security_event(settings.left_out_words, {"settings": list(settings.left_out)})
@@ -124,7 +124,7 @@ async def _in_process(
     key = uuid.uuid4().hex
     async with app.system, trio.open_nursery() as nursery:
         nursery.start_soon(_until_signal, app)
-        # The client is who started us, or holds the other ends of our standard streams.
+        # The client is our parent, or holds the other ends of our standard streams.
         client = await trio.to_thread.run_sync(stdio_peers.holders, os.getpid(), (os.getppid(),))
         await app.processes.came(key, {*client, os.getppid()})
         door = Door(app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id)
@@ -134,18 +134,18 @@ async def _in_process(
 
 
 async def _private(settings: Settings, descriptor: int) -> int:
-    """A server for one shim, where nothing may be written that outlives it."""
+    """Run a server for one shim, if nothing that outlives it may be written."""
     from actors import StartChild, ask
     from actors.spec import ChildSpec, Restart
     from intercom.agents.links import Link
 
     with tempfile.TemporaryDirectory(prefix="agent-intercom-") as directory:
         database = evolve(settings.config.database, path=Path(directory) / "agent-rc.db")
-        # No Slack: it spreads what people do over all connections of an app, so that two servers would part it.
+        # No Slack: an app's interactions are spread over all its connections, so each of two servers would miss some.
         # No HTTP: the port belongs to the server that all share.
         alone = evolve(settings, config=evolve(settings.config, database=database, http_port=None), slack=None)
         app = _app(alone, _open_doors(settings))
-        # The socket pair is known to the shim alone, so there is no token to show.
+        # Only the shim has the other socket, so no token is needed.
         surroundings = evolve(app.surroundings, token="")
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=descriptor)))
         async with app.system, trio.open_nursery() as nursery:
@@ -159,7 +159,7 @@ async def _private(settings: Settings, descriptor: int) -> int:
 
 
 def _open_doors(settings: Settings) -> frozenset[str]:
-    """The doors of a private server: people reach it as ever, where no other server has taken the socket."""
+    """Return the transports of a private server: ctl, if no other server has taken its socket."""
     free = os.access(settings.places.runtime_dir, os.W_OK) and not os.path.exists(settings.places.ctl_socket)
     return frozenset({"ctl"}) if free else frozenset()
 
@@ -180,7 +180,7 @@ async def _give_memory_back() -> None:
 
 
 async def _until_idle(app: App) -> None:
-    """A background server leaves when nobody needs it: nothing connected and nothing pending, for a while."""
+    """Stop a background server after IDLE_SECONDS with no connection and nothing pending."""
     quiet = 0.0
     while quiet < IDLE_SECONDS:
         await trio.sleep(5.0)
@@ -191,11 +191,10 @@ async def _until_idle(app: App) -> None:
 
 async def _is_needed(app: App) -> bool:
     try:
-        # People may want something of it from Slack at any time, and only a server that runs hears them.
-        # and clients over HTTP start none that is not there.
+        # Only a running server receives what people do in Slack, and HTTP clients cannot start a server.
         return app.slack is not None or app.http is not None or not app.is_idle() or bool(await app.desk.pending())
     except IntercomError as failed:
-        # What can not be known now may be there.
+        # If pending requests cannot be read, assume that there are some.
         logs.log.warning("what waits could not be read: %s", failed)
         return True
 
@@ -226,8 +225,8 @@ def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})
 
 
 def _forget_clients_environment() -> None:
-    """A server in the client's own process: of the environment, which is the client's, nothing that says where Slack
-    is, how it is reached, or who may answer. What the interpreter and the C library read at their start holds."""
+    """Remove from the client's environment what says where Slack is, how it is reached, or who may answer. What the
+    interpreter and the C library read at their start stays in effect."""
     kept = daemon.for_server(os.environ)
     for name in set(os.environ) - set(kept):
         if name.startswith(("SLACK_", "INTERCOM_", "SSL_", "PYTHON_KEYRING")) or name.upper().endswith("_PROXY"):
@@ -247,7 +246,7 @@ def _log(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def _allow_files() -> None:
-    """Let this process have more files open, as far as the system allows without asking."""
+    """Raise this process's limit of open files, as far as the system allows without privileges."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(most, OPEN_FILES)
     if now == resource.RLIM_INFINITY or now >= wanted:
@@ -255,7 +254,7 @@ def _allow_files() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
     except (OSError, ValueError):
-        # Not allowed here; it goes with fewer connections then.
+        # Not allowed here: the server accepts fewer connections.
         logs.log.info("no more than %d files may be open", now)
 
 

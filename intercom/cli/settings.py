@@ -1,4 +1,4 @@
-"""What a server runs with, and whether a shim was started with the same."""
+"""The settings that a server runs with, and the check that a shim was started with the same."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @frozen
 class Settings:
-    """What a server runs with; `digest` is that of the configuration file as it was read, None without a file.
+    """The settings of a server. `digest` is the hash of the configuration file as it was read, None without a file.
 
-    `slack` is None where no channel is configured, or where `slack_fault` says why it can not be used.
+    `slack` is None if no channel is configured, or if `slack_fault` says why it cannot be used.
 
-    `named_by_client` says which file or directory of an agent's client is not the user's own. Then `left_out` are the
-    settings of the file that were not taken, and `own_fault` says why the user's own configuration was not either.
+    `named_by_client` says which file or directory of an agent's client is not the user's own. Then `left_out` lists the
+    settings of the file that were ignored. `own_fault` says why the user's own configuration was not used either.
     """
 
     config: Config
@@ -44,7 +44,7 @@ class Settings:
 
     @property
     def left_out_words(self) -> str:
-        """What people are told of that; empty where there is nothing to tell."""
+        """The message to people about this; empty if there is nothing to say."""
         if not self.named_by_client:
             return ""
         told = f"the server was started by an agent's client with {self.named_by_client}"
@@ -75,20 +75,20 @@ class Settings:
         return config_file.database_path(self.config, self.places)
 
     def prepare(self) -> Path:
-        """Make the directory the database and its lock stand in; one that is there is the user's business."""
+        """Return the database's path. Creates its directory if it does not exist, and changes no existing one."""
         if not self.database.parent.is_dir():
             private_directory(str(self.database.parent))
         return self.database
 
 
 def settle(options: argparse.Namespace, *, by_client: bool = False) -> Settings:
-    """Read the configuration that the command line names, else the user's own, else none. Raises ConfigError with
-    every fault of it, and IpcError for an ipc_name that is not usable. What is wrong with Slack is noted, not raised:
-    the terminal works without.
+    """Read the configuration that the command line names, else the user's own, else none. Raises ConfigError with all
+    its faults, and IpcError for an unusable ipc_name. A fault of Slack is recorded, not raised: the terminal works
+    without it.
 
-    Where an agent's client started the server, `by_client`, only the user's own files and directories (see
-    `own_directories`) say whom the server trusts: with others, settings for operators are those of the user's default
-    configuration file. Slack stays off then: the user's own server is in it.
+    `by_client` says that an agent's client started the server. Then only the user's own files and directories (see
+    `own_directories`) say which people the server trusts. With others, operators' settings come from the user's default
+    configuration file. Slack stays off then, because the user's own server uses it.
     """
     path = Path(options.config).absolute() if options.config is not None else None
     name = options.ipc_name
@@ -109,14 +109,14 @@ def settle(options: argparse.Namespace, *, by_client: bool = False) -> Settings:
 
 
 def _named_by_client(path: Path | None, is_option: bool, where: Places) -> str:
-    """What a client has named that is not the user's own, in words; empty where there is nothing."""
+    """Name what a client chose that is not the user's own; empty if there is nothing."""
     own, fault = own_directories.own()
     directory = os.path.dirname(where.config_file)
     named = []
     if path is not None and not own_directories.is_own_config(str(path), own):
         named.append(f"--config {path}" if is_option else f"the configuration {path}, which is not known to be yours")
     elif not own_directories.is_own(directory, own):
-        # Where there is no configuration, the user's own settings are missing.
+        # Without a configuration here, the user's own settings would not apply.
         named.append(f"the configuration directory {directory}, which is not known to be yours")
     if not own_directories.is_own(where.state_dir, own):
         named.append(f"the state directory {where.state_dir}, which is not known to be yours")
@@ -124,8 +124,7 @@ def _named_by_client(path: Path | None, is_option: bool, where: Places) -> str:
 
 
 def _own_config() -> tuple[Config, str]:
-    """The user's default configuration, whatever an environment says; the strictest one where that cannot be read, and
-    why."""
+    """Return the user's own configuration, or the strictest one and the reason if it cannot be read."""
     where, home = own_directories.default_places(), system_home()
     if where is None or home is None:
         return Config(), ""
@@ -136,8 +135,8 @@ def _own_config() -> tuple[Config, str]:
 
 
 def record_directories(where: Places, *databases: Path) -> bool:
-    """List a server's directories as the user's own where an operator at a terminal runs this process; whether they
-    are the user's own then. `databases` say which processes are agents', and so does the user's default one."""
+    """Record a server's directories as the user's own if an operator at a terminal runs this process. Returns whether
+    they are the user's own now. `databases` and the user's default one list agents' processes."""
     directories = (os.path.dirname(where.config_file), where.state_dir)
     own = own_directories.own()[0]
     if all(own_directories.is_own(each, own) for each in directories):
@@ -148,7 +147,7 @@ def record_directories(where: Places, *databases: Path) -> bool:
     try:
         agents = recognition.known(each for file in databases for each in agent_processes.on_record(file))
     except sqlite3.Error:
-        # Who is an agent cannot be known.
+        # It is unknown which processes are agents'.
         return False
     if recognition.recognise(os.getpid(), agents).who is not recognition.Who.OPERATOR:
         return False
@@ -157,7 +156,7 @@ def record_directories(where: Places, *databases: Path) -> bool:
 
 
 def record_or_explain(where: Places, *databases: Path) -> str:
-    """Do what `record_directories` does; what people are told where it was not done, empty where it was."""
+    """Call `record_directories`. Returns a message for people if it failed, else an empty string."""
     try:
         if record_directories(where, *databases):
             return ""
@@ -174,12 +173,12 @@ def record_or_explain(where: Places, *databases: Path) -> str:
 
 def _slack(config: Config, where: Places) -> tuple[SlackSetup | None, str]:
     if config.slack.channel_id is None:
-        # A fifth of a second that most servers need not spend.
+        # Saves a fifth of a second of imports that most servers do not need.
         return None, ""
     from intercom.operators.slack import credentials, setup
 
     try:
-        # The actors' modules too: loading them once the loop runs would hold it up.
+        # Import the actors' modules too: importing them in the running loop would block it.
         importlib.import_module("intercom.operators.slack.tree")
         return setup.settle(config, os.environ, file=credentials.file_in(where.state_dir)), ""
     except SlackError as fault:
@@ -191,8 +190,8 @@ def _digest(path: Path | None) -> str | None:
 
 
 def judge(settings: Settings, hello: dict[str, Any]) -> None:
-    """Refuse a shim that was started with another configuration than this server's, saying what differs and what to
-    do. Raises IntercomError (`config_mismatch`)."""
+    """Refuse a shim that was started with another configuration than this server's. Raises IntercomError
+    (`config_mismatch`), which says what differs and what to do."""
     theirs = hello.get("config")
     if theirs is None:
         return

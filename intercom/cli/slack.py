@@ -1,4 +1,4 @@
-"""`agent-intercom slack`: the app's manifest, and the credentials a server finds."""
+"""`agent-intercom slack`: prints the app's manifest, and manages the credentials that a server finds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from intercom.operators.slack.checks import Outcome, Proof, verify
 from intercom.operators.slack.credentials import APP, BOT, KINDS, TEAM, Kind, Looked, Source, check, file_in, look
 from intercom.operators.slack.web import SlackTokens
 
-#: Seconds for a person to unlock the keychain.
+#: Seconds that a person has to unlock the keychain.
 _PATIENCE = 60.0
 _NAME_LIMIT = 35
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do one of manifest, login, logout and status. Returns 0 done, 1 failed, 2 not usable as it was asked."""
+    """Run manifest, login, logout or status. Returns 0 if done, 1 if failed, 2 for an unusable option."""
     try:
         file = file_in(places(options.ipc_name or DEFAULT_IPC_NAME).state_dir)
         match options.action:
@@ -51,7 +51,7 @@ def _manifest(name: str, *, link: bool) -> int:
 
 
 def _login(file: Path, *, from_env: bool, to_file: bool) -> int:
-    # Before anybody pastes a token in vain.
+    # Checked first, so that no person pastes a token in vain.
     if not to_file and keychain.read([APP.name], patience=_PATIENCE) is None:
         return _fail(
             f"this machine has no keychain: agent-intercom slack login --file keeps the tokens in {file}, readable by"
@@ -149,7 +149,7 @@ def _nowhere(kind: Kind) -> str:
 
 
 def where(looked: Looked, name: str, file: Path) -> str:
-    """Words on where a credential that was found comes from."""
+    """Say where a found credential comes from."""
     credential = looked.found[name]
     match credential.source:
         case Source.KEYCHAIN:

@@ -1,4 +1,4 @@
-"""agent-intercom stop: end the background server in good order."""
+"""`agent-intercom stop`: stops the background server in good order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS = 15.0
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask the server to stop and wait until it has. Returns 0 when none runs any more, 1 when it would not stop."""
+    """Ask the server to stop and wait. Returns 0 if none runs any more, 1 if it did not stop, 2 for a faulty setup."""
     try:
         path = Path(options.config) if options.config else Path(places().config_file)
         config = config_file.load(path if options.config or path.exists() else None)

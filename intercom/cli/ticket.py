@@ -1,7 +1,8 @@
-"""A terminal's ticket: whether this terminal can keep a key unlocked, and asking the one that does for a signature.
+"""A terminal's ticket: whether this terminal can keep a key unlocked, and requests for signatures to its holder.
 
-On the standard library alone, since it is what a decision waits for. The other end is `intercom.cli.key_holder`. On
-Linux only: elsewhere the system does not tell a socket's peer well enough, and the PIN is asked for each time.
+It uses the standard library alone, because every decision waits for it. The other end is `intercom.cli.key_holder`.
+Tickets exist on Linux only: elsewhere the system does not identify a socket's peer well enough, and the PIN is asked
+for each time.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import Any, NamedTuple
 
 from intercom.local.places import Places
 
-#: Seconds that the holder is waited for; then the PIN is asked for.
+#: Seconds to wait for the holder; after that, the PIN is asked for.
 PATIENCE = 2.0
 
-#: Programs that type into terminals for others: where one is above the session's leader, no ticket is kept.
+#: Programs that type into terminals for others: if one is above the session's leader, no ticket is kept.
 _TYPISTS = frozenset({"tmux", "screen", "zellij", "dtach", "abduco", "expect", "script", "emacs", "nvim", "vim"})
-#: Variables by which a terminal says that other programs can type there. Those of the leader count, which are set when
-#: it starts; another process can add to its own, never take from those.
+#: Variables that say that other programs can type into the terminal. Only the leader's count, which are set at its
+#: start: another process cannot remove them.
 _TYPED_INTO = (
     *("TMUX", "STY", "ZELLIJ", "NVIM", "VIM_TERMINAL", "INSIDE_EMACS", "VSCODE_INJECTION", "VSCODE_IPC_HOOK_CLI"),
     *("KITTY_LISTEN_ON", "WEZTERM_UNIX_SOCKET", "KONSOLE_DBUS_SERVICE"),
@@ -32,8 +33,8 @@ _LONGEST_LINE = 64
 
 
 class Terminal(NamedTuple):
-    """The POSIX session of a terminal: its leader, when that started (ticks since boot) and what file it runs (device,
-    inode), and the device number of the terminal."""
+    """The POSIX session of a terminal: its leader, the leader's start (ticks since boot), the file that the leader runs
+    (device, inode), and the terminal's device number."""
 
     leader: int
     started: int
@@ -41,12 +42,12 @@ class Terminal(NamedTuple):
     device: int
 
     def socket(self, runtime_dir: str) -> str:
-        """Where the holder of this terminal's key listens."""
+        """Return the socket path of the holder of this terminal's key."""
         return os.path.join(runtime_dir, f"key-{self.leader}-{self.started}.sock")
 
 
 class Stat(NamedTuple):
-    """What a process's `stat` says of it."""
+    """The fields that we use of a process's `stat`."""
 
     name: str
     parent: int
@@ -56,7 +57,7 @@ class Stat(NamedTuple):
 
 
 def stat_of(pid: int) -> Stat | None:
-    """None for a process that is gone or hidden."""
+    """Read a process's `stat`. Returns None if the process is gone or hidden."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             before, _, after = file.read().rpartition(b")")
@@ -70,10 +71,10 @@ def stat_of(pid: int) -> Stat | None:
 
 
 def terminal_of(pid: int) -> Terminal | None:
-    """The terminal of a process whose parent leads the session there; None for any other process.
+    """Return the terminal of a process whose parent leads the session there; None for any other process.
 
-    The leader is the shell at which a person types, and what it starts itself is what they typed. What an agent in the
-    same terminal starts has the agent between it and the shell, whatever that is called.
+    The leader is the shell at which a person types, and what it starts itself is what they typed. A process that an
+    agent starts in the same terminal has the agent between it and the shell.
     """
     own = stat_of(pid)
     if own is None or own.device == 0 or own.session != own.parent:
@@ -89,12 +90,12 @@ def terminal_of(pid: int) -> Terminal | None:
 
 
 def own_terminal() -> Terminal | None:
-    """The terminal of this process, where it can have a ticket at all."""
+    """Return this process's terminal, or None if it cannot have a ticket."""
     return terminal_of(os.getpid()) if sys.platform.startswith("linux") else None
 
 
 def why_none(terminal: Terminal | None) -> str:
-    """Why a terminal keeps no ticket, half a sentence; empty where it may."""
+    """Say why a terminal keeps no ticket, in half a sentence; empty if it may."""
     if not sys.platform.startswith("linux"):
         return "this system does not tell well enough who asks for a signature"
     if terminal is None:
@@ -120,8 +121,8 @@ def why_none(terminal: Terminal | None) -> str:
 
 
 def sign(where: Places, stated: Mapping[str, Any]) -> str | None:
-    """The signature of a statement by the key that this terminal keeps unlocked; None where it keeps none, or the one
-    that does will not sign this."""
+    """Return the statement's signature by this terminal's unlocked key; None if it keeps none, or its holder
+    refuses."""
     terminal = own_terminal()
     answer = None if terminal is None else _ask(terminal.socket(where.runtime_dir), {"sign": dict(stated)})
     value = None if answer is None else answer.get("value")
@@ -129,7 +130,7 @@ def sign(where: Places, stated: Mapping[str, Any]) -> str | None:
 
 
 def key_of(where: Places) -> str | None:
-    """The id of the key that this terminal keeps unlocked; None where it keeps none."""
+    """Return the id of the key that this terminal keeps unlocked; None if it keeps none."""
     terminal = own_terminal()
     answer = None if terminal is None else _ask(terminal.socket(where.runtime_dir), {"key": True})
     found = None if answer is None else answer.get("key_id")
@@ -137,14 +138,14 @@ def key_of(where: Places) -> str | None:
 
 
 def note_shown(where: Places, subjects: list[str]) -> None:
-    """Tell the key that this terminal keeps unlocked, if it does, which cards were shown here, each by its subject."""
+    """Tell the holder of this terminal's key, if there is one, which cards were shown here, each by its subject."""
     terminal = own_terminal() if subjects else None
     if terminal is not None:
         _ask(terminal.socket(where.runtime_dir), {"shown": subjects})
 
 
 def lock(where: Places) -> int:
-    """Let every terminal of this user forget its key; how many did."""
+    """Lock the key of every terminal of this user. Returns how many there were."""
     with contextlib.suppress(OSError):
         names = [name for name in os.listdir(where.runtime_dir) if name.startswith("key-") and name.endswith(".sock")]
         return sum(_ask(os.path.join(where.runtime_dir, name), {"lock": True}) is not None for name in names)

@@ -1,1 +1,1 @@
-"""This machine: where files live, locks, local sockets and the processes behind them."""
+"""The local machine: file locations, locks, sockets and processes."""

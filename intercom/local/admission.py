@@ -1,7 +1,7 @@
-"""The places of a local socket: how many connections are kept, and which gives way when they are full.
+"""Admission to a local socket: how many connections are kept, and which one is closed when the limit is reached.
 
-Pure bookkeeping: nothing is read, sent or closed here, and no call waits. Whoever opens connections without the token
-cannot keep out those who have it, and an agent, which has it too, cannot keep out the person at the terminal.
+Pure bookkeeping without I/O or waiting. Connections without the token cannot keep out those with it. An agent, which
+has the token too, cannot keep out the person at the terminal.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from attrs import define, field, frozen
 
 @frozen
 class PlaceLimits:
-    """How many connections are kept at once.
+    """The limits for simultaneous connections.
 
-    `unauthenticated` have not shown the token yet. `shared` have, `watching` have and only listen from then on;
-    `reserved` and `reserved_watching` more of each are kept for operators alone.
+    `unauthenticated` connections have not sent the token yet. `shared` ones have; `watching` ones have too, and then
+    only receive. `reserved` and `reserved_watching` are further places for operators only.
     """
 
     unauthenticated: int = 32
@@ -40,8 +40,8 @@ class _State(Enum):
 
 @define(eq=False)
 class Place:
-    """One connection's place. `close` ends the connection soon, without waiting; `operator` says whether the process at
-    its other end is recognised as an operator's, and is asked only when there are too many."""
+    """The place of one connection. `close` ends the connection soon, without waiting. `operator` says whether its peer
+    process is recognised as an operator's. It is called only when there are too many connections."""
 
     close: Callable[[], object]
     operator: Callable[[], bool]
@@ -56,20 +56,20 @@ class Place:
 
 
 class Admission:
-    """Who has a place. A connection goes through `arrive`, `authenticate`, then `begin` and `end` around each request,
-    or `watch`, and finally `leave`."""
+    """The admitted connections. A connection calls `arrive` and `authenticate`. Then it calls `begin` and `end` around
+    each request, or `watch`. At its end it calls `leave`."""
 
     def __init__(self, limits: PlaceLimits) -> None:
         self.limits = limits
-        # In the order in which they came into their state: the first of one is the oldest, or longest idle.
+        # Ordered by entry into the state: the first one is the oldest, or the longest idle.
         self._places: dict[_State, dict[int, Place]] = {state: {} for state in _State}
 
     def __len__(self) -> int:
         return sum(len(places) for places in self._places.values())
 
     def arrive(self, close: Callable[[], object], operator: Callable[[], bool] = lambda: False) -> Place:
-        """A place for a new connection. There always is one: the oldest that has shown no token gives way, an
-        operator's last."""
+        """Return a place for a new connection; this never fails. If necessary, the oldest one without the token is
+        closed, an operator's last."""
         waiting = self._places[_State.UNAUTHENTICATED]
         if len(waiting) >= self.limits.unauthenticated:
             places = list(waiting.values())
@@ -79,10 +79,10 @@ class Admission:
         return place
 
     def authenticate(self, place: Place) -> bool:
-        """Whether there is room for a connection that has shown the token; it counts as busy then.
+        """Whether there is room for a connection that has sent the token. It then counts as busy.
 
-        When there is none, a connection without a request under way gives way, the one that was idle longest; an
-        operator's only for another operator's.
+        If there is no room, the connection that was idle longest is closed. One of an operator is closed only for
+        another operator's.
         """
         if place._state is not _State.UNAUTHENTICATED:
             return True
@@ -101,15 +101,15 @@ class Admission:
         return True
 
     def begin(self, place: Place) -> None:
-        """A request is under way: the connection does not give way until it is answered."""
+        """Mark a request as running. The connection is not closed before the answer."""
         self._move(place, _State.BUSY)
 
     def end(self, place: Place) -> None:
-        """The request is answered."""
+        """Mark the request as answered."""
         self._move(place, _State.IDLE)
 
     def watch(self, place: Place) -> bool:
-        """Whether one more connection may watch. Watches have places of their own, and do not give way."""
+        """Whether one more connection may watch. Watches have their own places, and are never closed for others."""
         watching = len(self._places[_State.WATCHING])
         most = self.limits.watching
         if watching >= most and not (watching < most + self.limits.reserved_watching and place.is_operator):
@@ -118,7 +118,7 @@ class Admission:
         return True
 
     def leave(self, place: Place) -> None:
-        """The connection has ended; saying so twice, or of one that gave way, does no harm."""
+        """Remove a connection that has ended. A second call, or a call after eviction, has no effect."""
         self._places[place._state].pop(id(place), None)
 
     def _move(self, place: Place, state: _State) -> None:

@@ -1,4 +1,4 @@
-"""Read the configuration file. Every fault in it is told at once, with the line, and with what would be right."""
+"""Loading of the configuration file. All faults are reported together, each with its line and a correction."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from intercom.model.errors import ConfigError
 
 
 def load(path: Path | None = None, *, required: bool = True, home: Path | None = None) -> Config:
-    """The configuration in the file at `path`, with every path in it absolute.
+    """Load the configuration from the file at `path`. All its paths become absolute.
 
-    Without `path` the user's own file is read. Where that is not there, or `path` is not and is not `required`, the
-    defaults hold. `~` is the home directory, which `home` names where the environment is not believed; relative paths
-    count from the file's directory. Where the file authorizes nobody in Slack, `SLACK_MEMBER_IDS` in the environment
-    does.
+    Without `path`, the user's own file is read. The defaults apply if that file does not exist, or if `path` does not
+    exist and is not `required`. `~` is the home directory; `home` replaces it if the environment is not trusted.
+    Relative paths start at the file's directory. If the file authorizes nobody in Slack, `SLACK_MEMBER_IDS` in the
+    environment applies.
 
-    Raises `ConfigError` with all faults found: a file that is missing, unreadable or writable by everyone, broken
-    TOML, unknown keys, values of the wrong type or out of range. Raises `IpcError` when the user's runtime directory
-    has too long a name for sockets to be made there.
+    Raises `ConfigError` with all faults: a file that is missing, unreadable or writable by everyone, invalid TOML,
+    unknown keys, and values of the wrong type or out of range. Raises `IpcError` if the path of the runtime directory
+    is too long for sockets.
     """
     file = (path or Path(places().config_file)).expanduser().absolute()
     text = _read(file, required=required and path is not None)
     try:
         raw = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError, and numbers too long or tables too deep to be read
+    except (ValueError, RecursionError) as error:  # also for too long numbers and too deep tables
         raise ConfigError(f"{file} is not valid TOML: {_lower(str(error))}; correct that") from None
     config, faults = structure(raw)
     faults += _bad_root(raw.get("default_workspace_root"), file.parent, home)
@@ -47,7 +47,7 @@ def load(path: Path | None = None, *, required: bool = True, home: Path | None =
 
 
 def database_path(config: Config, places: Places) -> Path:
-    """Where this configuration keeps its database."""
+    """Return the path of this configuration's database."""
     return config.database.path if config.database.path.is_absolute() else Path(places.state_dir) / config.database.path
 
 
@@ -66,7 +66,7 @@ def _read(file: Path, *, required: bool) -> str:
         why = _lower(error.strerror or str(error))
         raise ConfigError(f"{file} can not be read ({why}): make it a file you may read") from None
     if mode & stat.S_IWOTH:
-        # It says who may answer for the agents: whoever can write it can approve.
+        # The file says who may approve, so write access to it is permission to approve.
         raise ConfigError(f"{file} can be written by every user: run 'chmod 600 {file}'")
     try:
         return content.decode()
@@ -76,7 +76,7 @@ def _read(file: Path, *, required: bool) -> str:
 
 
 def _settle(config: Config, raw: Mapping[str, Any], directory: Path, home: Path | None) -> Config:
-    """Give every path its place, and what the file leaves out its value on this machine."""
+    """Make every path absolute, and compute the defaults that depend on this machine."""
 
     def absolute(path: Path) -> Path:
         return _absolute(path, directory, home)
@@ -90,11 +90,11 @@ def _settle(config: Config, raw: Mapping[str, Any], directory: Path, home: Path 
     if not slack.authorized_user_ids:
         members = [each.strip() for each in os.environ.get("SLACK_MEMBER_IDS", "").split(",")]
         slack = attrs.evolve(slack, authorized_user_ids=tuple(each for each in members if each))
-    # Sessions know their workspaces by what links lead to.
+    # Sessions use resolved workspace paths.
     channels = {absolute(root).resolve(): channel for root, channel in slack.workspace_channels.items()}
     ca_file = slack.ca_file and absolute(slack.ca_file)
     slack = attrs.evolve(slack, workspace_channels=channels, ca_file=ca_file)
-    if cli and ("/" in cli or cli.startswith("~")):  # else the server's PATH finds it
+    if cli and ("/" in cli or cli.startswith("~")):  # a plain name is looked up in the server's PATH
         cli = str(absolute(Path(cli)))
     return attrs.evolve(
         config,
@@ -111,7 +111,7 @@ def _absolute(path: Path, directory: Path, home: Path | None) -> Path:
         return home.joinpath(*path.parts[1:])
     try:
         return directory / path.expanduser()
-    except RuntimeError:  # ~name of nobody
+    except RuntimeError:  # ~name of an unknown user
         return directory / path
 
 
@@ -133,7 +133,7 @@ def _report(file: Path, text: str, faults: list[Fault]) -> str:
 
 
 def _line_of(text: str, dotted: str) -> int | None:
-    """The line where the setting stands, or else the table around it. Only for the message: TOML keeps no lines."""
+    """Find the line of the setting, or of its table, for the message. The TOML parser keeps no line numbers."""
     table = ""
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""Turn what a TOML file says into a `Config`, noting every fault on the way instead of stopping at the first."""
+"""Conversion of parsed TOML to a `Config`. All faults are collected on the way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import attrs
 
 from intercom.model.config import Config
 
-#: Names from older documents, and secrets, that deserve a better answer than the nearest known name.
+#: Obsolete names, and secrets, which need a better hint than the most similar setting.
 KNOWN_ELSEWHERE = {
     "server": "its settings stand at the top of the file now",
     "server.workspace_root": "write default_workspace_root at the top of the file",
@@ -45,24 +45,24 @@ WANTED: dict[type, str] = {
 
 @attrs.frozen
 class Fault:
-    """`setting` is the dotted name; `what` goes on from it: "must be ...", "is not a setting: ..."."""
+    """A fault in the file. `setting` is the dotted name; `what` continues the sentence: "must be ..."."""
 
     setting: str
     what: str
 
 
 class Unfit(Exception):
-    """A single value is not what was asked for."""
+    """A single value does not have the required form."""
 
 
 def structure(raw: Mapping[str, Any]) -> tuple[Config | None, list[Fault]]:
-    """The configuration that `raw`, a parsed file, describes, and all its faults; there is none when there are any."""
+    """Convert `raw`, a parsed file. Return the configuration, or None if there are faults, and all faults."""
     faults: list[Fault] = []
     return _table(Config, raw, "", faults), faults
 
 
 def _table(kind: type[Any], raw: Mapping[str, Any], where: str, faults: list[Fault]) -> Any:
-    """An instance of the attrs class `kind`, or None when a fault in it, or below it, was noted."""
+    """Return an instance of the attrs class `kind`, or None if a fault was found in it or below it."""
     kinds = typing.get_type_hints(kind)
     known = {each.name: each for each in attrs.fields(kind)}
     before = len(faults)
@@ -81,7 +81,7 @@ def _table(kind: type[Any], raw: Mapping[str, Any], where: str, faults: list[Fau
     try:
         return kind(**values)
     except ValueError as error:
-        # What shows only when the settings stand side by side; the message begins with the one at fault.
+        # A fault between several settings; its message begins with the name of one.
         name, _, what = str(error).partition(" ")
         faults.append(Fault(f"{where}{name}", what))
         return None
@@ -96,7 +96,7 @@ def _check(setting: Any, value: Any, dotted: str, faults: list[Fault]) -> None:
 
 
 def _value(kind: Any, value: Any, dotted: str, faults: list[Fault]) -> Any:
-    """`value` as what a setting's annotation asks for, or None when a fault was noted."""
+    """Convert `value` to the type of a setting's annotation. Return None if a fault was found."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:
         kind = next(each for each in arguments if each is not type(None))
@@ -147,7 +147,7 @@ def _plain(kind: Any, value: Any) -> Any:
     if kind is Path and isinstance(value, str) and value:
         return Path(value)
     wanted = (int, float) if kind is float else kind
-    # A bool is an int to Python, not to a person.
+    # In Python a bool is an int; in the file it is not.
     if isinstance(value, wanted) and (kind is bool) == isinstance(value, bool):
         return value
     raise Unfit(f"is {_shown(value)} but must be {WANTED[kind]}")

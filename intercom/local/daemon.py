@@ -1,4 +1,4 @@
-"""What a background process does, so that it outlives who started it and keeps nothing of theirs.
+"""Start of background processes that outlive their starter and inherit nothing from it.
 
 Standard library only: the shim starts the server with it.
 """
@@ -12,23 +12,23 @@ from collections.abc import Mapping, Sequence
 from intercom.local.places import RUN_USER
 
 _NAMES = frozenset((*("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),))
-# Nothing of proxies, certificates, Slack or trust: where the tokens are sent, whose word for people's is taken and who
-# may answer is not for a client's environment to say. Nor is a bus: what answers there can be anybody's keychain.
+# No variables about proxies, certificates, Slack or trust: a client's environment must not decide where tokens are
+# sent, whose decisions count, or who may answer. No message bus either, because anybody may serve a keychain on it.
 _PREFIXES = ("LC_", "XDG_")
 _BUS = "DBUS_SESSION_BUS_ADDRESS"
 
 
 def allowed(environ: Mapping[str, str]) -> dict[str, str]:
-    """Choose what of an environment a background server keeps: what it needs, and nothing an agent slipped in.
+    """Return the part of an environment that a background server keeps.
 
-    An allowlist, since a denylist would have to know every `LD_PRELOAD`, `PYTHONPATH` and credential there is.
+    This is an allowlist: a denylist would have to list every `LD_PRELOAD`, `PYTHONPATH` and credential.
     """
     return {name: value for name, value in environ.items() if name in _NAMES or name.startswith(_PREFIXES)}
 
 
 def for_server(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a server that a client's relay starts: what is `allowed`, and the user's own message bus, by
-    which the keychain is asked."""
+    """Return the environment of a server that a client's relay starts: what is `allowed`, and the user's own message
+    bus, through which the keychain is reached."""
     bus = os.path.join(RUN_USER, str(os.geteuid()), "bus")
     try:
         found = os.lstat(bus)
@@ -39,14 +39,14 @@ def for_server(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def spawn(command: Sequence[str], *, environ: Mapping[str, str], keep: int) -> None:
-    """Start `command` as a process that belongs to nobody here.
+    """Start `command` as a detached background process.
 
-    It gets a new session, `/` as its directory, umask 077, standard streams on the null device, the environment
-    `for_server(environ)`, and of the descriptors only `keep`, under the same number. It is no child of this process,
-    which therefore need not wait for it, and is not told when the program can not be run: whoever waits sees the other
-    end of `keep` close.
+    It gets a new session, `/` as its directory, umask 077, and standard streams on the null device. Its environment is
+    `for_server(environ)`. It inherits only the descriptor `keep`, under the same number. It is not a child of this
+    process, so there is nothing to wait for. If the program cannot be run, the other end of `keep` closes; there is no
+    other report.
 
-    `command` must name the program by its absolute path. Raises OSError when the system has no room for a process.
+    `command` must start with the program's absolute path. Raises OSError if the system cannot create a process.
     """
     program, arguments, environment = command[0], list(command), for_server(environ)
     child = os.fork()
@@ -54,7 +54,7 @@ def spawn(command: Sequence[str], *, environ: Mapping[str, str], keep: int) -> N
         os.waitpid(child, 0)
         return
     try:
-        # Nothing here may return into the caller's code: two of it would run.
+        # Never return into the caller's code here: it would run in two processes.
         os.setsid()
         if os.fork():
             os._exit(0)

@@ -1,4 +1,4 @@
-"""Reach a server's socket as its client, and only one that is this user's. Standard library only."""
+"""Connections to a server's socket, if it belongs to this user. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from intercom.model.errors import IpcError
 
 
 class Peer(NamedTuple):
-    """Who is at the other end of a socket; `pid` is 0 when the system does not tell."""
+    """The process at the other end of a socket. `pid` is 0 if the system does not report it."""
 
     pid: int
     uid: int
 
 
-# macOS: <sys/un.h>; Python has no names for them.
+# From <sys/un.h> on macOS; Python has no constants for them.
 _SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2
 _XUCRED = struct.Struct("=IIh2x16I")
 
@@ -28,10 +28,10 @@ _XUCRED = struct.Struct("=IIh2x16I")
 def connect(path: str, *, timeout: float | None = 5.0) -> socket.socket:
     """Connect to the server at `path`.
 
-    `timeout` (seconds, None for ever) bounds the connecting and stays set on the socket.
+    `timeout` (seconds, None for no limit) applies to the connect, and stays set on the socket.
 
-    Raises IpcError when the path, or who listens there, is not this user's; FileNotFoundError or ConnectionRefusedError
-    when nobody listens; another OSError when the system objects.
+    Raises IpcError if the path or the listener is not this user's. Raises FileNotFoundError or ConnectionRefusedError
+    if there is no listener, and another OSError for other failures.
     """
     check_socket_path(path)
     found = os.lstat(path)
@@ -53,7 +53,7 @@ def connect(path: str, *, timeout: float | None = 5.0) -> socket.socket:
 
 
 def peer_of(sock: socket.socket) -> Peer:
-    """Ask the system who is at the other end of a connected Unix socket; raises OSError if it is no such."""
+    """Return the process at the other end of a connected Unix socket. Raises OSError for any other socket."""
     if sys.platform == "darwin":
         uid = _XUCRED.unpack(sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED.size))[1]
         (pid,) = struct.unpack("=i", sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, 4))

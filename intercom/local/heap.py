@@ -1,10 +1,9 @@
-"""The C library's heaps: threads share two, large pieces stay out of them, and what nobody uses any more goes back to
-the system.
+"""Limits on the memory of the C library's heaps in a process with many threads.
 
-As a rule each thread gets a heap of its own (with glibc, up to eight a core), and each heap keeps, in pieces, what it
-needed at its busiest: a server of many threads that come and go grows for hours while what it holds stays the same. So
-it does where large pieces, which come and go as well, lie in the heap among small ones that stay: glibc puts them into
-pages of their own at first, and learns not to.
+By default each thread gets its own heap; glibc allows eight per core. Each heap keeps the memory of its busiest time,
+in fragments. A server with short-lived threads then grows for hours with constant data. Large short-lived blocks
+between small long-lived ones have the same effect. glibc first puts them into separate pages, but then adapts its
+threshold.
 """
 
 from __future__ import annotations
@@ -12,29 +11,29 @@ from __future__ import annotations
 import ctypes
 import os
 
-#: Of glibc's malloc.h.
+#: From glibc's malloc.h.
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 _HEAPS = 2
-#: From how many bytes on a piece is large. Below the 64 KiB into which Trio receives, whatever comes: it cuts each such
-#: piece down to what came, and among what is kept the rest would lie as holes that fit no next one. Here it costs a
-#: microsecond at most, and the pages are the system's again.
+#: Blocks of this size (bytes) or more are large. It is below the 64 KiB of Trio's receive buffers. Trio shrinks each
+#: buffer to the received size, and the rest would remain as a hole in the heap. A block in its own pages costs a
+#: microsecond at most, and its memory returns to the system.
 LARGE = 32 * 1024
 
 
 def share() -> bool:
-    """Have all threads share two heaps, the main thread's and another; to be called before there are more. False where
-    the C library can not be asked to, or the environment says how many there are to be (`MALLOC_ARENA_MAX`,
-    `GLIBC_TUNABLES`). With one alone, what worker threads need for a moment lies among what the loop keeps for long.
+    """Make all threads share two heaps, the main thread's and another. Call it before other threads start.
 
-    It costs next to nothing: threads that run Python take turns all the same.
+    With only one heap, short-lived data of worker threads would lie between the loop's long-lived data. The cost is
+    close to zero, because Python threads take turns anyway. Returns False if the C library has no such option, or if
+    the environment already sets it (`MALLOC_ARENA_MAX`, `GLIBC_TUNABLES`).
     """
     return _set(_M_ARENA_MAX, _HEAPS, "MALLOC_ARENA_MAX", "arena_max")
 
 
 def keep_large_apart() -> bool:
-    """Have large pieces that fit no hole lie in pages of their own, for good, which go back to the system with them.
-    False as in `share` (`MALLOC_MMAP_THRESHOLD_`)."""
+    """Put large blocks that fit no hole into their own pages, permanently. Returns False as `share` does
+    (`MALLOC_MMAP_THRESHOLD_`)."""
     return _set(_M_MMAP_THRESHOLD, LARGE, "MALLOC_MMAP_THRESHOLD_", "mmap_threshold")
 
 
@@ -48,8 +47,7 @@ def _set(what: int, value: int, variable: str, tunable: str) -> bool:
 
 
 def give_back() -> bool:
-    """Give the system back the memory that is free in the heaps; True where it was asked to, which only glibc can be.
-    Takes some milliseconds."""
+    """Return free heap memory to the system. Takes some milliseconds. Returns False if the C library is not glibc."""
     try:
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
     except (AttributeError, OSError, TypeError):

@@ -1,4 +1,4 @@
-"""The token for MCP over HTTP: made once, by whoever needs it first, and kept for good, since clients' files hold it.
+"""The token for MCP over HTTP. It is created on first use and never changed, because clients' files contain it.
 
 Standard library only.
 """
@@ -12,14 +12,14 @@ import stat
 from intercom.local.places import Places, private_directory
 from intercom.model.errors import IpcError
 
-#: A token that is shorter was not made here, and could be guessed.
+#: A shorter token was not created here, and could be guessed.
 _SHORTEST = 32
 
 
 def token(where: Places) -> str:
-    """The token of this user, made if there is none yet; text without spaces.
+    """Return the token of this user, text without spaces. Create it if there is none.
 
-    Raises IpcError when the file is not this user's alone, holds no token, or can not be made.
+    Raises IpcError if the file is accessible to other users, holds no token, or cannot be created.
     """
     path = where.http_token_file
     try:
@@ -34,10 +34,10 @@ def token(where: Places) -> str:
 
 
 def keep(where: Places, token: str) -> str | None:
-    """Put the token back if its file was removed, so that clients' files go on holding the right one; a sentence about
-    it, None where nothing had to be done. A file that is there is its user's business.
+    """Restore the token's file if it was removed, because clients' files contain this token.
 
-    Raises IpcError when it can not be written.
+    Returns a message, or None if there was nothing to do. An existing file is never changed. Raises IpcError if the
+    file cannot be written.
     """
     path = where.http_token_file
     if os.path.lexists(path):
@@ -63,7 +63,7 @@ def _read(path: str) -> str:
 
 
 def _make(path: str, token: str | None = None) -> None:
-    """Put this token there, or a new one, unless somebody else does at this moment: then theirs stands."""
+    """Write this token, or a new one. If another process does so at the same moment, its token is kept."""
     draft = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.new"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -72,7 +72,7 @@ def _make(path: str, token: str | None = None) -> None:
             file.write((token or secrets.token_hex(32)) + "\n")
             file.flush()
             os.fsync(descriptor)
-        # A link and no rename: the first who makes one wins, and nobody meets half a token.
+        # A link instead of a rename: the first process wins, and no reader sees a partial token.
         os.link(draft, path)
     except FileExistsError:
         pass

@@ -1,4 +1,4 @@
-"""JSON lines: one value a line, UTF-8, ended by a line feed, with a limit. No I/O."""
+"""JSON lines: one value per line, UTF-8, ended by a line feed, with a size limit. No I/O."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ MEBIBYTE = 1024 * 1024
 
 
 class LineTooLong(ValueError):
-    """A line went over the limit; what came of it so far is forgotten and its rest will be skipped."""
+    """A line exceeded the limit. The part received so far is dropped, and its rest will be skipped."""
 
 
 class LineBuffer:
-    """Cuts a stream of bytes into lines.
+    """Splits a stream of bytes into lines.
 
-    `limit` is the most bytes a line may have, without its line feed. Feed what arrives with `feed`, then take lines
-    with `next_line` until it returns None.
+    `limit` is the maximum number of bytes in a line, without its line feed. Add received bytes with `feed`, then call
+    `next_line` until it returns None.
     """
 
     __slots__ = ("_buffer", "_limit", "_scanned", "_skipping")
@@ -28,13 +28,13 @@ class LineBuffer:
         self._skipping = False
 
     def feed(self, data: bytes) -> None:
-        """Take in what arrived."""
+        """Add received bytes."""
         self._buffer += data
 
     def next_line(self) -> bytes | None:
-        """Take the next whole line, without its end; None when there is none yet.
+        """Return the next complete line without its end, or None if there is none yet.
 
-        Blank lines are skipped. Raises LineTooLong once for a line over the limit; the lines behind it come after.
+        Blank lines are skipped. Raises LineTooLong once for each line over the limit; the next call continues after it.
         """
         while True:
             end = self._buffer.find(b"\n", self._scanned)
@@ -65,14 +65,14 @@ class LineBuffer:
 
     @property
     def partial(self) -> bytes:
-        """What stands behind the last whole line taken."""
+        """The bytes after the last complete line."""
         return b"" if self._skipping else bytes(self._buffer)
 
 
 def encode(value: object) -> bytes:
-    """Write one value as a line.
+    """Encode one value as a line.
 
-    Raises ValueError for what JSON can not carry: not-a-number, infinities, and text with half a surrogate pair.
+    Raises ValueError for what JSON cannot represent: not-a-number, infinities, and text with half a surrogate pair.
     """
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
@@ -83,7 +83,7 @@ def encode(value: object) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """Read one line; raises ValueError, with a sentence, for what is no JSON (including NaN and Infinity)."""
+    """Decode one line. Raises ValueError with a message for invalid JSON, which includes NaN and Infinity."""
     try:
         return json.loads(line, parse_constant=_refuse)
     except RecursionError:

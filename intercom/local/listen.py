@@ -1,6 +1,6 @@
-"""Listen for local connections: the one seam behind which another transport (a named pipe) can be put.
+"""The listener for local connections. A different transport (a named pipe) would replace only this module.
 
-What the rest of the house sees is `listen(path)`, a `trio.abc.Listener` of byte streams whose peers are this user's.
+Its interface is `listen(path)`, a `trio.abc.Listener` of byte streams from processes of this user.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from intercom.local.places import SOCKET_PATH_LIMIT, check_socket_path, private_
 from intercom.model.errors import IpcError
 
 _BACKLOG = 128
-#: What accepting fails with while this process or the system has too much open, and how long it rests then.
+#: Errors of `accept` while too many files are open, and the pause (seconds) after one.
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _SCARCE_SECONDS = 0.1
 
 
 class LocalListener(trio.abc.Listener[trio.SocketStream]):
-    """Accepts connections of this user's processes; use `listen` to make one and `trio.serve_listeners` to serve it."""
+    """Accepts connections from this user's processes. Use `listen` to create it, `trio.serve_listeners` to serve it."""
 
     def __init__(self, path: str, sock: trio.socket.SocketType, lock: int) -> None:
         self.path = path
@@ -34,9 +34,9 @@ class LocalListener(trio.abc.Listener[trio.SocketStream]):
         self._file = _identity(path)
 
     async def accept(self) -> trio.SocketStream:
-        """Wait for the next connection of this user; those of others are closed unheard.
+        """Wait for the next connection of this user. Connections of other users are closed unread.
 
-        Raises trio.ClosedResourceError once the listener is closed.
+        Raises trio.ClosedResourceError after the listener was closed.
         """
         while True:
             listener = self._listener
@@ -45,30 +45,29 @@ class LocalListener(trio.abc.Listener[trio.SocketStream]):
             except trio.ClosedResourceError:
                 if listener is self._listener:
                     raise
-                continue  # renewed meanwhile
+                continue  # `renew` replaced the listener
             except OSError as error:
                 if error.errno not in _SCARCE:
                     raise
-                # Some of what is open will be closed; whoever waits meanwhile is in the system's queue.
+                # Other connections will close; new ones wait in the system's queue until then.
                 await trio.sleep(_SCARCE_SECONDS)
                 continue
             try:
-                # The socket is Trio's wrapper: same getsockopt.
+                # Trio's socket wrapper has the same getsockopt.
                 if peer_of(stream.socket).uid == os.geteuid():  # type: ignore[arg-type]
                     return stream
             except OSError:
-                pass  # gone before it could be looked at
+                pass  # the peer disconnected first
             await trio.aclose_forcefully(stream)
 
     def renew(self) -> str | None:
-        """Make the socket again, and its lock, if they were removed or something else stands in their place; a sentence
-        about it, None where nothing had to be done. Connections that were accepted go on.
+        """Create the socket and its lock again, if they were removed or replaced.
 
-        As long as the lock's file is ours nobody else may listen here, so what stands in the socket's place is replaced
-        in one step. Where another server has locked a new file meanwhile, the place is its own.
+        Returns a message, or None if there was nothing to do. Accepted connections continue. While we hold the lock
+        file, no other server may listen here, so a foreign file in place of the socket is replaced atomically. If
+        another server has locked a new file since, the path belongs to that server.
 
-        Raises IpcError when another server has it, or the directory is not to be trusted; OSError when the system
-        objects.
+        Raises IpcError if another server has the path or the directory is not safe, and OSError for other failures.
         """
         if self._lock < 0 or (_identity(self.path) == self._file and self._has_lock()):
             return None
@@ -82,7 +81,7 @@ class LocalListener(trio.abc.Listener[trio.SocketStream]):
         stood = os.path.lexists(self.path)
         before, self._listener = self._listener, trio.SocketListener(_replaced(self.path))
         self._file = _identity(self.path)
-        # Whoever waited there to be accepted connects anew.
+        # Clients that waited in the old socket's queue connect again.
         before.socket.close()
         if stood:
             return f"something else stood in the place of the local socket {self.path}; it was replaced"
@@ -92,7 +91,7 @@ class LocalListener(trio.abc.Listener[trio.SocketStream]):
         return _identity(_lock_path(self.path)) == _identity(self._lock)
 
     async def aclose(self) -> None:
-        """Stop listening and remove the socket file, unless another has taken its place."""
+        """Stop listening. Remove the socket file, unless it was replaced."""
         if self._lock < 0:
             return
         try:
@@ -108,13 +107,13 @@ class LocalListener(trio.abc.Listener[trio.SocketStream]):
 
 
 def listen(path: str) -> LocalListener:
-    """Listen at `path` with mode 0600, in a directory that is this user's alone (made if need be).
+    """Listen at `path` with mode 0600. Its directory must be private to this user, and is created if necessary.
 
-    A socket file left by a dead server is removed: nobody listens, it is ours, and a lock beside it is held for as long
-    as the listener lives, so two servers starting at once can not remove each other's.
+    A socket file of a dead server is removed if it is ours and has no listener. A lock file beside it is held while the
+    listener is open, so two servers that start at once cannot remove each other's socket.
 
-    Raises IpcError when another server listens there, when the path holds something else, or when the directory is not
-    to be trusted; OSError when the system objects.
+    Raises IpcError if another server listens there, if the path is something else, or if the directory is not safe.
+    Raises OSError for other failures.
     """
     check_socket_path(path)
     private_directory(os.path.dirname(path))
@@ -133,7 +132,7 @@ def _lock_path(path: str) -> str:
 
 
 def _identity(file: str | int) -> tuple[int, int] | None:
-    """Which file this is; None for one that is not there."""
+    """Return the device and inode of a file, or None if it does not exist."""
     try:
         found = os.fstat(file) if isinstance(file, int) else os.lstat(file)
     except OSError:
@@ -166,15 +165,15 @@ def _remove_stale(path: str) -> None:
             os.unlink(path)
             return
         except OSError:
-            pass  # a full backlog or a slow server: somebody is there
+            pass  # a full backlog or a slow server still means that there is a listener
     raise IpcError(f"another program listens at {path}: stop it, or give this server another ipc_name")
 
 
 def _replaced(path: str) -> trio.socket.SocketType:
-    """A socket that listens at `path`, in place of what stands there."""
+    """Return a socket that listens at `path` and replaces the file there."""
     draft = path + "~"
     if len(os.fsencode(draft)) > SOCKET_PATH_LIMIT:
-        # No room for another name: the place is empty for a moment.
+        # There is no room for a temporary name, so the path is empty for a moment.
         _remove(path)
         return _bound(path)
     _remove(draft)
@@ -198,7 +197,7 @@ def _remove(path: str) -> None:
 def _bound(path: str) -> trio.socket.SocketType:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Between bind and chmod the file would have the umask's mode; connecting needs write permission.
+        # Set the mode through the umask: a chmod after bind would leave the socket open to others for a moment.
         before = os.umask(0o177)
         try:
             sock.bind(path)

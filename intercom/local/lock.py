@@ -1,8 +1,8 @@
-"""One server per database: locks beside it and on it, which the system drops however their holder ends.
+"""Locks that allow one server per database. The system releases them when their holder ends for any reason.
 
-The file beside the database is the lock that everybody looks at, also before there is a database. It can be removed
-(cleaners of old files do), and whoever makes it again could lock it: so the holder makes it again first, and holds a
-second lock, on the database itself.
+The lock file beside the database works even before the database exists. File cleaners may remove it, and another
+process could then create and lock it again. So the holder recreates it, and also holds a second lock on the database
+itself.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from intercom.model.errors import IntercomError
 
 log = logging.getLogger("intercom")
 
-#: Whether a lock of this kind (`flock`) has nothing to do with those that SQLite takes on the same file (`fcntl`).
+#: Whether `flock` locks are independent of the `fcntl` locks that SQLite takes on the same file.
 _APART = sys.platform.startswith("linux")
 
 
 @attrs.frozen
 class Holder:
-    """Who has the lock: process id and version of its server; 0 and "" while it is just taking it."""
+    """The server that has the lock: process id and version. They are 0 and "" while it is taking the lock."""
 
     pid: int
     version: str
 
 
 class DatabaseLocked(IntercomError):
-    """Another server has the database; `holder` says which."""
+    """Another server has the database; `holder` identifies it."""
 
     code = "db"
 
@@ -44,7 +44,7 @@ class DatabaseLocked(IntercomError):
 
 
 class DatabaseLock:
-    """Held until `release`, the end of the `with` block, or the end of the process."""
+    """A lock that is held until `release`, the end of the `with` block, or the end of the process."""
 
     def __init__(self, path: str, descriptor: int, database: str, on_database: int, version: str) -> None:
         self.path = path
@@ -54,16 +54,16 @@ class DatabaseLock:
         self._version = version
 
     def release(self) -> None:
-        """Give the lock back; doing so twice does no harm. The file stays: removing it would let two hold one lock."""
+        """Release the lock. A second call has no effect. The file stays: without it there could be two holders."""
         for descriptor in (self._on_database, self._descriptor):
             if descriptor >= 0:
                 os.close(descriptor)
         self._descriptor = self._on_database = -1
 
     def renew(self) -> bool:
-        """Make the lock's file again if it was removed or replaced, and lock the database that is there now if that is
-        another; whether anything had to be done. Another program that is trying to take it at this moment is let try,
-        and the next call does it. Raises OSError when the file can not be made, as in a directory that is gone."""
+        """Recreate the lock file if it was removed or replaced, and lock the database file if that is a different one
+        now. Returns whether anything was done. If another program holds the new lock file at this moment, the next call
+        tries again. Raises OSError if the file cannot be created, for example in a directory that is gone."""
         if self._descriptor < 0:
             return False
         renewed = False
@@ -85,7 +85,7 @@ class DatabaseLock:
         if _identity(self._database) != _identity(self._on_database):
             found = _lock_database(self._database)
             if found >= 0:
-                # The one before is of another file, so that no lock of SQLite's on this one ends with it.
+                # The old descriptor belongs to another file, so closing it ends no SQLite lock on this one.
                 if self._on_database >= 0:
                     os.close(self._on_database)
                 self._on_database = found
@@ -102,16 +102,16 @@ class DatabaseLock:
 
 
 def acquire(database: str | os.PathLike[str], *, version: str) -> DatabaseLock:
-    """Take the lock of `database` (a path; the file need not exist, its directory must).
+    """Take the lock of `database`, a path. The file need not exist, but its directory must.
 
-    `version` is written down for whoever finds the lock taken. Raises DatabaseLocked when another process has it, and
-    OSError when the file can not be opened (no permission, read-only).
+    `version` is stored for processes that find the lock taken. Raises DatabaseLocked if another process has it, and
+    OSError if the file cannot be opened (no permission, read-only).
     """
     path = lock_path(database)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _lock(descriptor)
-        # Only once the first is had: in a process that has the database open, to close it would end SQLite's locks.
+        # Only with the first lock: closing this file in a process that has the database open would end SQLite's locks.
         on_database = _lock_database(os.path.realpath(database))
         _sign(descriptor, version)
     except BlockingIOError:
@@ -130,7 +130,7 @@ def acquire(database: str | os.PathLike[str], *, version: str) -> DatabaseLock:
 
 
 def holder(database: str | os.PathLike[str]) -> Holder | None:
-    """Say who has the lock of `database` now; None when nobody has."""
+    """Return the current holder of the lock of `database`, or None."""
     try:
         descriptor = os.open(lock_path(database), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -145,12 +145,12 @@ def holder(database: str | os.PathLike[str]) -> Holder | None:
 
 
 def lock_path(database: str | os.PathLike[str]) -> str:
-    """Name the lock's file: beside the database itself, so that two names for one database share it."""
+    """Return the path of the lock file. It is beside the real database, so two names of one database share it."""
     return os.path.realpath(database) + ".lock"
 
 
 def _lock(descriptor: int) -> None:
-    # `holder` locks for a moment to see whether it can, and must not be mistaken for a server.
+    # `holder` takes the lock for a moment, and must not be mistaken for a server.
     for _ in range(5):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -162,14 +162,14 @@ def _lock(descriptor: int) -> None:
 
 
 def _lock_database(database: str) -> int:
-    """Lock the database itself; -1 where there is none yet, or it can not be. Raises BlockingIOError when another
-    process has that lock."""
+    """Lock the database file itself. Return -1 if it does not exist or cannot be locked. Raises BlockingIOError if
+    another process has that lock."""
     if not _APART:
         return -1
     try:
         descriptor = os.open(database, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return -1  # whoever opens it says why
+        return -1  # the code that opens the database reports the reason
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Keeping a process's memory to itself while it holds a secret: best effort, what the system refuses stays as it is."""
+"""Protection of a process's memory while it holds a secret. Best effort: what the system refuses is skipped."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _MCL_CURRENT = 1
 
 
 def keep_private(*, lock: bool = False) -> None:
-    """No core dump, and no other process of this user may attach or read the memory; with `lock`, none of what is
-    loaded now is swapped out."""
+    """Disable core dumps, and prevent other processes of this user from attaching or reading the memory. With `lock`,
+    the memory that is loaded now is not swapped out."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not sys.platform.startswith("linux"):
         return

@@ -1,10 +1,10 @@
-"""Operator keys: Ed25519 key pairs whose private half is kept in a file, encrypted under a PIN.
+"""Operator keys: Ed25519 key pairs. The private half is stored in a file, encrypted under a PIN.
 
-The private half is encrypted with ChaCha20-Poly1305 under a key that argon2id makes of the PIN; what the file says of
-itself is authenticated with it. Whoever copies the file can try PINs at leisure, so there is no delay after a wrong
-one: it would slow nobody down but the owner. What slows them down is argon2id, and the PIN's length.
+It is encrypted with ChaCha20-Poly1305 under a key that argon2id derives from the PIN. The file's header is
+authenticated with it. A thief of the file can try PINs without limit, so a delay after a wrong PIN would slow down only
+the owner. What slows the thief down is argon2id and the length of the PIN.
 
-`cryptography` is imported when it is needed: it takes 25 to 50 ms.
+`cryptography` is imported lazily, because that takes 25 to 50 ms.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from intercom.model.errors import ConfigError, IntercomError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-#: A PIN shorter than this is refused; one of digits alone has to be longer, as there are fewer of them.
+#: Minimum PIN lengths, in general and for digits only.
 SHORTEST_PIN = 8
 SHORTEST_OF_DIGITS = 10
 _FEWEST_CHARACTERS = 4
 _LONGEST_PIN = 1024
 
-#: What argon2id takes: passes, lanes, memory in KiB. A file may ask for more, within bounds.
+#: Parameters of argon2id: passes, lanes, memory in KiB. A file may use higher values, up to `_MOST`.
 _PASSES, _LANES, _MEMORY_KIB = 3, 1, 64 * 1024
 _MOST = (16, 8, 1024 * 1024)
 
@@ -53,14 +53,14 @@ class WrongPin(IntercomError):
 
 @frozen
 class PublicKey:
-    """The public half, base64 of its 32 bytes, and what its owner calls it."""
+    """The public half (base64 of its 32 bytes) and its owner's name for it."""
 
     public: str
     name: str = ""
 
     @staticmethod
     def of(public: str, name: str) -> PublicKey:
-        """A key that came from elsewhere. Raises ConfigError for what is none."""
+        """Check a key from outside. Raises ConfigError for an invalid key or name."""
         if not _is_public(public):
             raise ConfigError("this is no Ed25519 public key: give base64 of its 32 bytes")
         _check_name(name)
@@ -72,13 +72,13 @@ class PublicKey:
         return hashlib.sha256(base64.b64decode(self.public)).hexdigest()[:16]
 
     def line(self) -> str:
-        """Its line in a file of public keys."""
+        """Return its line in a file of public keys."""
         return f"{_ALGORITHM} {self.public} {self.name}".rstrip()
 
 
 @frozen
 class KeyFile:
-    """An encrypted private key as it stands in its file."""
+    """An encrypted private key, as stored in its file."""
 
     path: Path
     key: PublicKey
@@ -94,7 +94,7 @@ def key_id_of(public: str) -> str:
 
 
 def check_pin(pin: str) -> None:
-    """Refuse a PIN that is tried out in days: raises ConfigError, which says what one must be."""
+    """Raise ConfigError, with the requirements, for a PIN that could be guessed within days."""
     needed = SHORTEST_OF_DIGITS if pin.isdigit() else SHORTEST_PIN
     if len(pin) < needed:
         what = "digits" if pin.isdigit() else "characters"
@@ -111,13 +111,13 @@ def check_pin(pin: str) -> None:
 
 
 def create(places: Places, pin: str, name: str, created_at: str) -> KeyFile:
-    """Make a key pair and keep it: the private half encrypted in a file of its own, mode 0600, and the public half as
-    one more line of the file of operator keys. Raises ConfigError for a PIN or name that can not be used."""
+    """Create and store a key pair. The private half goes encrypted into its own file, mode 0600, and the public half
+    into the file of operator keys. Raises ConfigError for an invalid PIN or name."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     check_pin(pin)
     _check_name(name)
-    # A damaged file is found before there is a key that it can not list.
+    # Check the list first, so that no key is created that a damaged list cannot hold.
     read_public(Path(places.operator_keys_file))
     private = Ed25519PrivateKey.generate()
     key = PublicKey(base64.b64encode(private.public_key().public_bytes_raw()).decode("ascii"), name)
@@ -128,7 +128,7 @@ def create(places: Places, pin: str, name: str, created_at: str) -> KeyFile:
 
 
 def change_pin(kept: KeyFile, private: Ed25519PrivateKey, pin: str) -> KeyFile:
-    """Encrypt the key anew under another PIN. Raises ConfigError for one that can not be used."""
+    """Encrypt the key again under another PIN. Raises ConfigError for an invalid PIN."""
     check_pin(pin)
     made = _seal(kept.path, kept.key, kept.created_at, private, pin)
     _write_private(made)
@@ -136,7 +136,7 @@ def change_pin(kept: KeyFile, private: Ed25519PrivateKey, pin: str) -> KeyFile:
 
 
 def unlock(kept: KeyFile, pin: str) -> Ed25519PrivateKey:
-    """The private key. Raises WrongPin."""
+    """Return the private key. Raises WrongPin."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -153,7 +153,7 @@ def unlock(kept: KeyFile, pin: str) -> Ed25519PrivateKey:
 
 
 def private_keys(places: Places) -> tuple[KeyFile, ...]:
-    """The keys whose private half is on this machine, oldest first. Raises ConfigError for a file that is damaged."""
+    """Return the keys whose private half is on this machine, oldest first. Raises ConfigError for a damaged file."""
     try:
         names = sorted(name for name in os.listdir(places.keys_directory) if name.endswith(".json"))
     except FileNotFoundError:
@@ -199,7 +199,7 @@ def _derive(pin: str, salt: bytes, costs: tuple[int, int, int]) -> bytes:
 
 
 def _header(key: PublicKey, sealed: Mapping[str, Any]) -> bytes:
-    """What is authenticated beside the secret: a file whose parts were exchanged does not open."""
+    """Return the data that is authenticated with the secret, so a file with exchanged parts does not open."""
     said = {name: sealed[name] for name in ("kdf", "passes", "lanes", "memory_kib", "salt", "cipher")}
     return json.dumps({"public": key.public, **said}, sort_keys=True).encode("ascii")
 
@@ -242,8 +242,8 @@ def _read_private(path: Path) -> KeyFile:
 
 
 def read_public(file: Path) -> dict[str, PublicKey]:
-    """The keys that a file of operator keys lists, by id; none where there is no file. Raises ConfigError for a line
-    that is none, with its number."""
+    """Return the keys in a file of operator keys, by id; none if there is no file. Raises ConfigError, with the line
+    number, for an invalid line."""
     try:
         text = read_own(file).decode("utf-8")
     except FileNotFoundError:
@@ -263,7 +263,7 @@ def read_public(file: Path) -> dict[str, PublicKey]:
 
 
 def add_public(places: Places, key: PublicKey) -> None:
-    """List one more key in the user's file of operator keys."""
+    """Add a key to the user's file of operator keys."""
     file = Path(places.operator_keys_file)
     keys = read_public(file)
     _write_public(file, [*(each for each in keys.values() if each.id != key.id), key])
@@ -271,9 +271,9 @@ def add_public(places: Places, key: PublicKey) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def verifies(public: str, signature: str, message: bytes) -> bool:
-    """Whether this signature (hexadecimal) of this message was made with the private half of `public`.
+    """Whether `signature` (hexadecimal) of `message` was made with the private half of `public`.
 
-    Remembered: a decision is verified when it is made and each time it takes effect, at 0.15 ms a time.
+    Cached, because a decision is verified when it is made and each time it takes effect, at 0.15 ms each.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -309,12 +309,12 @@ def _check_name(name: str) -> None:
 
 
 def channel_file(places: Places, channel: str) -> Path:
-    """Where the server keeps the key that it signs with for a channel."""
+    """Return the path of the key with which the server signs for a channel."""
     return Path(places.state_dir) / "keys" / f"{channel}.key"
 
 
 def read_secret(path: Path) -> bytes:
-    """32 secret bytes that `write_secret` wrote. Raises FileNotFoundError and ConfigError."""
+    """Read 32 secret bytes that `write_secret` wrote. Raises FileNotFoundError and ConfigError."""
     try:
         secret = bytes.fromhex(read_own(path, private=True).decode("ascii"))
     except ValueError:
@@ -325,12 +325,13 @@ def read_secret(path: Path) -> bytes:
 
 
 def write_secret(path: Path, secret: bytes) -> None:
-    """Keep 32 secret bytes that no PIN protects, for this user alone to read."""
+    """Store 32 secret bytes without a PIN, readable by this user only."""
     replace(path, secret.hex().encode("ascii") + b"\n", 0o600)
 
 
 def read_own(path: Path, *, private: bool = False) -> bytes:
-    """A file of this user (or root) that nobody else can write, no link. Raises FileNotFoundError and ConfigError."""
+    """Read a file, not a link, that only its owner (this user or root) can write, or with `private` also read. Raises
+    FileNotFoundError and ConfigError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -349,7 +350,7 @@ def read_own(path: Path, *, private: bool = False) -> bytes:
 
 
 def replace(path: Path, content: bytes, mode: int) -> None:
-    """Write a file whole or not at all."""
+    """Replace a file atomically."""
     fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:

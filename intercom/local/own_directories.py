@@ -1,8 +1,8 @@
-"""Which directories of configuration and state are the user's own, whatever an environment says.
+"""The user's own configuration and state directories, independent of the environment.
 
-An agent's client chooses the environment of its relay, and so of the server that this relay starts. Own are therefore
-only the directories in the home that the system knows, and those that a recognised operator has used: these are listed
-in a file in that home.
+An agent's client chooses the environment of its relay, and of the server that the relay starts. So only two kinds of
+directories count: those in the system's home directory of the user, and those that a recognised operator has used. A
+file in that home directory lists the latter.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _HEAD = "# Directories of agent-intercom that its user has used, one a line.\n"
 
 
 def default_places() -> Places | None:
-    """The places of the user whose environment names none; None for a uid that the system does not know."""
+    """Return the places of the user with an empty environment, or None for a uid unknown to the system."""
     home = system_home()
     return None if home is None else places(environ={"HOME": home})
 
 
 def list_file() -> Path | None:
-    """Where the directories are listed; None for a uid that the system does not know."""
+    """Return the path of the list, or None for a uid unknown to the system."""
     home = system_home()
     return None if home is None else Path(home, ".local", "state", APP, "own-directories")
 
 
 def own() -> tuple[frozenset[str], str]:
-    """The user's own directories, and what is wrong with the file that lists them: then it lists none."""
+    """Return the user's own directories and the fault of the list, or "". A list with a fault counts as empty."""
     default = default_places()
     if default is None:
         return frozenset(), ""
@@ -42,26 +42,26 @@ def own() -> tuple[frozenset[str], str]:
 
 
 def is_own(directory: str, own: frozenset[str]) -> bool:
-    """Whether this is one of `own`, by whatever name."""
+    """Whether this directory is one of `own`, under any name."""
     real = os.path.realpath(directory)
     return any(os.path.realpath(each) == real for each in own)
 
 
 def is_own_config(file: str, own: frozenset[str]) -> bool:
-    """Whether this is the configuration file in one of `own`, by whatever name."""
+    """Whether this is the configuration file in one of `own`, under any name."""
     real = os.path.realpath(file)
     return any(os.path.realpath(os.path.join(each, "config.toml")) == real for each in own)
 
 
 def operator_keys_files() -> tuple[Path, ...]:
-    """The files of operator keys in the user's own directories, whether there are any or not."""
+    """Return the paths of operator keys files in the user's own directories. The files need not exist."""
     return tuple(Path(each, "operator-keys") for each in sorted(own()[0]))
 
 
 def record(*directories: str) -> None:
-    """List these as the user's own, and no longer those that are gone. The caller has recognised an operator.
+    """Add directories to the user's own, and drop those that no longer exist. The caller has recognised an operator.
 
-    Raises ConfigError where the list is damaged, and OSError where it cannot be written.
+    Raises ConfigError if the list is damaged, and OSError if it cannot be written.
     """
     known = own()[0]
     fresh = {each for each in directories if not is_own(each, known)}
@@ -70,7 +70,7 @@ def record(*directories: str) -> None:
 
 
 def forget(*directories: str) -> None:
-    """List these no longer. Raises as `record` does."""
+    """Remove directories from the list. Raises as `record` does."""
     listed = _listed()
     if listed & set(directories):
         _write(listed - set(directories))

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, and which processes it descends from."""
+"""The process at the other end of a connection, and its ancestors."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from intercom.local.dial import Peer, peer_of
 
 
 def peer(stream: trio.SocketStream) -> Peer:
-    """Say which process (`pid`, 0 when the system does not tell) of which user (`uid`) opened a Unix stream.
+    """Return the process (`pid`, 0 if unknown) and user (`uid`) that opened a Unix stream.
 
-    The system records this when the connection is made: the process may be gone since. Raises OSError when the stream
-    is no connected Unix socket.
+    The system records this at connect time; the process may have ended since. Raises OSError if the stream is not a
+    connected Unix socket.
     """
-    # Trio's wrapper offers getsockopt with the standard library's signature, which is all that is used.
+    # Only getsockopt is used, and Trio's wrapper has it with the same signature.
     return peer_of(stream.socket)  # type: ignore[arg-type]
 
 
 def started_at(pid: int) -> float | None:
-    """When a process started, in seconds since the epoch; None when there is no such process.
+    """Return the start time of a process, in seconds since the epoch, or None if it does not exist.
 
-    Together with the pid it names a process for good: pids are used again.
+    Pids are reused; pid and start time together identify a process.
     """
     try:
         return psutil.Process(pid).create_time()
@@ -32,13 +32,13 @@ def started_at(pid: int) -> float | None:
 
 
 def descends_from(pid: int, ancestors: Collection[int]) -> bool:
-    """Say whether process `pid` is one of `ancestors` or was started, however indirectly, by one of them.
+    """Whether process `pid` is one of `ancestors` or was started, directly or indirectly, by one of them.
 
-    `ancestors` may be a dict from pid to what `started_at` said of it: then a process that merely got an ancestor's pid
-    later does not count. The walk itself never takes a younger process for a parent.
+    `ancestors` may be a dict from pid to its `started_at`. Then a process that later got an ancestor's pid does not
+    count. The walk never takes a younger process for a parent.
 
-    A process that can not be examined (gone, pid 0, not ours to see) counts as descending: this guards verdicts, and
-    who hides is refused. A process whose parents exited on purpose (a daemon) is out of reach.
+    A process that cannot be examined (gone, pid 0, or hidden) counts as a descendant: this protects decisions, and a
+    hidden process must not pass. A process whose parents exited on purpose (a daemon) is not detected.
     """
     if not ancestors:
         return False

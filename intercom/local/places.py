@@ -1,6 +1,6 @@
-"""Where things live: configuration, state, sockets and the token, from the environment alone.
+"""File locations: configuration, state, sockets and the token, from the environment alone.
 
-Standard library only, and little of it: ctl and the shim import this before anything else.
+Few imports, all from the standard library: ctl and the shim import this before anything else.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from intercom.model.errors import ConfigError, IpcError
 
 APP = "agent-intercom"
 DEFAULT_IPC_NAME = "agent-intercom"
-#: Where systemd keeps users' runtime directories, by uid.
+#: The parent of systemd's runtime directories of users, by uid.
 RUN_USER = "/run/user"
-#: Where root may list the operator keys: where there is such a file, no other keys count.
+#: Root's list of operator keys. If this file exists, no other keys count.
 SYSTEM_OPERATOR_KEYS = "/etc/agent-intercom/operator-keys"
-#: The user's home where it is not what the system says. Only code sets it (tests do): agents choose the environment.
+#: Replaces the user's home from the system. Only code sets it (in tests), because agents choose the environment.
 STAND_IN_HOME: str | None = None
 
-#: Bytes a socket's path may have: `sun_path` less its closing NUL.
+#: The maximum length of a socket's path in bytes: `sun_path` without its final NUL.
 SOCKET_PATH_LIMIT = 107 if sys.platform.startswith("linux") else 103
 _IPC_NAME_LIMIT = 64
 _IPC_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 class Places:
-    """The paths of one server and its clients; pure text, nothing is created or looked at.
+    """The paths of one server and its clients. Pure text: nothing is created or read.
 
-    `ipc_name` tells several servers of one user apart; it names the sockets, the token and the locks. All paths are
-    absolute. Make one with `places`.
+    `ipc_name` distinguishes several servers of one user, in the names of sockets, tokens and locks. All paths are
+    absolute. Create one with `places`.
     """
 
     __slots__ = ("config_file", "ipc_name", "runtime_dir", "state_dir")
@@ -44,27 +44,27 @@ class Places:
 
     @property
     def operator_keys_file(self) -> str:
-        """The public halves of the user's operator keys."""
+        """The file with the public halves of the user's operator keys."""
         return os.path.join(os.path.dirname(self.config_file), "operator-keys")
 
     @property
     def signed_settings_file(self) -> str:
-        """What the user's settings may allow without an operator key, signed with one."""
+        """The file with the signed settings, which allow decisions without an operator key."""
         return os.path.join(os.path.dirname(self.config_file), "signed-settings")
 
     @property
     def keys_directory(self) -> str:
-        """Where the private halves are, each encrypted in a file of its own."""
+        """The directory of the private halves, each encrypted in its own file."""
         return os.path.join(os.path.dirname(self.config_file), "keys")
 
     @property
     def ctl_socket(self) -> str:
-        """Where ctl reaches the server."""
+        """The server's socket for ctl."""
         return os.path.join(self.runtime_dir, f"{self.ipc_name}.sock")
 
     @property
     def mcp_socket(self) -> str:
-        """Where shims reach the server."""
+        """The server's socket for shims."""
         return os.path.join(self.runtime_dir, f"{self.ipc_name}.mcp.sock")
 
     @property
@@ -74,17 +74,17 @@ class Places:
 
     @property
     def http_token_file(self) -> str:
-        """The token for MCP over HTTP, mode 0600; the same for every server of this user, and for good."""
+        """The token for MCP over HTTP, mode 0600. It is permanent, and the same for every server of this user."""
         return os.path.join(self.state_dir, "http.token")
 
     @property
     def http_address_file(self) -> str:
-        """Where a running server says at which address it serves HTTP."""
+        """The file in which a running server publishes its HTTP address."""
         return os.path.join(self.runtime_dir, f"{self.ipc_name}.http")
 
     @property
     def start_lock(self) -> str:
-        """Locked by the one shim that is starting a server, so that twenty shims do not start twenty."""
+        """The lock of the shim that starts a server, so that only one shim starts one."""
         return os.path.join(self.runtime_dir, f"{self.ipc_name}.start")
 
     @property
@@ -104,14 +104,13 @@ class Places:
 
 
 def places(ipc_name: str = DEFAULT_IPC_NAME, environ: Mapping[str, str] | None = None) -> Places:
-    """Say where things live for this user.
+    """Return the file locations of this user.
 
-    `environ` stands in for the process's environment. The runtime directory is `$XDG_RUNTIME_DIR/agent-intercom` when
-    that names a directory of this user (after `su` it often names another's), else the same below `/run/user/<uid>`
-    if there is one, else `<tempdir>/agent-intercom-<uid>`.
+    `environ` replaces the process's environment. The runtime directory is `$XDG_RUNTIME_DIR/agent-intercom` if the
+    variable names a directory of this user (after `su` it often names another's). Otherwise it is the same below
+    `/run/user/<uid>` if that exists, or `<tempdir>/agent-intercom-<uid>`.
 
-    Raises IpcError when `ipc_name` has characters that do not belong in a file name, or when the sockets' paths come
-    out longer than the system allows.
+    Raises IpcError if `ipc_name` has characters that are not allowed, or if a socket's path is too long for the system.
     """
     env = os.environ if environ is None else environ
     check_ipc_name(ipc_name)
@@ -127,7 +126,7 @@ def places(ipc_name: str = DEFAULT_IPC_NAME, environ: Mapping[str, str] | None =
 
 
 def check_ipc_name(name: str) -> None:
-    """Refuse a name that could not be a file's: raises IpcError."""
+    """Raise IpcError for a name that is not usable as a file name."""
     if not name or len(name) > _IPC_NAME_LIMIT or not _IPC_NAME_CHARACTERS.issuperset(name) or name[0] in ".-":
         raise IpcError(
             f"ipc_name {name!r} is not usable: use 1 to {_IPC_NAME_LIMIT} of the characters a-z A-Z 0-9 . _ -, "
@@ -136,7 +135,7 @@ def check_ipc_name(name: str) -> None:
 
 
 def check_socket_path(path: str) -> None:
-    """Refuse a path no socket can have: raises IpcError."""
+    """Raise IpcError for a path that is too long for a socket."""
     length = len(os.fsencode(path))
     if length > SOCKET_PATH_LIMIT:
         raise IpcError(
@@ -146,18 +145,17 @@ def check_socket_path(path: str) -> None:
 
 
 def ipc_name_in(config_file: str) -> str:
-    """Read `ipc_name` from a configuration file; without the file or the key, the default.
+    """Read `ipc_name` from a configuration file. Without the file or the key, return the default.
 
-    Only that key is looked at: the server checks the rest and says what is wrong with it. Raises ConfigError when the
-    file is there and can not be read as TOML.
+    Other keys are not checked; the server does that. Raises ConfigError if the file exists but is not readable TOML.
     """
     return str(peek(config_file).get("ipc_name", DEFAULT_IPC_NAME))
 
 
 def peek(config_file: str) -> dict[str, object]:
-    """Read a configuration file without judging it; empty when there is none.
+    """Read a configuration file without checks. Return an empty dict if it does not exist.
 
-    Raises ConfigError when the file is there and can not be read as TOML.
+    Raises ConfigError if the file exists but is not readable TOML.
     """
     try:
         with open(config_file, "rb") as file:
@@ -166,7 +164,7 @@ def peek(config_file: str) -> dict[str, object]:
         return {}
     except OSError as error:
         raise ConfigError(f"can not read {config_file}: {error.strerror}") from None
-    import tomllib  # costs more than the rest of this module, and most users have no file
+    import tomllib  # slower than the rest of this module, and most users have no file
 
     try:
         return tomllib.loads(text.decode())
@@ -175,10 +173,10 @@ def peek(config_file: str) -> dict[str, object]:
 
 
 def private_directory(path: str) -> str:
-    """Make `path` (and its parents) with mode 0700, or check that the one there is this user's alone.
+    """Create `path` and its parents with mode 0700, or check that the existing one is private to this user.
 
-    Returns `path`. Raises IpcError when it is a link, no directory, another user's, or open to others: whoever made it
-    so could swap sockets and files in it. Raises OSError when it can not be made.
+    Returns `path`. Raises IpcError if it is a link, not a directory, another user's, or open to others: they could
+    replace sockets and files in it. Raises OSError if it cannot be created.
     """
     parent = os.path.dirname(path)
     if parent and not os.path.isdir(parent):
@@ -198,7 +196,7 @@ def private_directory(path: str) -> str:
 
 
 def system_home() -> str | None:
-    """The user's home as the system says, whatever the environment does; None for a uid that it does not know."""
+    """Return the user's home as the system knows it, independent of the environment. None for an unknown uid."""
     if STAND_IN_HOME is not None:
         return STAND_IN_HOME
     import pwd
@@ -222,15 +220,15 @@ def _home(env: Mapping[str, str]) -> str:
 
 
 def _xdg(env: Mapping[str, str], variable: str, home: str, default: str) -> str:
-    # The specification says to ignore relative paths.
+    # The XDG specification requires that relative paths are ignored.
     value = env.get(variable, "")
     return os.path.normpath(value) if os.path.isabs(value) else os.path.join(home, default)
 
 
 def _runtime_dir(env: Mapping[str, str]) -> str:
     uid = os.geteuid()
-    # Clients that hand on only part of their environment (Codex, users of the TypeScript SDK) leave the variable out:
-    # what they start must come to the same place as what a shell starts.
+    # Some clients (Codex, users of the TypeScript SDK) do not pass the variable on. What they start must use the same
+    # directory as what a shell starts.
     for runtime in (env.get("XDG_RUNTIME_DIR", ""), f"{RUN_USER}/{uid}"):
         if os.path.isabs(runtime) and _is_of(uid, runtime):
             return os.path.join(os.path.normpath(runtime), APP)

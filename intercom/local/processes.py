@@ -1,7 +1,7 @@
-"""What the operating system tells about a process: who started it, its POSIX session, its terminal.
+"""Facts about processes from the operating system: parent, POSIX session, terminal.
 
-On Linux this reads `/proc`, a few files a process (about 10 µs each); elsewhere it asks psutil. Nothing here is told by
-the process itself: its name, its environment and its command line are its own to choose, and decide nothing.
+On Linux this reads a few files of `/proc` per process (about 10 µs each); elsewhere it uses psutil. It uses nothing
+that a process chooses itself, such as its name, environment or command line.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from attrs import frozen
 
 from intercom.model.origin import Origin
 
-#: A longer line of ancestors is not followed: nobody has one.
+#: The maximum number of ancestors; real processes have fewer.
 _LONGEST_LINE = 256
-#: More than `/proc/<pid>/stat` ever holds.
+#: The read size for `/proc/<pid>/stat`, which is always shorter.
 _STAT_BYTES = 4096
-#: How often a line is read again that changed while it was read.
+#: The number of attempts for a line of ancestors that changes while it is read.
 _TRIES = 5
 #: The major device numbers of pseudo-terminals.
 _PTS_MAJORS = range(136, 144)
@@ -27,13 +27,13 @@ _LINUX = sys.platform.startswith("linux")
 
 
 class NotExaminable(Exception):
-    """A process is gone, or the system does not let us look at it; says which, in half a sentence."""
+    """A process is gone, or the system hides it. The message says which, as half a sentence."""
 
 
 @frozen
 class ProcessKey:
-    """Names a process for good: `started` counts clock ticks since the system started, and `boot` is the kernel's boot
-    id. Start times alone collide, and pids are used again."""
+    """Identifies one process: pids are reused, and start times alone collide. `started` counts clock ticks since the
+    system started, and `boot` is the kernel's boot id."""
 
     pid: int
     started: int
@@ -42,7 +42,7 @@ class ProcessKey:
 
 @frozen
 class Process:
-    """`session` is the pid of its POSIX session's leader, 0 where that is out of our sight. `terminal` is the device
+    """A process. `session` is the pid of its POSIX session's leader, 0 if that is hidden. `terminal` is the device
     number of its controlling terminal, 0 for none."""
 
     key: ProcessKey
@@ -57,7 +57,7 @@ class Process:
 
 @functools.cache
 def boot_id() -> str:
-    """What names the time since the system started."""
+    """Return the identifier of the current boot."""
     if _LINUX:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -67,8 +67,7 @@ def boot_id() -> str:
 
 
 def examine(pid: int) -> Process:
-    """What there is to know of the process that has this pid now. Raises NotExaminable; remains of a process (a zombie)
-    count as gone."""
+    """Return the facts about the process that has this pid now. Raises NotExaminable; a zombie counts as gone."""
     if pid <= 0:
         raise NotExaminable("the system does not tell which process it is")
     return _by_proc(pid) if _LINUX else _by_psutil(pid)
@@ -76,10 +75,10 @@ def examine(pid: int) -> Process:
 
 def _by_proc(pid: int) -> Process:
     try:
-        # The system hands out such a file whole, in one read.
+        # One read returns the whole file.
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            # The name, in parentheses, may hold anything.
+            # The name in parentheses may contain any character.
             fields = os.read(descriptor, _STAT_BYTES).rpartition(b")")[2].split()
         finally:
             os.close(descriptor)
@@ -108,7 +107,7 @@ def _by_psutil(pid: int) -> Process:
 
 
 def every() -> Iterator[Process]:
-    """All processes that can be seen. Takes a millisecond for every fifty."""
+    """Iterate over all visible processes. Fifty take about a millisecond."""
     for pid in _pids():
         try:
             yield examine(pid)
@@ -125,7 +124,7 @@ def _pids() -> list[int]:
 
 
 def is_there(key: ProcessKey) -> bool:
-    """Whether exactly this process runs now."""
+    """Whether exactly this process is running."""
     try:
         return examine(key.pid).key == key
     except NotExaminable:
@@ -133,13 +132,14 @@ def is_there(key: ProcessKey) -> bool:
 
 
 def line(pid: int) -> tuple[Process, ...]:
-    """Process `pid` and all above it that can be seen, the nearest first. Raises NotExaminable.
+    """Return process `pid` and its visible ancestors, nearest first. Raises NotExaminable.
 
-    What changes while it is read (a parent that ends) is read again, so that no other process is taken for a parent.
+    If the line changes while it is read (a parent ends), it is read again, so no unrelated process is taken for a
+    parent.
     """
     for _ in range(_TRIES):
         found = _line(pid)
-        # A parent that is younger than its child has got a pid that was another's.
+        # A parent that is younger than its child has a reused pid.
         ages = [each.key.started for each in found]
         if found == _line(pid) and ages == sorted(ages, reverse=True):
             return tuple(found)
@@ -161,7 +161,7 @@ def _line(pid: int) -> list[Process]:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether a process is there and the system shows it to its owner only, as `/proc` can be mounted."""
+    """Whether a process exists but is visible to its owner only, which is a mount option of `/proc`."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -172,7 +172,7 @@ def _is_hidden(pid: int) -> bool:
 
 
 def tracer(pid: int) -> int:
-    """The pid of the debugger that holds this process, 0 for none. Raises NotExaminable."""
+    """Return the pid of the debugger that is attached to this process, or 0. Raises NotExaminable."""
     if not _LINUX:
         return 0
     try:
@@ -186,24 +186,24 @@ def tracer(pid: int) -> int:
 
 
 def executable(pid: int) -> str | None:
-    """The file that a process runs, None where it can not be seen."""
+    """Return the file that a process runs, or None if it is hidden."""
     try:
         if _LINUX:
             return os.readlink(f"/proc/{pid}/exe")
         import psutil
 
         return psutil.Process(pid).exe() or None
-    except Exception:  # psutil's errors are many, and none of them matters for a line in a record
+    except Exception:  # psutil raises many kinds of errors, and this is only one field of a record
         return None
 
 
 def terminal_name(device: int) -> str | None:
-    """What a terminal's device number is called, None for no terminal."""
+    """Return the name of a terminal's device number, or None for no terminal."""
     if not device:
         return None
     if not _LINUX:
         return os.fspath(f"terminal {os.major(device)}:{os.minor(device)}")
-    # As `stat` writes it: the minor's low byte, the major, and the minor's rest.
+    # The layout in `stat`: the minor's low byte, the major, and the minor's other bits.
     major, minor = (device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xFFF00)
     if major in _PTS_MAJORS:
         return f"/dev/pts/{(major - _PTS_MAJORS[0]) * 256 + minor}"
@@ -211,7 +211,7 @@ def terminal_name(device: int) -> str | None:
 
 
 def origin(channel: str, pid: int) -> Origin:
-    """Where an act of this process comes from, as far as it can be seen."""
+    """Return the origin of an action of this process, with the fields that are visible."""
     try:
         process = examine(pid)
     except NotExaminable:

@@ -1,7 +1,7 @@
-"""Receive from a Unix socket, and be told with each piece which process wrote it.
+"""Receiving from a Unix socket, with the process that wrote each piece. Linux only.
 
-The system says who opened a connection; but a connection can be inherited, or handed on to another process. With
-SO_PASSCRED it says as well who wrote, and never joins what two processes wrote. Linux only.
+The system reports which process opened a connection, but another process can inherit or receive the connection. With
+SO_PASSCRED the system also reports the writer, and never joins data of two writers.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _LINUX = sys.platform.startswith("linux")
 
 
 def tell_writers(sock: socket.socket) -> None:
-    """Have every connection that this listening socket accepts tell who writes."""
+    """Make every connection that this listening socket accepts report its writers."""
     if _LINUX:
         sock.setsockopt(socket.SOL_SOCKET, _SO_PASSCRED, 1)
 
 
 def tells_writers(stream: object) -> bool:
-    """Whether this stream tells who writes."""
+    """Whether this stream reports its writers."""
     if not _LINUX or not isinstance(stream, trio.SocketStream) or stream.socket.family != socket.AF_UNIX:
         return False
     return bool(stream.socket.getsockopt(socket.SOL_SOCKET, _SO_PASSCRED))
 
 
 async def receive(stream: trio.SocketStream, most: int) -> tuple[bytes, int]:
-    """At most so many bytes, empty at the end, and the pid that wrote them (0 where it is out of sight).
+    """Receive at most `most` bytes, empty at the end. Return them with the pid of their writer (0 if it is hidden).
 
-    Descriptors that somebody sends along are closed. Raises trio.BrokenResourceError and trio.ClosedResourceError as
+    Descriptors that the peer sends along are closed. Raises trio.BrokenResourceError and trio.ClosedResourceError as
     the stream itself does.
     """
     try:

@@ -1,9 +1,8 @@
-"""Who acts at the local socket: an operator, an agent, or somebody who cannot be told.
+"""Recognition of the peer at the local socket: an operator, an agent, or unknown.
 
-An agent has a shell under the operator's uid, so uid and token prove nothing. What it cannot choose is where its
-processes come from: they descend from processes that are on record as an agent's, or belong to their POSIX session.
-An operator sits at a terminal of their own. What a process can still do that leaves its ancestors, its session and its
-terminal on purpose is told in docs/explanation/security.md.
+An agent has a shell under the operator's uid, so uid and token prove nothing. But an agent cannot choose the ancestry
+of its processes: they descend from recorded agent processes, or belong to their POSIX sessions. An operator uses a
+terminal of their own. docs/explanation/security.md describes what a process can do that leaves all three on purpose.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ class Who(StrEnum):
 
 @frozen
 class KnownAgents:
-    """The processes on record as agents', and the POSIX sessions (each by its leader) that are theirs."""
+    """The recorded processes of agents, and their POSIX sessions, each as its leader."""
 
     processes: frozenset[ProcessKey] = frozenset()
     sessions: frozenset[ProcessKey] = frozenset()
 
     def of_line(self, line: Iterable[Process]) -> ProcessKey | None:
-        """The first of these processes that is an agent's. Process 1 adopts everybody's orphans, so that descending
-        from it says nothing."""
+        """Return the first of these processes that is an agent's. Process 1 is skipped: it adopts all orphans, so
+        descent from it proves nothing."""
         return next((each.key for each in line if each.pid > 1 and each.key in self.processes), None)
 
     def of_session(self, process: Process, leader: ProcessKey | None) -> bool:
-        """Whether the POSIX session of this process is an agent's; `leader` leads it now, None where that one is gone.
+        """Whether the POSIX session of this process is an agent's. `leader` is its leader, or None if that has ended.
 
-        Its number is not used again while one process is left in it. So without a leader it is the one on record, and
-        with another leader than the one on record it is a later one.
+        The system does not reuse a session's number while a process is left in it. So a session without a leader is the
+        recorded one. A session whose leader differs from the recorded one is a later session.
         """
         if leader is not None:
             return leader in self.sessions
@@ -51,7 +50,7 @@ class KnownAgents:
 
 @frozen
 class Recognised:
-    """`why` is half a sentence in words for people; `origin` is what can be seen of the process."""
+    """The result of `recognise`. `why` is half a sentence for people; `origin` holds what is visible of the process."""
 
     who: Who
     why: str
@@ -59,15 +58,15 @@ class Recognised:
 
 
 def recognise(pid: int, agents: KnownAgents, channel: str = "ctl") -> Recognised:
-    """Say who process `pid` is.
+    """Classify process `pid`.
 
-    AGENT: it, or a process above it, is on record; or its POSIX session is an agent's, or was started by one. UNKNOWN:
-    it has no controlling terminal, is gone, is held by a debugger, or cannot be examined. OPERATOR: none of these.
+    AGENT: it or an ancestor is recorded, or its POSIX session is an agent's or was started by one. UNKNOWN: it has no
+    controlling terminal, is gone, has a debugger attached, or cannot be examined. OPERATOR: none of these.
     """
     try:
         origin = processes.origin(channel, pid)
         who, why = _recognise(pid, agents)
-        # The pid may have become another's while it was looked at.
+        # The pid may have been reused during the examination.
         if who is not Who.UNKNOWN and processes.examine(pid).key.started != origin.started:
             raise NotExaminable(f"process {pid} has ended")
     except NotExaminable as hidden:
@@ -96,22 +95,22 @@ def _recognise(pid: int, agents: KnownAgents) -> tuple[Who, str]:
 
 
 def _leader(process: Process) -> tuple[Process, ...]:
-    """The leader of a process's POSIX session, and what stands above it; empty where it is gone or out of sight."""
+    """Return the leader of a process's POSIX session and its ancestors. Empty if it is gone or hidden."""
     if process.session <= 0:
         return ()
     try:
         found = processes.examine(process.session)
     except NotExaminable:
         return ()
-    # Its number stays the session's when the leader has ended; a process in another session has it by chance only if
-    # the one on record is over.
+    # The session keeps the number of a leader that has ended. A process in another session can have this number by
+    # chance only if the recorded session is over.
     return processes.line(found.pid) if found.session == found.pid else ()
 
 
 def lineage(pid: int, role: Role = Role.CLIENT, drivers: Iterable[int] = ()) -> tuple[AgentProcess, ...]:
-    """What is to be on record of an agent's process: itself, all above it up to the leader of its POSIX session,
-    whatever they are called, and the same of its `drivers`. Nothing beyond: what started the session (a desktop, a
-    terminal multiplexer, the init system) is everybody's. Empty where the process cannot be examined."""
+    """Return what to record for an agent's process. This is the process, all its ancestors up to the leader of its
+    POSIX session, and the same for its `drivers`. It stops there: the starter of the session (a desktop, a terminal
+    multiplexer, the init system) serves others too. Empty if the process cannot be examined."""
     found: dict[ProcessKey, AgentProcess] = {}
     for each, its_role in ((pid, role), *((driver, Role.DRIVER) for driver in drivers)):
         for entry in _lineage(each, its_role):
@@ -138,7 +137,7 @@ def _lineage(pid: int, role: Role) -> list[AgentProcess]:
 
 
 def known(entries: Iterable[AgentProcess]) -> KnownAgents:
-    """What is on record, made ready to be looked up."""
+    """Index recorded processes for lookups."""
     entries = tuple(entries)
     return KnownAgents(
         frozenset(ProcessKey(each.pid, each.started, each.boot) for each in entries),
@@ -147,8 +146,9 @@ def known(entries: Iterable[AgentProcess]) -> KnownAgents:
 
 
 def over(entries: Iterable[AgentProcess]) -> tuple[AgentProcess, ...]:
-    """Those that need not stay on record: from before the system started last; gone, with nothing left of their POSIX
-    session; or gone, with another entry that keeps the session on record. Looks at every process there is."""
+    """Return the entries that need not stay recorded. They are from an earlier boot, or gone. An entry that is gone
+    stays recorded only if its POSIX session still has processes and no other entry records that session. This examines
+    every process."""
     here = processes.boot_id()
     living = {each.key: each for each in processes.every()}
     sessions = {each.session for each in living.values()}

@@ -1,6 +1,6 @@
-"""Files that a running server must have, looked at again and again: cleaners of temporary directories take them away.
+"""Renewal of files that a running server needs, because cleaners of temporary directories remove them.
 
-Each check makes again what is gone, and says so; what cannot be made again is said once.
+Each check recreates what is missing and reports it. A repeated failure is reported once.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from intercom.model.errors import IntercomError
 
 log = logging.getLogger("intercom")
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 RENEWAL_SECONDS = 1.0
 
-#: Makes again what is gone: a sentence about it, None where nothing had to be done. Raises IntercomError or OSError.
+#: Recreates what is missing. Returns a message, or None if there was nothing to do. Raises IntercomError or OSError.
 Check = Callable[[], str | None]
-#: Tells people: a sentence, and how serious it is.
+#: Notifies people: a message and its level.
 Tell = Callable[[str, str], object]
 
 
 class Renewal:
-    """Runs checks, one after the other, and tells what is news of each."""
+    """Runs checks one after the other, and reports each new result."""
 
     def __init__(self, tell: Tell, *checks: Check) -> None:
         self._tell = tell
@@ -30,7 +30,7 @@ class Renewal:
         self._faults: dict[int, str] = {}
 
     def run(self) -> None:
-        """Run every check. Nothing is raised."""
+        """Run every check. Never raises."""
         for number, check in enumerate(self._checks):
             try:
                 renewed = check()

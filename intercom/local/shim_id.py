@@ -1,6 +1,6 @@
-"""A shim's id: random, and with it which process it is of, so that a server can tell that this one is dead.
+"""The id of a shim: a random part and its process, so a server can detect that the shim has ended.
 
-Starts of shims wait for it: the standard library alone.
+Standard library only, because the start of a shim waits for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _ID = re.compile(r"[0-9a-f]{32}-(?P<namespace>[0-9]+)-(?P<pid>[0-9]+)-(?P<ticks>
 
 
 def make() -> str:
-    """An id for this process. Where the system does not say what it needs (no `/proc`), it is only random."""
+    """Return an id for this process. Without `/proc` it consists of the random part only."""
     chance = os.urandom(16).hex()
     try:
         namespace, (_, ticks) = _namespace(), _stat(os.getpid())
@@ -22,8 +22,8 @@ def make() -> str:
 
 
 def is_dead(id: str | None) -> bool:
-    """Whether the process this id is of has ended. False where that can not be told: for other texts, ids that do not
-    say, and processes of another PID namespace (a container), whose numbers mean nothing here."""
+    """Whether the process of this id has ended. False if that is unknown: for other texts, for ids without a process,
+    and for processes of another PID namespace (a container)."""
     read = _ID.fullmatch(id or "")
     if read is None:
         return False
@@ -31,7 +31,7 @@ def is_dead(id: str | None) -> bool:
         if _namespace() != read["namespace"]:
             return False
     except OSError:
-        # Without a `/proc` of our own nobody is found there, and nobody is dead for that.
+        # Without our own `/proc`, a missing entry proves nothing.
         return False
     try:
         state, ticks = _stat(int(read["pid"]))
@@ -39,20 +39,21 @@ def is_dead(id: str | None) -> bool:
         return True
     except OSError:
         return False
-    # Another process may have its number by now. Ticks since the system's start, since its clock can be set.
+    # Another process may have this pid now. Ticks since boot are compared, because the wall clock can be set.
     return state in "ZX" or ticks != read["ticks"]
 
 
 def _namespace() -> str:
-    """This process's PID namespace. Raises OSError also where `/proc` is of another one, as it may be in a sandbox."""
+    """Return this process's PID namespace. Raises OSError also if `/proc` belongs to another namespace, as it may in a
+    sandbox."""
     if os.readlink("/proc/self") != str(os.getpid()):
         raise OSError("/proc is of another PID namespace")
     return str(os.stat("/proc/self/ns/pid").st_ino)
 
 
 def _stat(pid: int) -> tuple[str, str]:
-    """A process's state, and when it started."""
+    """Return a process's state and its start time in clock ticks."""
     with open(f"/proc/{pid}/stat", "rb") as file:
-        # Its name stands in brackets, and may hold anything.
+        # The name in parentheses may contain any character.
         told = file.read().rpartition(b")")[2].split()
     return told[0].decode(), told[19].decode()

@@ -1,8 +1,8 @@
-"""Settings that let something be decided without the operator key, and the statement by which a key's owner allows it.
+"""Settings that allow decisions without the operator key, and the signed statement that permits them.
 
-Any process of this user can write the configuration and restart the server. So where there is an operator key, these
-settings count only as far as a person has signed them (`agent-intercom-ctl key settings`). The signed statement stands
-in a file beside the list of keys. Without it, or where its signature is not in order, nothing is allowed.
+Any process of this user can write the configuration and restart the server. So if there is an operator key, these
+settings count only as far as a person has signed them (`agent-intercom-ctl key settings`). The signed statement is in a
+file beside the list of keys. Without it, or without a valid signature, nothing is allowed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from intercom.model.errors import ConfigError
 
 @frozen
 class Allowed:
-    """The highest risk that is decided by the two channels that the server signs for, and whether every content of a
-    policy file takes effect. The defaults allow nothing."""
+    """The highest risk for each of the two channels that the server signs for, and whether every content of a policy
+    file takes effect. The defaults allow nothing."""
 
     slack: HighestRisk = HighestRisk.NONE
     embed: HighestRisk = HighestRisk.NONE
@@ -31,12 +31,12 @@ class Allowed:
 
     @staticmethod
     def by(config: Config) -> Allowed:
-        """What a configuration asks for; a channel that is not configured decides nothing."""
+        """Return what a configuration asks for. A channel that is not configured decides nothing."""
         slack = config.decisions.slack if config.slack.channel_id is not None else HighestRisk.NONE
         return Allowed(slack, config.decisions.embed, config.policy.trust_changes)
 
     def within(self, signed: Allowed) -> Allowed:
-        """What both allow."""
+        """Return what both allow."""
         return Allowed(
             min(self.slack, signed.slack, key=_rank),
             min(self.embed, signed.embed, key=_rank),
@@ -44,12 +44,12 @@ class Allowed:
         )
 
     def beyond(self, signed: Allowed) -> tuple[str, ...]:
-        """The settings, as the file has them, that allow more than was signed."""
+        """Return the settings, as lines of the file, that allow more than was signed."""
         both = self.within(signed).settings()
         return tuple(_line(name, value) for name, value in self.settings().items() if value != both[name])
 
     def settings(self) -> dict[str, str | bool]:
-        """By the names of the configuration, as JSON and TOML hold them."""
+        """Return the settings by their configuration names, as JSON and TOML values."""
         return {
             "decisions.slack": self.slack.value,
             "decisions.embed": self.embed.value,
@@ -57,7 +57,7 @@ class Allowed:
         }
 
     def lines(self) -> tuple[str, ...]:
-        """The same as a person reads them."""
+        """Return the settings as lines for people."""
         return tuple(_line(name, value) for name, value in self.settings().items())
 
 
@@ -80,13 +80,13 @@ class SignedSettings:
 
 
 def sign(allowed: Allowed, at: str, by: str, private: Callable[[bytes], bytes]) -> SignedSettings:
-    """Sign with the key of this id; `private` signs bytes."""
+    """Sign with the key whose id is `by`. `private` signs bytes."""
     said = signing.settings_statement(allowed.settings(), at=at, by=by)
     return SignedSettings(allowed, at, by, private(said).hex())
 
 
 def write(places: Places, signed: SignedSettings) -> None:
-    """Keep what was signed, in place of what was signed before."""
+    """Store the signed settings in place of the earlier ones."""
     file = Path(places.signed_settings_file)
     private_directory(str(file.parent))
     value = {"settings": signed.allowed.settings(), "at": signed.at, "by": signed.by, "signature": signed.signature}
@@ -94,7 +94,7 @@ def write(places: Places, signed: SignedSettings) -> None:
 
 
 def read(file: Path) -> SignedSettings | None:
-    """What was signed, which may not be genuine; None where there is no file. Raises ConfigError for a damaged one."""
+    """Read the signed settings, not verified. None if there is no file. Raises ConfigError for a damaged one."""
     try:
         value = json.loads(read_own(file))
         settings, said = value["settings"], [value[name] for name in ("at", "by", "signature")]

@@ -1,8 +1,7 @@
-"""Which processes hold the other end of a process's standard input and output.
+"""The processes at the other end of a process's standard input and output. Linux only; elsewhere none is found.
 
-An MCP client speaks to its relay over pipes or socket pairs, whatever programs stand between the two: so who holds the
-other end is the client, also where a wrapper has put the relay into a session of its own. Linux only; elsewhere nobody
-is found.
+An MCP client speaks to its relay over pipes or socket pairs, whatever programs are between them. So the holder of the
+other end is the client, even if a wrapper has put the relay into its own session.
 """
 
 from __future__ import annotations
@@ -29,10 +28,8 @@ _ATTRIBUTE = struct.Struct("=HH")
 
 
 def holders(pid: int, likely: Iterable[int], streams: Iterable[int] = _STREAMS) -> frozenset[int]:
-    """The processes that hold the other end of the standard input or output of process `pid`, or of these descriptors
-    of it. `likely` ones are looked at first, and all others only if none of those does. It reads many small files, so
-    belongs on a thread of its own.
-    """
+    """Return the processes that hold the other end of the given `streams` of process `pid`. `likely` processes are
+    examined first, and all others only if none of those matches. This reads many small files, so run it in a thread."""
     if not sys.platform.startswith("linux"):
         return frozenset()
     wanted = {end for stream in streams if (end := _other_end(pid, stream)) is not None}
@@ -44,7 +41,7 @@ def holders(pid: int, likely: Iterable[int], streams: Iterable[int] = _STREAMS) 
     return frozenset(each for each in _processes() if each != pid and wanted & _ends(each))
 
 
-#: One end of a pipe (its inode, and whether it is the end to write to), or a socket (its inode, None).
+#: One end of a pipe (its inode, and whether it is the write end), or a socket (its inode, None).
 End = tuple[int, bool | None]
 
 
@@ -63,7 +60,7 @@ def _ends(pid: int) -> set[End]:
     try:
         names = os.listdir(f"/proc/{pid}/fd")
     except OSError:
-        # Gone, or another user's.
+        # The process is gone, or another user's.
         return set()
     return {end for name in names if (end := _end(pid, name)) is not None}
 
@@ -74,7 +71,7 @@ def _end(pid: int, name: str) -> End | None:
         if target.startswith("socket:["):
             return int(target[8:-1]), None
         if target.startswith("pipe:["):
-            # The link's own mode says how the descriptor was opened: its owner may read, or write.
+            # The link's mode says whether the descriptor is open for reading or writing.
             mode = os.lstat(f"/proc/{pid}/fd/{name}").st_mode
             return (int(target[6:-1]), bool(mode & 0o200)) if bool(mode & 0o200) != bool(mode & 0o400) else None
     except (OSError, ValueError):
@@ -83,7 +80,7 @@ def _end(pid: int, name: str) -> End | None:
 
 
 def _socket_peer(inode: int) -> int | None:
-    """The inode of the socket that a Unix socket is connected to; None where the system does not tell."""
+    """Return the inode of the peer of a connected Unix socket, or None if the system does not report it."""
     request = _REQUEST.pack(socket.AF_UNIX, 0, 0, _ALL_STATES, inode, _UDIAG_SHOW_PEER, _NO_COOKIE, _NO_COOKIE)
     header = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
     try:

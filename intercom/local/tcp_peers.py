@@ -1,7 +1,7 @@
-"""Which processes hold the other end of a loopback connection.
+"""The processes at the other end of a loopback connection.
 
-The system does not tell whoever accepts a TCP connection, as it does for a Unix socket; but while both ends are on this
-machine, its tables do.
+For a TCP connection the system does not report the peer process, as it does for a Unix socket. While both ends are on
+this machine, the kernel's tables show it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ipaddress import ip_address
 import psutil
 
 Address = tuple[str, int]
-#: A connection as its client sees it: its own address, then the server's.
+#: A connection from the client's side: its own address, then the server's.
 Pair = tuple[Address, Address]
 
 
 def is_local(peer: str, here: str) -> bool:
-    """Whether who comes from `peer` to our address `here` is on this machine: by loopback, or from an address that is
-    this machine's own."""
+    """Whether a client at `peer`, connected to our address `here`, is on this machine: by loopback, or from one of this
+    machine's own addresses."""
     client = _plain(peer)
     return client == _plain(here) or _is_loopback(client) or _is_ours(client)
 
@@ -34,7 +34,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _is_ours(address: str) -> bool:
-    """Whether this machine has the address: only then a socket can be given it."""
+    """Whether this machine has the address: a socket can be bound only to such an address."""
     if not address:
         return False
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -47,8 +47,7 @@ def _is_ours(address: str) -> bool:
 
 
 def _plain(address: str) -> str:
-    """An address without its zone, and in the older kind's own writing where a socket of the newer kind has such a
-    client."""
+    """Return an address without its zone. An IPv4 client of an IPv6 socket gets its IPv4 form."""
     text = address.partition("%")[0]
     try:
         found = ip_address(text)
@@ -58,11 +57,11 @@ def _plain(address: str) -> str:
 
 
 def holders(pairs: Collection[Pair], likely: Iterable[int] = ()) -> dict[Pair, frozenset[int]]:
-    """The processes that hold the client's end of each of these connections; none where that can not be known (another
-    user's, another machine's, another container's, or closed by now).
+    """Return the processes that hold the client's end of each of these connections.
 
-    `likely` processes are looked at first, and all others only for what those do not hold. It reads many small files,
-    so belongs on a thread of its own.
+    The set is empty if they are unknown: another user's, another machine's or another container's process, or a closed
+    connection. `likely` processes are examined first, and all others only for the remaining connections. This reads
+    many small files, so run it in a thread.
     """
     if sys.platform.startswith("linux"):
         return _by_proc(pairs, likely)
@@ -84,7 +83,7 @@ def _by_proc(pairs: Collection[Pair], likely: Iterable[int]) -> dict[Pair, froze
 
 
 def _inodes(pairs: Collection[Pair]) -> Iterator[tuple[Pair, str]]:
-    """The socket of each connection's client end, as the kernel's tables number it."""
+    """Iterate over the inodes of the connections' client sockets, from the kernel's tables."""
     for table, family in (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6)):
         try:
             with open(table, "rb") as file:
@@ -94,18 +93,18 @@ def _inodes(pairs: Collection[Pair]) -> Iterator[tuple[Pair, str]]:
         for ours, theirs in pairs:
             client, server = _hex(ours, family), _hex(theirs, family)
             if not client or not server:
-                # Never in this table.
+                # No connection of this address family.
                 continue
             at = text.find(f" {client} {server} ".encode())
             if at >= 0:
-                # Of the fields from the two addresses on, the inode is the ninth.
+                # Counted from the two addresses, the inode is the ninth field.
                 inode = text[at:].split(None, 9)[8].decode()
                 if inode != "0":
                     yield (ours, theirs), inode
 
 
 def _hex(address: Address, family: socket.AddressFamily) -> str:
-    """An address in the tables' own writing: words of 32 bits in the machine's order, and the port."""
+    """Return an address in the format of the kernel's tables: 32-bit words in native byte order, and the port."""
     host, port = _plain(address[0]), address[1]
     try:
         packed = socket.inet_pton(family, host)
@@ -113,7 +112,7 @@ def _hex(address: Address, family: socket.AddressFamily) -> str:
         if family is not socket.AF_INET6:
             return ""
         try:
-            # A client of the older kind, at a socket of the newer.
+            # An IPv4 client at an IPv6 socket.
             packed = b"\0" * 10 + b"\xff\xff" + socket.inet_pton(socket.AF_INET, host)
         except OSError:
             return ""
@@ -130,13 +129,13 @@ def _processes() -> list[int]:
 
 
 def _sockets(pid: int, wanted: Collection[str], *, all_of_them: bool) -> Iterator[str]:
-    """Which of the wanted sockets this process has open; unless all of its descriptors are looked at, no more than are
-    wanted, the newest first."""
+    """Iterate over the wanted sockets that this process has open. Descriptors are read newest first. Without
+    `all_of_them`, the search ends after as many matches as there are wanted sockets."""
     directory = f"/proc/{pid}/fd"
     try:
         names = os.listdir(directory)
     except OSError:
-        # Gone, or another user's.
+        # The process is gone, or another user's.
         return
     left = len(wanted)
     for name in reversed(names):
@@ -153,7 +152,7 @@ def _sockets(pid: int, wanted: Collection[str], *, all_of_them: bool) -> Iterato
 
 def _by_psutil(pairs: Collection[Pair]) -> dict[Pair, frozenset[int]]:
     found: dict[Pair, set[int]] = {pair: set() for pair in pairs}
-    # A client's own socket may be of the older kind although the server's is not.
+    # A client's socket may be IPv4 although the server's is IPv6.
     by_plain = {_plain_pair(pair): pair for pair in pairs}
     for process in psutil.process_iter():
         try:

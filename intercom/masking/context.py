@@ -1,4 +1,4 @@
-"""Secrets that what stands around them gives away: a name, a header, an option, an address, the form of a file."""
+"""Rules for secrets that are found by their context: a name, a header, an option, an address, a file format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from intercom.masking.values import (
 
 
 class Found(NamedTuple):
-    """Where in the text a secret stands, and of what kind it is. It never goes past a line's end."""
+    """The position and kind of a secret in the text. It is always within one line."""
 
     start: int
     end: int
@@ -39,7 +39,7 @@ def _anything(_name: str, value: str) -> bool:
 
 
 def _opaque(_name: str, value: str) -> bool:
-    """Where nothing but a value can stand: anything with a digit or a sign in it."""
+    """Accept any value with a digit or a special character, for places where only a value can be."""
     return is_value(value) and (has_digit(value) or not is_word(value))
 
 
@@ -59,7 +59,7 @@ def _beside(name: str, value: str) -> bool:
 
 
 def _quoted(name: str, value: str) -> bool:
-    """A value in quotes: of a password any word but a name in code, of a key only what looks random."""
+    """Accept a value in quotes: for a password any word that is no name in code, for a key only random text."""
     if not is_value(value) or is_digest(value):
         return False
     much = strength(name)
@@ -89,7 +89,7 @@ def _quoted_word(name: str, value: str) -> bool:
 
 
 def _bare(name: str, value: str) -> bool:
-    """A value without quotes, where code may stand too: only what no name and no call looks like."""
+    """Accept a value without quotes, in places where code is possible: only text unlike a name or a call."""
     much = strength(name)
     if not is_value(value) or is_word(value) or is_digest(value):
         return False
@@ -101,23 +101,23 @@ def _bare(name: str, value: str) -> bool:
 
 
 def _setting(name: str, value: str) -> bool:
-    """The value of a line that holds a name, a sign and it, as configurations have them."""
+    """Accept the value of a configuration line, which consists of a name, a sign and the value."""
     if _bare(name, value):
         return True
     much = strength(name)
     if much is Strength.NONE or not is_value(value) or is_digest(value):
         return False
     if name.isupper() and re.fullmatch(r"[A-Za-z0-9._-]{4,}", value):
-        # In an environment file a word is a value; elsewhere it is more likely the name of one.
+        # In an environment file a word is a value; elsewhere it is more likely a name.
         return much is not Strength.KEY and not value.isupper() and strength(value) is Strength.NONE
     if much is Strength.PASSWORD and not is_word(value) and not _STEM_WITHIN.search(value):
         return True
-    # Words with dashes are no names in code.
+    # Words with dashes are not names in code.
     return much is Strength.PASSWORD and "-" in value and bool(re.fullmatch(r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)+", value))
 
 
 def _assigned(name: str, value: str) -> bool:
-    """The value of a line `name=value`, without spaces: there is no code in which that is all of a line."""
+    """Accept the value of a line `name=value` without spaces. Code has no such complete line."""
     if not _opaque(name, value):
         return False
     return strength(name) is Strength.PASSWORD and (
@@ -126,7 +126,7 @@ def _assigned(name: str, value: str) -> bool:
 
 
 def _is_phrase(value: str) -> bool:
-    """Whether several words are a pass phrase and no sentence about one."""
+    """Whether several words are a pass phrase, and not a sentence about one."""
     return (
         len(value) <= 80
         and value.count(" ") <= 5
@@ -137,7 +137,7 @@ def _is_phrase(value: str) -> bool:
     )
 
 
-#: What speaks of keys is a name, of a class or of a key: no key is called so.
+#: Text that mentions keys is the name of a class or a key, not a key.
 _STEM_WITHIN = re.compile(r"(?:private|public|api|secret|access)_?key|password|secret|token|credential", re.IGNORECASE)
 
 
@@ -156,7 +156,7 @@ def _dense(_name: str, value: str) -> bool:
 
 
 def _query(name: str, value: str) -> bool:
-    """A parameter of an address: the names that credentials have there, `key` and `sig` among them."""
+    """Accept a URL parameter with a name that is usual for credentials, `key` and `sig` included."""
     if not is_value(value) or is_word(value):
         return False
     if name.lower() in (
@@ -176,7 +176,7 @@ def _query(name: str, value: str) -> bool:
 
 
 def _pair(value: str) -> bool:
-    """Whether base64 holds a user and a password."""
+    """Whether the base64 text contains a user and a password."""
     import base64
     import binascii
 
@@ -212,16 +212,17 @@ def _pgpass(_name: str, value: str) -> bool:
     return is_value(value) and not is_word(value) and is_random(value)
 
 
-#: What a name must hold to be one of a secret.
+#: Stems: the name of a secret contains one of them.
 _STEMS = (
     "pass pwd secret token key cred auth salt kennwort contrase psw pw jwt psk session sid mnemonic bearer dsn"
     " senha wachtwoord heslo hasło пароль 密码 密碼 パスワード 비밀번호"
 )
 _STEM = rf"(?:{'|'.join(_STEMS.split())})"
-#: An identifier or a path of such that holds a stem. The lookbehind has each tried from its beginning only.
+#: An identifier, or a path of identifiers, that contains a stem. The lookbehind lets each match start only at its
+#: beginning.
 _NAME_REST = rf"(?P<name>[\w.$-]{{0,60}}?{_STEM}[\w.-]{{0,40}})"
 _NAME = rf"(?<![\w.$-]){_NAME_REST}"
-#: Space within a line; and to the next line with it, over a diff's mark.
+#: Space within a line, and space that may continue on the next line, after a diff mark.
 _S = r"[ \t]{0,20}"
 _NL = r"[ \t]{0,20}(?:\r?\n[+\- ]?[ \t]{0,40})?"
 _Q = r"(?P<quote>(?P<escape>\\{1,3})?(?P<sign>[\"'`]))"
@@ -234,7 +235,7 @@ def _context(kind: str, keywords: str, pattern: str, judge: Judge, flags: int = 
 
 
 CONTEXTS: Final[tuple[Rule, ...]] = (
-    # name = "value", in any language: what may stand between is a closing quote, a type, and a sign.
+    # name = "value", in any language. A closing quote, a type and a sign may be between them.
     _context(
         PASSWORD,
         _STEMS,
@@ -243,7 +244,7 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
         rf"(?:@|b|f|r|u|rb|br|L|jsonencode\()?{_Q}{_IN_QUOTES}",
         _quoted,
     ),
-    # name("value"), name "value", name == "value": as likely two words as a name and its value.
+    # name("value"), name "value", name == "value". These may also be two unrelated words.
     _context(
         PASSWORD,
         _STEMS,
@@ -258,7 +259,7 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
     ),
     # name=value, without a space: environments, queries, logs, connection strings, options.
     _context(PASSWORD, _STEMS, rf"{_NAME}(?:=|%3D){_PLAIN}", _bare),
-    # A line of a configuration.
+    # A configuration line.
     _context(
         PASSWORD,
         _STEMS,
@@ -273,7 +274,7 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
         _assigned,
         re.IGNORECASE | re.MULTILINE,
     ),
-    # name: value and "name is value" in YAML, logs and words.
+    # name: value and "name is value", in YAML, logs and prose.
     _context(PASSWORD, _STEMS, rf"{_NAME}[\"']?(?:{_S}:{_S}| is:? | to | -> ){_PLAIN}", _bare),
     _context(PASSWORD, _STEMS, rf"{_NAME} {_PLAIN}", _beside),
     _context(PASSWORD, "api mot", rf"(?P<name>\bapi[ -]key|mot de passe)(?: is|){_S}:?{_S}{_PLAIN}", _random),
@@ -285,7 +286,7 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
     _context(PASSWORD, "smbclient rpcclient net", r"\b(?:smbclient|rpcclient|net|rdesktop)\b[^\n]{0,120}(?:-U ?\S{1,60}%|/user:\S{1,60} )(?P<value>[^\s\"']{4,200})", _random),
     _context(PASSWORD, "<<< |", r"<<<{0,1} ?[\"']?(?P<value>[^\s\"'`|;]{8,400})", _random),
     _context(PASSWORD, "-stdin sudo", r"\becho (?:-n )?[\"']?(?P<value>[^\s\"'`|;]{4,400})[\"']? \| ?(?:[\w /.-]{0,60}-stdin|sudo -S)", _opaque),
-    # curl -u user:password and its like.
+    # curl -u user:password and similar.
     _context(PASSWORD, "curl wget http", r"\b(?:curl|wget|https?|xh|httpie)\b[^\n|]{0,400}?[ \"']-{1,2}(?:u|user|proxy-user|U|a|auth)[ =]?[\"']?[^\s\"':/]{1,100}:(?P<value>[^\s\"'`]{4,400})", _opaque, 0),
     _context("cookie", "curl", r"\bcurl\b[^\n|]{0,400}? (?:-b|--cookie)[ =]?[\"']?(?P<name>[\w.-]{1,60})=(?P<value>[^\s\"';]{4,4000})", _cookie, 0),
     # Headers.
@@ -325,14 +326,14 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
     ),
     _context(PASSWORD, "value=", rf"\bvalue={_S}[\"'](?P<value>[^\s\"'<>]{{4,4000}})[\"'][^<>\n]{{0,80}}\b(?:name|key)={_S}[\"']{_NAME}[\"']", _named),
     _context(PASSWORD, "variable", rf"\bvariable{_S}[\"']{_NAME}[\"'][^\n]{{0,40}}\{{(?:[^{{}}\n]{{0,200}}\n){{1,12}}?[^{{}}\n]{{0,40}}\bdefault{_S}={_S}[\"'](?P<value>[^\s\"']{{4,4000}})", _named),
-    # Values on the next line: block scalars, here documents, strings of several lines.
+    # Values on the next line: block scalars, here documents, multi-line strings.
     _context(PASSWORD, _STEMS, rf"{_NAME}[\"']?{_S}[=:]{_S}(?:[|>][+-]?|\\|<<[~-]?[\"']?\w{{1,20}}[\"']?|\"\"\"|'''){_S}\r?\n[+\- ]?[ \t]{{0,40}}(?P<value>[^\s\"'`]{{4,4000}})[ \t]{{0,20}}(?=\r?\n|$|[\"'])", _named),
     _context(PASSWORD, _STEMS, rf"{_NAME}{_S}[=:]{_S}(?:\"\"\"|''')(?P<value>[^\s\"'`]{{4,4000}})", _named),
     _context(PASSWORD, _STEMS, rf"^[+\- ]?[ \t]{{0,60}}{_NAME}[\"']?{_S}:{_S}\r?\n[+\- ]?[ \t]{{0,40}}(?P<value>[^\s\"'`]{{6,4000}})[ \t]{{0,20}}$", lambda name, value: strength(name) is not Strength.NONE and _random(name, value), re.IGNORECASE | re.MULTILINE),
     _context(PASSWORD, "form-data", rf"form-data;{_S}name=\\?\"{_NAME}\\?\"(?:\r?\n[^\r\n]{{1,200}})?\s{{2,8}}(?P<value>[^\s\"]{{4,4000}})", _named, reach=4),
     # SQL.
     _context(PASSWORD, "identified password", r"\b(?P<name>identified by|(?:encrypted )?password|identified with \w{1,40} by)[ \t(=]{1,4}'(?P<value>[^'\s]{4,400})'", _opaque),
-    # Code: calls that set a password, and pairs of a user and one.
+    # Code: calls that set a password, and pairs of a user and a password.
     _context(PASSWORD, "auth login credential", r"\b(?P<name>(?:\w{0,20}auth|login|authenticate|NetworkCredential|BasicCredentials?|UsernamePasswordCredentials?|PasswordAuthentication)) ?=? ?\(\s{0,4}[\"'][^\"'\n]{1,100}[\"'], ?[\"'](?P<value>[^\s\"']{4,400})[\"']", _opaque),
     _context(PASSWORD, "securestring", r"ConvertTo-SecureString(?: -String)? ?[\"'](?P<value>[^\s\"']{4,400})[\"']", _anything),
     _context(PASSWORD, _STEMS, rf"#define[ \t]{{1,8}}{_NAME}[ \t]{{1,20}}\"(?P<value>[^\s\"]{{4,400}})\"", lambda name, value: strength(name) is not Strength.NONE and is_value(value)),
@@ -349,7 +350,7 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
     _context(PASSWORD, "mc alias", r"\bmc alias set \S{1,60} \S{1,200} \S{1,100} [\"']?(?P<value>[^\s\"']{6,200})", _opaque),
     _context(PASSWORD, "chpasswd", r"\becho (?:-n )?[\"']?[\w.-]{1,60}:(?P<value>[^\s\"'`|]{4,400})[\"']? ?\| ?(?:sudo )?chpasswd", _opaque),
     _context(ADDRESS, "%3a%2f%2f", r"%3a%2f%2f[^\s:@\"'<>`%]{0,100}%3a(?P<value>[^\s@\"'<>`]{1,400}?)%40(?=[\w\[])", lambda _n, value: not _in_template(value)),
-    # Files of programs.
+    # Files of various programs.
     _context("cookie", "true false", r"^[+\- ]?(?:#HttpOnly_)?[\w.-]{3,253}\t(?:TRUE|FALSE)\t/\S{0,400}\t(?:TRUE|FALSE)\t\d{1,20}\t(?P<name>[^\s]{1,100})\t(?P<value>\S{6,4000})$", _jar, re.MULTILINE),
     _context(PASSWORD, "random_password", r"\brandom_password\b(?:(?!random_password)[^\x00]){0,3000}?\"(?P<name>result)\"[ \t]{0,4}:[ \t]{0,4}\"(?P<value>[^\s\"]{4,400})\"", _anything, reach=40),
     _context(PASSWORD, "login machine default", r"\b(?:machine|default|login)\b[^\n]{0,200}\s[+\- ]?\s{0,20}(?:login \S{1,200}\s{1,20})?(?:[+\- ]\s{0,20})?(?P<name>password|account)[ \t]{1,8}(?P<value>\S{4,400})", _opaque),
@@ -360,13 +361,13 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
     _context("private key", "private_key_id privatekeyid", r"(?P<name>private_?key_?id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?P<value>[0-9a-f]{40})", _anything),
     _context("private key", '"kty"', r"\"(?P<name>d|k|p|q|dp|dq|qi)\"[ \t]{0,4}:[ \t]{0,4}\"(?P<value>[A-Za-z0-9_-]{16,2000})\"", _anything, 0, 12),
     _context("Sentry address", "sentry ingest", r"https?://(?P<value>[0-9a-f]{32}(?::[0-9a-f]{32})?)@", _anything),
-    # Text in quotes that is too random for anything else.
+    # Quoted text that is too random to be anything else.
     _context("high-entropy string", "", r"(?P<quote>[\"'`])(?P<value>[A-Za-z0-9+/=_-]{20,4000})(?P=quote)", _dense, 0),
 )  # fmt: skip
 
 
 def _in_template(value: str) -> bool:
-    """Whether a password in an address stands for one: `$PASSWORD`, `{password}`, `***`."""
+    """Whether the password in a URL is a placeholder: `$PASSWORD`, `{password}`, `***`."""
     return (
         value.startswith(("$", "{", "<", "%s", "%(", "["))
         or value.endswith(("}", ">"))
@@ -376,13 +377,13 @@ def _in_template(value: str) -> bool:
     )
 
 
-#: The keywords of rules that begin from a name: of their lines only those are looked at that hold a name which says much.
+#: The keywords of rules that start with a name. Such a rule reads only lines with a name that indicates a secret.
 STEMS: Final = tuple(_STEMS.split())
 _NAMES = re.compile(_NAME, re.IGNORECASE)
 
 
 def holds_name(text: str, start: int, end: int) -> bool:
-    """Whether a name of a secret stands in this part of a text."""
+    """Whether this part of a text contains the name of a secret."""
     return any(strength(match["name"]) or match["name"].lower() == "key" for match in _NAMES.finditer(text, start, end))
 
 
@@ -390,13 +391,13 @@ _DATA = re.compile(r"^[+\- ]?(?P<margin>[ \t]{0,40})(?P<word>data|stringData):[ 
 _ENTRY = re.compile(
     r"[+\- ]?(?P<margin>[ \t]{1,40})[\"']?[\w.-]{1,253}[\"']?:[ \t]{1,8}[\"']?(?P<value>[^\s\"'|>{}\[\]]{4,4000})"
 )
-#: No secret has more lines than that.
+#: The maximum number of lines of a secret.
 _SECRET_LINES = 2_000
 _SECRET = re.compile(
     r"^[+\- ]?[ \t]{0,40}kind:[ \t]{0,4}[\"']?(?:Sealed)?Secret\b|\"kind\"\s{0,4}:\s{0,4}\"(?:Sealed)?Secret\"",
     re.MULTILINE,
 )
-#: A value of several lines, and what is deeper than its name.
+#: A value of several lines, and the lines that are indented deeper than its name.
 _BLOCK = re.compile(r"[+\- ]?(?P<margin>[ \t]{1,40})[\"']?[\w.-]{1,253}[\"']?:[ \t]{1,8}[|>][+-]?\d?[ \t]{0,8}\r?$")
 _DEEPER = re.compile(r"[+\- ]?(?P<margin>[ \t]{0,80})(?P<value>\S.{0,3999})?")
 _JSON_DATA = re.compile(r"\"(?:data|stringData)\"\s{0,4}:\s{0,4}\{(?P<entries>[^{}]{0,200000})\}")
@@ -404,7 +405,7 @@ _JSON_ENTRY = re.compile(r"\"[\w.-]{1,253}\"\s{0,4}:\s{0,4}\"(?P<value>(?:[^\"\\
 
 
 def find_kubernetes(text: str) -> Iterator[Found]:
-    """The values of a Kubernetes secret: all of its data."""
+    """Find the values of a Kubernetes secret: all of its data."""
     if not _SECRET.search(text):
         return
     for block in _JSON_DATA.finditer(text):
@@ -435,7 +436,7 @@ def find_kubernetes(text: str) -> Iterator[Found]:
 
 
 _KUBERNETES: Final = "Kubernetes secret"
-#: A list of what has a secret's name, one in a line: of YAML, or in brackets.
+#: A list with a secret's name, one item per line: in YAML, or in brackets.
 _LIST = re.compile(
     rf"^[+\- ]?[ \t]{{0,60}}(?:export |const |let |var )?[\"']?{_NAME}[\"']?{_S}[:=]{_S}[\[(]?[ \t\r]{{0,20}}$",
     re.IGNORECASE | re.MULTILINE,
@@ -446,12 +447,12 @@ _ITEM = re.compile(
 
 
 def find_lists(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[Found]:
-    """The items of each list that has a secret's name, which stands in one of `spans` (in order), and the parts of a
-    string in brackets."""
+    """Find the items of each list with a secret's name. The name is in one of `spans`, which are in order. This
+    includes the parts of a string in brackets."""
     at = 0
     for head in chain.from_iterable(_LIST.finditer(text, first, last) for first, last in spans):
         if head.start() < at or strength(head["name"]) is Strength.NONE:
-            # What another list goes on with was looked at: no line is, twice.
+            # These lines were part of an earlier list; no line is read twice.
             continue
         at = head.end() + 1
         while at < len(text):
@@ -474,7 +475,7 @@ _NEXT_PART = re.compile(
 
 
 def find_parts(text: str) -> Iterator[Found]:
-    """The further parts of a string that code puts together, of which the first is masked."""
+    """Find the later parts of a string that code joins, if its first part is masked."""
     at = 0
     for first in _MASKED_QUOTED.finditer(text):
         if first.start() < at:

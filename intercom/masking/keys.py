@@ -1,4 +1,4 @@
-"""Private keys of several lines (PEM, OpenSSH, PGP, PuTTY, base64 of any): masked whole, each line by itself."""
+"""Masking of multi-line private keys: PEM, OpenSSH, PGP, PuTTY, and these in base64. Each line is masked separately."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _BEGIN = re.compile(rf"-----BEGIN {_LABEL}-----|---- BEGIN {_LABEL} ----")
 _END = re.compile(rf"-----END {_LABEL}-----|---- END {_LABEL} ----")
 _PUTTY = re.compile(r"^(?P<mark>[+\- ]?[ \t]*)Private-Lines: (?P<count>\d{1,4})\s*$")
 _PUTTY_MAC = re.compile(r"^[+\- ]?[ \t]*Private-(?:MAC|Hash): (?P<value>[0-9a-f]{20,128})")
-#: The first line of a PEM file in base64, which `base64` breaks into lines.
+#: The first line of a PEM file that `base64` encoded and wrapped.
 _WRAPPED = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,80}$")
 _BASE64_LINE = re.compile(r"^[+\- ]?[ \t]*[A-Za-z0-9+/]{2,80}={0,2}\s*$")
 _MARK = re.compile(r"^[+\- ]?[ \t]*")
-#: What stands between the two lines of a key, after a diff's mark.
+#: A line of key material between the first and the last line, after a diff mark.
 _MATERIAL = re.compile(
     r"^[+\- ]?\s*[\"']?(?:[A-Za-z0-9+/=]{1,200}"
     r"|(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID|(?:Key|X)-[A-Za-z-]{1,20}): .{0,200})?"
     r"(?:\\n|[\"',\\+ \t\r])*$"
 )
-#: What no key holds, however it is written on one line.
+#: Characters that no key contains, even on one line.
 _CODE = re.compile(r"[(){}$`;|<>&]")
-#: In a line between the two that is not like that: what may be a part of a key all the same.
+#: Possible key material within a line that also contains something else.
 _PART = re.compile(r"[A-Za-z0-9+/=]{16,}")
-#: No key has more lines than that.
+#: The maximum number of lines of a key.
 _KEY_LINES = 400
-#: In a PEM file's base64 stands "PRIVATE KEY" in one of three alignments.
+#: "PRIVATE KEY" in base64, in each of the three alignments.
 _ALIGNMENTS = ("UFJJVkFURSBLR", "BSSVZBVEUgS0", "QUklWQVRFIEtF")
 
 
 def mask(text: str, kinds: list[str]) -> str:
-    """`text` with every private key masked, from its first line to its last, also where one of the two was cut off."""
+    """Mask every private key in `text`, from its first to its last line, also if one of the two is missing."""
     pem, putty = "PRIVATE KEY", "Private-"
     wrapped = "LS0tLS1CRUdJTi" in text
     if pem not in text and putty not in text and not wrapped:
@@ -69,7 +69,7 @@ def _mask_pem(lines: list[str], kinds: list[str]) -> None:
             kinds.append(KIND)
             head = f"{line[:start]}[masked: {KIND}]"
             if begin is not None and end is not None and _CODE.search(line, begin.end(), end.start()):
-                # No key has these between its two ends.
+                # This line contains other text, which must stay visible.
                 head += _PART.sub("[masked]", line[begin.end() : end.start()])
             tail = line[end.end() :] if end is not None else _after_begin(line[begin.end() :] if begin else "")
             line = head + tail
@@ -78,17 +78,17 @@ def _mask_pem(lines: list[str], kinds: list[str]) -> None:
 
 
 def _after_begin(rest: str) -> str:
-    """What is kept of the line behind a key's first words, where the key's end is not on that line."""
+    """Return the part to keep of the line after a key's first marker, if its last marker is on another line."""
     return "" if len(rest) > 16 else rest if not rest.strip("\\n\"', +") else ""
 
 
 def _mask_below(lines: list[str], first: int, mark: str, ends: list[int]) -> None:
-    """Mask what follows a key's first line, up to its last (of `ends`); or, if there is none, as far as it looks like a
-    key."""
+    """Mask the lines after a key's first line, up to its last line (from `ends`). Without a last line, mask as far as
+    the text looks like a key."""
     after = bisect_left(ends, first)
     end = ends[after] if after < len(ends) and ends[after] < first + _KEY_LINES else None
     if end is not None and not _END.search(lines[end]):
-        # Masked already, as another key's.
+        # Already masked as part of another key.
         end = None
     for index in range(first, len(lines) if end is None else end + 1):
         line = lines[index]
@@ -97,19 +97,19 @@ def _mask_below(lines: list[str], first: int, mark: str, ends: list[int]) -> Non
         last = _END.search(line) if index == end else None
         inner = line if last is None else line[: last.start()].rstrip(" \t/#;*-")
         if not _MATERIAL.match(inner[:1_000]):
-            # Not a key's: what only stands between its lines must not be hidden from who decides about it.
+            # This line is not key material. Text between a key's lines must stay visible to the person who decides.
             lines[index] = _PART.sub("[masked]", line) if last is None else _without_key(line, last)
         elif line.strip("+- \t\r"):
             lines[index] = f"{_kept(line, mark)}[masked]{line[last.end() :] if last else ''}"
 
 
 def _without_key(line: str, last: re.Match[str]) -> str:
-    """A key's last line that holds something else before the key's end: that is kept."""
+    """Mask a key's last line, but keep the other text before its end marker."""
     return f"{_PART.sub('[masked]', line[: last.start()])}[masked]{line[last.end() :]}"
 
 
 def _mask_above(lines: list[str], last: int, mark: str) -> None:
-    """Mask what stands above a key's last line and looks like a key."""
+    """Mask the lines above a key's last line that look like a key."""
     for index in range(last - 1, max(-1, last - 1 - _KEY_LINES), -1):
         line = lines[index]
         if len(line) < 16 or not _MATERIAL.match(line[:1_000]):
@@ -139,7 +139,7 @@ def _mask_wrapped(lines: list[str], kinds: list[str]) -> None:
         first = _WRAPPED.search(line) if len(line) < 400 else None
         if first is None:
             continue
-        # What kind of a file it is stands in the first two lines.
+        # The first two lines show the kind of the file.
         label = first.group() + "".join(
             line.strip("+- \t\r") for line in lines[index + 1 : index + 2] if len(line) < 400
         )
@@ -156,12 +156,12 @@ def _mask_wrapped(lines: list[str], kinds: list[str]) -> None:
 
 
 def _mark(before: str) -> str:
-    """What stands before a key's first or last line: a diff's mark and blanks."""
+    """Return the text before a key's first or last line: a diff mark and blanks."""
     match = _MARK.match(before)
     return match.group() if match else ""
 
 
 def _kept(line: str, mark: str) -> str:
-    """What is kept of a line of a key. Its first character is a diff's mark only if the key's first line has one: a
-    line of base64 may begin with a plus sign."""
+    """Return the part to keep of a key's line: its diff mark. The first character is a diff mark only if the key's
+    first line has one, because a base64 line may start with a plus sign."""
     return line[:1] if mark[:1] in ("+", "-", " ") and line[:1] in ("+", "-", " ") else ""

@@ -1,7 +1,7 @@
-"""Masks secrets in what leaves the machine. Pure: the same text is masked the same way, and masked text stays.
+"""Masking of secrets in text that leaves the machine. Pure, deterministic and idempotent.
 
-Only the secret is replaced, so that a person still sees what the line is about; a diff keeps its lines and their marks.
-Mask a source whole and cut it afterwards: what is left of a secret that was cut is not recognised as one.
+Only the secret is replaced, so a person still sees the meaning of a line; a diff keeps its lines and their marks. Mask
+the whole source and cut it afterwards, because the rest of a cut secret is not recognised.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from intercom.masking.known import KNOWN, KnownSecrets
 from intercom.masking.shapes import SHAPES
 
 _RULES = (*SHAPES, *CONTEXTS)
-#: Every keyword of a rule: a text that holds none of a rule's is not looked at with it.
+#: The keywords of all rules. A rule is skipped if the text contains none of its keywords.
 _WORDS = tuple(dict.fromkeys(word for rule in _RULES for word in rule.keywords))
 
-#: Masking may bring another secret to light, next to the first. It never took more than three rounds; every round
-#: leaves less to be masked, so they end.
+#: The maximum number of rounds. Masking may reveal another secret next to the first. Three rounds were always enough in
+#: practice, and every round leaves less text to mask.
 _ROUNDS = 8
-#: How many lines around a mask are looked at again: no rule reaches further.
+#: The number of lines around a mask that are searched again. No rule reaches further.
 _REACH = 14
 
 _MASK = re.compile(r"\[masked(?:: (?P<kind>[A-Za-z0-9 -]{1,40}))?\]")
@@ -42,34 +42,35 @@ _MASK = re.compile(r"\[masked(?:: (?P<kind>[A-Za-z0-9 -]{1,40}))?\]")
 
 @frozen
 class Masked:
-    """The text without its secrets, and the kind of each that was masked, in the order in which they were found."""
+    """The text without its secrets, and the kind of each masked secret, in the order of discovery."""
 
     text: str
     kinds: tuple[str, ...]
 
     def lines(self, first: int, last: int | None = None) -> Masked:
-        """The lines from `first` to `last` (counted from 1, both included; without `last` to the end), with the kinds
-        of what is masked in them."""
+        """Return the lines from `first` to `last` (counted from 1, both included; the default is the end), with the
+        kinds masked in them."""
         part = self.text.split("\n")[first - 1 : last]
         text = "\n".join(part)
         kinds = tuple(match["kind"] for match in _MASK.finditer(text) if match["kind"]) if self.kinds else ()
         if not kinds and self.kinds and "[masked]" in text:
-            # The middle of a key: what it is stands on its first line.
+            # The lines are in the middle of a key, whose kind is on its first line.
             kinds = (keys.KIND,)
         return Masked(text, kinds)
 
 
 @frozen
 class Masker:
-    """Masks secrets: those that `known` holds word for word, and whatever looks like one."""
+    """Masks secrets: the values in `known`, and all text that looks like a secret."""
 
     known: KnownSecrets = field(default=KNOWN, repr=False)
 
     def mask(self, text: str) -> Masked:
-        """`text` with every secret replaced by what kind it was, as `[masked: AWS access key]`.
+        """Replace every secret in `text` by its kind, as in `[masked: AWS access key]`.
 
-        The number of lines stays, and so does each line's first character where it may be a diff's mark. It takes some
-        40 ms for 100 KB of code, in proportion to the length (of lines, too), so large texts belong in a thread.
+        The number of lines does not change, and neither does a line's first character if it may be a diff mark. 100 KB
+        of code take about 40 ms. The time is proportional to the length, also of a line, so mask large texts in a
+        thread.
         """
         kinds: list[str] = []
         text = self.known.mask(text, kinds)
@@ -90,8 +91,7 @@ class Masker:
         return Masked(text, tuple(kinds))
 
     def mask_all(self, value: Any, literal: Collection[str] = ()) -> Any:
-        """A JSON value with every string in it masked, names of fields too, except what stands under the names in
-        `literal`."""
+        """Mask every string in a JSON value, field names included. The values of the names in `literal` are kept."""
         if isinstance(value, str):
             return self.mask(value).text
         if isinstance(value, Mapping):
@@ -105,7 +105,7 @@ class Masker:
 
 
 def _find(text: str) -> Iterator[Found]:
-    """The secrets in a text, in no order; they may overlap."""
+    """Iterate over the secrets in a text, unordered. They may overlap."""
     low = _lowered(text)
     present = {word for word in _WORDS if word in low}
     lines: dict[tuple[tuple[str, ...], int], list[tuple[int, int]]] = {}
@@ -130,13 +130,13 @@ def _find(text: str) -> Iterator[Found]:
 
 def _lowered(text: str) -> str:
     low = text.lower()
-    # A few letters become two; then each stays in its place.
+    # Some letters become two in lower case. They are kept, so that positions stay valid.
     return low if len(low) == len(text) else "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
 
 
 def _lines_with(low: str, keywords: tuple[str, ...], reach: int) -> list[tuple[int, int]]:
-    """Where the lines that hold one of the keywords begin and end, each with `reach` lines more, in order; all of the
-    text if there are no keywords."""
+    """Return the ordered spans of lines that contain a keyword, each with `reach` more lines. Without keywords, return
+    one span for the whole text."""
     if not keywords:
         return [(0, len(low))]
     spans: list[tuple[int, int]] = []
@@ -145,14 +145,14 @@ def _lines_with(low: str, keywords: tuple[str, ...], reach: int) -> list[tuple[i
         while at >= 0:
             start, end = low.rfind("\n", 0, at) + 1, _lines_on(low, at, reach + 1)
             spans.append((start, end))
-            # What follows in the same line is in the span already.
+            # The rest of this line is already in the span.
             line_end = low.find("\n", at)
             at = low.find(keyword, line_end) if line_end >= 0 else -1
     return _united(sorted(spans))
 
 
 def _lines_on(text: str, at: int, count: int) -> int:
-    """Where the line ends that is `count` - 1 lines below that of `at`."""
+    """Return the end of the line that is `count` - 1 lines below that of `at`."""
     for _ in range(count):
         end = text.find("\n", at)
         if end < 0:
@@ -172,7 +172,7 @@ def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _around(text: str, places: list[int]) -> list[tuple[int, int]]:
-    """The lines around these places."""
+    """Return the spans of lines around these places."""
     spans: list[tuple[int, int]] = []
     for place in places:
         if spans and place < spans[-1][1] - 1 and spans[-1][1] == len(text):
@@ -187,7 +187,7 @@ def _around(text: str, places: list[int]) -> list[tuple[int, int]]:
 
 
 def _replaced(text: str, spans: list[Found]) -> tuple[str, list[int]]:
-    """The text with masks in place of the spans, and where the masks stand in it."""
+    """Return the text with masks in place of the spans, and the positions of the masks in it."""
     parts: list[str] = []
     places: list[int] = []
     at = length = 0
@@ -202,8 +202,8 @@ def _replaced(text: str, spans: list[Found]) -> tuple[str, list[int]]:
 
 
 def _merged(text: str, spans: list[Found]) -> list[Found]:
-    """The spans in order, what overlaps as one; without those that touch what is masked already, and never beginning
-    with the mark of a diff's line."""
+    """Return the spans in order, with overlapping ones merged. Spans that touch a mask are left out, and none starts
+    with a diff mark."""
     masks = [match.span() for match in _MASK.finditer(text)] if spans and "[masked" in text else []
     begins = [begin for begin, _ in masks]
     merged: list[Found] = []
@@ -211,12 +211,12 @@ def _merged(text: str, spans: list[Found]) -> list[Found]:
         start = span.start
         if text[start] in "+- " and (start == 0 or text[start - 1] == "\n"):
             start += 1
-        # The last mask that begins before the span's end: if it ends after the span's start, they touch.
+        # Find the last mask that starts before the span's end. They touch if it ends after the span's start.
         before = bisect_right(begins, span.end - 1) - 1
         if start >= span.end or (before >= 0 and masks[before][1] > start):
             continue
         if merged and start < merged[-1].end:
-            # The kind that says more.
+            # Keep the more specific kind.
             kind = span.kind if merged[-1].kind == PASSWORD else merged[-1].kind
             merged[-1] = Found(merged[-1].start, max(span.end, merged[-1].end), kind)
         else:

@@ -1,4 +1,4 @@
-"""Masking of some lines of a text: together with all that a secret may stretch over, and without reading all of it."""
+"""Masking of selected lines of a text, with enough context for multi-line secrets, but without reading all of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from itertools import accumulate
 
 from intercom.masking.masker import Masker
 
-#: So many characters on either side of a line are looked at with it. No secret is longer.
+#: The number of characters to read on either side of a line. No secret is longer.
 SURROUNDINGS = 64 * 1024
 
 
 def masked_lines(lines: Sequence[str], wanted: Iterable[int]) -> dict[int, str]:
-    """Those of the `wanted` lines (by index) in which something is secret, without it. `lines` are of one text, each
-    with its line end or all without."""
+    """Return those of the `wanted` lines (by index) that contain a secret, masked. `lines` are one text, all with their
+    line end or all without."""
     found: dict[int, str] = {}
     for first, last, some in _stretches(lines, sorted(wanted)):
         bare = [line.removesuffix("\n") for line in lines[first:last]]
@@ -27,7 +27,8 @@ def masked_lines(lines: Sequence[str], wanted: Iterable[int]) -> dict[int, str]:
 
 
 def _stretches(lines: Sequence[str], wanted: list[int]) -> list[tuple[int, int, list[int]]]:
-    """Parts of the text, from one line up to another, each with the wanted lines in it, which are well within."""
+    """Return parts of the text (first line, end line, wanted lines). Each wanted line has enough context in its
+    part."""
     begins = [0, *accumulate(len(line) + 1 for line in lines)]
     stretches: list[tuple[int, int, list[int]]] = []
     for index in wanted:

@@ -1,4 +1,4 @@
-"""A rule for one kind of secret, in the form that gitleaks and TruffleHog give theirs."""
+"""A rule for one kind of secret, in the style of gitleaks and TruffleHog."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Judge = Callable[[str, str], bool]
 
 @frozen
 class Rule:
-    """In a line that holds one of `keywords` (lower case; without any, in every line), each match of the pattern
-    `source` whose groups `name` and `value` satisfy `judge`. The group `value` is the secret, and never goes past a
-    line's end; the match may go on for `reach` more lines. `kind` is what people read in place of the secret.
+    """A rule, for lines that contain one of `keywords` (lower case), or for all lines if there are none.
 
-    Every repetition in a pattern is bounded, so that it takes time in proportion to the text.
+    Each match of the pattern `source` is a secret if `judge` accepts its groups `name` and `value`. The group `value`
+    is the secret, always within one line. The match may extend over `reach` more lines. `kind` replaces the secret for
+    people. Every repetition in a pattern is bounded, so the time is proportional to the length of the text.
     """
 
     kind: str
@@ -29,7 +29,7 @@ class Rule:
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """Compiled when a text has one of the keywords first: all rules together take 0.2 s."""
+        """The compiled pattern. It is compiled on first use, because all rules together take 0.2 s."""
         return _compiled(self.source, self.flags)
 
 
@@ -39,8 +39,8 @@ def _compiled(source: str, flags: int) -> re.Pattern[str]:
 
 
 def rule(kind: str, keywords: str, pattern: str, judge: Judge, *, flags: int = 0, reach: int = 0) -> Rule:
-    """A rule from its keywords, with spaces between. A pattern without the groups has the whole match for its value,
-    and no name."""
+    """Create a rule from keywords that are separated by spaces. In a pattern without these groups, the value is the
+    whole match and the name is empty."""
     if "(?P<value>" not in pattern:
         pattern = f"(?P<value>{pattern})"
     if "(?P<name>" not in pattern:
@@ -49,5 +49,5 @@ def rule(kind: str, keywords: str, pattern: str, judge: Judge, *, flags: int = 0
 
 
 def always(_name: str, _value: str) -> bool:
-    """The judge of a shape that nothing else has."""
+    """Accept every match: the judge for unique shapes."""
     return True

@@ -1,7 +1,7 @@
-"""Secrets that their own shape gives away: the tokens of services, each with the prefix or the form its issuer chose.
+"""Rules for secrets that are found by their own shape: service tokens with the prefix or format of their issuer.
 
-A rule has the form that gitleaks and TruffleHog give theirs: an id, keywords, a pattern, and which group is the secret.
-The keywords are looked for first, all of them at once, so a rule costs nothing for a text that holds none of its own.
+A rule has the form of gitleaks and TruffleHog: an id, keywords, a pattern, and the group of the secret. All keywords
+are searched at once, so a rule costs nothing for a text that contains none of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def _rule(kind: str, keywords: str, *patterns: str) -> tuple[Rule, ...]:
     return tuple(rule(kind, keywords, pattern, always) for pattern in patterns)
 
 
-#: What may not stand before a token: it would be the middle of something longer.
+#: A token must not follow these characters, because it would be the middle of something longer.
 _B = r"(?<![A-Za-z0-9])"
 _H = "[0-9a-f]"
 _UUID = f"{_H}{{8}}-{_H}{{4}}-{_H}{{4}}-{_H}{{4}}-{_H}{{12}}"
@@ -117,7 +117,7 @@ SHAPES: Final[tuple[Rule, ...]] = (
     *_rule("Resend key", "re_", rf"{_B}re_[A-Za-z0-9]{{8}}_[A-Za-z0-9]{{24}}(?![A-Za-z0-9])"),
     *_rule("Mandrill key", "md-", rf"{_B}md-[A-Za-z0-9_-]{{22}}(?![A-Za-z0-9_-])"),
     *_rule("Twilio key", "sk", rf"{_B}SK{_H}{{32}}(?![0-9a-f])"),
-    # Money and shops
+    # Payment and shops
     *_rule("Stripe key", "_live_ _test_ _prod_ whsec_", r"[srp]k_(?:live|test|prod)_[A-Za-z0-9]{16,250}", r"whsec_[A-Za-z0-9+/=]{20,100}"),
     *_rule("Shopify token", "shp", r"shp(?:at|ss|ca|pa|ua|tk)_[A-Za-z0-9]{32,64}"),
     *_rule("Square secret", "sq0 eaaa", r"sq0[a-z]{3}-[A-Za-z0-9_-]{22,60}", rf"{_B}EAAA[A-Za-z0-9_-]{{56,62}}(?![A-Za-z0-9_-])"),
@@ -128,7 +128,7 @@ SHAPES: Final[tuple[Rule, ...]] = (
     *_rule("Adyen key", "aqe", rf"{_B}AQE[a-z][A-Za-z0-9+/=]{{40,300}}-[A-Za-z0-9+/=]{{20,80}}-[^\s\"'<>]{{8,40}}"),
     *_rule("Mercado Pago token", "app_usr-", rf"APP_USR-\d{{8,20}}-\d{{6}}-{_H}{{32}}(?:-\d{{4,12}})?"),
     *_rule("EasyPost token", "ezak ezta", rf"{_B}EZ[AT]K[A-Za-z0-9]{{54}}"),
-    # Models
+    # AI models
     *_rule("OpenAI key", "sk-", r"sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,250}", r"\bsk-[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}"),
     *_rule("Anthropic key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,200}"),
     *_rule("OpenRouter key", "sk-or-", rf"sk-or-v1-{_H}{{64}}"),
@@ -145,7 +145,7 @@ SHAPES: Final[tuple[Rule, ...]] = (
     *_rule("Tavily key", "tvly-", r"tvly-(?:dev-|prod-)?[A-Za-z0-9]{28,40}"),
     *_rule("Fireworks key", "fw_", rf"{_B}fw_[A-Za-z0-9]{{22,26}}(?![A-Za-z0-9_])"),
     *_rule("Cerebras key", "csk-", rf"{_B}csk-[a-z0-9]{{48}}"),
-    # Work
+    # Work tools
     *_rule("Linear key", "lin_api_ lin_oauth_", r"lin_(?:api|oauth)_[A-Za-z0-9]{40,64}"),
     *_rule("Notion token", "ntn_ secret_", rf"{_B}ntn_[A-Za-z0-9]{{40,50}}", rf"{_B}secret_(?=[A-Za-z]{{0,40}}\d)[A-Za-z0-9]{{43}}(?![A-Za-z0-9_])"),
     *_rule("Figma token", "figd_ figu_ figo_", r"fig[dou]_[A-Za-z0-9_-]{38,60}"),
@@ -164,7 +164,7 @@ SHAPES: Final[tuple[Rule, ...]] = (
     *_rule("Duffel token", "duffel_", r"duffel_(?:test|live)_[A-Za-z0-9_=-]{40,50}"),
     *_rule("Clojars token", "clojars_", r"CLOJARS_[a-z0-9]{60}"),
     *_rule("Defined token", "dnkey-", r"dnkey-[a-z0-9=_-]{26}-[a-z0-9=_-]{52}"),
-    # Keys and sessions of no one service
+    # Keys and sessions that belong to no single service
     *_rule("private key", "", r"(?<![A-Za-z0-9+/=_-])[5KL](?=[A-Za-z]{0,20}\d)[1-9A-HJ-NP-Za-km-z]{50,51}(?![A-Za-z0-9+/=_-])"),
     *_rule("age key", "age-secret-key-", r"AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{50,2100}"),
     *_rule("private key", "ls0tls1crudjti", r"LS0tLS1CRUdJTi(?:[A-Za-z0-9+/]{0,40}UFJJVkFURSB|[A-Za-z0-9+/]{0,40}QUklWQVRFI|[A-Za-z0-9+/]{0,40}BSSVZBVEUg)[A-Za-z0-9+/]{20,40000}={0,2}"),

@@ -1,4 +1,4 @@
-"""Whether a name is one of a secret, and whether the text beside it is a value: no code, word or template."""
+"""Tests of names and values: is it the name of a secret, and is it a value and not code, a word or a template?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 
 class Strength(IntEnum):
-    """How much a name says: of a KEY only what looks random is taken for a secret, of a PASSWORD words are too."""
+    """How strongly a name indicates a secret. For a KEY only random text counts; for a PASSWORD words count too."""
 
     NONE = 0
     KEY = 1
@@ -30,7 +30,7 @@ _TOKEN = re.compile(
     r"(?:secret|token|apikey|secretkey|accesskey|privatekey|authkey|credential|jwt|bearer)s?\d{0,3}$"
     r"|^(?:auth|authorization|cred|creds|mnemonic|sessionid|jsessionid|phpsessid|sid|dsn)$"
 )
-#: Keys that open nothing. A key with another word before it is taken for one that does.
+#: Words before "key" that make it no secret. After any other word, a key is taken for a secret.
 _OPEN_KEYS = frozenset(
     """
     public pub primary foreign cache sort partition row object bucket hash dict map json index unique composite
@@ -45,7 +45,7 @@ _OPEN_KEYS = frozenset(
     metadata env variable var
     """.split()  # noqa: SIM905
 )
-#: What may follow the word: whatever else does makes the name one of another thing (`token_url`, `password_field`).
+#: Words that may follow the stem. Any other word makes it the name of something else (`token_url`, `password_field`).
 _TAIL = frozenset(
     """
     base data value prod production dev development test testing staging stage live old new current default previous
@@ -61,7 +61,7 @@ _NO_ONES = re.compile(
 
 @lru_cache(maxsize=4096)
 def strength(name: str) -> Strength:
-    """How much of a secret a value of this name is."""
+    """Return how strongly this name indicates that its value is a secret."""
     parts = [part.lower() for part in _SPLIT.split(_CAMEL.sub("_", name)) if part]
     for at in range(len(parts) - 1, -1, -1):
         part = parts[at]
@@ -97,7 +97,7 @@ _WORDS_FOR_NOTHING = re.compile(
     r"|my[-_].*|\*+|-+|_+|\.+|0+|1+)[,;]?$",
     re.IGNORECASE,
 )
-#: One name in code, and what may be around a path of such: a dereference before, a call or an index behind.
+#: One name in code, and the parts around a path of names: a dereference before it, a call or an index after it.
 _SEGMENT = re.compile(r"[A-Za-z_$][A-Za-z_$]*\d{0,3}[A-Z]?[a-z_]{0,20}[!?]?|\d{0,3}")
 _CALL = re.compile(r"^[&*!$@]{0,2}(?P<path>[\w$.:>?!-]{1,300}?)(?P<rest>[(\[].*|)[)\],;:}]{0,6}$", re.DOTALL)
 _CONSTANT = re.compile(r"^[A-Z]{2,20}\d{0,4}(?:_[A-Z]{2,20}\d{0,4}){1,8}[)\],;:]{0,3}$")
@@ -123,7 +123,7 @@ _DATE = re.compile(r"^\d{4}-\d\d-\d\d(?:[T ]|$)|^\d\d:\d\d")
 
 
 def is_value(value: str) -> bool:
-    """Whether this is a value at all: no template, no word for nothing, no address, no number."""
+    """Whether this is a value, and not a template, a placeholder, an address, a number or a date."""
     if len(value) < 4 or not any(map(str.isalnum, value)):
         return False
     return not (
@@ -140,8 +140,7 @@ def is_value(value: str) -> bool:
 
 
 def is_word(value: str) -> bool:
-    """Whether it reads like a word, a path, or like a name or a call in code: made of names whose digits, if they have
-    any, stand at an end."""
+    """Whether it reads like a word, a path, or a name or call in code. Names may have digits only at an end."""
     if _PATH.match(value):
         return not any(is_random(part) for part in value.split("/")) and entropy(value) < 4.6
     if _CONSTANT.match(value):
@@ -166,7 +165,7 @@ def _is_name(part: str) -> bool:
 
 
 def _is_jumbled(text: str) -> bool:
-    """Whether capitals and small letters take turns as they do in no name: `xQwErTz`."""
+    """Whether upper and lower case alternate as in no name: `xQwErTz`."""
     turns = sum(
         before.islower() != after.islower()
         for before, after in itertools.pairwise(text)
@@ -176,12 +175,12 @@ def _is_jumbled(text: str) -> bool:
 
 
 def _has_signs(value: str) -> bool:
-    """Signs within, which words and names have none of."""
+    """Whether it contains signs that words and names never have."""
     return any(sign in value for sign in "!@#%^*+=~?/|<>&$")
 
 
 def is_random(value: str) -> bool:
-    """Whether it looks made by chance: letters and digits mixed, and not in the order of a name."""
+    """Whether it looks random: letters and digits are mixed, and not as in a name."""
     if len(value) < 8:
         return False
     if not has_digit(value):
@@ -197,7 +196,7 @@ def is_random(value: str) -> bool:
 
 
 def is_dense(value: str, bits: float = 4.5) -> bool:
-    """Whether it is long and random enough to be a key whatever it is called: lower case, capitals and digits."""
+    """Whether it is random enough to be a key under any name, with lower case, upper case and digits."""
     return bool(
         not _DIGEST.match(value)
         and re.search(r"[a-z]", value)
@@ -218,14 +217,14 @@ _SEQUENCE = (
 
 
 def _is_sequence(value: str) -> bool:
-    """Whether it is (much of) an alphabet."""
+    """Whether a large part of it is an alphabet in order."""
     return any(value[start : start + 12] in _SEQUENCE for start in range(0, min(len(value), 400) - 11, 4)) or any(
         value.lower()[start : start + 10] in _SEQUENCE for start in range(min(len(value), 200) - 9)
     )
 
 
 def entropy(text: str) -> float:
-    """Shannon's entropy in bits for each character."""
+    """Return the Shannon entropy in bits per character."""
     total = len(text)
     if not total:
         return 0.0

@@ -1,1 +1,1 @@
-"""What things are: values, enumerations and legal transitions. Pure."""
+"""Data model: values, enumerations and legal transitions. Pure."""

@@ -1,4 +1,4 @@
-"""Processes on record as agents': what a server, and every later one on the same database, knows agents by."""
+"""Recorded processes of agents. A server, and every later one on the same database, recognises agents by them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from attrs import frozen
 
 
 class Role(StrEnum):
-    """How a process came on record. CLIENT speaks to us: a relay, an HTTP client, a hook. DRIVER holds the other end of
-    its standard streams. ANCESTOR stands above one of these in the same POSIX session. STARTED was started for a
-    person, and is kept by us."""
+    """Why a process is recorded. CLIENT connects to us: a relay, an HTTP client, a hook. DRIVER holds the other end of
+    a client's standard streams. ANCESTOR is above one of these in the same POSIX session. STARTED was started for a
+    person, and we supervise it."""
 
     CLIENT = "client"
     DRIVER = "driver"
@@ -20,9 +20,9 @@ class Role(StrEnum):
 
 @frozen
 class AgentProcess:
-    """`pid`, `started` (clock ticks since the system started) and `boot` (the kernel's boot id) name the process for
-    good. `leader` is the pid of its POSIX session's leader, and `leader_started` when that started; 0 where it was gone
-    already. `session_id` is the Intercom session it is known to belong to, empty where none is known."""
+    """A recorded process, identified by `pid`, `started` (clock ticks since boot) and `boot` (the kernel's boot id).
+    `leader` is the pid of its POSIX session's leader. `leader_started` is that one's start, 0 if it was gone.
+    `session_id` is the Intercom session it belongs to, empty if unknown."""
 
     pid: int
     started: int

@@ -48,13 +48,13 @@ APPROVAL_TRANSITIONS: dict[ApprovalStatus, frozenset[ApprovalStatus]] = {
 
 
 class ProposalForm(StrEnum):
-    """How the text of a proposal is read: as a patch, or as a file's whole content, literally."""
+    """How the text of a proposal is read: as a patch, or literally as the whole content of a file."""
 
     PATCH = "patch"
     CONTENT = "content"
 
 
-#: What stands for the hash of a file that does not exist.
+#: The value of `before_hash` for a file that does not exist.
 NEW_FILE = "new_file"
 
 
@@ -67,10 +67,10 @@ class ChangeKind(StrEnum):
 
 @frozen
 class FileChange:
-    """One file of a proposal: path relative to the workspace (POSIX separators), SHA-256 in hex before and after.
+    """One file of a proposal: its path in the workspace (POSIX separators), SHA-256 in hex before and after.
 
-    `before_hash` is "new_file" where nothing was; `after_hash` is None for a file that goes. A rename is the row of
-    its new path, with the old one in `old_path`. `added` and `removed` count lines.
+    `before_hash` is "new_file" if the file did not exist; `after_hash` is None if it is deleted. A rename has its new
+    path in `path` and the old one in `old_path`. `added` and `removed` count lines.
     """
 
     path: str
@@ -84,12 +84,12 @@ class FileChange:
 
     @property
     def base_path(self) -> str:
-        """Where the content before stands: the old path of a rename."""
+        """The path of the content before the change: the old path of a rename."""
         return self.old_path or self.path
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every path that changes: both ends of a rename."""
+        """Every path that changes: the old and the new one for a rename."""
         return (self.path,) if self.old_path is None else (self.old_path, self.path)
 
 
@@ -102,11 +102,11 @@ def proposal_hash(
     root_inode: int | None = None,
     operation: str | None = None,
 ) -> str:
-    """The hash that names exactly what a person decides about: SHA-256, in hex, over canonical JSON of the record.
+    """Return the hash that identifies what a person decides about: SHA-256, in hex, over canonical JSON of the record.
 
-    The record is the session, the workspace (its path and inode number), the risk, and of every file the canonical
-    path, kind, hash before and after, old path and mode. `operation` is the key of an operation that a permission hook
-    asks about, whose files alone do not say what is done. Line counts are left out: they follow from the hashes.
+    The record holds the session, the workspace (path and inode number) and the risk. For each file it holds the
+    canonical path, kind, both hashes, old path and mode. `operation` is the key of a permission hook's operation,
+    because its files alone do not say what it does. Line counts are left out: they follow from the hashes.
     """
     record = {
         "session": session_id,
@@ -122,7 +122,7 @@ def proposal_hash(
 
 
 def without_secrets(diff: str, masked: Sequence[tuple[int, str]]) -> str:
-    """A diff with lines of it, by number from 0, replaced by what may leave the machine."""
+    """Replace lines of a diff, by number from 0, with their masked text, which may leave the machine."""
     if not masked:
         return diff
     lines = diff.split("\n")
@@ -133,7 +133,7 @@ def without_secrets(diff: str, masked: Sequence[tuple[int, str]]) -> str:
 
 @frozen
 class Remark:
-    """What a diff cannot show, or shows badly, in plain words: about the file `path`, or (None) about the whole."""
+    """A fact that a diff cannot show clearly, as text. It concerns the file `path`, or with None the whole proposal."""
 
     path: str | None
     text: str
@@ -141,21 +141,23 @@ class Remark:
 
 @frozen
 class ApprovalRequest:
-    """A row of `approval_request`, with its files. `key` names the proposal (session, paths, base and diff hashes,
-    risk): asking again with the same key re-attaches. `diff_content` is the agent's own text, a patch or a whole file
-    by `form`, kept as evidence; `preview` is the diff that people are shown, made from the files' bytes, `remarks` say
-    what it cannot show, and `masked` are the lines of it, by number from 0, in which something is secret, without it.
+    """A row of `approval_request`, with its files.
+
+    `key` identifies the proposal (session, paths, base and diff hashes, risk). A call with the same key attaches to the
+    same request. `diff_content` is the agent's own text, kept as evidence; `form` says how it is read. `preview` is the
+    diff that people see, made from the files' bytes. `remarks` say what it cannot show. `masked` holds its lines with
+    secrets, by number from 0, in masked form.
 
     `files` is the record of the proposal, made once: paths are canonical, every link is resolved. `root_inode` is the
-    inode number of the workspace directory at that time. `proposal_hash` names all of it; it is what a person decides
-    about, and what an apply is held against.
+    inode number of the workspace directory at that time. `proposal_hash` covers all of this: a person decides about it,
+    and an apply is checked against it.
 
-    `tool` is there for an operation that a client's permission hook asks leave for, and names what its client uses:
-    the client acts itself, once, and nothing is applied from here. `policy_question` is what the policy was asked about
-    it, as text: by it a policy that comes later is tried on what was asked before.
+    `tool` is set for an operation from a client's permission hook, and is the client's tool name. The client acts
+    itself, once, and nothing is applied from here. `policy_question` is what the policy was asked, as text; later
+    policies are tested with it.
 
-    `replaces` names the approved request whose file has changed since: this one asks whether to write it over that, and
-    once applied it spends both.
+    `replaces` is an approved request whose file has changed since. This request asks whether to overwrite that change.
+    Its apply consumes both.
     """
 
     id: str
@@ -188,7 +190,7 @@ class ApprovalRequest:
     form: ProposalForm | None = None
 
     def hash_of_record(self, workspace_root: str) -> str:
-        """What `proposal_hash` has to be if nothing of the record was changed since."""
+        """The value that `proposal_hash` must have if the record is unchanged."""
         return proposal_hash(
             self.session_id,
             workspace_root,

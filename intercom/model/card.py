@@ -1,6 +1,6 @@
-"""A card: what a person is shown about one thing that waits, in no channel's form.
+"""A card: the presentation of one open request to a person, independent of the channel.
 
-Channels draw it; the person's act comes back as a verdict. A later card with the same id replaces the earlier one.
+Channels render it, and the person's action comes back as a verdict. A later card with the same id replaces the earlier.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class CardKind(StrEnum):
 
 
 class CardState(StrEnum):
-    """Where the thing stands. Pending: a person is to answer. Queued: words of a person are to reach the agent.
-    Delivered: the answer or the words were written to the agent. Applied: the bytes are on disk."""
+    """The status of a card's request. Pending: a person has to answer. Queued: a message of a person waits for the
+    agent. Delivered: the answer or the message was written to the agent. Applied: the bytes are on disk."""
 
     PENDING = "pending"
     QUEUED = "queued"
@@ -45,7 +45,7 @@ class CardState(StrEnum):
     CLOSED = "closed"
 
 
-#: What a person may answer to each kind of card.
+#: The possible answers to each kind of card.
 CHOICES: dict[CardKind, tuple[Decision, ...]] = {
     CardKind.APPROVAL: (Decision.APPROVE, Decision.REJECT),
     CardKind.PROMPT: (Decision.CONTINUE, Decision.REFINE, Decision.STOP),
@@ -58,25 +58,25 @@ CHOICES: dict[CardKind, tuple[Decision, ...]] = {
     CardKind.RESTORE: (Decision.PROCEED, Decision.CANCEL),
 }
 
-#: The kinds that a person answers at all; words for an agent go to it by themselves.
+#: The kinds that need an answer. Messages for an agent are delivered without one.
 ANSWERED: tuple[CardKind, ...] = tuple(kind for kind, choices in CHOICES.items() if choices)
 
 
-#: The kinds whose body an agent wrote; so is the title of an approval.
+#: The kinds whose body an agent wrote. For an approval, the agent also wrote the title.
 AGENTS: frozenset[CardKind] = frozenset({CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY, CardKind.STALL})
 
 
 @frozen
 class Card:
-    """What people read is made visible, whatever channel shows it: no character of it hides, reorders or acts.
+    """A card. Its texts are passed through `visible`, so no character in them hides, reorders or acts, in any channel.
 
-    `body` is the text a person reads (description, prompt, message), an agent's own for the kinds in `AGENTS`; `away`
-    says that no call waits for the answer
-    any more; `note` is one more line (auto-approved by which rule, a nudge that found no road, ...); `escalated` says
-    that an alert's nudges did not help. `proposal_hash` names exactly what a decision about a change approves. `diff`
-    is made by us from the files' bytes, unless `diff_from_agent` says that it is the agent's own text; `remarks` say
-    what it cannot show, and `masked` are lines of it to show in place of those of that number (from 0) where a diff
-    leaves the machine."""
+    `body` is the text for the person (description, prompt, message); for the kinds in `AGENTS` an agent wrote it.
+    `away` means that no call waits for the answer any more. `note` is one more line, such as the rule of an automatic
+    approval. `escalated` means that the nudges of an alert did not help. `proposal_hash` identifies the change to
+    approve. `diff` is made by us from the files' bytes, unless `diff_from_agent` says that it is the agent's own text.
+    `remarks` say what it cannot show. `masked` holds lines, by number from 0, which replace those of the diff outside
+    this machine.
+    """
 
     id: str
     kind: CardKind
@@ -102,7 +102,7 @@ class Card:
 
 
 def subject(card: Card) -> str:
-    """The hash of what the card shows; ctl makes the same of the card's JSON form."""
+    """Return the hash of what the card shows. ctl computes the same hash from the card's JSON form."""
     return signing.card_subject(
         {
             "kind": card.kind.value,
@@ -125,7 +125,7 @@ def subject(card: Card) -> str:
 @frozen
 class Notice:
     """One line for every channel: a broadcast, a recovery summary, a warning. `level` is info, success, warning or
-    error; `key` names the outbox row of a line that is on its way to the chat already."""
+    error. `key` is the line's outbox row, if it is already on its way to the chat."""
 
     text: str = field(converter=visible)
     level: str

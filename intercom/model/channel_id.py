@@ -1,4 +1,4 @@
-"""What names a channel of the chat. On the standard library alone: a shim checks it before anything is loaded."""
+"""The format of chat channel ids. Standard library only: a shim checks ids before it imports anything else."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ LOOKS_LIKE = "a channel id like C0123456789 (the channel's details in Slack show
 
 
 def is_channel_id(text: str) -> bool:
-    """Whether this can be the id of a channel, a private one, or a direct message."""
+    """Whether this can be the id of a public channel, a private one, or a direct message."""
     return re.fullmatch(CHANNEL_ID, text) is not None

@@ -1,4 +1,4 @@
-"""A checkpoint: a session's state and the files of its workspace at one instant; and how the files differ since."""
+"""A checkpoint: a session's state and its workspace files at one instant, and the differences since."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DivergenceKind(StrEnum):
 
 @frozen
 class Divergence:
-    """A file that is not as it was."""
+    """A file that differs from the checkpoint."""
 
     path: str
     kind: DivergenceKind
@@ -29,8 +29,8 @@ class Divergence:
 
 @frozen
 class Checkpoint:
-    """A row of `checkpoint`. `file_hashes` are those of regular files, `file_facts` what goes with them (modes, links,
-    what was left out): a `Manifest` together."""
+    """A row of `checkpoint`. `file_hashes` covers regular files. `file_facts` holds the rest: modes, links, omissions.
+    Together they are a `Manifest`."""
 
     id: str
     session_id: str
@@ -49,8 +49,8 @@ class Checkpoint:
 
 @frozen
 class CheckpointLine:
-    """A checkpoint as a list shows it: `files` and `size` (bytes) are those of its workspace; `kept` says how many of
-    the files can be put back."""
+    """A checkpoint as a list shows it. `files` and `size` (bytes) describe its workspace. `kept` is the number of files
+    that can be restored."""
 
     id: str
     session_id: str

@@ -1,4 +1,4 @@
-"""A child: the process of an agent that people started, and how it fares. One for each session they started."""
+"""An agent process that a person started, and its status. Each started session has one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from attrs import frozen
 
 
 class ChildState(StrEnum):
-    """`starting`: it is to run, and nobody knows yet that it does. `waiting`: it ended, and runs again soon. `ending`:
-    it ended or is being ended, and what hangs on it is not settled. `over`: all that is done."""
+    """The state of an agent process. `starting`: it should run, but its start is not confirmed. `waiting`: it ended,
+    and will be restarted soon. `ending`: it ended or is being ended, and what depends on it is not settled. `over`:
+    everything is settled."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -21,7 +22,7 @@ class ChildState(StrEnum):
 
 
 class Why(StrEnum):
-    """Why a child is not to run any more."""
+    """Why an agent process will not run again."""
 
     ENDED = "ended"
     NOT_STARTED = "not_started"
@@ -31,8 +32,8 @@ class Why(StrEnum):
 
 @frozen
 class Exit:
-    """How a process ended: `code` its own, or the `signal` that killed it, neither when nobody saw it. `oom` says that
-    the system killed for want of memory then."""
+    """How a process ended: its exit `code`, or the `signal` that killed it. Both are None if the end was not observed.
+    `oom` means that the system was out of memory and killed processes at that time."""
 
     code: int | None = None
     signal: int | None = None
@@ -56,8 +57,8 @@ class Exit:
 
 @frozen
 class Process:
-    """A process, named for good: pids are used again. `began` is in seconds, since the system's start where that is
-    told."""
+    """A process, identified by pid and start, because pids are reused. `began` is in seconds, counted from the system's
+    start if that is known."""
 
     pid: int
     began: float
@@ -65,9 +66,9 @@ class Process:
 
 @frozen
 class Child:
-    """A row of `child`. `run` counts its starts from 1, `restarts` those in a row that ended badly; `keeper` holds its
-    output and sees its end, `process` is the agent itself. `ran_at` says when this run began, `restart_at` when the
-    next one is due. `said` is an error's sentence, where it could not be started."""
+    """A row of `child`. `run` counts its starts from 1, `restarts` consecutive restarts after failures. `keeper` is the
+    process monitor, which holds the agent's output and observes its end. `process` is the agent itself. `ran_at` is the
+    start of this run, `restart_at` that of the next one. `said` is the error message if it could not be started."""
 
     session_id: str
     state: ChildState
@@ -86,5 +87,5 @@ class Child:
 
     @property
     def is_going(self) -> bool:
-        """Whether it runs, or is to run."""
+        """Whether it runs or will run."""
         return self.state in (ChildState.STARTING, ChildState.RUNNING, ChildState.WAITING)

@@ -1,4 +1,4 @@
-"""Instants: aware datetimes in UTC, written as ISO 8601 with microseconds so that text sorts as time does."""
+"""Instants: aware datetimes in UTC. Their text is ISO 8601 with microseconds, so text order is time order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def to_text(at: datetime) -> str:
 
 
 def from_text(text: str) -> datetime:
-    """Read what `to_text` wrote; raises ValueError for anything that is no aware ISO 8601 instant."""
+    """Read what `to_text` wrote. Raises ValueError for anything else than an aware ISO 8601 instant."""
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError(f"instant without a time zone: {text}")

@@ -1,8 +1,7 @@
-"""The configuration: every setting, its default, what it may be, and what it does.
+"""The configuration: every setting, its default, its valid values, and its effect.
 
-`intercom.local.config_file.load` makes a `Config` from a file; a program that embeds the library may make one itself,
-and the same checks run. The sentence beside each setting is its documentation: docs/reference/configuration.md is made
-from it.
+`intercom.local.config_file.load` makes a `Config` from a file. A program that embeds the library may construct one; the
+same checks run. The text beside each setting is its documentation, from which docs/reference/configuration.md is made.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from intercom.model.prompt import PromptType
 
 Check = Callable[[Any, Any, Any], None]
 
-#: Ten years. Beyond it a deadline no longer fits a date, and nobody means it.
+#: Ten years. A much later deadline does not fit a date.
 LONGEST_SECONDS = 315_360_000
 LONGEST_DAYS = 3650
 
 
 class OnTimeout(StrEnum):
-    """What becomes of an agent's question that nobody answered in time. `hold` keeps it open."""
+    """What happens to an agent's question without an answer in time. `hold` keeps it open."""
 
     CONTINUE = "continue"
     STOP = "stop"
@@ -45,7 +44,7 @@ class LogLevel(StrEnum):
 
 
 def between(low: float, high: float, *, above: bool = False) -> Check:
-    """A check that a number (or nothing) lies from `low` to `high`; with `above`, `low` itself is refused."""
+    """Return a check that a number (or None) is from `low` to `high`. With `above`, `low` itself is refused."""
 
     def check(_owner: Any, _setting: Any, value: float | None) -> None:
         if value is None:
@@ -58,7 +57,7 @@ def between(low: float, high: float, *, above: bool = False) -> Check:
 
 
 def matching(pattern: str, means: str) -> Check:
-    """A check that a text, each of several, or each name of a table fits `pattern`, which `means` puts into words."""
+    """Return a check that a text, each of several, or each key of a table matches `pattern`. `means` describes it."""
     compiled = re.compile(pattern)
 
     def check(_owner: Any, _setting: Any, value: Any) -> None:
@@ -70,7 +69,7 @@ def matching(pattern: str, means: str) -> Check:
 
 
 def each_value(check: Check) -> Check:
-    """`check` for every value of a table."""
+    """Return a check that applies `check` to every value of a table."""
 
     def check_all(owner: Any, setting: Any, value: Mapping[Any, Any]) -> None:
         for each in value.values():
@@ -80,14 +79,14 @@ def each_value(check: Check) -> Check:
 
 
 def not_empty(_owner: Any, _setting: Any, value: Any) -> None:
-    """A check that a text, or each text of a table, says something."""
+    """Check that a text, or each text of a table, is not blank."""
     for name, text in value.items() if isinstance(value, Mapping) else [("", value)]:
         if text is not None and not text.strip():
             raise ValueError(f"must not be empty{f' for {name}' if name else ''}")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches what listens at this address."""
+    """Whether only this machine can reach a listener at this address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -95,7 +94,7 @@ def is_loopback(host: str) -> bool:
 
 
 def address(_owner: Any, _setting: Any, value: str) -> None:
-    """A check that a text is an address to listen at: names would have to be looked up, and may mean several."""
+    """Check that a text is an address to listen on. Host names are refused: one may stand for several addresses."""
     try:
         if value != "localhost":
             ipaddress.ip_address(value)
@@ -106,7 +105,8 @@ def address(_owner: Any, _setting: Any, value: str) -> None:
 
 
 def token_off_loopback(owner: Any, _setting: Any, required: bool) -> None:
-    """A check that a port which others reach asks for the token. It needs the other settings, so begins with a name."""
+    """Check that a port which others can reach requires the token. The check needs another setting, so its message
+    begins with the setting's name."""
     if owner is not None and not required and not is_loopback(owner.http_host):
         raise ValueError(
             f"http_token_required must stay true while http_host is {owner.http_host}, which other machines reach:"
@@ -115,7 +115,7 @@ def token_off_loopback(owner: Any, _setting: Any, required: bool) -> None:
 
 
 def proxy_url(_owner: Any, _setting: Any, value: str | None) -> None:
-    """A check that a text is a proxy's address."""
+    """Check that a text is a proxy's address."""
     if value is not None and not re.fullmatch(r"https?://[^\s/?#]+/?", value):
         raise ValueError(f"must be a proxy's address like http://proxy.example.org:3128, not {value!r}")
 
@@ -128,15 +128,15 @@ def setting(
     operators: bool = False,
     strictest: Any = None,
 ) -> Any:
-    """Declare a setting; `default` may be a factory (a class or function). One for `operators` says whom the server
-    trusts or what it lets run, and is never taken from a file that an agent's client names. `strictest` is the value
-    that allows least, where the default is not it already."""
+    """Declare a setting. `default` may be a factory (a class or function). With `operators`, the setting says whom the
+    server trusts or what it may run. It is never taken from a file that an agent's client names. `strictest` is the
+    value that allows least; leave it out if that is the default."""
     value = {"factory": default} if callable(default) else {"default": default}
     metadata = {"doc": doc, "operators": operators, "strictest": strictest}
     return field(**value, validator=list(checks) or None, converter=converter, metadata=metadata)
 
 
-#: Going on after an error, or past a limit, is what nobody may decide by being away.
+#: If nobody answers, an agent must not go on after an error or past a limit.
 HELD = {PromptType.ERROR_RECOVERY: OnTimeout.HOLD, PromptType.RESOURCE_WARNING: OnTimeout.HOLD}
 
 SECONDS = between(0, LONGEST_SECONDS, above=True)
@@ -312,7 +312,7 @@ class CtlSettings:
 
 
 class HighestRisk(StrEnum):
-    """Up to which risk something may decide; `none` is nothing at all."""
+    """The highest risk that may be decided; `none` allows nothing."""
 
     NONE = "none"
     LOW = "low"
@@ -346,7 +346,7 @@ class DecisionsSettings:
 
 
 class SpawnRestart(StrEnum):
-    """When an agent that people started, and whose process ended by itself, is started again."""
+    """When an agent that a person started is restarted, after its process ended by itself."""
 
     NEVER = "never"
     ON_FAILURE = "on-failure"
@@ -423,7 +423,7 @@ class LoggingSettings:
 
 @frozen
 class Config:
-    """All settings. Paths are absolute when `load` made it; numbers of seconds may be fractions."""
+    """All settings. If `load` made it, its paths are absolute. Numbers of seconds may be fractions."""
 
     default_workspace_root: Path | None = setting(
         None, "The workspace of an agent that does not say where it works. `/` and the home directory are refused."
@@ -529,8 +529,7 @@ class Config:
 
 
 def with_operators_settings(config: Config, own: Config) -> tuple[Config, tuple[str, ...]]:
-    """The configuration with every setting that is for operators alone as `own` has it, and the names of those that it
-    set otherwise."""
+    """Return `config` with the operators' settings of `own`, and the names of the settings that this overrode."""
     named = _operators_settings()
     kept = {name: getattr(own, name) for name in named}
     left_out = tuple(name for name in named if getattr(config, name) not in (getattr(_DEFAULTS, name), kept[name]))
@@ -538,7 +537,7 @@ def with_operators_settings(config: Config, own: Config) -> tuple[Config, tuple[
 
 
 def strictest() -> Config:
-    """The configuration whose settings for operators allow least."""
+    """Return the configuration whose operators' settings allow least."""
     strict: dict[str, Any] = {}
     for name in _operators_settings():
         default = getattr(_DEFAULTS, name)

@@ -1,14 +1,14 @@
-"""Places where a crash must lose nothing, by name.
+"""Named places in the code where a crash must lose nothing.
 
-Production code says `reach("journal.committed")` as it passes; nothing happens unless a hook is set, which only the
-chaos runs do (they kill the process there).
+Production code calls `reach("journal.committed")` there. Nothing happens without a hook. Only the chaos runs set one,
+and kill the process there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-#: Every crash point, with what has just happened there or is about to. The chaos runs kill a server at each.
+#: Every crash point, and what has just happened there or will happen next. The chaos runs kill a server at each.
 NAMES: dict[str, str] = {
     "store.before_commit": "a group of changes is written and not committed",
     "store.after_commit": "it is committed, and nobody has been told",
@@ -40,14 +40,14 @@ NAMES: dict[str, str] = {
     "journal.finished": "it is on record, and the agent has not been told",
 }
 
-#: The same on the way to Slack, for runs that have one.
+#: Crash points on the way to Slack, for runs with Slack.
 SLACK_NAMES: dict[str, str] = {
     "outbox.before_post": "it is on record that a message is about to be posted, and it is not",
     "outbox.after_post": "Slack has it, and that is not on record",
     "outbox.recorded": "that is on record, and nobody has been told",
 }
 
-#: The same of agents that people start, for runs in which they do.
+#: Crash points of agents that people start, for runs with such agents.
 SPAWN_NAMES: dict[str, str] = {
     "child.recorded": "an agent that a person started is on record, and nothing runs",
     "child.kept": "its keeper is there, and neither on record nor told what to run",
@@ -63,7 +63,7 @@ SPAWN_NAMES: dict[str, str] = {
     "child.brought_back": "a new server looks after the agents its predecessor started",
 }
 
-#: The same of checkpoints and restores, for runs in which somebody takes and restores them.
+#: Crash points of checkpoints and restores, for runs with those.
 CHECKPOINT_NAMES: dict[str, str] = {
     "contents.kept": "contents of files are kept, and no checkpoint names them",
     "checkpoint.recorded": "a checkpoint is on record, and nobody has been told",
@@ -78,12 +78,12 @@ CHECKPOINT_NAMES: dict[str, str] = {
     "restore.finished": "it is on record, and nobody has been told",
 }
 
-#: The same of permission hooks, which the chaos runs have none of; `tests/hooks` goes through these.
+#: Crash points of permission hooks. The chaos runs have none; `tests/hooks` covers these.
 HOOK_NAMES: dict[str, str] = {
     "permission.used": "leave was spent on a hook's question, and the hook has not been told",
 }
 
-#: The same of MCP tasks, which the chaos runs have none of; `tests/agents/test_tasks.py` goes through these.
+#: Crash points of MCP tasks. The chaos runs have none; `tests/agents/test_tasks.py` covers these.
 TASK_NAMES: dict[str, str] = {
     "task.recorded": "a task is on record beside its request, and its client has not been told",
     "task.cancelled": "a task is given up on record, and its client has not been told",
@@ -93,7 +93,6 @@ hook: Callable[[str], None] | None = None
 
 
 def reach(name: str) -> None:
-    """Pass the crash point `name`, one of NAMES, SLACK_NAMES, SPAWN_NAMES, CHECKPOINT_NAMES, HOOK_NAMES or
-    TASK_NAMES."""
+    """Pass a crash point, one of NAMES, SLACK_NAMES, SPAWN_NAMES, CHECKPOINT_NAMES, HOOK_NAMES or TASK_NAMES."""
     if hook is not None:
         hook(name)

@@ -1,14 +1,14 @@
-"""Errors that people and agents read.
+"""Errors with messages for people and agents.
 
-Each carries a code (stable, documented in docs/reference/errors.md) and a sentence that says what was wrong and what to
-do: lower case, no full stop. They are refusals: the actor that raises one lives on.
+Each error has a stable code (docs/reference/errors.md) and a sentence. The sentence says what was wrong and what to do,
+in lower case without a full stop. The actor that raises one does not crash: for `actors` these are refusals.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-#: Every code a client can meet, with what it means.
+#: Every code that a client can get, and its meaning.
 ERROR_CODES: dict[str, str] = {
     "config": "the configuration file, or a setting in it, is not usable",
     "db": "the database could not be opened, read or written",
@@ -54,7 +54,7 @@ ERROR_CODES: dict[str, str] = {
 
 
 class IntercomError(Exception):
-    """A refusal with a code and a sentence; `details` holds what a program may want besides."""
+    """A refusal with a code and a sentence. `details` holds further data for programs."""
 
     code: ClassVar[str] = "mcp"
 
@@ -117,7 +117,7 @@ class Unauthorized(IntercomError):
 
 
 class SignatureRefused(Unauthorized):
-    """A decision that is not signed, or not by a key that counts, where there is an operator key."""
+    """An operator key exists, but the decision is not signed, or not by a valid key."""
 
     code = "signature_required"
 

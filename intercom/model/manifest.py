@@ -1,6 +1,6 @@
-"""A manifest: what the files of a workspace were at one instant, by path.
+"""A manifest: the state of the files of a workspace at one instant, by path.
 
-It is kept in two parts: the hashes of regular files, as other programs read them, and the facts that go with them.
+It is stored in two parts: the hashes of regular files, which other programs read too, and the remaining facts.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from attrs import field, frozen
 
 @frozen
 class FileState:
-    """One file. `hash` is the SHA-256 of its bytes, of a symbolic link's target for a link, whose target is `link`;
-    `mode` holds permission bits, 0 for a link. `kept` says that its content can be had again."""
+    """One file. `hash` is the SHA-256 of its bytes; for a symbolic link it is that of the target, which is `link`.
+    `mode` holds the permission bits, or 0 for a link. `kept` means that its content can be restored."""
 
     hash: str
     mode: int
@@ -24,13 +24,13 @@ class FileState:
 
     @property
     def sign(self) -> str:
-        """Kind and content in one word: two states with the same sign hold the same, whatever their modes."""
+        """Kind and content as one text. States with the same sign have the same content; their modes may differ."""
         return f"{'file' if self.link is None else 'link'}:{self.hash}"
 
 
 @frozen
 class LeftOut:
-    """Why some files are not in a manifest, how many (at least), and a few of them."""
+    """A reason why files are not in a manifest, their number (at least), and some examples."""
 
     why: str
     count: int
@@ -39,10 +39,10 @@ class LeftOut:
 
 @frozen
 class Manifest:
-    """`files` by path relative to the workspace, with `/` between names. `size` is their bytes together. `whole` is
-    false when a limit ended the look before everything was seen; `skipped` are paths (of directories too) that were
-    seen and could not be taken in; `unclear` those that were asked about and could not be read. `root_inode` is the
-    inode number of the workspace directory, where this was just made of it."""
+    """The files of a workspace. `files` is keyed by the path in the workspace, with `/` between names; `size` is their
+    total size in bytes. `whole` is false if a limit ended the scan early. `skipped` are paths, also of directories,
+    that were seen but could not be included. `unclear` are requested paths that could not be read. `root_inode` is the
+    inode number of the workspace directory, if this was just made from it."""
 
     files: Mapping[str, FileState]
     size: int = 0
@@ -53,11 +53,11 @@ class Manifest:
     root_inode: int | None = field(default=None, eq=False)
 
     def hashes(self) -> dict[str, str]:
-        """The regular files' hashes by path."""
+        """Return the hashes of the regular files, by path."""
         return {path: state.hash for path, state in self.files.items() if state.link is None}
 
     def facts(self) -> dict[str, Any]:
-        """Everything else, as JSON holds it; what most files have in common is said once."""
+        """Return everything else, as JSON data. The most common mode is stored only once."""
         regular = {path: state for path, state in self.files.items() if state.link is None}
         common = Counter(state.mode for state in regular.values()).most_common(1)
         mode = common[0][0] if common else 0o644
@@ -74,8 +74,8 @@ class Manifest:
 
 
 def manifest_of(hashes: Mapping[str, str], facts: Mapping[str, Any]) -> Manifest:
-    """What `hashes` and `facts` gave, also after a journey through JSON. Without facts (a row of another program) it is
-    not whole, and no content is kept."""
+    """Rebuild a manifest from its `hashes` and `facts`, which may have been stored as JSON. Without facts (a row of
+    another program) it is not whole, and no content is kept."""
     mode, modes = facts.get("mode", 0o644), facts.get("modes", {})
     not_kept = set(facts.get("not_kept", ())) if facts else set(hashes)
     files = {path: FileState(hash, modes.get(path, mode), None, path not in not_kept) for path, hash in hashes.items()}

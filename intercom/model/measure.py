@@ -1,7 +1,7 @@
-"""Measures: what is worth counting, as values told to one hook when it has happened. Past tense, all of it.
+"""Measures: events to count, passed to one hook after they happened. Their names are in the past tense.
 
-Whoever does the thing tells of it, and does not know who counts. No measure holds what an agent or a person wrote:
-names and ids are there to count a thing once, not to be shown.
+The code that reports a measure does not depend on the code that counts it. No measure holds text of an agent or a
+person: names and ids serve to count a thing once, and are not shown.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from intercom.model.card import CardKind
 
 @frozen
 class ToolCalled:
-    """A tool call ended after `seconds`. `outcome` is "ok", "pending" or "paused" (it is to be made again), "task" (a
-    task stands for its answer), "cancelled", or the code of the error; `tool` is None for a name that no tool has."""
+    """A tool call ended after `seconds`. `outcome` is "ok", "pending" or "paused" (the client repeats the call), "task"
+    (a task replaces its answer), "cancelled", or the error code. `tool` is None if no tool has the name of the call."""
 
     tool: str | None
     outcome: str
@@ -25,8 +25,8 @@ class ToolCalled:
 
 @frozen
 class Settled:
-    """What an agent asked for was decided, or came to an end undecided: `outcome` is the decision, "expired" or
-    "interrupted". `channel` says where it came from, `seconds` how long it had waited."""
+    """An agent's request was decided, or ended without a decision. `outcome` is the decision, "expired" or
+    "interrupted". `channel` is where it came from; `seconds` is the waiting time."""
 
     request_id: str
     kind: CardKind
@@ -54,15 +54,15 @@ class Committed:
 
 @frozen
 class HttpFailed:
-    """A request over HTTP was answered with an error: with this status, 400 or above."""
+    """An HTTP request was answered with an error status, 400 or above."""
 
     status: int
 
 
 Measure = ToolCalled | Settled | Delivered | Committed | HttpFailed
-#: Told of each measure; must return at once and not raise. Any thread may call it.
+#: Called with each measure, from any thread. Must return at once and not raise.
 Measured = Callable[[Measure], object]
 
 
 def unmeasured(_measure: Measure) -> None:
-    """The hook of a server that counts nothing."""
+    """Ignore a measure: the hook of a server that counts nothing."""

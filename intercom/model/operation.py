@@ -1,4 +1,4 @@
-"""An operation: what a client is about to do by itself and asks leave for, through its permission hook."""
+"""An operation that a client is about to perform, and for which its permission hook asks for approval."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from attrs import frozen
 
 
 class OperationKind(StrEnum):
-    """What it does: changes files, runs a command, reaches the network, uses another MCP server's tool, only reads, or
-    something that is not known."""
+    """The effect of an operation: it changes files, runs a command, uses the network, uses another MCP server's tool,
+    only reads, or is unknown."""
 
     WRITE = "write"
     COMMAND = "command"
@@ -21,7 +21,7 @@ class OperationKind(StrEnum):
 
 @frozen
 class Replacement:
-    """One piece of text for another; `every` replaces all of them."""
+    """A replacement of one piece of text by another, once or (`every`) everywhere."""
 
     old: str
     new: str
@@ -30,8 +30,8 @@ class Replacement:
 
 @frozen
 class FileTouch:
-    """What becomes of one file: its whole new `content`, pieces replaced one after the other, or that it goes. `diff`
-    holds the changed lines where the client gives no more than those."""
+    """The change to one file: its whole new `content`, a sequence of replacements, or its deletion. `diff` holds the
+    changed lines if the client gives only those."""
 
     path: str
     content: str | None = None
@@ -43,12 +43,14 @@ class FileTouch:
 
 @frozen
 class Operation:
-    """`tool` is the client's own name of it; `title` says it in a line, `text` in full (the command itself, an
-    address, arguments); `cwd` is where it happens. `identity` is what makes two operations the same, beside the files
-    they start from: it leaves out what only explains. `path` is the file that a read is of, and `why` a line of the
-    agent's own on what it is for: for people, who may believe it, and nobody else. `into` names the running command
-    that `text` is typed into, "" where the client does not name it, and is None for all else. `unsandboxed` says that
-    the agent asks its client to run the command outside of the sandbox it would run in: no policy lets that pass."""
+    """One operation. `tool` is the client's name for it.
+
+    `title` describes it in a line, `text` in full (a command, an address, arguments). `cwd` is its directory.
+    `identity` and the initial files decide whether two operations are the same; it leaves out explanations. `path` is
+    the file of a read. `why` is the agent's own explanation, for people only. `into` is the running command that gets
+    `text` as input: "" if the client does not name it, None for other operations. `unsandboxed` asks to run the command
+    outside the client's sandbox, which no policy approves.
+    """
 
     kind: OperationKind
     tool: str

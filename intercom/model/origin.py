@@ -1,4 +1,4 @@
-"""Origin: where a decision came from, as far as the operating system told when it was made."""
+"""The origin of a decision, as far as the operating system reported it at that time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-#: Longer texts are cut: an executable's path may be as long as its owner likes.
+#: Longer names are cut, because a path of an executable has no useful limit.
 _LONGEST = 1000
 
 
 @frozen
 class Origin:
-    """`channel` is the channel's name, as in a verdict. The rest is None where it is not known, or does not apply.
+    """The origin of a decision. Fields other than `channel` are None if they are unknown or do not apply.
 
-    `pid`, `started` (clock ticks since the system started) and `boot` (the kernel's boot id) name the process for good.
-    `terminal` is its controlling terminal, `leader` the pid of its POSIX session's leader and `leader_started` when
-    that started. `executable` is the file that runs, `parent` the pid of the process above it, `parent_executable` its
-    file.
+    `channel` is the channel's name, as in a verdict. `pid`, `started` (clock ticks since boot) and `boot` (the kernel's
+    boot id) identify the process. `terminal` is its controlling terminal. `leader` is the pid of its POSIX session's
+    leader, which started at `leader_started`. `executable` is its file. `parent` is the pid of its parent process, and
+    `parent_executable` that one's file.
     """
 
     channel: str
@@ -34,24 +34,24 @@ class Origin:
     parent_executable: str | None = None
 
     def to_data(self) -> dict[str, Any]:
-        """The fields that are known, as JSON can hold them."""
+        """Return the known fields as JSON data."""
         known = ((name, getattr(self, name)) for name in _NAMES)
         return {name: value for name, value in known if value is not None}
 
     def to_text(self) -> str:
-        """The same as compact JSON in ASCII."""
+        """Return the known fields as compact JSON in ASCII."""
         return json.dumps(self.to_data(), separators=(",", ":"))
 
     @staticmethod
     def from_text(text: str) -> Origin:
-        """What `to_text` wrote. Fields of a newer version are ignored; raises ValueError for anything else."""
+        """Read what `to_text` wrote. Fields of a newer version are ignored. Raises ValueError for anything else."""
         data = json.loads(text)
         if not isinstance(data, dict) or not isinstance(data.get("channel"), str):
             raise ValueError("this is no origin of a decision")
         return Origin(**{name: data[name] for name in _NAMES if name in data})
 
     def describe(self) -> str:
-        """One phrase for people: "python3.12 (process 12), in /dev/pts/3, started by bash (process 11)"."""
+        """Describe it in one phrase: "python3.12 (process 12), in /dev/pts/3, started by bash (process 11)"."""
         return describe(self.to_data())
 
 
@@ -59,7 +59,7 @@ _NAMES = tuple(each.name for each in attrs.fields(Origin))
 
 
 def describe(origin: dict[str, Any]) -> str:
-    """The same of an origin's data; empty where nothing but the channel is known."""
+    """Describe an origin's data in one phrase. Empty if only the channel is known."""
     if origin.get("pid") is None:
         return ""
     words = [_process(origin["pid"], origin.get("executable"))]

@@ -1,4 +1,4 @@
-"""What Slack is to show: one row a message or file, written before it is sent and updated in place afterwards."""
+"""The outbox for Slack: one row for each message or file, stored before it is sent and updated afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Content = dict[str, Any]
 
 
 class Urgency(IntEnum):
-    """What goes first: the lower."""
+    """The order of sending: lower values first."""
 
     CARD = 0
     ALERT = 1
@@ -32,8 +32,8 @@ class RowKind(StrEnum):
 
 
 class RowState(StrEnum):
-    """`POSTING`: it may be out there, so it is looked for before it is posted (again). `MERGED`: its lines stand in the
-    message of another row."""
+    """The state of a row. `POSTING`: it may have been posted, so it is searched for before the next attempt. `MERGED`:
+    its lines are in the message of another row."""
 
     QUEUED = "queued"
     POSTING = "posting"
@@ -47,11 +47,11 @@ class Row:
     """A row of `outbox`.
 
     `key` is unique and stable ("card/<card id>"). `thread` is the key of the row it replies to, or a Slack ts.
-    `client_id` travels in the message's metadata, so that it can be found again. `version` is what Slack should show
-    and `shown` what it does (0: nothing sure). `interim` is a line that stands in place of the buttons until
-    `interim_until`. `open`: a card whose buttons are live. `content` is drawn and masked already: for a message `text`,
-    `blocks` and maybe `reply_broadcast`; for a file `filename`, `title`, `snippet_type` and `text`, and nothing once it
-    is posted. `first_at` is when it was first tried, `file_id` the upload to be shared.
+    `client_id` is in the message's metadata, so a search can find the message. `version` is what Slack should show, and
+    `shown` what it shows (0: unknown). `interim` is a line that replaces the buttons until `interim_until`. `open`
+    marks a card with active buttons. `content` is rendered and masked. A message has `text`, `blocks` and perhaps
+    `reply_broadcast`. A file has `filename`, `title`, `snippet_type` and `text`, and nothing after it was posted.
+    `first_at` is the time of the first attempt, `file_id` the upload to share.
     """
 
     id: int
@@ -82,8 +82,8 @@ class Row:
 
 @frozen
 class Waiting:
-    """What the schedule needs to know of a row that is to be posted. `root_id` and `root_not_before` tell of the row it
-    replies to while that waits too; `chars` and `lines` measure its text."""
+    """The data of a row that the send schedule uses. `root_id` and `root_not_before` describe the row it replies to,
+    while that one waits too. `chars` and `lines` measure its text."""
 
     id: int
     kind: RowKind
@@ -100,8 +100,7 @@ class Waiting:
 
 @frozen
 class Counts:
-    """How much waits: posts by urgency, updates, the instant the oldest post was asked for, and the newest fault of a
-    row that waits."""
+    """The backlog: posts by urgency, updates, the time of the oldest post, and the newest error of a waiting row."""
 
     posts: Mapping[Urgency, int]
     updates: int
@@ -110,7 +109,7 @@ class Counts:
 
 
 def measure(content: Content) -> tuple[int, int]:
-    """Characters and lines of a message's text: that of its blocks where they hold more."""
+    """Return the characters and lines of a message's text, or of its blocks if they are longer."""
     blocks = [text for block in content.get("blocks") or () for text in _texts(block)]
     told = max(str(content.get("text", "")), "\n".join(blocks), key=len)
     return len(told), told.count("\n") + 1

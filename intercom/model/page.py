@@ -1,4 +1,4 @@
-"""Pages: what is served beside MCP on the same port, in no web framework's terms."""
+"""Web pages beside MCP on the same port, independent of any web framework."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from attrs import frozen
 
 @frozen
 class Answer:
-    """What a page says. `media_type` is that of the body."""
+    """The response of a page. `media_type` describes the body."""
 
     status: int
     media_type: str
@@ -18,8 +18,8 @@ class Answer:
 
 @frozen
 class Page:
-    """What GET and HEAD of `path` answer; `answer` takes seconds at most and raises nothing. `open` pages are answered
-    without the token, so they say nothing that another user may not know."""
+    """The response to GET and HEAD of `path`. `answer` takes seconds at most and raises nothing. An `open` page needs
+    no token, so it must not show anything private."""
 
     path: str
     answer: Callable[[], Awaitable[Answer]]

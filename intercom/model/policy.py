@@ -1,6 +1,6 @@
-"""A workspace's auto-approve policy, as a value, and what people decide about it.
+"""A workspace's auto-approve policy, and people's decisions about it.
 
-A policy denies everything unless it says otherwise, and counts when a person accepted its content.
+A policy approves only what it lists, and takes effect when a person has accepted its content.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WorkspacePolicy:
 
     @property
     def grants(self) -> bool:
-        """Whether anything at all may pass by it."""
+        """Whether it can approve anything at all."""
         patterns = self.file_patterns
         return self.enabled and bool(self.commands or self.tools or patterns.write or patterns.read)
 
@@ -42,8 +42,8 @@ DENY_ALL = WorkspacePolicy()
 
 @frozen
 class PolicyAnswer:
-    """`matched_rule` is "command:<glob>", "tool:<name>" or "file_pattern:<write|read>:<glob>"; `why` says in words why
-    nothing was granted."""
+    """The answer of a policy. `matched_rule` is "command:<glob>", "tool:<name>" or "file_pattern:<write|read>:<glob>".
+    `why` explains why nothing was approved."""
 
     auto_approved: bool
     matched_rule: str | None = None
@@ -52,8 +52,8 @@ class PolicyAnswer:
 
 @frozen
 class PolicyDecision:
-    """What a person said about the content of a workspace's policy file. `id` is that of the card they answered,
-    `sha256` that of the file's bytes, and `text` is those bytes as text, a byte order mark included."""
+    """A person's decision about the content of a workspace's policy file. `id` is the id of the answered card. `sha256`
+    is the hash of the file's bytes, and `text` those bytes as text, including a byte order mark."""
 
     id: str
     workspace_root: str
@@ -64,12 +64,12 @@ class PolicyDecision:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the text is the content that was decided on."""
+        """Whether `text` is the content that was decided on."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest() == self.sha256
 
 
 def describe(policy: WorkspacePolicy) -> str:
-    """What a policy grants, in one line."""
+    """Describe in one line what a policy approves."""
     patterns = policy.file_patterns
     parts = [
         _counted("command", policy.commands),
@@ -83,7 +83,7 @@ def describe(policy: WorkspacePolicy) -> str:
     return f"{', '.join(named)}, up to risk {policy.risk_level_threshold}"
 
 
-#: How many rules of a kind a line names.
+#: The number of rules of each kind that a line shows.
 _NAMED = 3
 
 

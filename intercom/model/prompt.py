@@ -1,4 +1,4 @@
-"""A continuation prompt: an agent's question whether and how to go on."""
+"""A continuation prompt: an agent's question whether and how to continue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PromptDecision(StrEnum):
 
 
 class WaitStatus(StrEnum):
-    """The life of a prompt or a standby."""
+    """The status of a prompt or a standby."""
 
     PENDING = "pending"
     DECIDED = "decided"
@@ -61,7 +61,7 @@ class ContinuationPrompt:
 
 @frozen
 class Wait:
-    """A standby: an agent with nothing to do that waits for work. `instruction` is what it was given."""
+    """A standby: an idle agent waits for work. `instruction` is the work it was given."""
 
     id: str
     session_id: str

@@ -1,4 +1,4 @@
-"""A restore: a person's wish to go back to a checkpoint, from the question to the session that follows."""
+"""A restore: a person's request to return to a checkpoint, from the question to the new session."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from intercom.model.verdict import Decided
 
 
 class Files(StrEnum):
-    """What becomes of the files: left as they are; put back, and those added since left; or made exactly as they were,
-    those added since removed."""
+    """What a restore does with the files. `LEAVE` leaves them as they are. `BACK` restores files and keeps those added
+    since. `EXACT` also removes those added since."""
 
     LEAVE = "leave"
     BACK = "back"
@@ -23,10 +23,10 @@ class Files(StrEnum):
 
 
 class RestoreState(StrEnum):
-    """`COMMITTED`: it will be carried through, and nothing has changed yet. `HANDED_OVER`: the old session has ended
-    and the new one is there; files are being put back. `STUCK`: a file stands in the way, and a person decides. The
-    others are ends: `OUTDATED` was asked anew because files had changed, `FAILED` changed nothing, `GIVEN_UP` left the
-    files as they were found."""
+    """The state of a restore. `COMMITTED`: it will be carried out, and nothing has changed yet. `HANDED_OVER`: the old
+    session has ended, the new one exists, and files are being restored. `STUCK`: a file is in the way, and a person
+    decides. Of the final states, `OUTDATED` was asked again because files had changed, `FAILED` changed nothing, and
+    `GIVEN_UP` left the files as they were found."""
 
     ASKED = "asked"
     ACCEPTED = "accepted"
@@ -57,15 +57,15 @@ RESTORE_TRANSITIONS: dict[RestoreState, frozenset[RestoreState]] = {
     RestoreState.GIVEN_UP: frozenset(),
 }
 
-#: Where a restore waits for a person, and where it is being carried out.
+#: States in which a restore waits for a person, and states in which it is carried out.
 WAITING = frozenset({RestoreState.ASKED, RestoreState.STUCK})
 UNDER_WAY = frozenset({RestoreState.ACCEPTED, RestoreState.COMMITTED, RestoreState.HANDED_OVER})
 
 
 @frozen
 class DivergenceSummary:
-    """How the workspace differs: how many files of each kind, the first of them by path, and lines about what could not
-    be compared or will not be put back."""
+    """The differences of the workspace: the number of files of each kind and the first of them by path. `remarks` are
+    lines about files that could not be compared or will not be restored."""
 
     modified: int = 0
     deleted: int = 0
@@ -80,9 +80,9 @@ class DivergenceSummary:
 
 @frozen
 class Restore:
-    """A row of `restore`. `session_id` is the session that it ends (if it is not over), `successor_id` the one that
-    follows, `safety_id` the checkpoint of how things were before it. `digest` names what was found to differ when it
-    was asked; `steps` are what putting the files back takes, once it is committed."""
+    """A row of `restore`. `session_id` is the session it ends, if still open; `successor_id` is the new one.
+    `safety_id` is the checkpoint of the state before the restore. `digest` identifies the differences that were found
+    when it was asked. `steps` are the file operations of the restore, once it is committed."""
 
     id: str
     checkpoint_id: str

@@ -1,4 +1,4 @@
-"""A session: one agent's tracked life, from its first call until it is cleared."""
+"""A session: the tracked work of one agent, from its first call until it is cleared."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ProgressStatus(StrEnum):
     PENDING = "pending"
 
 
-#: From each status, where a session may go. Three more than the reference lists: created and interrupted to terminated,
-#: else a session that never started or never came back could not be cleared away; and interrupted to paused, else a
-#: paused agent would get free by losing its connection.
+#: The legal transitions. Three are not in the reference. Created and interrupted to terminated: otherwise a session
+#: that never started or never came back could not be cleared. Interrupted to paused: otherwise a paused agent would be
+#: resumed by losing its connection.
 SESSION_TRANSITIONS: dict[SessionStatus, frozenset[SessionStatus]] = {
     SessionStatus.CREATED: frozenset({SessionStatus.ACTIVE, SessionStatus.TERMINATED}),
     SessionStatus.ACTIVE: frozenset({SessionStatus.PAUSED, SessionStatus.TERMINATED, SessionStatus.INTERRUPTED}),
@@ -48,10 +48,10 @@ class ProgressItem:
 
 @frozen
 class Session:
-    """A row of `session`. `agent_key` names the agent it belongs to; `owner_user_id` is empty for a session that an
-    agent opened by connecting, which belongs to every authorized operator. `channel_id` is the Slack channel it is
-    shown in, None for the configured one. `paused_by` and `paused_at` say who paused it when, until it is resumed: also
-    while its agent is away and its status says so."""
+    """A row of `session`. `agent_key` identifies its agent. `owner_user_id` is empty if an agent opened it by
+    connecting; it then belongs to every authorized operator. `channel_id` is its Slack channel, None for the configured
+    one. `paused_by` and `paused_at` say who paused it and when. They stay until it is resumed, also while it is
+    interrupted."""
 
     id: str
     owner_user_id: str
@@ -74,16 +74,16 @@ class Session:
 
     @property
     def is_paused(self) -> bool:
-        """Whether its agent's calls wait until a person lets it go on."""
+        """Whether its agent's calls wait until a person resumes it."""
         is_waiting = self.status is SessionStatus.INTERRUPTED and self.paused_at is not None
         return is_waiting or self.status is SessionStatus.PAUSED
 
     @property
     def status_when_here(self) -> SessionStatus:
-        """What the session becomes when its agent is connected."""
+        """The status of the session once its agent is connected."""
         return SessionStatus.PAUSED if self.is_paused else SessionStatus.ACTIVE
 
 
 def may_become(now: SessionStatus, then: SessionStatus) -> bool:
-    """Whether a session in status `now` may go to `then`."""
+    """Whether a session may go from status `now` to `then`."""
     return then in SESSION_TRANSITIONS[now]

@@ -1,4 +1,4 @@
-"""The settings as a list, for what is made from them: the commented file that `init` writes, and the reference page."""
+"""The settings as a list: the source of the commented file that `init` writes, and of the reference page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WORDS: dict[Any, str] = {bool: "true or false", int: "whole number", float: "num
 
 @attrs.frozen
 class Setting:
-    """One setting: the table it stands in ("" at the top of the file), and what is written there in TOML.
+    """One setting: its table ("" at the top of the file), and its TOML form.
 
-    `default` is None where leaving the setting out means something that no value says.
+    `default` is None if an omitted setting has a meaning that no value expresses.
     """
 
     table: str
@@ -32,7 +32,7 @@ class Setting:
 
 @attrs.frozen
 class Table:
-    """A table of the file and its settings; `free` when its names are the user's own."""
+    """A table of the file and its settings. `free` means that the user chooses its names."""
 
     name: str
     doc: str
@@ -41,7 +41,7 @@ class Table:
 
 
 def tables() -> tuple[Table, ...]:
-    """Every table of the file in order, the top of the file (named "") first."""
+    """Return every table of the file in order. The first one, named "", is the top of the file."""
     kinds = typing.get_type_hints(Config)
     top: list[Setting] = []
     below: list[Table] = []
@@ -65,7 +65,7 @@ def _settings(kind: type[Any], table: str) -> Iterator[Setting]:
 
 
 def _setting(attribute: Any, kind: Any, table: str) -> Setting:
-    # What `load` puts in place is not a value anyone would write.
+    # `load` computes this default; nobody would write it.
     placed = attribute.name == "path" and table == "database"
     default = None if placed else _toml(attribute.default)
     return Setting(table, attribute.name, _words(kind), default, attribute.metadata["doc"])

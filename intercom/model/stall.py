@@ -1,4 +1,4 @@
-"""A stall alert: an agent that has gone quiet."""
+"""A stall alert: an agent has become quiet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of a person for an agent: what it is told with its next result, and the tasks that are left for it."""
+"""Messages of people to agents: instructions that come with the next result, and tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ACTS = uuid.UUID("8c1f6c0e-3f0b-4f39-9d0c-5f6f2f0a7d11")
 
 
 class Kind(StrEnum):
-    """Why an agent is told: it has gone quiet, it is to do otherwise, it is to take something up."""
+    """The reason of a message: the agent is quiet, it should change course, or it gets a new task."""
 
     NUDGE = "nudge"
     STEER = "steer"
@@ -23,12 +23,12 @@ class Kind(StrEnum):
 
 @frozen
 class Instruction:
-    """A row of `instruction`. `by` names the person, `channel` how they said it.
+    """A row of `instruction`. `by` is the person, `channel` the channel they used.
 
-    `session_id` is whose agent is told; a task with `workspace_root` is for the next agent there, and has none until
-    one takes it (`taken_at`). `written_at` is when they were written to an agent whose transport can not say whether it
-    has read them. `closed_at` is when it came to be never told: the session ended, somebody took it back, or newer
-    words replaced it. `signed` is what the person signed, where there is an operator key.
+    The agent of `session_id` gets it. A task with `workspace_root` is for the next agent there, and has no session
+    until one takes it (`taken_at`). `written_at` is set when it was written to an agent whose transport cannot confirm
+    receipt. `closed_at` is set if it will never be delivered: the session ended, a person cancelled it, or a newer
+    message replaced it. `signed` is what the person signed, if there is an operator key.
     """
 
     id: str
@@ -47,10 +47,10 @@ class Instruction:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is yet to be told."""
+        """Whether it is not yet delivered."""
         return self.delivered_at is None and self.closed_at is None
 
 
 def id_of_act(act_id: str) -> str:
-    """The id of the words that an act says: the same act again is the same words, and another id is none of its."""
+    """Return the message id of an action. A repeated action gives the same id; a different one never does."""
     return str(uuid.uuid5(_ACTS, act_id))

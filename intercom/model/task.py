@@ -1,4 +1,4 @@
-"""A task: a waiting call whose client asks after it, instead of keeping the call open (MCP tasks)."""
+"""An MCP task: its client polls for the result, instead of keeping the call open."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class TaskStatus(StrEnum):
 
 @frozen
 class Task:
-    """A request of a session (`request_id`) that the call named `call` of the tool `tool` asks after. `cancelled_by` is
-    the name of the call that cancelled it."""
+    """The task of a session's request (`request_id`). `call` is the id of the call of `tool` that opened it.
+    `cancelled_by` is the id of the call that cancelled it."""
 
     id: str
     session_id: str
@@ -32,9 +32,8 @@ class Task:
 
 @frozen
 class TaskState:
-    """How a task stands: working while its request waits for a person, completed when there is an answer, failed when
-    the request ended with its session, cancelled when its client gave it up first. `updated_at` is when it came to
-    stand so."""
+    """The status of a task, unchanged since `updated_at`. Working: its request waits for a person. Completed: there is
+    an answer. Failed: the request ended with its session. Cancelled: its client gave it up first."""
 
     id: str
     tool: str

@@ -1,31 +1,31 @@
-"""How long the texts may be that agents and people send, in characters.
+"""The limits for texts that agents and people send, in characters.
 
-They are constants: a text over its limit is refused with a sentence, never cut, so nobody decides on half of it. Diffs
-have a limit of their own, in bytes, where they are read.
+A text beyond its limit is refused with a message and never cut, so nobody decides on half of it. Diffs have their own
+limit in bytes, in the code that reads them.
 """
 
 from __future__ import annotations
 
-#: What stands in one line of a card or a list.
+#: One line of a card or a list.
 TITLE = 500
 #: A tool's name, an id, or a label.
 NAME = 200
-#: A path, as the system has it.
+#: A path.
 PATH = 4096
-#: What a person reads: a question, a description, a line told to people, a person's own answer.
+#: Text for people: a question, a description, a broadcast, or a person's own answer.
 TEXT = 20_000
-#: One line about how the work goes.
+#: One line about progress.
 STATUS = 2_000
-#: A command and its arguments, as the policy is asked about them.
+#: A command and its arguments, as the policy gets them.
 COMMAND = 100_000
-#: What a client's hook says a tool is used with: the content of a file, perhaps.
+#: The arguments of a tool, from a client's hook. They may contain a whole file.
 WHOLE = 8 * 1024 * 1024
 #: Entries of a task list.
 ITEMS = 200
 
 
 def over(name: str, text: str | None, most: int) -> str | None:
-    """Why a text is refused, in a sentence; None where it is not."""
+    """Return a message if a text exceeds its limit, else None."""
     if text is None or len(text) <= most:
         return None
     return f"{name}: must have at most {most} characters, and has {len(text)}; shorten it"

@@ -1,4 +1,4 @@
-"""A verdict: what a person said about a card, under an id of its own so that the same act counts once."""
+"""A verdict: a person's decision about a card. Its own id makes a repeated decision count once."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Decision(StrEnum):
 
 @frozen
 class Signature:
-    """A decision as it was signed: `value` is the signature (hexadecimal) of the statement that the other fields are.
+    """A signed decision. `value` is the signature, in hexadecimal, over the statement made of the other fields.
 
-    `subject` is the hash of what was shown (`intercom.model.signing`), `method` says how the key was unlocked.
+    `subject` is the hash of what was shown (see `intercom.model.signing`). `method` says how the key was unlocked.
     """
 
     request_id: str
@@ -46,25 +46,25 @@ class Signature:
     value: str
 
     def statement(self) -> bytes:
-        """The bytes that `value` signs."""
+        """Return the bytes that `value` signs."""
         return signing.statement(asdict(self, recurse=False))
 
 
 @frozen
 class SignedCommand:
-    """A command as it was signed: the signature, and the fields of the command whose hash it covers."""
+    """A signed command: the signature, and the command's fields that it covers."""
 
     signature: Signature
     fields: Mapping[str, str]
 
 
 def signature_data(signature: Signature | None) -> dict[str, Any] | None:
-    """A signature as JSON can hold it, for a record."""
+    """Return a signature as JSON data, for storage."""
     return None if signature is None else asdict(signature, recurse=False)
 
 
 def signature_from_data(data: object) -> Signature | None:
-    """A signature as a record holds it; None also for what nobody here wrote, which then counts as none."""
+    """Read a signature from stored data. Returns None for invalid data, which then counts as no signature."""
     if not isinstance(data, dict) or not all(part is None or isinstance(part, str) for part in data.values()):
         return None
     try:
@@ -75,10 +75,10 @@ def signature_from_data(data: object) -> Signature | None:
 
 @frozen
 class Verdict:
-    """`text` is the reason of a rejection, or the instruction of a refine, resume or nudge; `by` names the person as
-    the channel knows them; `channel` is "ctl", "slack", "web", "embed", "policy" or "timeout". `origin` is where the
-    decision came from; None where nobody decided, as for "policy" and "timeout". `command` is the signed command that
-    gives it, where that is no answer to a card."""
+    """A person's decision about a card. `text` is the reason of a rejection, or the instruction of a refine, resume or
+    nudge. `by` is the person's name in the channel. `channel` is "ctl", "slack", "web", "embed", "policy" or "timeout".
+    `origin` is None if no person decided ("policy", "timeout"). `command` is the signed command behind a verdict that
+    does not answer a card."""
 
     id: str
     decision: Decision
@@ -92,13 +92,13 @@ class Verdict:
 
     @property
     def origin_data(self) -> dict[str, Any] | None:
-        """What is known of where it came from, for a record; None where nothing is."""
+        """The known fields of its origin, for storage, or None."""
         return None if self.origin is None else self.origin.to_data()
 
 
 @frozen
 class Decided:
-    """The verdict that won, as stored on the request's row."""
+    """The verdict that won, as stored in the request's row."""
 
     verdict_id: str
     decision: str
@@ -111,8 +111,7 @@ class Decided:
 
     @staticmethod
     def of(verdict: Verdict, at: datetime, signature: Signature | None = None) -> Decided:
-        """The verdict as it is put on record at `at`, whatever its sender's clock says, with the signature that was
-        found to be in order."""
+        """Return the verdict as recorded at `at`, the server's time, with its verified signature."""
         return Decided(
             verdict.id,
             verdict.decision.value,

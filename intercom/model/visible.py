@@ -1,8 +1,8 @@
-"""Text that agents, files and people wrote, made fit to be read: nothing in it moves a cursor, hides, or reorders.
+"""Readable forms of text from agents, files and people: no character moves a cursor, hides, or reorders.
 
 `visible` is for prose (titles, descriptions, reasons, paths), which every channel shows. `visible_line` is for a line
-of a file, where a reader has to see every character that counts: it also gives codes to what prose may keep, such as
-a space that is no space. What either returns is safe for the other, and safe to be made visible once more. Pure.
+of a file, where every character matters. It also writes codes for characters that prose may keep, such as an unusual
+space. Each function accepts the other's result, and its own. Pure.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-#: What both functions have to look at; everything else shows as it is.
+#: The characters that both functions inspect. All others are shown unchanged.
 _UNUSUAL: Final = re.compile(r"[^\n\t\x20-\x7e\xa1-\xac\xae-\u02ff]")
-#: Control, format, surrogate, private and unassigned characters, and the two odd line ends.
+#: Control, format, surrogate, private and unassigned characters, and two unusual line ends.
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _COMBINING: Final = frozenset({"Mn", "Me"})
-#: They hold an emoji or a word of many scripts together; between plain letters they only hide.
+#: They join an emoji, or a word in many scripts. Between ASCII characters they are only invisible.
 _JOINERS: Final = frozenset("\u200c\u200d")
 _JOINER: Final = re.compile("[\u200c\u200d]")
-#: Letters and marks without a shape: fillers, the blank braille cell, the joiner of graphemes, two Khmer vowels.
+#: Letters and marks without a shape: fillers, the blank braille pattern, the grapheme joiner, two Khmer vowels.
 _SHAPELESS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _KEYCAP: Final = "\u20e3"
-#: Characters that are no symbols by category and have an emoji form all the same.
+#: Characters with an emoji form that are not symbols by category.
 _ALSO_EMOJI: Final = frozenset("\u203c\u2049\u2139\u3030")
-#: More accents on one letter than this were put there to cover the lines around.
+#: More accents than this on one letter serve to cover the lines around it.
 _ACCENTS: Final = 3
-#: Python knows no names for control characters.
+#: Python has no names for control characters.
 _CONTROLS: Final = {
     "\x00": "null",
     "\x07": "bell",
@@ -42,10 +42,10 @@ _CONTROLS: Final = {
 
 
 def visible(text: str, *, joiners: bool = True) -> str:
-    """`text` with every character that a reader would not see, or that reorders its neighbours, written as its code.
+    """Write every invisible or reordering character as its code, such as `\\x1b` or `<U+202E>`.
 
-    Line feeds and tabs stay; so do, with `joiners`, those within emoji and within words of scripts that need them. A
-    line end of DOS becomes a line feed. Escape becomes `\\x1b`, a right-to-left override `<U+202E>`.
+    Line feeds and tabs stay. With `joiners`, joiners inside emoji and inside words of non-Latin scripts stay too. A DOS
+    line end becomes a line feed.
     """
     text = text.replace("\r\n", "\n")
     if text.isascii() and text.isprintable():
@@ -55,15 +55,15 @@ def visible(text: str, *, joiners: bool = True) -> str:
 
 
 def one_line(text: str) -> str:
-    """`visible`, on one line: every run of white space is one space."""
+    """Make a text visible on one line: every run of white space becomes one space."""
     return " ".join(visible(text).split())
 
 
 def visible_line(line: str, found: Callable[[str], object] | None = None) -> str:
-    """A line of a file with every character written as its code that a reader could take for another or for nothing.
+    """Write every ambiguous or invisible character in a line of a file as its code.
 
-    A lone surrogate in the range of `surrogateescape` is a byte that is no text, and becomes `\\x80`. `found` is told
-    each character that was written as its code.
+    A lone surrogate in the range of `surrogateescape` stands for a byte that is not text, and becomes `\\x80`. `found`
+    is called with each character that was replaced.
     """
     if line.isascii() and line.isprintable():
         return line
@@ -78,7 +78,7 @@ def visible_line(line: str, found: Callable[[str], object] | None = None) -> str
 
 
 def code_of(character: str) -> str:
-    """How a character is written that cannot be shown: `\\x1b`, `<U+202E>`."""
+    """Return the code of a character that cannot be shown: `\\x1b`, `<U+202E>`."""
     code_point = ord(character)
     if 0xDC80 <= code_point <= 0xDCFF:
         code_point -= 0xDC00
@@ -86,7 +86,7 @@ def code_of(character: str) -> str:
 
 
 def name_of(character: str) -> str:
-    """What a character is called, for people."""
+    """Return the name of a character, for people."""
     if 0xDC80 <= ord(character) <= 0xDCFF:
         return "a byte that is no UTF-8"
     known = _CONTROLS.get(character) or unicodedata.name(character, "").lower()
@@ -129,7 +129,7 @@ def _kind(character: str) -> str:
     if _is_selector(character):
         return "selector"
     category = unicodedata.category(character)
-    # Tags carry text that nobody sees.
+    # Tag characters carry invisible text.
     if category in _HIDDEN or character in _SHAPELESS or "\U000e0000" <= character <= "\U000e0fff":
         return "hidden"
     return "space" if category == "Zs" else "combining" if category in _COMBINING else "plain"
@@ -140,7 +140,7 @@ def _is_selector(character: str) -> bool:
 
 
 def _selects_emoji(match: re.Match[str]) -> bool:
-    """Whether this asks for the emoji or the text form of the symbol before it, or of the key it stands in."""
+    """Whether this selects the emoji or the text form of the symbol before it, or of a keycap."""
     if match.group() not in "\ufe0e\ufe0f":
         return False
     return _is_symbol(_before(match)) or (_before(match) in set("0123456789#*") and _after(match) == _KEYCAP)
@@ -154,7 +154,7 @@ def _joins_emoji(match: re.Match[str]) -> bool:
 
 
 def _is_symbol(character: str) -> bool:
-    # The colours of skin are modifiers.
+    # Skin tones are modifiers by category.
     return bool(character) and (
         unicodedata.category(character) in ("So", "Sm")
         or character in _ALSO_EMOJI
@@ -163,7 +163,7 @@ def _is_symbol(character: str) -> bool:
 
 
 def _is_accent(match: re.Match[str]) -> bool:
-    """Whether a combining character stands on a letter, and not on a heap of others."""
+    """Whether a combining character follows a letter, with few others between."""
     if match.group() == _KEYCAP:
         return _before(match) == "\ufe0f"
     start = match.start()
@@ -172,7 +172,7 @@ def _is_accent(match: re.Match[str]) -> bool:
         first -= 1
     if first == 0 or start - first >= _ACCENTS:
         return False
-    # Vowel signs and letters of scripts whose syllables are written with several marks.
+    # This includes vowel signs and letters of scripts with several marks per syllable.
     return unicodedata.category(match.string[first - 1]) in ("Ll", "Lu", "Lt", "Lo", "Lm", "Mc")
 
 

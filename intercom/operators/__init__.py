@@ -1,1 +1,1 @@
-"""The people's side: the router and its channels."""
+"""The operators' side: the router and its channels."""

@@ -1,7 +1,7 @@
-"""What every channel asks of the core: the desk where cards are decided.
+"""The operator service as every channel calls it: the protocol `Desk`.
 
-A structural type, so that a channel can be tried against a stand-in. The one that does the work is
-`intercom.sessions.desk.Desk`. Every method may raise an `IntercomError`, whose code and sentence a channel passes on.
+It is structural, so a channel can be tested against a fake. The real one is `intercom.sessions.desk.Desk`. Every method
+may raise an `IntercomError`; the channel passes its code and sentence on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from intercom.sessions.spawning.output_files import Stream
 
 
 class Children(Protocol):
-    """Agents that people start, as `intercom.sessions.children.Children` has them."""
+    """Agents that people start; implemented by `intercom.sessions.children.Children`."""
 
     async def start(
         self,
@@ -56,7 +56,7 @@ class Children(Protocol):
 
 
 class Steering(Protocol):
-    """What people do to agents that work, as `intercom.sessions.steering_desk.Steering` has it."""
+    """Operations on working agents; implemented by `intercom.sessions.steering_desk.Steering`."""
 
     async def pause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session: ...
 
@@ -96,7 +96,7 @@ class Steering(Protocol):
 
 
 class Checkpoints(Protocol):
-    """Checkpoints, as `intercom.sessions.checkpoint_calls.CheckpointCalls` has them."""
+    """Operations on checkpoints; implemented by `intercom.sessions.checkpoint_calls.CheckpointCalls`."""
 
     async def take(
         self, session: str | None, label: str | None, by: str, channel: str, act_id: str | None = None
@@ -114,7 +114,7 @@ class Checkpoints(Protocol):
 
 
 class Desk(Protocol):
-    """Ids may be given as prefixes: raises NotFound where none fits and Ambiguous where several do."""
+    """The operator service. Ids may be prefixes: raises NotFound if none matches and Ambiguous if several do."""
 
     @property
     def children(self) -> Children: ...

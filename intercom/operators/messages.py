@@ -1,4 +1,4 @@
-"""What the router of the people's side is asked. Besides these it is told `Card` and `Notice` (intercom.model.card)."""
+"""Messages to the router. It is also told `Card` and `Notice` (`intercom.model.card`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intercom.model.card import Card
 
 
 class Channel(StrEnum):
-    """A road to people. Embed is a program that runs the server itself."""
+    """A way to reach people. EMBED is a program that runs the server inside itself."""
 
     SLACK = "slack"
     CTL = "ctl"
@@ -21,11 +21,11 @@ class Channel(StrEnum):
 
 @frozen
 class Subscribe(Request[tuple[Card, ...]]):
-    """Be told cards and notices from now on; answered with the open cards, oldest first.
+    """Subscribe to cards and notices; the answer is the open cards, oldest first.
 
-    `subscriber` is the registered name of the channel's actor, which from now on is told every `Card` and `Notice` that
-    concerns it. A subscription ends when that actor does: one that comes back subscribes again, and so does one whose
-    router went down. Subscribing twice is subscribing once.
+    `subscriber` is the registered name of the channel's actor. From now on it is told every `Card` and `Notice` that
+    concerns it. The subscription ends when that actor or the router stops; then the actor subscribes again. Subscribing
+    twice has no further effect.
     """
 
     subscriber: str

@@ -1,6 +1,6 @@
-"""The router: the one actor that sessions tell what waits for a person, and that tells every channel of it.
+"""The router: the actor that receives cards and notices from sessions and passes them to every channel.
 
-It owns nothing that could be lost: after a crash it reads the open cards again and the channels subscribe anew.
+It holds no state that could be lost. After a crash it reads the open cards again, and the channels subscribe again.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.session import SessionMode
 from intercom.operators.messages import Channel, Subscribe
 
-#: Whom each mode notifies. It never says who may answer: any channel may, always.
+#: Which channels each mode notifies. The mode never limits who may answer: any channel may.
 NOTIFIED: dict[SessionMode, frozenset[Channel]] = {
     SessionMode.REMOTE: frozenset({Channel.SLACK, Channel.EMBED}),
     SessionMode.LOCAL: frozenset({Channel.CTL, Channel.WEB, Channel.EMBED}),
     SessionMode.HYBRID: frozenset(Channel),
 }
 
-#: How many cards the router remembers; the oldest are forgotten first, and are still in the store.
+#: How many cards the router remembers; it forgets the oldest first. The store still has them.
 REMEMBERED = 10_000
-#: How many of those that are closed it remembers whom they were shown to, for what is told of them afterwards.
+#: For how many closed cards the router remembers the channels that show them, for later updates.
 CLOSED = 1000
-#: How long, in seconds, and how many notices that concern everybody are kept for channels that come up later.
+#: How long (in seconds) and how many notices for everybody are kept for channels that subscribe later.
 EARLY_SECONDS = 60.0
 EARLY = 20
 
@@ -38,27 +38,26 @@ ModeOf = Callable[[str], Awaitable[SessionMode | None]]
 def recipients(
     card: Card, mode: SessionMode | None, channels: Mapping[str, Channel], shown: frozenset[str] | None
 ) -> frozenset[str]:
-    """Which subscribers are told of a card.
+    """Return the subscribers that are told of a card.
 
-    Those whom the session's mode notifies, and those who have shown it before, so that no channel is left with a card
-    that looks open. `mode` None is a card of no session, which concerns everybody, as restores do. `shown` None means
-    that it is not known who has shown it: then the end of a card is told to all, and a channel that never showed it
-    ignores it.
+    The session's mode selects them. Subscribers that have shown the card are told too, so no channel keeps a card that
+    looks open. `mode` None is a card of no session: it concerns everybody, as restores do. `shown` None means that the
+    earlier recipients are not known. Then the end of a card goes to all; a channel that never showed it ignores it.
     """
     if mode is None or card.kind is CardKind.RESTORE or (shown is None and card.state is not CardState.PENDING):
-        # Whether to go back is a person's question and not the agent's: it is shown where they are, too.
+        # A restore is a question of a person, not of the agent: every channel shows it.
         return frozenset(channels)
     notified = {name for name, channel in channels.items() if channel in NOTIFIED[mode]}
     return frozenset(notified | ((shown or frozenset()) & channels.keys()))
 
 
 class Operators(Actor):
-    """Registered as `operators`.
+    """The router; registered as `operators`.
 
-    `open_cards` reads what waits, oldest first; `mode_of` a session's mode, None where there is no such session. Both
-    only read the store. A session that changes its mode tells a notice afterwards. `remembered` bounds the cards
-    kept in memory. What concerns everybody (a restart, a database that was damaged) is found while the channels are yet
-    to come up: each is told it when it first subscribes, `found` first.
+    `open_cards` reads the pending cards, oldest first. `mode_of` reads a session's mode, None for an unknown session. A
+    session that changes its mode sends a notice afterwards. `remembered` bounds the cards in memory. `found` are
+    notices from startup that concern everybody (a restart, a damaged database): each channel gets them with its first
+    subscription.
     """
 
     mailbox_size = 10_000
@@ -101,7 +100,7 @@ class Operators(Actor):
     async def _route_card(self, card: Card) -> None:
         mode = await self._mode(card.session_id)
         told = recipients(card, mode, self._channels, self._shown.get(card.id))
-        # A card whose first showing this router did not see stays unknown, so that its end goes to all.
+        # If this router did not see a card's first showing, its recipients stay unknown, so its end goes to all.
         if card.id in self._shown or card.id not in self._open:
             self._shown[card.id] = self._shown.get(card.id, frozenset()) | told
         self._remember(card)
@@ -113,7 +112,7 @@ class Operators(Actor):
             before = self._modes.get(notice.session_id)
             mode = await self._mode(notice.session_id, afresh=True)
             if mode is not None:
-                # Who is notified no longer hears of that, and then nothing more.
+                # Channels that are no longer notified get this notice, then no more.
                 notified = NOTIFIED[mode] | (NOTIFIED[before] if before is not None else frozenset())
         told = [name for name, channel in self._channels.items() if channel in notified]
         self._tell(told, notice)
@@ -121,10 +120,8 @@ class Operators(Actor):
             self._early.append((trio.current_time(), notice))
 
     async def _mode(self, session_id: str, *, afresh: bool = False) -> SessionMode | None:
-        """The session's mode. If it has changed, whoever is notified from now on is shown what is open.
-
-        It is read once and then `afresh` with each notice of the session, because a change of mode is announced by one.
-        """
+        """Return the session's mode. If it has changed, show the open cards to the newly notified channels. The mode is
+        read once, and again (`afresh`) with each notice of the session, because a notice announces each change."""
         if not afresh and session_id in self._modes:
             return self._modes[session_id]
         mode = await self._mode_of(session_id)

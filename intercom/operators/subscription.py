@@ -1,4 +1,4 @@
-"""How a channel comes to be told of cards: it subscribes to the router, and again whenever that restarts."""
+"""The subscription of a channel to the router; it is renewed whenever the router restarts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from actors import Busy, Down, NotRunning, System, ask
 from intercom.model.card import Card
 from intercom.operators.messages import Channel, Subscribe
 
-#: Seconds until a router that had too much to do is asked again.
+#: Seconds until a busy router is asked again.
 _BUSY_WAIT = 0.5
 
 
 @frozen
 class Subscribed:
-    """The open cards that concern the channel, and the incarnation of the router that told of them: when that goes
-    down, so does the subscription."""
+    """The open cards for the channel, and the router's incarnation: the subscription ends with it."""
 
     router: Any
     cards: tuple[Card, ...]
 
 
 async def subscribe(system: System, router: str, subscriber: str, channel: Channel) -> Subscribed:
-    """Ask the router of this name, which may be restarting, to tell `subscriber` from now on; waits until it does."""
+    """Subscribe `subscriber` to the router of this name, which may be restarting; waits until that succeeds."""
     name = system.named(router)
     ref = name.ref
     while True:

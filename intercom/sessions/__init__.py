@@ -1,1 +1,1 @@
-"""One agent's session: its actor, its stall detector, its protocol."""
+"""One agent's session: its actor, its stall detector and its protocol."""

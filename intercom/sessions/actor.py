@@ -1,7 +1,7 @@
-"""The session actor: one agent's requests, who waits for them, and what still has to reach the agent.
+"""The session actor: one agent's requests, the calls that wait for them, and the results not yet delivered.
 
-Its state stands in the store; what it keeps besides (who waits, what rides on which result) is rebuilt or asked for
-again after a restart. Handlers stand in the modules named after what they do; this one holds what they share.
+Its state is in the store. The rest (waiting calls, pending deliveries) is rebuilt or requested again after a restart.
+The handlers are in modules named after what they do; this module holds what they share.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ A = TypeVar("A")
 R = TypeVar("R", bound=Asked)
 
 _ID_CHARS = 40
-#: How long a session waits for the store before it gives up on a handler: the writer restarts well within it.
+#: Time limit of one store transaction, in seconds. A crashed writer restarts well within it.
 STORE_SECONDS = 30.0
-#: The same for the policy's watcher, without which nothing is granted.
+#: Time limit of one policy question, in seconds.
 POLICY_SECONDS = 5.0
-#: What stands for its answer then.
+#: The answer if the policy watcher does not reply: nothing is granted.
 UNREADABLE = PolicyAnswer(False, why="the policy could not be read just now; ask again")
 
-#: A handler answers with a value, or with a coroutine that does.
+#: A handler returns a value, or a coroutine that returns one.
 Handlers = Mapping[type[Any], Callable[["SessionActor", Any], Any]]
 Recover = Callable[["SessionActor"], Awaitable[None]]
 
 
 class SessionActor(Actor):
-    """The actor `session/<id>`. Answers everything in `intercom.sessions.messages` that names a session."""
+    """The actor `session/<id>`. It answers every message in `intercom.sessions.messages` that names a session."""
 
     refusals = (Refused, IntercomError)
 
@@ -70,18 +70,18 @@ class SessionActor(Actor):
         self.waiters = Waiters()
         self.riders = Riders()
         self.let_pass: list[str] = []
-        #: Questions of which the policy as it is now says that it answers them.
+        #: The ids of questions that the current policy answers.
         self.let_pass_now: set[str] = set()
         self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
         self.held: list[Reply[None]] = []
         self.agent_here = False
         self.turn_over = self.has_stop_hook = False
-        #: The session that follows this one, where a checkpoint of it was restored.
+        #: The id of the session that follows this one, if a checkpoint of this one was restored.
         self.successor: str | None = None
         self._touched: Touch | None = None
         self._void: set[str] = set()
 
-    # --- life --------------------------------------------------------------------------------------------------------
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
 
     async def on_start(self) -> None:
         await self.refuse_words()
@@ -95,7 +95,7 @@ class SessionActor(Actor):
         self.riders.tasked.update(dict.fromkeys(tasked, math.inf))
         for request in late:
             if self.is_for_policy(request) or self.refused(request) is not None:
-                # What the policy answered is told where it is asked after: the policy is asked again first.
+                # The agent is told of a policy's answer only after the policy was asked again.
                 continue
             self.riders.verdicts[request.id] = outcomes.late(request)
             self.riders.leave_to_task(request.id, self.now())
@@ -106,7 +106,7 @@ class SessionActor(Actor):
         await self._recover(self)
 
     def on_receive(self, message: object) -> Any:
-        # No coroutine of its own: what can be answered from memory is answered within the ask.
+        # Not a coroutine: a handler that needs only memory answers at once.
         if waits_while_paused(message):
             self.require_going_on()
         kind = recorded_kind(message)
@@ -117,18 +117,18 @@ class SessionActor(Actor):
     async def _once(self, kind: type[Any], message: Any) -> Any:
         recorded = await self.transact(partial(calls.answer, name=message.call))
         if recorded is not None:
-            # Asked again because the answer was lost: what was done then is what we say now.
+            # A repeated call: its first answer was lost. The recorded answer is sent again.
             return Answered(from_json(kind, recorded))
         return await self._handlers[type(message)](self, message)
 
     # --- the store ---------------------------------------------------------------------------------------------------
 
     async def transact(self, work: Callable[[Database], T]) -> T:
-        """Run `work` in one transaction; committed when this returns. Refusals of the store pass through."""
+        """Run `work` in one transaction, committed when this returns. Refusals of the store are raised unchanged."""
         return await ask(self.context.store, Transact(work), timeout=STORE_SECONDS, retry=True)
 
     async def judge(self, question: Request[PolicyAnswer]) -> PolicyAnswer:
-        """Ask the workspace's policy. Where its watcher does not answer, nothing is granted."""
+        """Ask the workspace's policy. Returns `UNREADABLE`, which grants nothing, if the watcher does not answer."""
         try:
             watcher = self.context.watcher(self.row.workspace_root)
             return await ask(watcher, question, timeout=POLICY_SECONDS, retry=True)
@@ -139,28 +139,28 @@ class SessionActor(Actor):
         return self.context.now()
 
     async def find(self, request_id: str) -> Asked:
-        """The request with this id, of this session. Raises NotFound (`request_not_found`)."""
+        """Return the request of this session with this id. Raises NotFound (`request_not_found`)."""
         request = await self.transact(partial(_find, id=request_id, signatures=self.context.signatures))
         if request is None or request.session_id != self.id:
             raise NotFound(f"no request of this session has the id {request_id[:100]!r}", code="request_not_found")
         return request
 
     def refused(self, request: Asked) -> SignatureRefused | None:
-        """Why the decision that is recorded about a request counts for nothing; None where it counts. One that does not
-        is closed, recorded, and told on every channel, once."""
+        """Return why the recorded decision about a request does not count; None if it counts. A decision that does not
+        count is closed, recorded, and reported on every channel, once."""
         fault = self.context.signatures.fault(request, self.row.workspace_root)
         if fault is None and self.is_for_policy(request) and request.id not in self.let_pass_now:
             fault = "the policy does not let it pass"
         return None if fault is None else self.refuse(request, fault)
 
     def is_for_policy(self, request: Asked) -> bool:
-        """Whether this is a question that stands as answered by the policy, where that has to be asked again (see
-        `questions.ask_policy_again`) before its agent is told so."""
+        """Return whether the policy answered this question and has to be asked again before the agent is told (see
+        `questions.ask_policy_again`)."""
         is_prompt = isinstance(request, ContinuationPrompt)
         return is_prompt and outcomes.is_of_policy(request) and self.context.signatures.required
 
     def refuse(self, request: Asked, fault: str) -> SignatureRefused:
-        """The refusal of a recorded decision, for this reason."""
+        """Return the error for a recorded decision that does not count; record and report it the first time."""
         if request.id not in self._void:
             self._void.add(request.id)
             card = cards.of_request(request, self.row.workspace_root)
@@ -176,20 +176,19 @@ class SessionActor(Actor):
         )
 
     def trusted(self, request: R) -> R:
-        """The request, if what is recorded about it counts; raises SignatureRefused."""
+        """Return the request if its recorded decision counts. Raises SignatureRefused otherwise."""
         refused = self.refused(request)
         if refused is not None:
             raise refused
         return request
 
     def queued(self, db: Database) -> tuple[Instruction, ...]:
-        """What the agent has not been told yet, and is to be: words that nobody signed are left out, where they have to
-        be."""
+        """Return the instructions to deliver. Unsigned ones are left out if signatures are required."""
         return self.context.signatures.trusted_words(db, instructions.queued(db, self.id))
 
     async def refuse_words(self) -> None:
-        """Close what was put among the words for this agent, and the tasks it might take, without a signature; it is
-        recorded, and told on every channel."""
+        """Close unsigned instructions for this agent, and unsigned tasks it could take. Each is recorded, and reported
+        on every channel. Does nothing if signatures are not required."""
         if not self.context.signatures.required:
             return
         work = partial(_refuse_words, session_id=self.id, signatures=self.context.signatures, at=self.now())
@@ -197,7 +196,7 @@ class SessionActor(Actor):
             self.context.operators.tell(Notice(f"{told}; no agent is told it", "error", self.now()))
 
     def touch(self, tool: str) -> None:
-        """Note the activity. Nothing waits for it to reach the disk, and of many in a second the last is enough."""
+        """Note an activity. It is written to the store later, at most twice a second: only the last one matters."""
         if self._touched is None:
             self.set_timer(WriteTouch(), TOUCH_SECONDS, WriteTouch())
         self._touched = Touch(self.id, self.now(), tool)
@@ -205,13 +204,13 @@ class SessionActor(Actor):
             self.row = evolve(self.row, last_tool=tool)
 
     def write_touch(self) -> None:
-        """Hand the last activity to the store."""
+        """Send the last activity to the store."""
         if self._touched is not None:
             self.context.store.tell(self._touched)
             self._touched = None
 
     def record(self, db: Database, who: str, kind: str, summary: str, **data: object) -> None:
-        """Write an audit line, in the caller's transaction."""
+        """Write an audit entry, in the caller's transaction."""
         audit.record(
             db, at=self.now(), kind=kind, session_id=self.id, who=who, summary=summary, data=dict(data) or None
         )
@@ -219,7 +218,7 @@ class SessionActor(Actor):
     # --- people ------------------------------------------------------------------------------------------------------
 
     def show(self, request: Asked, *, note: str | None = None) -> Card:
-        """Show the request as it stands on every channel; what the policy decided is on record, and on no card."""
+        """Show the request's card on every channel, and return it. Automatic decisions are recorded but not shown."""
         away = request.id in self.context.unattended and not self.is_settled(request)
         card = cards.of_request(request, self.row.workspace_root, away=away, note=note)
         if not outcomes.is_automatic(request):
@@ -227,19 +226,19 @@ class SessionActor(Actor):
         return card
 
     def show_words(self, word: Instruction) -> Card:
-        """Show on every channel how words for the agent stand; nudges of an alert are told of on its card."""
+        """Show an instruction's card on every channel, and return it. The card of an alert shows its own nudges."""
         card = cards.of_words(word, self.row.workspace_root)
         if not cards.is_told_of_on_alert(word):
             self.context.operators.tell(card)
         return card
 
     def show_soon(self, request: Asked) -> None:
-        """Show a new request once its call waits for it, so that the fastest tap finds the waiter; or after a moment,
-        should the call have been lost on the way."""
+        """Show a new request as soon as its call waits for it, so that even the fastest answer finds the waiting call.
+        If the call is lost on the way, the request is shown after `SHOW_SECONDS`."""
         self.set_timer(Show(request.id), SHOW_SECONDS, Show(request.id))
 
     def notify(self, text: str, level: str = "info", thread: str | None = None, key: str | None = None) -> None:
-        """Tell people one line; `key` names its row where it is on its way to the chat already."""
+        """Tell people one line. `key` names its outbox row, if it is queued for the chat already."""
         self.context.operators.tell(Notice(text, level, self.now(), self.id, thread, key))
 
     @staticmethod
@@ -253,23 +252,23 @@ class SessionActor(Actor):
         return self.system.named(f"stall/{self.id}")
 
     def brief_detector(self) -> None:
-        """Tell the stall detector how things stand."""
+        """Tell the stall detector the agent's current status."""
         is_idle = self.turn_over or not self.agent_here or self.row.status is not SessionStatus.ACTIVE
         resting = bool(self.waiters) or is_idle
         self.stall.tell(Watch(resting or not self.context.config.stall.enabled, road=self.has_road))
 
     @property
     def has_road(self) -> bool:
-        """Whether words can reach the agent: it is connected, and it has not said that its turn is over."""
+        """Whether instructions can reach the agent: it is connected, and has not ended its turn."""
         return self.agent_here and not self.turn_over
 
     def require_open(self) -> None:
-        """Raises InvalidState when the session takes no new work."""
+        """Raise InvalidState if the session has ended."""
         if self.row.status is SessionStatus.TERMINATED:
             raise InvalidState(self.why_ended())
 
     def why_ended(self) -> str:
-        """What an agent is told whose session is over."""
+        """Return the message for an agent whose session has ended."""
         if self.successor is None:
             return "this session was ended by an operator; stop, or start a new conversation"
         return (
@@ -278,35 +277,35 @@ class SessionActor(Actor):
         )
 
     def turn_begins(self) -> None:
-        """The agent has made a call: it works, whatever it said of ending its turn."""
+        """Note that the agent made a call, so its turn is not over."""
         if self.turn_over:
             self.turn_over = False
             self.brief_detector()
 
     def require_going_on(self) -> None:
-        """Raises Paused when the session is paused."""
+        """Raise Paused if the session is paused."""
         if self.row.is_paused:
             raise Paused(f"this session was paused by {self.row.paused_by or 'an operator'}; nothing was done")
 
     def answered(self, call: str, answer: A, own: str | None = None, *, alone: bool = False) -> Answered[A]:
-        """Wrap an answer for this call, with everything that has not reached the agent yet. `own` is the request that
-        the answer itself is about; `alone` leaves the rest for another call, whose client can carry it. Nothing but the
-        answer reaches an agent that is paused."""
+        """Wrap an answer for this call, with all pending deliveries. `own` is the request that the answer itself is
+        about. `alone` leaves the deliveries to another call, whose client can carry them. A paused agent gets the
+        answer only."""
         self.turn_begins()
         late, words = ((), ()) if alone or self.row.is_paused else self.riders.free(self.now, own)
         self.riders.ride(call, own, late, words)
         return Answered(answer, late, tuple(outcomes.told(word) for word in words))
 
     def unless_paused(self, answer: A | None) -> A | None:
-        """The answer, if the agent may be told it now."""
+        """Return the answer, or None while the session is paused."""
         return None if self.row.is_paused else answer
 
     def answered_and_recorded(self, call: str, tool: str, answer: A) -> Callable[[Database], bool]:
-        """The store work that keeps this answer under the call's name, to be run with the effect it tells of."""
+        """Return store work that records this answer under the call's name. Run it in the transaction of the effect."""
         return partial(calls.record, name=call, session_id=self.id, tool=tool, answer=to_json(answer), at=self.now())
 
     def wait(self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False) -> None:
-        """Let the current message wait for this request's verdict; `alone` as in `answered`."""
+        """Defer the reply to the current message until this request is decided. `alone` as in `answered`."""
         self.turn_over = False
         came_back = self.waiters.came(request.id, Waiter(call, ticket, self.defer(), task, alone))
         crash_points.reach("request.waiting")
@@ -317,7 +316,7 @@ class SessionActor(Actor):
             self.show(request)
 
     def leave(self, request_id: str, call: str, ticket: str) -> bool:
-        """Forget this waiter; True when nobody waits for the request any more."""
+        """Forget this waiting call. Returns whether it was the last one for the request."""
         was_last = self.waiters.forget(request_id, call, ticket)
         if was_last:
             self.leave_alone(request_id)
@@ -326,12 +325,12 @@ class SessionActor(Actor):
         return was_last
 
     def leave_alone(self, request_id: str) -> None:
-        """No call waits for this request; where a task asks after it, its agent is not away all the same."""
+        """Mark the request as unattended, unless a task polls it and its agent is connected."""
         if request_id not in self.riders.tasked or not self.agent_here:
             self.context.unattended.add(request_id)
 
     def dismiss(self, request: Asked, task: str, why: IntercomError) -> None:
-        """A task was given up: whoever waits for its end waits no more."""
+        """Fail the calls that wait for a cancelled task, and show the request again."""
         for waiter in self.waiters.of(request.id):
             if waiter.task == task:
                 waiter.reply.fail(why)
@@ -341,8 +340,8 @@ class SessionActor(Actor):
         self.show(request)
 
     def settle(self, request: Asked, *, is_proven: bool = False) -> Card:
-        """A verdict (or the end of time) is on record: answer who waits, show it, keep it until it is delivered. In a
-        paused session who waits goes on waiting, until `answer_waiting`. `is_proven` as there."""
+        """Handle the end of a request: answer the waiting calls, show the card, and keep the decision until it is
+        delivered. In a paused session the calls go on waiting until `answer_waiting`. `is_proven` as there."""
         self.context.measured(measures.settled(request, self.now()))
         self.cancel_timer(Expire(request.id))
         self.cancel_timer(Show(request.id))
@@ -354,8 +353,8 @@ class SessionActor(Actor):
         return self.answer_waiting(request, is_proven=is_proven)
 
     def answer_waiting(self, request: Asked, *, is_proven: bool = False) -> Card:
-        """Answer who waits for a request that is settled, show it, keep it until it is delivered. `is_proven` says that
-        this very value was admitted a moment ago, so that its decision need not be checked once more."""
+        """Answer the calls that wait for a settled request, show its card, and keep the decision until it is delivered.
+        `is_proven` says that this very value was admitted just now, so its decision is not checked again."""
         entries = self.waiters.take(request.id)
         if entries:
             self.brief_detector()
@@ -376,7 +375,7 @@ class SessionActor(Actor):
         return self.show(request)
 
     def watch_expiry(self, request: Asked) -> None:
-        """Set the timer that ends the request, if it has an end."""
+        """Set the timer that ends the request, if it has a deadline."""
         if request.expires_at is not None and not self.is_settled(request):
             left = (request.expires_at - self.now()).total_seconds()
             self.set_timer(Expire(request.id), max(0.0, left), Expire(request.id))
@@ -386,7 +385,7 @@ Loaded = tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...], tuple[
 
 
 def _refuse_words(db: Database, session_id: str, signatures: Signatures, at: datetime) -> tuple[str, ...]:
-    """What is said of the words that were closed."""
+    """Close the instructions and tasks whose signature does not count. Returns one line for people about each."""
     row = sessions.get(db, session_id)
     if row is None:
         return ()

@@ -1,4 +1,4 @@
-"""Adoption: which session an agent takes over that another left behind, and how it gets it."""
+"""Adoption: how an agent takes over a session that another agent abandoned."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from intercom.store.messages import Database
 
 
 def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Callable[[str | None], bool]) -> Session:
-    """Which session the agent gets: the one it names, else the newest that its like left behind, else its own.
-
-    What an agent left that is known for good is not left behind, not even for who knows the session's id: it may come
-    back under its name, or be asked by what only its caller knows."""
+    """Return the session that the agent gets: the one it names, else the newest abandoned one of the same client, else
+    its own. Sessions of agents with a permanent name and of anonymous calls cannot be taken over, even by id. Raises
+    InvalidState, NotFound, Unauthorized or Paused."""
     if agent.session_id is not None:
         if wanted not in (None, own):
             raise InvalidState(f"this agent was started for session {own}; it can not take over another")
@@ -50,15 +49,15 @@ def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Ca
 
 
 def _require_going_on(db: Database, own: str) -> None:
-    """Raises Paused for an agent that would leave the session it is held up in."""
+    """Raise Paused if the agent's own session is paused: it must stay there."""
     mine = sessions.get(db, own)
     if mine is not None and mine.is_paused:
         raise Paused(f"this session was paused by {mine.paused_by or 'an operator'}; nothing was done")
 
 
 def _has_process(db: Database, session_id: str) -> bool:
-    """Whether people started an agent for this session that may not have come yet, or whose end is not settled: what
-    waits in the session may end with it."""
+    """Return whether people started an agent for this session that is not over. It may still connect, and its end may
+    end the session's requests."""
     child = children.get(db, session_id)
     return child is not None and child.state is not ChildState.OVER
 
@@ -73,7 +72,7 @@ def _has_work(db: Database, session_id: str) -> bool:
 
 
 def hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -> Session:
-    """Bind the chosen session to the agent; its own, which holds nothing, ends."""
+    """Bind the chosen session to the agent; its own session ends if it holds nothing. Raises InvalidState."""
     if not _has_work(db, own):
         mine = sessions.get(db, own)
         if mine is not None and mine.status is not SessionStatus.TERMINATED:
@@ -83,7 +82,7 @@ def hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -
         raise InvalidState(f"session {chosen} ended just now; go on in your own")
     if session.status is SessionStatus.INTERRUPTED:
         session = sessions.set_status(db, chosen, {session.status}, session.status_when_here, at) or session
-    # What people said to the agent is said to it, whichever session it is in.
+    # Instructions for the agent follow it into the chosen session.
     instructions.move(db, own, chosen)
     audit.record(db, at, "session_adopted", chosen, "agent", f"taken over from {own}", {"was": own})
     return session

@@ -1,4 +1,4 @@
-"""Alerts: what becomes of a stall, from the first silence to the agent's return or a person's word."""
+"""Alerts: a stall from the first silence until the agent returns or a person decides."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show(session: SessionActor, alert: StallAlert, note: str | None = None) -> C
 
 
 async def stalled(session: SessionActor, event: Stalled) -> None:
-    """Raise the alert, unless one is open already (one a session at a time)."""
+    """Raise the alert, unless the session has an open one already."""
     now = session.now()
     alert = StallAlert(
         id=session.context.new_id(),
@@ -49,7 +49,7 @@ async def stalled(session: SessionActor, event: Stalled) -> None:
 
 
 async def nudge_due(session: SessionActor, _event: NudgeDue) -> None:
-    """The time for an automatic nudge: the default words, once more."""
+    """Send an automatic nudge with the default message."""
     await _nudge(session, await _active(session), session.context.config.stall.default_nudge_message, cards.INTERCOM)
 
 
@@ -70,7 +70,7 @@ async def recovered(session: SessionActor, _event: Recovered) -> None:
 
 
 async def dismiss(session: SessionActor, by: str) -> None:
-    """A session that is over, or paused, is not stalled: close its alert."""
+    """Close the session's alert: a session that is over or paused is not stalled."""
     await _close(session, StallStatus.DISMISSED, by)
 
 
@@ -86,8 +86,8 @@ async def _close(session: SessionActor, to: StallStatus, who: str) -> None:
 
 
 async def answer(session: SessionActor, alert: StallAlert, verdict: Verdict) -> Card:
-    """A person's word on an alert: nudge (with words of their own), dismiss, or stop (the caller ends the session). The
-    same verdict again changes nothing, and is answered with the alert as it stands."""
+    """Carry out a person's decision about an alert: nudge (with a message of their own), dismiss, or stop (the caller
+    ends the session). A repeated verdict changes nothing. Raises AlreadyDecided if the alert is closed."""
     if verdict.decision not in (Decision.NUDGE, Decision.DISMISS, Decision.STOP):
         raise InvalidArguments(f"{verdict.decision.value} is no answer to a stall alert; use nudge, dismiss or stop")
     if alert.status not in _OPEN:
@@ -144,15 +144,15 @@ async def _nudge(
 
 
 def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:
-    """Whether an earlier nudge need not be told beside this one: three times "go on" says no more than once. What a
-    person said in words of their own is always told."""
+    """Return whether the later nudge replaces this one. A person's own message stays, unless the later nudge repeats
+    it."""
     is_same = earlier.kind is Kind.NUDGE and earlier.id != word.id
     is_automatic = earlier.channel == cards.AUTOMATIC and earlier.by == cards.INTERCOM
     return is_same and (is_automatic or earlier.text == word.text)
 
 
 def _road(session: SessionActor) -> str:
-    """How words for this agent travel, or that they do not."""
+    """Return how messages reach this agent, or that they do not."""
     if session.has_road:
         return f"{_QUEUED}, or is told before it ends its turn" if session.has_stop_hook else _QUEUED
     return _WAKES if child_processes.can_be_woken(session) else _NOT_DELIVERED
@@ -177,7 +177,7 @@ def _move(
     verdict: Verdict | None = None,
 ) -> StallAlert | None:
     if not stalls.set_status(db, alert.id, {alert.status}, to, count, alert.nudge_message, session.now()):
-        # Moved before, when the writer fell between its commit and its answer; or by another, who has shown it.
+        # Moved already: the writer crashed between its commit and its answer, or another handler moved and showed it.
         found = stalls.get(db, alert.id)
         return found if found is not None and found.status is to else None
     sessions.set_stall(db, session.id, count if to in _OPEN else 0, session.row.stall_paused)
@@ -203,7 +203,7 @@ def _queue_nudge(
         steering.check_room(word.text, instructions.load(db, session.id), limits.max_queued, limits.max_queued_bytes)
         word = evolve(word, signed=session.context.signatures.admit_words(db, word, verdict.command, now))
     if not instructions.insert(db, word):
-        # Queued before, when the writer fell between its commit and its answer.
+        # Queued already: the writer crashed between its commit and its answer.
         return stalls.get(db, alert.id)
     instructions.close(db, earlier, now)
     stalls.set_status(db, alert.id, {alert.status}, StallStatus.NUDGED, count, word.text, now)

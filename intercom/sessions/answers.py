@@ -1,4 +1,4 @@
-"""What the tools answer, as values; `to_json` writes each the way agents read it."""
+"""The tools' answers as values; `to_json` writes each one as agents read it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from intercom.model.session import ProgressItem
 
 A = TypeVar("A")
 
-#: Words a model obeys, for a call that ran out of its client's patience before a person answered.
+#: Instructions for a model whose client's time limit ended before a person answered.
 NOT_APPROVED_YET = (
     "not approved yet: do not write the change by other means; call check_clearance again with this request_id to go on"
     " waiting"
 )
 MAY_BE_DONE_NOW = "a person has allowed it: try exactly the same again, and it passes once"
-#: What an agent is told with a decision that nobody made.
+#: Told with a decision that nobody made.
 NOBODY_ANSWERED = {
     "continue": (
         "nobody answered in time: this is the configured default, and nobody consented to anything. Go on only with"
@@ -25,7 +25,7 @@ NOBODY_ANSWERED = {
     ),
     "stop": "nobody answered in time, and the configured default is to stop: no person has decided this; end your turn",
 }
-#: The same with one that the workspace's policy made.
+#: Told with a decision that the workspace's policy made.
 POLICY_LET_PASS = "the workspace's policy answered this, and no person: go on, and ask again for what needs consent"
 NOT_ANSWERED_YET = "no answer yet: call transmit again with this request_id to go on waiting; do not assume an answer"
 NOT_OVERWRITTEN_YET = (
@@ -33,7 +33,7 @@ NOT_OVERWRITTEN_YET = (
     " call check_diff again with this request_id to go on waiting"
 )
 NOT_OVERWRITTEN = "nothing was written: read the file as it is now, and propose against that"
-#: The same, for a call of a session that an operator has paused.
+#: Told to a call in a session that an operator has paused.
 PAUSED = (
     "this session was paused by an operator, and nothing was done: change nothing and start nothing new; call {tool}"
     " again {how}, and it waits until the operator lets you go on"
@@ -47,7 +47,7 @@ STILL_WAITING = "no work yet: call standby again with this request_id to go on w
 
 @frozen
 class ClearanceAnswer:
-    """`status` is approved, rejected, timeout or pending."""
+    """The answer of check_clearance. `status` is approved, rejected, timeout or pending."""
 
     status: str
     request_id: str
@@ -58,8 +58,8 @@ class ClearanceAnswer:
 
 @frozen
 class PermissionAnswer:
-    """`status` is allowed (do it, once), approved (a person has said yes, and it was not used), denied, timeout or
-    pending. `rule` names what of the policy allowed it."""
+    """The answer to a permission hook. `status` is allowed (do it, once), approved (a person agreed, not used yet),
+    denied, timeout or pending. `rule` names the policy rule that allowed it."""
 
     status: str
     request_id: str | None = None
@@ -70,9 +70,9 @@ class PermissionAnswer:
 
 @frozen
 class PromptAnswer:
-    """`decision` is continue, refine or stop; a call that ended before a person answered has `status` "pending".
-    `timed_out` says that nobody answered: the decision is a default, and no person's consent. `auto_approved` names the
-    rule of the policy that answered."""
+    """The answer of transmit. `decision` is continue, refine or stop; `status` is "pending" if the call ended before a
+    person answered. `timed_out` says that nobody answered: the decision is a default, and no person consented.
+    `auto_approved` names the policy rule that answered."""
 
     decision: str | None = None
     instruction: str | None = None
@@ -90,7 +90,7 @@ class PromptAnswer:
 
 @frozen
 class StandbyAnswer:
-    """`status` is resumed, timeout or pending."""
+    """The answer of standby. `status` is resumed, timeout or pending."""
 
     status: str
     instruction: str | None = None
@@ -106,8 +106,8 @@ class FileWritten:
 
 @frozen
 class ApplyAnswer:
-    """`status` is applied; or, where a file has changed since and a person decides whether to write over it, pending,
-    rejected or timeout: then `request_id` is that question's."""
+    """The answer of check_diff. `status` is applied. If a file has changed since and a person decides whether to
+    overwrite it, `status` is pending, rejected or timeout, and `request_id` is that question's."""
 
     files_written: tuple[FileWritten, ...] = ()
     status: str = "applied"
@@ -146,7 +146,7 @@ class CheckpointSummary:
 
 @frozen
 class Task:
-    """Something that a person left for an agent to do."""
+    """A task that a person left for an agent."""
 
     task_id: str
     text: str
@@ -156,7 +156,7 @@ class Task:
 
 @frozen
 class RebootAnswer:
-    """`status` is clean or recovered. `tasks` is what a person left for you while no agent was there."""
+    """The answer of reboot. `status` is clean or recovered. `tasks` are what a person left for this agent."""
 
     status: str
     session_id: str | None = None
@@ -174,7 +174,7 @@ class ModeAnswer:
 
 @frozen
 class PingAnswer:
-    """`status` is "paused" while an operator holds the session up; else there is none."""
+    """The answer of ping. `status` is "paused" while an operator pauses the session, else None."""
 
     acknowledged: bool
     session_id: str
@@ -185,8 +185,8 @@ class PingAnswer:
 
 @frozen
 class LateVerdict:
-    """A verdict that came while no call was waiting for it. `kind` is approval, permission, prompt or standby; `answer`
-    is what the waiting call would have been told."""
+    """A decision that came while no call was waiting for it. `kind` is approval, permission, prompt or standby;
+    `answer` is what the waiting call would have returned."""
 
     request_id: str
     kind: str
@@ -196,8 +196,8 @@ class LateVerdict:
 
 @frozen
 class Instruction:
-    """Words of an operator that ride on a result. `kind` is nudge, steer or task; `by` says whose they are, `at` when
-    they were given."""
+    """An operator's message attached to a result. `kind` is nudge, steer or task; `by` is its author, `at` when it was
+    given."""
 
     id: str
     kind: str
@@ -207,7 +207,7 @@ class Instruction:
 
 
 def to_json(answer: object) -> dict[str, Any]:
-    """Write an answer as JSON values; what is absent or empty is left out, unless the contract wants the null."""
+    """Write an answer as JSON values. Absent and empty fields are left out, unless the contract requires a null."""
     written = _plain(answer)
     assert isinstance(written, dict)
     return written

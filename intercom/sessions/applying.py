@@ -1,11 +1,11 @@
-"""Applying: the bytes that were approved become the bytes on disk, all of them, once, whatever crashes.
+"""Applying: the approved bytes are written to disk, all of them, once, even across crashes.
 
-What is applied is held against the record of the proposal: what the text on record makes of the files as they are now
-has to be, path by path and hash by hash, what a person saw. An approval that is found changed is void.
+The change is checked against the record of the proposal. What the recorded text makes of the current files must be what
+a person saw, path by path and hash by hash. An approval that was changed is void.
 
-The order is the promise: files are staged beside their targets, the journal commits to them, they are renamed into
-place, and one transaction says that it is done, spends the approval and keeps the answer under the call's name. A
-crash before the commitment leaves nothing; after it, recovery carries the rest through.
+The order guarantees this. Files are staged next to their targets, the journal commits to them, and they are renamed
+into place. Then one transaction marks the apply as done, consumes the approval and records the answer under the call's
+name. A crash before the commit leaves nothing; after it, recovery finishes the apply.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from intercom.workspace.step import Step
 
 
 async def apply(session: SessionActor, asked: Apply) -> Answered[ApplyAnswer]:
-    """Write an approved change. Raises the errors of check_diff; then nothing was written."""
+    """Write an approved change. Raises the errors of check_diff; then nothing was written, unless it is ApplyStuck."""
     session.require_open()
     session.touch("check_diff")
     async with session.context.locks.hold(session.row.workspace_root):
@@ -82,8 +82,8 @@ async def apply(session: SessionActor, asked: Apply) -> Answered[ApplyAnswer]:
 
 
 async def give_up(session: SessionActor, asked: Decide) -> Card:
-    """A person's word on an apply that stopped half-way: leave the files as they are, and throw the rest away. The same
-    verdict again is answered as the first time."""
+    """Give up an apply that stopped half-way, as a person decided: leave the files as they are and discard the rest.
+    The same verdict again is answered like the first time. Raises AlreadyDecided if it is not stuck any more."""
     if asked.verdict.decision is not Decision.DISMISS:
         raise InvalidArguments("answer an apply that stopped half-way with dismiss, or put its files right")
     request, entry = await session.transact(partial(_look, session=session, id=cards.request_of(asked.request_id)))
@@ -101,7 +101,7 @@ async def give_up(session: SessionActor, asked: Decide) -> Card:
 
 
 async def recover(session: SessionActor) -> None:
-    """After a crash: throw away what was only staged, carry through what was committed."""
+    """Recover after a crash: discard what was only staged, finish what was committed."""
     entries = await session.transact(lambda db: [e for e in journal.open(db) if e.session_id == session.id])
     for entry in entries:
         async with session.context.locks.hold(entry.workspace_root):
@@ -119,7 +119,7 @@ async def recover(session: SessionActor) -> None:
                 try:
                     await _carry_through(session, entry, again=True)
                 except ApplyStuck:
-                    # Said on its card; a person decides. The session lives on.
+                    # Its card tells people, and a person decides. The session goes on.
                     continue
 
 
@@ -146,7 +146,7 @@ def _check_state(request: ApprovalRequest) -> None:
 
 
 async def _commit(session: SessionActor, request: ApprovalRequest, call: str) -> Entry:
-    """Stage the files and commit the journal to them. Raises PatchConflict where a file has changed since."""
+    """Stage the files and commit the journal to them. Raises PatchConflict if a file has changed since."""
     root = Path(session.row.workspace_root)
     await _check_decision(session, request)
     try:
@@ -180,8 +180,8 @@ async def _commit(session: SessionActor, request: ApprovalRequest, call: str) ->
 
 
 async def _check_decision(session: SessionActor, request: ApprovalRequest) -> None:
-    """Make sure that what stands as approved was approved, and where the policy did it, that it still does. Raises
-    InvalidState, and then the approval is void."""
+    """Check that an approved request was really approved, and that the policy still allows it if the policy approved
+    it. Voids the approval and raises InvalidState otherwise."""
     if request.decided is None or request.decided.decision != Decision.APPROVE:
         why = f"request {request.id} stands as approved, and no decision to approve it is on record"
     elif request.decided.channel == outcomes.FORCE:
@@ -198,7 +198,7 @@ async def _check_decision(session: SessionActor, request: ApprovalRequest) -> No
 
 
 async def _policy_refusal(session: SessionActor, request: ApprovalRequest) -> str | None:
-    """Why what the policy approved does not pass any more; None where it does, or where a person decided. Raises
+    """Return why the policy does not allow its own approval any more; None if it does, or if a person decided. Raises
     IntercomError (unavailable) while the policy cannot be read."""
     if request.decided is None or request.decided.channel != "policy":
         return None
@@ -211,14 +211,15 @@ async def _policy_refusal(session: SessionActor, request: ApprovalRequest) -> st
 
 
 def _check_shown(root: Path, request: ApprovalRequest, plan: patching.Plan) -> None:
-    """Raises RecordMismatch where people were shown something else than what the plan does: the diff on record can be
-    edited before they look, and then a signature covers the edited one."""
+    """Raise RecordMismatch if people were shown something else than what the plan does. The recorded diff could be
+    edited before a person looks, and then the signature covers the edited diff."""
     if not is_on_card(request, preview(root, plan)):
         raise RecordMismatch("the diff that people were shown is not the one of its files")
 
 
 def _check_shown_of_rest(root: Path, request: ApprovalRequest, steps: Sequence[Step]) -> None:
-    """The same for what is left of an apply that was committed before: of other files the content before is gone."""
+    """Raise RecordMismatch if the rest of a committed apply is not what people were shown. The old content of finished
+    files is gone."""
     versions = {
         number: FileVersions(request.files[number], before, after)
         for number, before, after in files.left_to_do(root, steps)
@@ -230,7 +231,7 @@ def _check_shown_of_rest(root: Path, request: ApprovalRequest, steps: Sequence[S
 
 
 def _check_record(session: SessionActor, request: ApprovalRequest) -> None:
-    """Raises RecordMismatch where the record of the proposal is not the one that was decided about."""
+    """Raise RecordMismatch if the recorded proposal is not the one that was decided."""
     if request.hash_of_record(session.row.workspace_root) != request.proposal_hash:
         raise RecordMismatch(
             f"what is on record of request {request.id} is not what was shown and approved;"
@@ -239,8 +240,8 @@ def _check_record(session: SessionActor, request: ApprovalRequest) -> None:
 
 
 def _check_steps(session: SessionActor, request: ApprovalRequest, entry: Entry) -> None:
-    """The same for an apply that was committed before, with the decision behind it: a journal is no approval. Raises
-    SignatureRefused for a decision that does not count."""
+    """Check the record and the decision of an apply that was committed before: a journal is no approval. Raises
+    RecordMismatch, and SignatureRefused if the decision does not count."""
     decided = request.decided
     if request.status is not ApprovalStatus.APPROVED or decided is None or decided.decision != Decision.APPROVE:
         raise RecordMismatch(
@@ -258,7 +259,7 @@ def _check_steps(session: SessionActor, request: ApprovalRequest, entry: Entry) 
 
 
 async def _void(session: SessionActor, request: ApprovalRequest, why: str) -> None:
-    """Take an approval back that may not be applied, and tell everybody."""
+    """Void an approval that may not be applied, and tell people."""
     await session.transact(partial(_voided, session=session, request=request, why=why))
     session.riders.verdicts.pop(request.id, None)
     found = await session.transact(partial(approvals.get, id=request.id))
@@ -271,9 +272,9 @@ async def _void(session: SessionActor, request: ApprovalRequest, why: str) -> No
 async def _carry_through(
     session: SessionActor, entry: Entry, call: str | None = None, *, again: bool = False
 ) -> ApplyAnswer:
-    """From committed to done; idempotent. `call` names the one that is answered with it, besides the one that began it.
-    `again` says that the journal was read back, and not just written: then a policy's approval is put before the policy
-    once more. Raises ApplyStuck when files are neither as before nor as after."""
+    """Finish a committed apply; idempotent. `call` names the call that gets the answer, in addition to the one that
+    began the apply. `again` says that the journal was read back: then the policy checks its own approval once more.
+    Raises ApplyStuck if files are neither in the state before nor in the state after."""
     steps = tuple(Step.from_json(step) for step in entry.steps)
     root = Path(entry.workspace_root)
     try:
@@ -309,7 +310,7 @@ async def _carry_through(
 
 
 async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
-    """The agent asks again after a person put the files right: try once more from where it stopped."""
+    """Mark a stuck apply as committed again, so that it continues. A person may have repaired the files."""
     await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
     request = await session.transact(partial(approvals.get, id=entry.request_id))
     assert request is not None, "a journal entry has its request"
@@ -323,7 +324,7 @@ async def _abandon(session: SessionActor, entry: Entry, why: str) -> None:
 
 
 async def _discard(entry: Entry) -> None:
-    """Throw away what is staged and not in its place."""
+    """Discard the files that are staged and not in place."""
     steps = tuple(Step.from_json(step) for step in entry.steps)
     await trio.to_thread.run_sync(files.discard, Path(entry.workspace_root), steps)
 
@@ -338,7 +339,7 @@ def _plan(root: Path, request: ApprovalRequest) -> patching.Plan:
     try:
         parsed = proposal.recorded(request.diff_content, request.file_path, request.form)
     except (DiffError, PathViolation) as fault:
-        # It could be read when it was proposed.
+        # It was readable when it was proposed.
         raise RecordMismatch(f"its text is another: {fault}") from None
     return patching.plan_again(root, parsed, request.files, root_inode=request.root_inode)
 
@@ -351,13 +352,13 @@ def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest
 
 
 def _look_once(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest, Entry | None, str | None]:
-    """The same, and why the approval may not take effect (again), if it may not."""
+    """Return the request, its journal entry, and why the approval may not take effect (again), or None."""
     request, entry = _look(db, session, id)
     return request, entry, session.context.signatures.fault_of_use(db, request)
 
 
 def _look_back(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest | None, str | None]:
-    """The request of an apply that was under way, and why it may not be carried through, if it may not."""
+    """Return the request of an apply in progress, and why it may not be finished, or None."""
     request = approvals.get(db, id)
     return request, None if request is None else session.context.signatures.fault_of_use(db, request)
 
@@ -385,7 +386,7 @@ def _given_up(db: Database, session: SessionActor, entry: Entry, verdict: Verdic
 
 
 def _begin(db: Database, entry: Entry) -> bool:
-    """Enter the apply; also True when it was entered before, and the writer fell before it could say so."""
+    """Record the apply. Also True if this very entry was recorded before and the writer crashed before it answered."""
     if journal.begin(db, entry):
         return True
     found = journal.get(db, entry.request_id)
@@ -395,7 +396,7 @@ def _begin(db: Database, entry: Entry) -> bool:
 def _advance(db: Database, entry: Entry, to: JournalState, note: str | None = None) -> None:
     current = journal.get(db, entry.request_id)
     if current is not None and current.state is to:
-        # Moved before, when the writer fell between its commit and its answer.
+        # Moved already: the writer crashed between its commit and its answer.
         return
     if current is None or not journal.advance(db, entry.request_id, current.state, to, note):
         raise InvalidState(f"the apply of request {entry.request_id} moved on by itself; call check_diff again")
@@ -409,8 +410,8 @@ def _stick(db: Database, session: SessionActor, entry: Entry, note: str) -> None
 def _finish(
     db: Database, session: SessionActor, entry: Entry, answer: ApplyAnswer, call: str | None
 ) -> tuple[ApprovalRequest, tuple[ApprovalRequest, ...]]:
-    """Put on record that it is done. The request as it is then, and those that it has settled with it: what it took
-    the place of, and what asked to take its own."""
+    """Record that the apply is done. Returns the request, and those settled with it: the requests it replaced, and the
+    open ones that would replace it."""
     now = session.now()
     if approvals.consume(db, entry.request_id, now):
         approvals.mark_delivered(db, entry.request_id, now)
@@ -419,12 +420,12 @@ def _finish(
             session.answered_and_recorded(str(name), "check_diff", answer)(db)
         paths = [one.path for one in answer.files_written]
         session.record(db, "intercom", "applied", ", ".join(paths), request_id=entry.request_id, files=paths)
-    # Else it was said before, when the writer crashed between its commit and its answer.
+    # If it was consumed before, the writer crashed between its commit and its answer.
     done = approvals.get(db, entry.request_id)
     assert done is not None, "a journal entry has its request"
     others: list[ApprovalRequest] = []
     replaced = None if done.replaces is None else approvals.get(db, done.replaces)
-    # Another session's is none of ours: this one was taken over from there.
+    # A request of another session is not touched: this one was moved from there.
     while replaced is not None and replaced.session_id == session.id:
         approvals.consume(db, replaced.id, now)
         approvals.mark_delivered(db, replaced.id, now)

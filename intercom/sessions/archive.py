@@ -1,4 +1,4 @@
-"""The archive: what taking and restoring checkpoints work with, and how a session is written down."""
+"""The archive: what taking and restoring checkpoints needs, and how a session is written into a checkpoint."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from intercom.workspace.walking import Limits
 
 T = TypeVar("T")
 
-#: How long the store may take, in seconds.
+#: Time limit of one store transaction, in seconds.
 STORE_SECONDS = 60.0
 
 
 @frozen
 class Archive:
-    """`work` is held by whoever reads whole workspaces or writes contents: one at a time."""
+    """The dependencies of checkpoint work. The lock `work` serialises reading whole workspaces and writing contents."""
 
     context: Context
     reader: Reader
@@ -47,16 +47,16 @@ class Archive:
         return Limits(found.max_files, found.max_bytes, found.max_file_bytes, found.max_seconds)
 
     async def transact(self, work: Callable[[Database], T]) -> T:
-        """Run `work` in the store; committed when this returns."""
+        """Run `work` in the store, in one transaction, which is committed when this returns."""
         return await ask(self.context.store, Transact(work), timeout=STORE_SECONDS, retry=True)
 
     async def read(self, work: Callable[[Database], T]) -> T:
-        """Run `work` in a worker thread, on what is committed."""
+        """Run `work` in a worker thread, on committed data."""
         return await self.reader.read(work)
 
 
 def written(session: Session, pending: Sequence[Asked]) -> dict[str, Any]:
-    """A session and what waits in it, as a checkpoint holds them."""
+    """Return a session and its pending requests as a checkpoint stores them."""
     return {
         "status": session.status.value,
         "mode": session.mode.value,

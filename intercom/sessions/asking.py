@@ -1,4 +1,4 @@
-"""Asking a session that may rest: one that has nothing to do has no actor, and is woken to be asked."""
+"""Asks a session whose actor may not run: an idle session has no actor, and is woken first."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from intercom.sessions.reception_messages import Wanted
 
 R = TypeVar("R")
 
-#: How long an operator's act may take, in seconds; a part that restarts is back well within it.
+#: Time limit of an operator's request, in seconds. A component that restarts is back well within it.
 ACT_SECONDS = 30.0
 
 
 async def ask_session(system: System, session_id: str, message: Request[R]) -> R:
-    """Ask a session, by its whole id; one that rests is woken. Not to be called inside a handler."""
+    """Ask a session by its whole id, and wake it if it is idle. Must not be called inside a handler."""
     session = system.named(f"session/{session_id}")
     try:
         return await ask(session, message, timeout=ACT_SECONDS)
     except (Down, NotRunning):
-        # It is restarting, or rests because nothing waits in it; or a server that has just started has not come to
-        # it yet. Then it is there before the reception, which brings back all others as well, has time for us.
+        # The session restarts, is idle, or a server that has just started has not brought it back yet. In the last case
+        # it answers before the session registry, which first brings back all others.
         return await _ask_awake(system, session_id, message)
 
 
 async def _ask_awake(system: System, session_id: str, message: Request[R]) -> R:
-    """Have a session woken, and ask it as soon as it is there."""
+    """Wake a session, and ask it as soon as it runs."""
     found: list[outcome.Outcome[R]] = []
     async with trio.open_nursery() as nursery:
 
@@ -40,7 +40,7 @@ async def _ask_awake(system: System, session_id: str, message: Request[R]) -> R:
                 found.append(outcome.Error(refused))
                 nursery.cancel_scope.cancel()
             except (Busy, Down, NotRunning, trio.TooSlowError):
-                # The session may come up all the same, and else does not answer in time.
+                # The session may start all the same. If it does not, the question times out.
                 pass
 
         nursery.start_soon(wake)

@@ -1,4 +1,4 @@
-"""Keeps the audit log's head outside of the database, and tells people when the two do not fit."""
+"""The actor that keeps the audit log's head outside of the database, and tells people if the two do not match."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from intercom.store.reader import Reader
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the head, and how often it is posted to the channels.
+#: Seconds between two checks of the head, and how often it is posted to the channels.
 ANCHOR_SECONDS = 30.0
 POST_EVERY = timedelta(days=1)
-#: Seconds the store may take.
+#: Time limit of one store transaction, in seconds.
 _STORE_SECONDS = 30.0
 _WHAT_TO_DO = "run agent-intercom-ctl audit verify; nothing is repaired by itself"
 
 
 @frozen
 class _Look:
-    """A timer: the head may have moved on."""
+    """A timer: check whether the head has moved on."""
 
 
 class AuditWatch(Actor):
-    """Registered as `audit-watch`. On start the log is compared with the file that its head was kept in; from then on,
-    and when it stops, the head is added to that file if it has moved on. If what was added last is gone from there,
-    people are told. A file that has to be begun again is so after an entry that says it; a server that stops leaves
-    that to the next one, which can tell. Once a day the head is told on every channel."""
+    """The actor `audit-watch`. On start it compares the log with the file of kept heads. From then on, and on stop, it
+    appends the head to that file if the head has moved on. If the last appended head disappears from the file, people
+    are told. A file is begun again only after an audit entry says so; a server that stops leaves that to the next one.
+    Once a day the head is posted on every channel."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class AuditWatch(Actor):
         self._every = every
         self._anchored = 0
         self._is_compared = False
-        #: Whether the file has to be begun, and the head to begin it with once that is on record.
+        #: Whether the file must be begun, and the head to begin it with once that is recorded.
         self._has_to_begin = False
         self._first: Head | None = None
-        #: The head that the file holds last, and the file's state at the time where it is known.
+        #: The last head in the file, and the file's state at that time, if known.
         self._added: Head | None = None
         self._state: State | None = None
         self._told: str | None = None
@@ -81,7 +81,7 @@ class AuditWatch(Actor):
 
     async def on_stop(self) -> None:
         with trio.move_on_after(_STORE_SECONDS, shield=True):
-            # A server that ends right after its start must not keep a head that it did not hold against the last one.
+            # A server that ends right after its start must not store a head that it did not compare with the last one.
             await self._compare_once()
             await self._look(stops=True)
 
@@ -90,13 +90,13 @@ class AuditWatch(Actor):
             await self._compare()
 
     async def _compare(self) -> None:
-        """Hold the log against what was kept of it, and tell people what does not fit."""
+        """Compare the log with the kept heads, and tell people what does not match."""
         try:
             state = await trio.to_thread.run_sync(audit_anchor.state, self._file)
             anchors = await trio.to_thread.run_sync(audit_anchor.read, self._file, self._reader.path)
             beginning, faults = await self._reader.read(partial(_misfits, anchors=anchors, file=self._file))
         except (AnchorError, IntercomError) as error:
-            # Nothing is added to a file of which it is not known what it holds.
+            # Nothing is appended to a file whose content is unknown.
             self._tell(f"the audit log could not be compared with its kept heads: {error}")
             return
         self._is_compared = True
@@ -104,7 +104,7 @@ class AuditWatch(Actor):
         if anchors:
             last = anchors[-1]
             self._anchored = last.sequence
-            # As good as added by this server: it is missed if it goes.
+            # Treated as if this server had appended it: its loss is noticed.
             self._added, self._state = Head(last.sequence, last.hash, last.at), state
         if beginning is not None:
             faults.insert(0, beginning)
@@ -113,7 +113,7 @@ class AuditWatch(Actor):
             self._tell(f"the audit log was changed while nobody was looking: {fault}{more}; {_WHAT_TO_DO}")
 
     async def _look(self, stops: bool = False) -> None:
-        """Keep the head if it has moved on, and post it if that is due."""
+        """Store the head if it has moved on, and post it if that is due."""
         if not self._is_compared:
             return
         try:
@@ -140,7 +140,7 @@ class AuditWatch(Actor):
             log.warning("the head of the audit log could not be read: %s", error)
 
     async def _keep(self, newest: Head, is_lost: bool) -> Head:
-        """Add the newest head to the file, if it is not there; or the one that it is begun with. Which it was."""
+        """Append the newest head (or the head to begin the file with) to the file, if it is missing. Returns it."""
         if self._has_to_begin:
             self._first = await self._begin()
             self._has_to_begin = False
@@ -156,7 +156,7 @@ class AuditWatch(Actor):
         return fault is not None or not anchors
 
     def _is_lost(self) -> bool:
-        """Whether the file no longer holds what was added to it last. Other servers may have added to it. Blocks."""
+        """Return whether the file has lost the last appended head. Other servers may have appended to it. Blocks."""
         if self._added is None:
             return False
         now = audit_anchor.state(self._file)
@@ -170,8 +170,8 @@ class AuditWatch(Actor):
         return is_lost
 
     async def _begin(self) -> Head:
-        """Put on record that the head is kept outside from now on, and return the head to begin with: a file that goes
-        is missed then."""
+        """Record that the head is kept in the file from now on, and return the head to begin with. After that a missing
+        file is noticed."""
         work = partial(_begun, at=self._now(), file=self._file)
         return await ask(self._store, Transact(work), timeout=_STORE_SECONDS, retry=True)
 
@@ -196,7 +196,7 @@ def _head(db: Database) -> Head | None:
 
 
 def _misfits(db: Database, anchors: list[Anchor], file: Path) -> tuple[str | None, list[str]]:
-    """Why the file is not the one that was begun, and what does not fit between it and the log."""
+    """Return why the file is not the one that was begun, or None; and how it contradicts the log."""
     return audit_anchor.beginning_fault(db.conn, anchors, file), audit_anchor.compare(db.conn, anchors)
 
 
@@ -214,7 +214,7 @@ def _begun(db: Database, at: datetime, file: Path) -> Head:
 
 
 def _due(db: Database, at: datetime) -> bool:
-    """Whether the head is to be posted now; then that is on record. A first day comes before the first post."""
+    """Return whether the head is to be posted now, and record it. The first post comes a day after the beginning."""
     last = audit.newest_at(db, (POSTED,)) or audit.newest_at(db, (ANCHORED,))
     if last is not None and at - last < POST_EVERY and at >= last:
         return False

@@ -1,6 +1,6 @@
-"""Broadcasts: one line for people, once a call; and in the chat, where one is set up, as a message that is waited for.
+"""Broadcasts: one line for people, once per call. The call waits briefly until the chat has posted the line.
 
-The line's row for the chat is written with the call's answer, so it is posted once however often the call is made.
+The line's outbox row is written with the call's answer, so it is posted once however often the call is repeated.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from intercom.sessions.messages import Answered, Broadcast
 from intercom.store import audit, calls, outbox
 from intercom.store.messages import Database
 
-#: How long a broadcast waits for its message to stand in the chat before it is said to be on its way.
+#: How long a broadcast waits for its message to be posted before it reports it as queued, in seconds.
 POST_SECONDS = 2.0
-#: How many lines one session may tell people in a minute: one agent's flood would hide what others ask.
+#: How many lines one session may send in a minute. A flood from one agent would hide other agents' requests.
 MOST_A_MINUTE = 60
 _TS = re.compile(r"\d{1,12}\.\d{1,9}")
 
@@ -39,9 +39,9 @@ class PostOverdue:
 
 
 async def broadcast(session: SessionActor, asked: Broadcast) -> Answered[BroadcastAnswer] | None:
-    """Tell people one line, once a call. `posted` says whether it stands in the chat by now, and `queued` that it will;
-    the session does other things while the answer waits for that. Refused (`invalid_arguments`) for a `thread_ts` that
-    is none, where there is a chat, and (`busy`) where this session has told too much within a minute."""
+    """Tell people one line, once per call. `posted` says that it is in the chat, `queued` that it will be. The session
+    handles other messages meanwhile. Raises InvalidArguments for an invalid `thread_ts` if there is a chat, and
+    IntercomError (`busy`) if this session sent too many lines within a minute."""
     key = chat.notice_key(asked.call)
     answer = await session.transact(partial(_found, call=asked.call, key=key))
     if answer is None:
@@ -57,20 +57,20 @@ async def broadcast(session: SessionActor, asked: Broadcast) -> Answered[Broadca
         return session.answered(asked.call, answer)
     if session.context.chat is not None:
         session.context.chat.wake()
-    # Whatever was posted after the look above is told after this, and finds who waits.
+    # A post reported after the check above finds the waiting call here.
     session.posts.setdefault(key, []).append((asked.call, session.defer()))
     session.set_timer(PostOverdue(key), POST_SECONDS, PostOverdue(key))
     return None
 
 
 async def posted(session: SessionActor, told: Posted) -> None:
-    """A line stands in the chat: whose call waits for that is answered."""
+    """Answer the calls that wait for a line: it is posted in the chat."""
     session.cancel_timer(PostOverdue(told.key))
     _answer(session, told.key, BroadcastAnswer(posted=True, ts=told.ts))
 
 
 async def overdue(session: SessionActor, due: PostOverdue) -> None:
-    """A line is still on its way: its call has waited long enough."""
+    """Answer the calls that have waited long enough for a line that is still queued."""
     _answer(session, due.key, BroadcastAnswer(posted=False, queued=True))
 
 
@@ -82,7 +82,7 @@ def _answer(session: SessionActor, key: str, answer: BroadcastAnswer) -> None:
 
 
 def _found(db: Database, call: str, key: str) -> BroadcastAnswer | None:
-    """What the call was answered, as things stand now; None for a new one."""
+    """Return the call's answer with the row's current status; None for a new call."""
     recorded = calls.answer(db, call)
     if recorded is None:
         return None
@@ -98,7 +98,7 @@ def _found(db: Database, call: str, key: str) -> BroadcastAnswer | None:
 def _record(
     db: Database, session: SessionActor, asked: Broadcast, key: str, content: Content | None
 ) -> BroadcastAnswer:
-    """Keep the answer, and with it what the chat is to show; run again, the same."""
+    """Record the answer, and the chat row with it. Idempotent. Raises IntercomError (`busy`)."""
     answer = BroadcastAnswer(posted=False, queued=True if content is not None else None)
     if not session.answered_and_recorded(asked.call, "broadcast", answer)(db):
         return answer

@@ -1,4 +1,4 @@
-"""From rows to the cards that people see. Pure."""
+"""Builds the cards that people see from database rows. All functions are pure."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ _STALL_STATE = {
 
 _WORDS_KIND = {Kind.NUDGE: CardKind.STEER, Kind.STEER: CardKind.STEER, Kind.TASK: CardKind.TASK}
 _WORDS_TITLE = {Kind.NUDGE: "Nudge", Kind.STEER: "To the agent", Kind.TASK: "Task"}
-#: How words came that no person gave: the automatic nudge of a stall alert.
+#: The channel of an automatic nudge, which no person gave.
 AUTOMATIC = "alert"
-#: Whose words those are.
+#: The author of automatic nudges.
 INTERCOM = "intercom"
-#: How a person's words came that were said to an alert, with the channel behind it; the alert's card tells of them.
+#: The prefix of the channel of a person's message to an alert. The alert's card shows such a message.
 ON_ALERT = "alert/"
 
 
 def is_told_of_on_alert(word: Instruction) -> bool:
-    """Whether the card of an alert tells of these words, so that they need none of their own."""
+    """Return whether an alert's card shows this instruction, so that it needs no card of its own."""
     return word.channel == AUTOMATIC or word.channel.startswith(ON_ALERT)
 
 
@@ -59,7 +59,7 @@ _STUCK = "apply-"
 
 
 def of_request(request: Asked, workspace_root: str, *, away: bool = False, note: str | None = None) -> Card:
-    """The card of an approval, a prompt or a standby. `away` says that no call waits for the answer."""
+    """Return the card of an approval, a prompt or a standby. `away` says that no call waits for the answer."""
     match request:
         case ApprovalRequest():
             return _approval(request, workspace_root, away, note)
@@ -72,10 +72,10 @@ def of_request(request: Asked, workspace_root: str, *, away: bool = False, note:
 def _approval(request: ApprovalRequest, root: str, away: bool, note: str | None) -> Card:
     state = _APPROVAL_STATE[request.status]
     if state is CardState.APPLIED and request.tool is not None:
-        # The client acts itself: what is known is that it was told.
+        # The client performs the operation itself. All that is known is that it was told.
         state = CardState.DELIVERED
     if state in (CardState.APPROVED, CardState.REJECTED, CardState.EXPIRED) and request.delivered_at:
-        # An approval that reached its agent moves on; a rejection or time-out stays what it is, only told.
+        # An approval that reached its agent becomes delivered. A rejection or time-out keeps its state.
         state = CardState.DELIVERED if state is CardState.APPROVED else state
     return Card(
         id=request.id,
@@ -102,7 +102,7 @@ def _approval(request: ApprovalRequest, root: str, away: bool, note: str | None)
 
 
 def _path(request: ApprovalRequest) -> str:
-    """The path that names the change: as it is, not as the agent spelled it."""
+    """Return the path of the change: the canonical path, not the agent's spelling."""
     known = [path for file in request.files for path in file.paths]
     return request.file_path if request.tool is not None or request.file_path in known else (known or [""])[-1]
 
@@ -163,7 +163,7 @@ def _waited(request: ContinuationPrompt | Wait) -> CardState:
 
 
 def of_stall(alert: StallAlert, workspace_root: str, *, note: str | None = None) -> Card:
-    """The card of a stall alert."""
+    """Return the card of a stall alert."""
     title = f"Quiet for {_span(alert.idle_seconds)}"
     if alert.status is StallStatus.ESCALATED:
         title = f"Still quiet after {_counted(alert.nudge_count, 'nudge')}" if alert.nudge_count else title
@@ -184,7 +184,7 @@ def of_stall(alert: StallAlert, workspace_root: str, *, note: str | None = None)
 
 
 def of_words(word: Instruction, workspace_root: str) -> Card:
-    """The card of words for an agent: queued, then delivered, or never."""
+    """Return the card of an instruction: queued, then delivered or closed."""
     state = CardState.QUEUED if word.is_open else CardState.CLOSED if word.delivered_at is None else CardState.DELIVERED
     title = headline(word.text)
     return Card(
@@ -231,22 +231,22 @@ def _counted(number: int, noun: str) -> str:
 
 
 def stuck_id(request_id: str) -> str:
-    """The id of the card that tells of an apply of this request that stopped half-way."""
+    """Return the id of the card of a stuck apply of this request."""
     return f"{_STUCK}{request_id}"
 
 
 def is_stuck(card_id: str) -> bool:
-    """Whether this is the id of such a card."""
+    """Return whether this is the id of such a card."""
     return card_id.startswith(_STUCK)
 
 
 def request_of(card_id: str) -> str:
-    """The request that such a card is about."""
+    """Return the id of the request that such a card is about."""
     return card_id.removeprefix(_STUCK)
 
 
 def of_stuck(entry: Entry, request: ApprovalRequest) -> Card:
-    """The card of an apply that stopped half-way."""
+    """Return the card of an apply that stopped half-way."""
     return Card(
         id=stuck_id(request.id),
         kind=CardKind.APPLY,

@@ -1,6 +1,6 @@
-"""The protocol between sessions and the doors on one side and a chat channel on the other, and which channel is whose.
+"""The protocol between sessions, agent connections and a chat channel, and which chat channel shows which session.
 
-A chat channel is one of several: where none is set up, `Context.chat` is None and everything goes on without.
+The chat channel is optional: if none is set up, `Context.chat` is None.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from intercom.model.config import Config
 from intercom.model.outbox import Content
 from intercom.model.session import Session, SessionMode
 
-#: Under this name the chat channel answers `ReadRecent`.
+#: The name of the chat channel's actor, which answers `ReadRecent`.
 CHANNEL_ACTOR = "slack/channel"
 _CALLS = uuid.UUID("6f1d4a52-8f0e-4d43-9a55-2d1b8d2f6a37")
 
 
 @frozen
 class Posted:
-    """Told `session/<id>`: the row `key`, a notice of this session, stands in the channel as message `ts`."""
+    """Told to `session/<id>`: the row `key`, a notice of this session, is in the channel as message `ts`."""
 
     key: str
     ts: str
@@ -32,7 +32,7 @@ class Posted:
 
 @frozen
 class Message:
-    """A message of a channel as people wrote it; `thread_ts` names its thread when it is a reply."""
+    """A message of a channel as a person wrote it. `thread_ts` names its thread if it is a reply."""
 
     ts: str
     user: str
@@ -42,7 +42,7 @@ class Message:
 
 @frozen
 class History:
-    """The latest messages of a channel, newest first; `has_more` says that there are older ones."""
+    """The latest messages of a channel, newest first. `has_more` says that there are older ones."""
 
     messages: tuple[Message, ...]
     has_more: bool
@@ -50,8 +50,8 @@ class History:
 
 @frozen
 class ReadRecent(Request[History]):
-    """Asked `slack/channel`: the latest messages of a channel, `limit` (1 to 100) at most. Refused with the code
-    `slack` when the chat can not be read now; the sentence says why and what to do."""
+    """Asked of `slack/channel`: the latest messages of a channel, at most `limit` (1 to 100). Refused with the code
+    `slack` if the chat cannot be read now; the message says why and what to do."""
 
     channel_id: str
     limit: int
@@ -59,11 +59,11 @@ class ReadRecent(Request[History]):
 
 @frozen
 class Chat:
-    """What sessions know of the chat channel that is set up.
+    """What sessions need of the chat channel.
 
-    `channel_for` gives the channel a session is shown in, None when it is shown in none. `draw_notice` and `draw_root`
-    give the content of a row (masked already) for a line, and for the message that a session's thread hangs from; they
-    are pure, and called in threads. `wake`, called on the loop, says that there is something new to send.
+    `channel_for` returns the channel that shows a session, None if no channel does. `draw_notice` and `draw_root`
+    return a row's content (masked already) for a line, and for the first message of a session's thread. Both are pure
+    and run in threads. `wake` runs on the event loop and says that there is something new to send.
     """
 
     channel_for: Callable[[Session], str | None]
@@ -73,8 +73,8 @@ class Chat:
 
 
 def channel_of(config: Config, session: Session) -> str | None:
-    """The channel a session is shown in: the one its connection named, else its directory's (the nearest that has
-    one), else the common one."""
+    """Return the channel that shows a session: the one its connection named, else that of the nearest configured
+    directory, else the default."""
     if session.channel_id is not None:
         return session.channel_id
     root = PurePath(session.workspace_root)
@@ -85,15 +85,15 @@ def channel_of(config: Config, session: Session) -> str | None:
 
 
 def is_notified(mode: SessionMode) -> bool:
-    """Whether sessions in this mode are shown in the chat."""
+    """Return whether sessions in this mode are shown in the chat."""
     return mode is not SessionMode.LOCAL
 
 
 def notice_key(call: str) -> str:
-    """The key of the row that a broadcast makes: the same for the same call, so that it is found again."""
+    """Return the key of the row that a broadcast makes: always the same for the same call."""
     return f"notice/{uuid.uuid5(_CALLS, call)}"
 
 
 def thread_key(session_id: str) -> str:
-    """The key of the message that a session's thread hangs from."""
+    """Return the key of the first message of a session's thread."""
     return f"thread/{session_id}"

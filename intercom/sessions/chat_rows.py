@@ -1,4 +1,4 @@
-"""What the chat is to show, written with what it tells of: a crash neither loses nor repeats it."""
+"""Rows for the chat, written in the transaction of the event they show: a crash neither loses nor repeats them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SERIOUS = frozenset({"warning", "error"})
 
 
 def is_shown(session: SessionActor) -> bool:
-    """Whether the chat shows this session at all."""
+    """Return whether the chat shows this session."""
     there = session.context.chat
     return there is not None and chat.is_notified(session.row.mode) and there.channel_for(session.row) is not None
 
 
 async def drawn(session: SessionActor, line: Notice) -> Content | None:
-    """The line as the chat shows it; None where it does not."""
+    """Return the line as the chat shows it; None if the chat does not show this session."""
     there = session.context.chat
     if there is None or not is_shown(session):
         return None
@@ -30,7 +30,7 @@ async def drawn(session: SessionActor, line: Notice) -> Content | None:
 
 
 def put(db: Database, session: SessionActor, line: Notice, content: Content) -> None:
-    """Have the chat show this line, once under its key, in the session's thread or the one that it names."""
+    """Queue this line for the chat, once under its key, in the session's thread or in the thread that it names."""
     there = session.context.chat
     row = sessions.get(db, session.id)
     assert there is not None, "it was drawn for the chat"
@@ -38,7 +38,7 @@ def put(db: Database, session: SessionActor, line: Notice, content: Content) -> 
     assert line.key is not None, "a row has a key"
     top = chat.thread_key(session.id)
     root = outbox.by_key(db, top)
-    # A session stays in the channel where its thread is, whatever the configuration says since.
+    # A session stays in the channel of its thread, even if the configuration changes.
     channel = root.channel if root is not None else there.channel_for(row)
     assert channel is not None, "it was drawn for a channel"
     if root is None:
@@ -65,7 +65,7 @@ def put(db: Database, session: SessionActor, line: Notice, content: Content) -> 
 
 
 def redraw_top(db: Database, session: SessionActor, row: Session) -> None:
-    """Have the chat show at the top of the session's thread how the session stands, if it has a thread."""
+    """Redraw the first message of the session's thread with the session's current status, if it has a thread."""
     there, root = session.context.chat, outbox.by_key(db, chat.thread_key(row.id))
     if there is None or root is None:
         return

@@ -1,4 +1,4 @@
-"""What people can do with checkpoints: calls of the desk, no state."""
+"""What people can do with checkpoints: stateless calls of the operator service."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from intercom.store import checkpoints, restores
 from intercom.store.messages import Database
 from intercom.store.reader import Reader
 
-#: How long a look at a workspace may take in all, in seconds, others' before it among them; and a verdict.
+#: Time limit of comparing a workspace, including the wait for other comparisons; and of a decision. In seconds.
 LOOK_SECONDS = 600.0
 ANSWER_SECONDS = 30.0
 
 
 @frozen
 class CheckpointCalls:
-    """`actor` is the one named `checkpoints`; `session_id` finds a session by the beginning of its id, or the only one
-    there is."""
+    """The checkpoint calls. `actor` is the actor `checkpoints`. `session_id` finds a session by the prefix of its id;
+    without a prefix, the only session."""
 
     actor: Name
     reader: Reader
@@ -36,49 +36,48 @@ class CheckpointCalls:
     async def take(
         self, session: str | None, label: str | None, by: str, channel: str, act_id: str | None = None
     ) -> CheckpointTaken:
-        """Record how a session and its workspace stand; without `session`, the only one there is. An act of this id
-        takes one checkpoint, however often it is asked. Raises NotFound, Ambiguous, and FileError for a workspace that
-        is gone."""
+        """Take a checkpoint of a session and its workspace; without `session`, of the only session. One `act_id` takes
+        one checkpoint, however often it is repeated. Raises NotFound, Ambiguous, and FileError if the workspace is
+        gone."""
         id = await self.session_id(session)
         words = " ".join((label or "").split())[:200] or None
         wish = TakeCheckpoint(_named(act_id, "checkpoint"), id, words, by, channel)
         return await ask(self.actor, wish, timeout=LOOK_SECONDS, retry=True)
 
     async def listed(self, session: str | None = None) -> tuple[CheckpointLine, ...]:
-        """The checkpoints of a session, or of all, newest first."""
+        """Return the checkpoints of a session, or of all, newest first."""
         id = None if session is None else await self.session_id(session)
         return await self.reader.read(partial(checkpoints.of, session_id=id))
 
     async def checkpoint(self, prefix: str) -> CheckpointLine:
-        """A checkpoint by the beginning of its id. Raises NotFound and Ambiguous."""
+        """Return a checkpoint by the prefix of its id. Raises NotFound and Ambiguous."""
         return await self.reader.read(partial(_one, prefix=prefix))
 
     async def ask_restore(
         self, checkpoint: str, files: Files, by: str, channel: str, act_id: str | None = None
     ) -> Restore:
-        """Compare a checkpoint with its workspace, and ask whether to go back to it: the question, which is answered as
-        any card is, with proceed or cancel. Nothing changes until then. Raises NotFound and Ambiguous, FileError for
-        a workspace that is gone, and InvalidState, with what differs, where a session would end and nothing be put
-        back."""
+        """Compare a checkpoint with its workspace, and ask whether to restore it. The question is a card, answered with
+        proceed or cancel; nothing changes before. Raises NotFound and Ambiguous, FileError if the workspace is gone,
+        and InvalidState, with the differences, if a session would end and no file be put back."""
         line = await self.checkpoint(checkpoint)
         wish = AskRestore(_named(act_id, "restore"), line.id, files, by, channel)
         card = await ask(self.actor, wish, timeout=LOOK_SECONDS, retry=True)
         return await self.restore(card.id)
 
     async def restore(self, id: str) -> Restore:
-        """How a restore stands, by its whole id. Raises NotFound."""
+        """Return a restore by its whole id. Raises NotFound."""
         found = await self.reader.read(partial(restores.get, id=id))
         if found is None:
             raise NotFound(f"no restore has the id {id!r}", code="request_not_found")
         return found
 
     async def answer(self, id: str, verdict: Verdict) -> Card:
-        """Proceed with a restore, or cancel it. The first verdict wins: raises AlreadyDecided for a later one."""
+        """Proceed with a restore, or cancel it. The first decision wins: raises AlreadyDecided for a later one."""
         return await ask(self.actor, AnswerRestore(id, verdict), timeout=ANSWER_SECONDS, retry=True)
 
 
 def _named(act_id: str | None, kind: str) -> str:
-    """The id of what an act makes: always the same for one act."""
+    """Return the id of what an action creates: always the same for one action."""
     return str(uuid.uuid4() if act_id is None else uuid.uuid5(uuid.NAMESPACE_OID, f"{kind}/{act_id}"))
 
 

@@ -1,4 +1,4 @@
-"""The protocol of the actor that takes checkpoints and restores them."""
+"""The protocol of the actor that takes and restores checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intercom.model.verdict import Verdict
 
 @frozen
 class CheckpointTaken:
-    """A checkpoint is on record. `left_out` says what of the workspace it does not hold, or can not put back."""
+    """A recorded checkpoint. `left_out` lists what of the workspace it does not hold, or cannot put back."""
 
     checkpoint: CheckpointLine
     left_out: tuple[LeftOut, ...] = ()
@@ -22,8 +22,8 @@ class CheckpointTaken:
 
 @frozen
 class TakeCheckpoint(Request[CheckpointTaken]):
-    """Record how a session and the files of its workspace stand. `id` names the checkpoint that is to be: asked again,
-    it is taken once. Refused (`not_found`) for an unknown session, (`file_error`) where its workspace is gone."""
+    """Take a checkpoint of a session and the files of its workspace. `id` names the checkpoint: a repeated request
+    takes it once. Refused with `not_found` for an unknown session, `file_error` if its workspace is gone."""
 
     id: str
     session_id: str
@@ -34,10 +34,10 @@ class TakeCheckpoint(Request[CheckpointTaken]):
 
 @frozen
 class AskRestore(Request[Card]):
-    """Compare a checkpoint with its workspace, and ask people whether to go back to it. Answered with the card of that
-    question, which every channel is shown. `id` names the restore: asked again, there is one. A question about the same
-    session that waits is closed by this one. Refused (`not_found`) for an unknown checkpoint, (`file_error`) where the
-    workspace is gone."""
+    """Compare a checkpoint with its workspace, and ask people whether to restore it. The answer is the card of that
+    question, which every channel shows. `id` names the restore: a repeated request makes one. It closes an open
+    question about the same session. Refused with `not_found` for an unknown checkpoint, `file_error` if the workspace
+    is gone."""
 
     id: str
     checkpoint_id: str
@@ -48,9 +48,9 @@ class AskRestore(Request[Card]):
 
 @frozen
 class AnswerRestore(Request[Card]):
-    """Proceed with a restore, or cancel it; a restore that is stuck is tried again, or given up. Answered, as soon as
-    that is on record, with the card; how it goes on is told by cards. Refused (`already_decided`) when another verdict
-    was first; the same verdict again is answered as the first time."""
+    """Proceed with a restore, or cancel it. A stuck restore is tried again, or given up. The answer is the card, as
+    soon as the decision is recorded; later cards show the progress. Refused with `already_decided` if another decision
+    was first. The same verdict again is answered like the first time."""
 
     restore_id: str
     verdict: Verdict
@@ -58,16 +58,16 @@ class AnswerRestore(Request[Card]):
 
 @frozen
 class SweepContents:
-    """Checkpoints may have gone: contents that none of them names any more can go too."""
+    """Checkpoints may have been deleted: remove the contents that no checkpoint names any more."""
 
 
 @frozen
 class LookBack:
-    """Told by the actor itself: carry on with what an earlier life of the server left."""
+    """Told by the actor to itself: continue what an earlier server run began."""
 
 
 @frozen
 class RestoreExpired:
-    """A timer: nobody has said whether to proceed with this restore."""
+    """A timer: nobody has decided this restore in time."""
 
     restore_id: str

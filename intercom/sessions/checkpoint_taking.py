@@ -1,4 +1,4 @@
-"""Taking a checkpoint: the files first, their contents on disk; then the row that names them."""
+"""Taking a checkpoint: first the files and their contents on disk, then the row that names them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from intercom.workspace.snapshot import snapshot
 
 
 async def take(archive: Archive, asked: TakeCheckpoint) -> CheckpointTaken:
-    """Record how a session and its workspace stand, once for this id. Raises NotFound for an unknown session, FileError
-    where its workspace is gone, DatabaseError where the contents can not be written."""
+    """Take a checkpoint of a session and its workspace, once for this id. Raises NotFound for an unknown session,
+    FileError if its workspace is gone, DatabaseError if the contents cannot be written."""
     earlier = await archive.read(partial(checkpoints.get, id=asked.id))
     if earlier is None:
         session = await archive.read(partial(sessions.get, id=asked.session_id))
@@ -39,7 +39,7 @@ async def take(archive: Archive, asked: TakeCheckpoint) -> CheckpointTaken:
 
 
 async def record(archive: Archive, asked: TakeCheckpoint, manifest: Manifest, columns: FileColumns) -> CheckpointTaken:
-    """Put a checkpoint on record whose files have been looked at and kept."""
+    """Record a checkpoint whose files were read and stored already. Raises NotFound for an unknown session."""
     session, pending = await archive.read(
         lambda db: (sessions.get(db, asked.session_id), requests.pending(db, asked.session_id))
     )
@@ -50,7 +50,7 @@ async def record(archive: Archive, asked: TakeCheckpoint, manifest: Manifest, co
         id=asked.id,
         session_id=session.id,
         session_state=written(session, pending),
-        # Not looked at again: they stand in the columns.
+        # Not needed here: `columns` hold them.
         file_hashes={},
         workspace_root=session.workspace_root,
         created_at=now,
@@ -66,7 +66,7 @@ async def record(archive: Archive, asked: TakeCheckpoint, manifest: Manifest, co
 
 
 def sentence(taken: CheckpointTaken) -> str:
-    """What a checkpoint holds, in a line."""
+    """Describe a checkpoint in one line."""
     line = taken.checkpoint
     name = f"{line.id[:8]} ({line.label})" if line.label else line.id[:8]
     held = f"{name}, {_counted(line.files, 'file')}, {line.size} bytes"
@@ -74,7 +74,7 @@ def sentence(taken: CheckpointTaken) -> str:
 
 
 def told_of(left_out: LeftOut) -> str:
-    """One thing that a checkpoint does not hold, in words."""
+    """Describe one thing that a checkpoint does not hold."""
     if not left_out.examples:
         return left_out.why
     more = ", ..." if left_out.count > len(left_out.examples) else ""
@@ -82,7 +82,7 @@ def told_of(left_out: LeftOut) -> str:
 
 
 def _look(archive: Archive, root: Path) -> tuple[Manifest, FileColumns]:
-    """In a worker thread: contents that are kept are on disk on return."""
+    """Read the workspace, in a worker thread. Stored contents are on disk on return."""
     if archive.settings.keep_contents:
         with archive.contents.open() as held:
             manifest = snapshot(root, archive.limits, held)

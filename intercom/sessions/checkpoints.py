@@ -1,7 +1,7 @@
 """The actor `checkpoints`: takes checkpoints of sessions, and restores them.
 
-Looking at a workspace takes a while, so each wish is carried out in a task of its own; what is promised stands in the
-store before anything is done, and is carried on with after a crash.
+Reading a workspace takes a while, so each request runs in a task of its own. A decision is in the store before it is
+carried out, and continues after a crash.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from intercom.store import checkpoints
 
 log = logging.getLogger("intercom.sessions")
 
-#: Seconds until what could not be carried out for now is tried again.
+#: Seconds until a restore that had to wait is tried again.
 AGAIN_SECONDS = 10.0
-#: How often a restore that fails for a reason nobody foresaw is tried.
+#: How often a restore that fails for an unexpected reason is tried.
 TRIES = 5
 
 _PASSING = (IntercomError, Refused, Down, NotRunning, Busy, trio.TooSlowError)
-#: Of our own errors, those that a while may mend; others are met again each time.
+#: Codes of our errors that may pass by waiting. Other errors would occur again.
 _PASSING_CODES = frozenset({"unavailable", "busy", "db"})
 
 
 class Checkpoints(Actor):
-    """Answers `TakeCheckpoint`, `AskRestore` and `AnswerRestore`; told `SweepContents` by the housekeeping."""
+    """Answers `TakeCheckpoint`, `AskRestore` and `AnswerRestore`. The housekeeping tells it `SweepContents`."""
 
     refusals = (Refused, IntercomError)
 
@@ -62,7 +62,7 @@ class Checkpoints(Actor):
         self._failures: Counter[str] = Counter()
 
     def on_start(self) -> None:
-        # Not here: the store may be down, and is not restarted while its supervisor waits for this start.
+        # Not inside this handler: if the store is down, it is not restarted while its supervisor waits for this start.
         self.actor_ref.tell(LookBack())
 
     async def on_receive(self, message: Any) -> Any:
@@ -81,10 +81,10 @@ class Checkpoints(Actor):
                 self.spawn(self._sweep)
         return None
 
-    # --- wishes that take a while ------------------------------------------------------------------------------------
+    # --- requests that take a while ----------------------------------------------------------------------------------
 
     def _begin(self, id: str, work: Callable[[], Awaitable[Any]]) -> None:
-        """Do it in a task of its own, once for this id; whoever asks meanwhile waits for the same answer."""
+        """Run `work` in a task of its own, once for this id. Repeated requests meanwhile get the same answer."""
         waiting = self._begun.setdefault(id, [])
         waiting.append(self.defer())
         if len(waiting) == 1:
@@ -104,7 +104,7 @@ class Checkpoints(Actor):
                 )
             return
         except Exception:
-            # One workspace that we can not deal with must not take the others' checkpoints down with it.
+            # One broken workspace must not crash the other workspaces' checkpoints.
             log.exception("a wish about checkpoints failed")
             for reply in self._begun.pop(id, ()):
                 reply.fail(IntercomError("this failed for a reason that the server's log tells", code="unavailable"))
@@ -117,7 +117,7 @@ class Checkpoints(Actor):
         self._watch(restore)
         return of_restore(restore)
 
-    # --- verdicts ----------------------------------------------------------------------------------------------------
+    # --- decisions ---------------------------------------------------------------------------------------------------
 
     async def _answer(self, asked: AnswerRestore) -> Card:
         won, restore = await self._archive.transact(
@@ -131,7 +131,7 @@ class Checkpoints(Actor):
         )
         if not won:
             if restore.state is RestoreState.ASKED:
-                # Its time is up and its timer late, as the clock was set.
+                # Its time is over, and its timer is late because the clock was set.
                 await self._expire(restore.id)
             raise restore_records.too_late(restore)
         crash_points.reach("restore.accepted")
@@ -146,7 +146,7 @@ class Checkpoints(Actor):
             self._watch(restore)
 
     def _watch(self, restore: Restore) -> None:
-        """See to it that a restore comes to its end: by its deadline, or by being carried out."""
+        """Make sure that a restore ends: at its deadline, or by being carried out."""
         if restore.state is RestoreState.ASKED and restore.expires_at is not None:
             left = (restore.expires_at - self._archive.context.now()).total_seconds()
             self.set_timer(restore.id, max(0.0, left), RestoreExpired(restore.id))
@@ -155,7 +155,7 @@ class Checkpoints(Actor):
         if restore.state not in (*UNDER_WAY, RestoreState.GIVEN_UP):
             return
         if restore.id in self._carrying:
-            # It may have come to its end without seeing what was said just now.
+            # The running task may end without seeing the newest decision.
             self._wanted_again.add(restore.id)
         else:
             self._carrying.add(restore.id)
@@ -176,7 +176,7 @@ class Checkpoints(Actor):
             self._watch(restore)
 
     async def _carried(self, id: str) -> Restore | None:
-        """The restore as far as it was carried; None where it has to be tried again later."""
+        """Carry a restore out, and return it as it is then; None if it must be tried again later."""
         try:
             return await restoring.carry_out(self._archive, self._successors, id)
         except _PASSING as passing:
@@ -203,7 +203,7 @@ class Checkpoints(Actor):
         return stopped
 
     async def _look_back(self) -> None:
-        """Carry on with what was begun, by an earlier life or by one that had to wait."""
+        """Continue the restores that an earlier server run began, or that had to wait."""
         try:
             found = await self._archive.read(restore_records.unfinished)
         except _PASSING as passing:
@@ -219,7 +219,7 @@ class Checkpoints(Actor):
     # --- contents ----------------------------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
-        """Take away contents that no checkpoint names. While it runs none is taken: theirs are not named yet."""
+        """Remove contents that no checkpoint names. No checkpoint is taken meanwhile: its contents would go too."""
         try:
             async with self._archive.work:
                 gone = await trio.to_thread.run_sync(_swept, self._archive)

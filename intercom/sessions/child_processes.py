@@ -1,4 +1,4 @@
-"""What a session does to the processes of its agent, where people started that."""
+"""What a session does to its agent's processes, if people started the agent."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from intercom.sessions.spawning.messages import Continue, Stop, Suspend
 
 
 def end(session: SessionActor) -> None:
-    """Have the processes ended that people started for this session, if it has any. One whose actor is not there just
-    now finds the session over when it is."""
+    """End the processes that people started for this session, if any. If their actor does not run now, it sees on its
+    next start that the session has ended."""
     _tell(session, Stop())
 
 
 def hold(session: SessionActor) -> None:
-    """Let these processes stand still while the session is paused, and go on when it is not; as `end`."""
+    """Stop these processes (SIGSTOP) while the session is paused, and continue them otherwise. As `end`."""
     _tell(session, Suspend() if session.row.is_paused else Continue())
 
 
 def can_be_woken(session: SessionActor) -> bool:
-    """Whether the agent is started again once its program has ended and words wait for it."""
+    """Return whether the agent is started again if its program has ended and instructions wait for it."""
     return bool(session.context.config.spawn.resume_args) and _is_there(session)
 
 

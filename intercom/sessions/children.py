@@ -1,4 +1,4 @@
-"""Agents that people start, as operators' channels see them: calls, no state."""
+"""Agents that people start, as operators' channels see them: stateless calls."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from intercom.store import children
 from intercom.store.reader import Reader
 from intercom.workspace.paths import check_workspace
 
-#: How long a start may take, in seconds: the program's own, and that of parts which are restarting.
+#: Time limit of a start, in seconds: for the program, and for components that restart.
 START_SECONDS = 60.0
-#: The most that is read of an output at once, in bytes.
+#: The most bytes of output that are read at once.
 LONGEST_PIECE = 256 * 1024
-#: How many lines there are of an output, where nobody says how many are wanted.
+#: The default number of output lines.
 LINES = 200
 
-#: An act's id becomes its session's: the same act again is the same session.
+#: The namespace of session ids made from action ids: the same action is the same session.
 _ACTS = uuid.UUID("5f1f9e0c-6a0b-4d7a-9c55-3f6c8f3a1b52")
 
 
 @frozen
 class Output:
-    """A piece of what an agent wrote: `text`, from byte `start` of the stream up to `end`, where to go on reading.
-    `is_going` says that more may come; `exit` how its last run ended, None while it runs."""
+    """A piece of an agent's output: `text`, from byte `start` of the stream up to `end`, where reading continues.
+    `is_going` says that more may come. `exit` is how the last run ended, None while it runs."""
 
     session_id: str
     stream: Stream
@@ -49,7 +49,7 @@ class Output:
 
 @frozen
 class Children:
-    """`root` is the directory that all outputs are under."""
+    """The calls for started agents. `root` is the directory of all outputs."""
 
     system: System
     context: Context
@@ -70,15 +70,15 @@ class Children:
         act: str | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Start an agent; its session, once its process runs.
+        """Start an agent, and return its session once its process runs.
 
-        `by` is who starts it, `owner` whose session it is (empty: every authorized operator's). Without `workspace` it
-        works in the default one; `mode` says who is notified, `chat_channel` where in the chat it is shown. `act` names
-        the act, which then starts one agent however often it is repeated. `session_id` is a session that is there and
-        has no agent yet: one that was restored; then `workspace`, `owner`, `mode` and `chat_channel` are its own.
+        `by` is the person, `owner` the session's owner (empty: every authorized operator). Without `workspace`, the
+        default one is used. `mode` says who is notified, `chat_channel` where the chat shows it. `act` names the
+        action, which starts one agent however often it is repeated. `session_id` names an existing session without an
+        agent, such as a restored one; it keeps its own `workspace`, `owner`, `mode` and `chat_channel`.
 
-        Raises WorkspaceRefused, ConfigError, InvalidArguments (the prompt), IntercomError (`too_many_sessions`):
-        nothing was started then, and nothing is on record. Raises SpawnFailed when the program can not be run.
+        Raises WorkspaceRefused, ConfigError, InvalidArguments (the prompt), IntercomError (`too_many_sessions`): then
+        nothing was started or recorded. Raises SpawnFailed if the program cannot be run.
         """
         given = workspace or self.context.config.default_workspace_root
         if given is None:
@@ -89,11 +89,11 @@ class Children:
         return await ask(self.system.named("spawner"), asked, timeout=START_SECONDS, retry=True)
 
     def _named(self, act: str) -> str:
-        """The session of this act: the same again, and no other server's, since processes are known by it."""
+        """Return the session id of this action, unique to this server's database: processes are found by it."""
         return str(uuid.uuid5(_ACTS, f"{self.reader.path.resolve()}\0{act}"))
 
     async def everyone(self) -> dict[str, Child]:
-        """All agents that people started and that are on record, by session."""
+        """Return all recorded agents that people started, by session id."""
         return {child.session_id: child for child in await self.reader.read(children.everyone)}
 
     async def output(
@@ -106,10 +106,10 @@ class Children:
         limit: int = LONGEST_PIECE,
         masked: bool = False,
     ) -> Output:
-        """What an agent wrote: its last `lines`, or from byte `start` on; at most `limit` bytes. For what leaves the
-        machine `masked` has secrets masked in it, also such as begin before the piece.
+        """Return an agent's output: its last `lines`, or from byte `start` on; at most `limit` bytes. `masked` masks
+        secrets, also those that begin before the piece; use it for text that leaves the machine.
 
-        Raises NotFound (also for a session whose agent people did not start) and Ambiguous.
+        Raises NotFound (also if people did not start the session's agent) and Ambiguous.
         """
         id = await find_session(self.reader, session)
         child = await self.reader.read(partial(children.get, session_id=id))
@@ -123,10 +123,10 @@ class Children:
             else partial(output_files.read_from, directory, stream, start, limit)
         )
         data = piece.data
-        # What it wrote last may be read after its end is on record, and before its keeper has written it down.
+        # Not `exit`: the end may be recorded before the monitor has written the last output.
         is_going = child.state is not ChildState.OVER
         if is_going or (start is not None and len(data) == limit):
-            # Not through the middle of a character: the rest of it is to come.
+            # Do not split a character: the rest of it may follow.
             data = data[: len(data) - _loose_end(data)]
         text = data.decode(errors="replace")
         if masked:
@@ -136,7 +136,7 @@ class Children:
 
 
 def _loose_end(data: bytes) -> int:
-    """How many bytes at the end begin a character and do not end it."""
+    """Return how many bytes at the end begin a character that is not complete."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte >= 0xC0:

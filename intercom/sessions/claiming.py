@@ -1,7 +1,7 @@
-"""Claiming: an agent that brings a session's id is given that session, where it was made for an agent to come to.
+"""Claiming: an agent that names a session made for an agent gets that session.
 
-Such a session (one that a person started, or that was restored) is there before its agent is. Whoever carries its id is
-its agent: all connections with the id are one agent's, so it finds its session again after any restart.
+A person started such a session, or it was restored; it exists before its agent does. All connections that name its id
+are one agent's, so the agent finds its session again after any restart.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _ELSE = "unset INTERCOM_SESSION_ID (or leave out --session-id) to work in a sess
 
 
 def claim(db: Database, agent: Agent, at: datetime, is_connected: Callable[[str | None], bool]) -> Session:
-    """Bind the session that the agent names to it, in the caller's transaction, and return it as it is then.
+    """Bind the session that the agent names to it, in the caller's transaction, and return its new row.
 
-    Raises NotFound for an id that no session has, InvalidState for a session that is over or whose other agent is
-    connected, and Unauthorized for one that an agent opened for itself; then nothing has changed.
+    Raises NotFound for an unknown id, and InvalidState if the session is over or its other agent is connected. Raises
+    Unauthorized if an agent opened the session for itself. On an error nothing has changed.
     """
     assert agent.session_id is not None, "it names a session"
     session = sessions.get(db, agent.session_id)
@@ -44,5 +44,5 @@ def claim(db: Database, agent: Agent, at: datetime, is_connected: Callable[[str 
 
 
 def is_for_claiming(session: Session) -> bool:
-    """Whether a session was made for an agent to come to, rather than by one."""
+    """Return whether a session was made for an agent to claim, and not opened by an agent."""
     return session.prompt is not None or session.agent_key == key_of(session.id)

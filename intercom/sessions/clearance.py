@@ -1,4 +1,4 @@
-"""Clearance: a proposed change is checked, put on record, and shown; or the policy lets it pass."""
+"""Clearance: a proposed change is checked, recorded and shown, or the policy approves it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from intercom.workspace.preview import Preview, over, preview
 
 
 async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnswer]:
-    """Put a change on record, once: the same proposal asked again re-attaches to the request it has."""
+    """Record a change, once. A repeated proposal re-attaches to its open request. Raises InvalidArguments."""
     session.require_open()
     session.touch("check_clearance")
     if asked.request_id is not None:
@@ -47,7 +47,7 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
         raise InvalidArguments("diff and content are two ways to say the same; send one of them")
     earlier = await session.transact(partial(requests.by_call, session_id=session.id, call=asked.call))
     if isinstance(earlier, ApprovalRequest):
-        # Asked again by a client whose answer was lost: its files may have changed since, its request has not.
+        # A repeated call: its answer was lost. Its request is still valid, even if the files have changed since.
         return _opened(session, earlier, asked.call)
     form, plan, shown = await trio.to_thread.run_sync(
         _plan, session.row.workspace_root, text, asked.file_path, asked.content is not None
@@ -88,11 +88,10 @@ async def propose(session: SessionActor, asked: Propose) -> Opened[ClearanceAnsw
 
 
 async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str) -> ApprovalRequest:
-    """Ask whether an approved whole file is to be written over what it has become since, once: asked again, it is the
-    same request. Where the configuration leaves that to the agent, and no decision has to be signed, it is approved at
-    once.
+    """Ask, once, whether an approved whole file is to overwrite a file that has changed since. A repeated call returns
+    the same request. It is approved at once if the configuration lets the agent decide and signatures are not required.
 
-    Raises PatchConflict for a patch: on another base it is another change.
+    Raises PatchConflict for a patch, which would be another change on another base.
     """
     by = "the policy" if approved.auto_rule is not None else approved.decided.by if approved.decided else "nobody"
     shown = await trio.to_thread.run_sync(_shown_over, session.row.workspace_root, approved, by)
@@ -131,11 +130,11 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
 async def _put_on_record(
     session: SessionActor, request: ApprovalRequest, decided: Decided | None
 ) -> tuple[ApprovalRequest, bool]:
-    """The request as it is on record, and whether this made it. `decided` is what decides it at once."""
+    """Return the recorded request, and whether this call created it. `decided` decides it at once."""
     kept, is_new = await session.transact(partial(_keep, session=session, request=request, decided=decided))
     crash_points.reach("request.recorded")
     if is_new:
-        # On record before it is shown: a crash in between shows it after the restart, never loses it.
+        # Recorded before it is shown: after a crash in between, the restart shows it.
         session.watch_expiry(kept)
         if kept.decided is None:
             session.show_soon(kept)
@@ -156,7 +155,7 @@ async def await_clearance(session: SessionActor, asked: AwaitClearance) -> Answe
 def proposal_key(
     session_id: str, files: tuple[FileChange, ...], risk: RiskLevel, text: str, form: ProposalForm | None
 ) -> str:
-    """What names a proposal: session, paths, base hashes, the text's hash and risk."""
+    """Return the key that identifies a proposal: session, paths, base hashes, the text's hash and risk."""
     parts: list[Any] = [
         session_id,
         risk.value,
@@ -164,7 +163,7 @@ def proposal_key(
         [[change.path, change.old_path, change.before_hash] for change in files],
     ]
     if form is ProposalForm.CONTENT and text.startswith(BEGINNINGS):
-        # Only this text can be read in two ways.
+        # Only such a text can be read in two ways.
         parts.append(form.value)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -172,7 +171,7 @@ def proposal_key(
 def _plan(
     workspace_root: str, text: str, file_path: str, is_content: bool
 ) -> tuple[ProposalForm, patching.Plan, Preview]:
-    """How the text is read, what it does, and how people are shown that."""
+    """Return how the text is read, what it changes, and how people are shown that."""
     root = Path(workspace_root)
     read = proposal.whole(text, file_path) if is_content else proposal.parse(text, file_path)
     plan = patching.plan(root, read)
@@ -180,7 +179,7 @@ def _plan(
 
 
 def _shown_over(workspace_root: str, approved: ApprovalRequest, by: str) -> Preview:
-    """What an approved whole file would do to the file as it is now, and what was approved, as people are shown it."""
+    """Return the preview of an approved whole file over the current file, with what was approved."""
     root = Path(workspace_root)
     parsed = proposal.recorded(approved.diff_content, approved.file_path, approved.form)
     plan = patching.plan_again(root, parsed, approved.files, root_inode=approved.root_inode, diverged=True)
@@ -195,7 +194,7 @@ def _original_hash(files: tuple[FileChange, ...], file_path: str) -> str:
 
 
 async def judge(session: SessionActor, files: Sequence[FileChange], risk: RiskLevel) -> PolicyAnswer:
-    """Whether the policy in force lets a change of these files pass without a person, and by which rule."""
+    """Ask the policy in force whether a change of these files passes without a person, and by which rule."""
     config = session.context.config.policy
     if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
         return PolicyAnswer(False, why="in remote mode a person is always asked")
@@ -205,10 +204,10 @@ async def judge(session: SessionActor, files: Sequence[FileChange], risk: RiskLe
 def _keep(
     db: Database, session: SessionActor, request: ApprovalRequest, decided: Decided | None
 ) -> tuple[ApprovalRequest, bool]:
-    """Insert the request unless its key still names one; either way the row that stands."""
+    """Insert the request, unless an open one has its key. Returns the stored row, and whether it is this request."""
     earlier = approvals.reattachable(db, request.key)
     if earlier is not None:
-        # Our own row is there when the writer fell between its commit and its answer.
+        # It may be this request's row, if the writer crashed between its commit and its answer.
         return earlier, earlier.id == request.id
     if decided is None:
         require_room(db, session)

@@ -1,9 +1,8 @@
-"""The watch over the system's clock: it notices when wall time jumps, and has every deadline judged again.
+"""The clock watch: it notices when wall time jumps, and has every deadline checked again.
 
-Deadlines are instants by the wall clock, as people see them on cards, and timers run on the steady clock. They part
-when somebody sets the clock, when it is corrected, and when the machine sleeps, since the steady clock stands still
-then. Silence is the exception: a stall is measured by the steady clock alone, since neither a machine's sleep nor a
-clock that is set is an agent's silence.
+Deadlines are wall-clock times, as cards show them, but timers run on the monotonic clock. The two diverge when somebody
+sets the clock, when it is corrected, and when the machine sleeps. Stalls are measured by the monotonic clock alone:
+neither sleep nor a set clock is an agent's silence.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ from intercom.store.messages import Transact
 
 log = logging.getLogger("intercom.sessions")
 
-#: Seconds between two looks, and how far the clocks may drift apart between them: a clock that is slewed moves by half
-#: a millisecond a second at most.
+#: Seconds between two checks, and how far the clocks may drift apart in between: a slewed clock moves by at most half a
+#: millisecond a second.
 WATCH_SECONDS = 2.0
 JUMP_SECONDS = 0.5
-#: A change that people are told of, in seconds.
+#: People are told of a change of at least this many seconds.
 TOLD_SECONDS = 60.0
-#: Who has deadlines of its own, besides the sessions.
+#: The actors with deadlines of their own, besides the sessions.
 _OTHERS = frozenset({"checkpoints", "housekeeping", "slack/outbox"})
 
 
 def boot_time() -> float:
-    """Seconds since the system started, its sleep included; the steady clock's where the system does not tell."""
+    """Return the seconds since the system started, including its sleep. Falls back to the monotonic clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @frozen
 class Clocks:
-    """What the three clocks said at one moment: `steady` stands still while the machine sleeps, `boot` does not."""
+    """The readings of three clocks at one moment. `steady` stops while the machine sleeps, `boot` does not."""
 
     wall: datetime
     steady: float
@@ -53,19 +52,19 @@ class Clocks:
 
 @frozen
 class Jump:
-    """How far wall time has moved beyond steady time, in seconds, and how much of it the machine slept."""
+    """How far wall time moved beyond monotonic time, in seconds, and how long the machine slept."""
 
     seconds: float
     slept: float
 
     @property
     def set_by(self) -> float:
-        """How far the clock was set, forward or (negative) back."""
+        """How far the clock was set, forward or (negative) back, in seconds."""
         return self.seconds - self.slept
 
 
 def jump(before: Clocks, now: Clocks) -> Jump | None:
-    """How wall time jumped between two looks; None where it did not."""
+    """Return how wall time jumped between two readings; None if it did not."""
     passed = now.steady - before.steady
     seconds = (now.wall - before.wall).total_seconds() - passed
     slept = max(0.0, now.boot - before.boot - passed)
@@ -76,15 +75,15 @@ def jump(before: Clocks, now: Clocks) -> Jump | None:
 
 @define
 class Noticed:
-    """What outlives a watch that crashes: what the clocks said at its `last` look, and a jump that is `untold`."""
+    """What survives a crash of the watch: its `last` readings, and a jump that is `untold`."""
 
     last: Clocks | None = None
     untold: Jump | None = None
 
 
 class ClockWatch(Actor):
-    """Registered as `clock-watch`. `now` is the wall clock, `boot` seconds since the system started. With the `noticed`
-    of the watch before it, it goes on where that one crashed."""
+    """The actor `clock-watch`. `now` is the wall clock, `boot` returns the seconds since the system started. `noticed`
+    lets it continue after a crash."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class ClockWatch(Actor):
         if self._noticed.last is None:
             self._noticed.last = self._clocks()
         if self._noticed.untold is not None:
-            # The store was asked to move the outbox's times before the crash; twice would be too often.
+            # The store was asked to shift the outbox's times before the crash. Shifting twice would be wrong.
             self._tell_all(self._noticed.untold)
         self.set_timer("look", WATCH_SECONDS, "look")
 
@@ -130,21 +129,21 @@ class ClockWatch(Actor):
         if abs(found.set_by) >= TOLD_SECONDS:
             self._operators.tell(Notice(_told(found), "warning", self._now()))
         try:
-            # What waits to be sent again waits as long as before.
+            # Queued rows keep waiting as long as before.
             await ask(self._store, Transact(partial(outbox.shift, seconds=found.seconds)), timeout=30.0, retry=True)
         except IntercomError as failed:
             log.warning("the outbox keeps its times: %s", failed)
         self._tell_all(found)
 
     def _tell_all(self, found: Jump) -> None:
-        """Have every deadline judged again."""
+        """Tell every actor with deadlines to check them again."""
         changed = ClockChanged(found.seconds)
         for name in _names(self.system.inspect()):
             if name in _OTHERS or name.startswith("session/"):
                 try:
                     self.system.named(name).tell(changed)
                 except NotRunning:
-                    continue  # it judges its deadlines when it starts
+                    continue  # it checks its deadlines when it starts
         self._noticed.untold = None
 
 

@@ -1,4 +1,4 @@
-"""Comparing a checkpoint with its workspace, and what would be done to go back to it. For worker threads."""
+"""Compares a checkpoint with its workspace, and plans its restore. Its functions run in worker threads."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _NAMED = 5
 
 @frozen
 class Compared:
-    """`digest` names what was found; `steps` put the files back, as was asked; `now` is how the workspace was found.
-    `lost` are the files that the steps overwrite or remove and whose content of now is not kept."""
+    """The result of a comparison. `digest` identifies what was found, `steps` restore the files as requested, and `now`
+    is the workspace as found. `lost` are the files that the steps overwrite or remove without a stored copy."""
 
     summary: DivergenceSummary
     digest: str
@@ -39,15 +39,15 @@ class Compared:
 
 
 class _Weighed:
-    """Keeps nothing, and says what would be kept while there is room."""
+    """Stores nothing, and reports every content as stored."""
 
     def keep(self, hash: str, data: bytes) -> bool:
         return True
 
 
 def compare(archive: Archive, checkpoint: Checkpoint, files: Files, *, keep: bool) -> Compared:
-    """How the workspace differs from the checkpoint. With `keep`, its contents are kept as they are found, and are on
-    disk on return. Raises FileError where the workspace is gone, DatabaseError where contents can not be written."""
+    """Compare the workspace with the checkpoint. `keep` stores the workspace's contents, which are on disk on return.
+    Raises FileError if the workspace is gone, DatabaseError if contents cannot be written."""
     then = checkpoint.manifest
     with archive.contents.open() as held:
         keeper: Keeper | None = None
@@ -67,11 +67,11 @@ def compare(archive: Archive, checkpoint: Checkpoint, files: Files, *, keep: boo
 
 
 def _found(then: Manifest, now: Manifest, held: Held, hurry: Callable[[], None]) -> tuple[list[Divergence], bool]:
-    """The divergences, and whether it is certain what was added. It is not once `hurry` raises Enough."""
+    """Return the divergences, and whether the added files are certain. They are not once `hurry` raises Enough."""
     found = diverging.divergences(then, now)
     if not any(each.path.rpartition("/")[2] == ".gitignore" for each in found):
         return found, then.whole
-    # What counts has changed: a file that was ignored then was perhaps there.
+    # The ignore rules have changed: a file may have been there before, ignored.
     with suppress(Enough):
         rules = diverging.rules_of(then, held.read, hurry)
         if rules is not None:
@@ -81,7 +81,7 @@ def _found(then: Manifest, now: Manifest, held: Held, hurry: Callable[[], None])
 
 
 def _hurry(seconds: float) -> Callable[[], None]:
-    """What raises Enough from so many seconds on: an agent writes the rules, and they can be many."""
+    """Return a function that raises Enough after this many seconds. An agent may write many ignore rules."""
     until = time.monotonic() + seconds
 
     def hurry() -> None:

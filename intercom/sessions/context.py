@@ -1,4 +1,4 @@
-"""What every session is given: its surroundings, as values and names."""
+"""The dependencies of every session, as values and names."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from intercom.sessions.workspace_locks import WorkspaceLocks
 
 @frozen
 class Context:
-    """`now` is wall time; `policy` the policy in force for a workspace root (deny-all where none is
-    known), `watcher` the actor that judges by it; `present` whether the agent of this key is connected; `chat` what is
-    known of the chat channel, None where none is set up; `measured` is told what is worth counting. `unattended` are
-    pending requests that no call waits for, as far as their sessions know; their cards say so.
-    `signatures` says which decisions count. Files are changed under `locks`."""
+    """`now` is wall time. `policy` returns the policy in force for a workspace root (deny-all if none is known),
+    `watcher` the actor that evaluates it. `present` says whether the agent of a key is connected. `chat` is None if no
+    chat is set up. `measured` receives metrics. `unattended` are pending requests that no call waits for, as their
+    cards say. `signatures` says which decisions count. Files are changed under `locks`."""
 
     config: Config
     store: Name

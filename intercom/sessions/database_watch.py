@@ -1,5 +1,4 @@
-"""The watch over the databases' files: every few seconds the writer looks at those of the main one, whose lock is
-renewed, and the file of checkpoints' contents is looked at."""
+"""The watch over the database files, every few seconds."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ from intercom.store.messages import Inspect
 
 log = logging.getLogger("intercom.store")
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 WATCH_SECONDS = 2.0
 
 
 class DatabaseWatch(Actor):
-    """Registered as `database-watch`. `renew_lock` makes a removed lock file again; `disturbed` says what became of the
-    contents' file, which `tell` tells people. Both look in a thread."""
+    """The actor `database-watch`. The writer checks the main database. `renew_lock` restores a removed lock file.
+    `disturbed` returns what is wrong with the checkpoint contents' file, for `tell`. Both run in a thread."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class DatabaseWatch(Actor):
         try:
             self._store.tell(Inspect())
         except NotRunning:
-            pass  # it restarts, and opens the files anew then
+            pass  # it restarts, and reopens the files
         if self._renew_lock is not None:
             try:
                 await trio.to_thread.run_sync(self._renew_lock)

@@ -1,4 +1,4 @@
-"""Decisions: what operators do to a session's requests, and to the session."""
+"""Decisions: what operators do to a session and its requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STANDBY = {Decision.RESUME, Decision.CONTINUE, Decision.REFINE, Decision.STOP}
 
 
 async def decide(session: SessionActor, asked: Decide) -> Card:
-    """Let a verdict decide a request, if it is the first; a repeat of the winning verdict is answered as the first."""
+    """Apply an operator's verdict to a request. The first one wins; its repeat is answered like the first time."""
     if (too_long := text_limits.over("the text", asked.verdict.text, text_limits.TEXT)) is not None:
         raise InvalidArguments(too_long)
     if cards.is_stuck(asked.request_id):
@@ -47,18 +47,18 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
         return card
     if not won:
         if _is_over(session, found):
-            # Nobody may answer it any more, so it does not stay open: its timer is late, as the clock was set.
+            # Nobody may answer it any more, so it is closed now. Its timer is late because the clock was set.
             found = await _run_out(session, found.id) or found
         raise _too_late(found)
     return session.settle(found, is_proven=is_proven)
 
 
 async def resume(session: SessionActor, asked: Resume) -> Session:
-    """Let a waiting agent go on: its pause is lifted, and its oldest standby answered."""
+    """Resume a waiting agent: lift its pause, and answer its oldest standby. Raises InvalidState if it does neither."""
     verdict = asked.verdict
     wait, was_paused = await session.transact(partial(_waiting, session=session, verdict=verdict))
     if was_paused:
-        # Words that came meanwhile would end the standby first, and this verdict come too late.
+        # Queued messages must not end the standby before this verdict does.
         await pausing.lift(session, Unpause(verdict.id, verdict.by, verdict.channel))
     if wait is not None:
         await decide(session, Decide(wait.id, verdict))
@@ -72,7 +72,7 @@ async def resume(session: SessionActor, asked: Resume) -> Session:
 
 
 async def end_abandoned(session: SessionActor, asked: EndAbandoned) -> bool:
-    """Terminate a session whose agent did not come back; people are told of all such sessions together."""
+    """End a session whose agent did not come back. The caller tells people of all such sessions together."""
     row = session.row
     if session.agent_here or row.status not in sessions.LEFT or row.updated_at >= asked.before:
         return False
@@ -81,7 +81,7 @@ async def end_abandoned(session: SessionActor, asked: EndAbandoned) -> bool:
 
 
 async def end(session: SessionActor, asked: End) -> Session:
-    """Terminate: pending requests are interrupted, approvals lapse, who waits is told, and people."""
+    """End a session: interrupt its requests, let approvals lapse, answer the waiting calls, and tell people."""
     was_over = session.row.status is SessionStatus.TERMINATED
     row = await _terminate(session, asked)
     if not was_over:
@@ -98,7 +98,7 @@ async def _terminate(session: SessionActor, asked: End) -> Session:
         session.context.chat.wake()
     for request in ended:
         session.settle(request)
-    # Who waits for a verdict that was held back by a pause is told it: there is nothing left to go on with.
+    # Calls whose answer the pause held back are answered now: the session does not continue.
     await pausing.release(session)
     session.riders.clear()
     for word in unheard:
@@ -125,23 +125,22 @@ async def open_cards(session: SessionActor, _asked: OpenCards) -> tuple[Card, ..
 
 
 async def expire(session: SessionActor, due: Expire) -> None:
-    """Time is up: the request ends as its kind says, and who waits is told. By the wall clock: one that has time left
-    by that, as the clock was set back, is waited for again. What an agent is told in a person's place is news to
-    people: it comes as a message of its own."""
+    """A request's timer fired: end the request as its kind requires, and answer the waiting calls. If the wall clock
+    was set back and time is left, set the timer again. People get a message of their own about a default answer."""
     request = await _run_out(session, due.request_id)
     if request is not None and not session.is_settled(request):
         session.watch_expiry(request)
 
 
 async def clock_changed(session: SessionActor, _changed: ClockChanged) -> None:
-    """Judge the deadlines again: what is over by now ends at once, and the others' timers are set anew."""
+    """Check the deadlines again: overdue requests end at once, and the other timers are set again."""
     session.riders.clock_changed(session.now())
     for request in await session.transact(partial(requests.pending, session_id=session.id)):
         session.watch_expiry(request)
 
 
 async def _run_out(session: SessionActor, id: str) -> Asked | None:
-    """End a request whose time is up by now; as it stands after, None where there is no such request."""
+    """End a request if its time is over. Returns it as it is then; None if there is no such request."""
     line, content = await _unanswered(session, id)
     request = await session.transact(partial(_expire, session=session, id=id, line=line, content=content))
     crash_points.reach("expiry.recorded")
@@ -156,7 +155,7 @@ async def _run_out(session: SessionActor, id: str) -> Asked | None:
 
 
 async def _unanswered(session: SessionActor, id: str) -> tuple[Notice | None, Content | None]:
-    """What people are told of a question that nobody answered, and how the chat shows it; None for anything else."""
+    """Return the line for people about an unanswered question, and its chat content; None for other requests."""
     request = await session.transact(partial(requests.find, id=id))
     if not isinstance(request, ContinuationPrompt) or session.is_settled(request):
         return None, None
@@ -169,7 +168,7 @@ async def _unanswered(session: SessionActor, id: str) -> tuple[Notice | None, Co
 
 
 async def become(session: SessionActor, to: SessionStatus, who: str, why: str) -> None:
-    """Move the session's status, where its table allows it from where it stands; elsewhere nothing happens."""
+    """Change the session's status if the status table allows it. Otherwise nothing happens."""
     if not may_become(session.row.status, to):
         return
     moved = await session.transact(partial(_become, session=session, to=to, who=who, why=why))
@@ -181,7 +180,7 @@ async def become(session: SessionActor, to: SessionStatus, who: str, why: str) -
 def _become(db: Database, session: SessionActor, to: SessionStatus, who: str, why: str) -> Session | None:
     moved = sessions.set_status(db, session.id, {session.row.status}, to, session.now())
     if moved is None:
-        # Moved before, when the writer fell between its commit and its answer; or by nobody, and then it stays.
+        # Moved already: the writer crashed between its commit and its answer. Or not moved at all, and it stays so.
         return sessions.get(db, session.id)
     session.record(db, who, f"session_{to.value}", why)
     return moved
@@ -208,14 +207,13 @@ def _check_choice(request: Asked, verdict: Verdict) -> None:
 
 
 def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, Asked | StallAlert, bool]:
-    """Whether this verdict won; what it was about as it stands after; and whether that is what was admitted just now,
-    and not what was read of it again. A stall alert is left to its own rules, unless this verdict has had its effect on
-    it before."""
+    """Return whether this verdict won, its object as it is then, and whether that object was admitted just now and not
+    read again. A stall alert follows its own rules, unless this verdict was applied to it before."""
     verdict = asked.verdict
     request = _find(db, session.id, asked.request_id)
     if isinstance(request, StallAlert):
         if verdict.decision is not Decision.NUDGE or verdict.command is None:
-            # A nudge from ctl is a command, whose signature is checked with its words.
+            # A nudge from ctl is a command, whose signature is checked with its message.
             card = cards.of_stall(request, session.row.workspace_root)
             session.context.signatures.admit(verdict, card, session.now())
         return given.was(db, verdict), request, False
@@ -225,7 +223,7 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
         signature = session.context.signatures.admit(verdict, card, session.now())
     else:
         signature = verdict.signature
-    # What counts is when the act is put on record: a late tap is late whatever its sender's clock says.
+    # The server's time counts: a late answer is late, whatever its sender's clock says.
     decided = Decided.of(verdict, session.now(), signature)
     match request:
         case ApprovalRequest():
@@ -237,13 +235,13 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
     first = won and not session.is_settled(request)
     is_proven = first and isinstance(request, ApprovalRequest)
     if isinstance(request, ApprovalRequest) and is_proven:
-        # What it became is known, and its files need not be read again.
+        # The result is known, so the files need not be read again.
         after: Asked | None = evolve(request, status=_APPROVAL[verdict.decision], decided=decided)
     else:
         after = requests.find(db, request.id)
     assert after is not None, "requests are not deleted while their session lives"
     if first:
-        # A repeat of the verdict that won is no second act.
+        # A repeat of the winning verdict is not recorded twice.
         session.record(
             db,
             verdict.by,
@@ -276,15 +274,15 @@ def _too_late(request: Asked) -> AlreadyDecided:
 
 
 def _waiting(db: Database, session: SessionActor, verdict: Verdict) -> tuple[Wait | None, bool]:
-    """The standby that this act answers (or has answered), and whether the session is paused, or was until this act."""
+    """Return the standby that this verdict answers, and whether the session is paused, or was until this verdict."""
     was_paused = session.row.is_paused or pausing.was_lifted(db, verdict.id)
     pending = waits.pending(db, session.id)
     return waits.by_verdict(db, session.id, verdict.id) or next(iter(pending), None), was_paused
 
 
 def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tuple[Asked, ...], tuple[Instruction, ...]]:
-    """The session as it is then, what ended with it, and the words that its agent never got; the same when the writer
-    fell before it could say so."""
+    """Return the session, the requests that ended with it, and the instructions that its agent never got. The same
+    after a crash of the writer."""
     now = session.now()
     moved = sessions.set_status(db, session.id, {session.row.status}, SessionStatus.TERMINATED, now)
     row = moved or sessions.get(db, session.id)
@@ -295,18 +293,18 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
         approvals.interrupt(db, session.id, now)
         prompts.interrupt(db, session.id, now)
         waits.interrupt(db, session.id, now)
-        # A task that was left for the workspace is another agent's to take.
+        # Another agent may take a task that was left for the workspace.
         freed = instructions.give_back(db, session.id, written=True)
         closed = (*freed, *instructions.close_session(db, session.id, now))
         session.record(db, asked.by, "session_terminated", asked.why, channel=asked.channel)
-        # Nothing else may be told of this session, which would redraw it.
+        # A later notice that would redraw it may never come.
         chat_rows.redraw_top(db, session, row)
     unheard = (instructions.get(db, id) for id in {*session.riders.words, *closed})
     return row, requests.interrupted(db, session.id), tuple(word for word in unheard if word is not None)
 
 
 def _is_over(session: SessionActor, request: Asked) -> bool:
-    """Whether a request is open although its time is up by the wall clock."""
+    """Return whether an open request's time is over by the wall clock."""
     at = request.expires_at
     return not session.is_settled(request) and at is not None and at <= session.now()
 
@@ -314,7 +312,7 @@ def _is_over(session: SessionActor, request: Asked) -> bool:
 def _expire(db: Database, session: SessionActor, id: str, line: Notice | None, content: Content | None) -> Asked | None:
     request = requests.find(db, id)
     if request is None or session.is_settled(request):
-        # Ended before: by a verdict, or by us when the writer fell between its commit and its answer.
+        # Ended before by a verdict, or by this handler if the writer crashed before it answered.
         return request
     if not _is_over(session, request):
         return request
@@ -325,7 +323,7 @@ def _expire(db: Database, session: SessionActor, id: str, line: Notice | None, c
         case ContinuationPrompt():
             choice = on_timeout(session, request.prompt_type)
             if choice is OnTimeout.HOLD:
-                # It was asked when the configuration said otherwise; without a deadline it can be answered again.
+                # Asked under another configuration. Without a deadline it can be answered again.
                 prompts.hold(db, id)
                 return requests.find(db, id)
             decided = Decided(f"timeout/{id}", choice.value, "timeout", "timeout", now)

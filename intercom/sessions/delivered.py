@@ -1,4 +1,4 @@
-"""What has reached the agent is put on record, and shown."""
+"""Records which results have reached the agent, and updates their cards."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from intercom.store.messages import Database
 
 
 async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> None:
-    """These results reached the agent, and all that they carried; on record when this returns."""
+    """Record that these results reached the agent, with everything attached to them. All is persisted on return."""
     riders = session.riders
     told = [id for each in deliveries for id in each.requests if id in riders.verdicts]
-    # Also words that another session was given since: they have reached the agent all the same.
+    # Includes instructions that moved to another session since: they have reached the agent.
     words = [id for each in deliveries for id in each.instructions]
     riders.unload(each.call for each in deliveries)
     if not told and not words:

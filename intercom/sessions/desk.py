@@ -1,4 +1,4 @@
-"""The desk: what every operators' channel, and a program that embeds us, can see and do. Calls, no state."""
+"""The operator service: what operators' channels, and programs that embed us, can see and do. Stateless calls."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from intercom.store.reader import Reader
 
 R = TypeVar("R")
 
-#: How long the same refusal is not told again, and of how many it is remembered.
+#: How long a repeated refusal is not reported again, and how many refusals are remembered.
 _AGAIN = timedelta(minutes=1)
 _REMEMBERED = 1000
 
 
 @define
 class Told:
-    """What was told lately, so that a process that tries again and again does not fill every channel with it."""
+    """Recently reported refusals, so that a process that retries again and again does not flood every channel."""
 
     _at: OrderedDict[str, datetime] = field(factory=OrderedDict)
 
     def is_new(self, text: str, now: datetime) -> bool:
-        """Whether this was not told within the last minute."""
+        """Return whether this was not reported within the last minute."""
         last = self._at.get(text)
         if last is not None and abs(now - last) < _AGAIN:
             return False
@@ -63,8 +63,8 @@ class Told:
 
 @frozen
 class Desk:
-    """`chat` says how the chat channel fares; None where there is no such channel. `children` are the agents that
-    people start."""
+    """`chat` returns the chat channel's status; None if there is no chat channel. `children` are the agents that people
+    start."""
 
     system: System
     context: Context
@@ -77,18 +77,18 @@ class Desk:
 
     @property
     def checkpoints(self) -> CheckpointCalls:
-        """Checkpoints: taken, listed, and restored."""
+        """The calls that take, list and restore checkpoints."""
         return CheckpointCalls(self.system.named("checkpoints"), self.reader, self._named_or_only)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
-        """Sessions that are not over, oldest first; all that the database holds with `everything`."""
+        """Return the sessions that are not over, oldest first; with `everything`, all sessions in the database."""
         if not everything:
             return await self.reader.read(sessions.live)
         return await self.reader.read(lookups.all_sessions)
 
     async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
-        """What waits for a person, oldest first; of one session, by its id or the beginning. Raises NotFound and
-        Ambiguous."""
+        """Return the cards that wait for a person, oldest first; of one session, by the prefix of its id. Raises
+        NotFound and Ambiguous."""
         if session_id is not None:
             session_id = await self.session_id(session_id)
         found = await self.reader.read(partial(lookups.open_cards, session_id=session_id, away=self.context.unattended))
@@ -98,7 +98,7 @@ class Desk:
         return tuple(sorted((*found, *proposed), key=lambda card: card.created_at))
 
     async def card(self, prefix: str) -> Card:
-        """Anything that waits or waited, by id or unique prefix. Raises NotFound and Ambiguous."""
+        """Return any current or past card, by a unique prefix of its id. Raises NotFound and Ambiguous."""
         proposed = await self.board.find(prefix)
         if proposed is not None:
             return proposed
@@ -107,12 +107,12 @@ class Desk:
         return card
 
     async def identify(self, prefix: str) -> tuple[str, CardKind]:
-        """The whole id of what waits or waited, and its kind, which never changes. Raises NotFound and Ambiguous."""
+        """Return the whole id of a card, and its kind, which never changes. Raises NotFound and Ambiguous."""
         id, kind, _ = await self._whose(prefix)
         return id, kind
 
     async def _whose(self, prefix: str) -> tuple[str, CardKind, str]:
-        # Whoever decides has as a rule looked just before.
+        # As a rule the operator was shown the card just before.
         shown = self._shown.find(prefix)
         if shown is not None:
             return prefix, *shown
@@ -120,9 +120,9 @@ class Desk:
         return card.id, card.kind, card.session_id
 
     async def decide(self, prefix: str, verdict: Verdict) -> Card:
-        """Answer what waits. The first verdict wins: raises AlreadyDecided for a later one, which changes nothing; the
-        same verdict (by its id) given again is answered as the first time. Where there is an operator key, raises
-        SignatureRefused for one that is not signed as it has to be, and tells everybody."""
+        """Answer a card. The first verdict wins: raises AlreadyDecided for a later one, which changes nothing. The same
+        verdict (by its id) again is answered like the first time. If an operator key exists, raises SignatureRefused
+        for a missing or wrong signature, and tells people."""
         try:
             return await self._decide(prefix, verdict)
         except SignatureRefused as refused:
@@ -147,7 +147,7 @@ class Desk:
         return self._count(await self.ask_session(session_id, Decide(id, verdict)), verdict)
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
-        """Give a waiting agent word to go on; without `session`, to the only one that waits, else raises Ambiguous."""
+        """Resume a waiting agent; without `session`, the only one that waits. Raises NotFound and Ambiguous."""
         id = (
             await self.session_id(session)
             if session is not None
@@ -159,13 +159,13 @@ class Desk:
     async def switch_mode(
         self, session: str | None, mode: SessionMode, by: str, channel: str
     ) -> tuple[SessionMode, SessionMode]:
-        """Change who is notified of a session's cards; without `session`, of the only one there is."""
+        """Change who is notified of a session's cards; default: the only session. Returns the old and the new mode."""
         id = await self.named_session(session, lambda each: each.status is not SessionStatus.INTERRUPTED, "session")
         answered = await self.ask_session(id, SwitchMode(f"desk/{self.context.new_id()}", mode, by, channel))
         return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
 
     def nudge_text(self) -> str:
-        """What a nudge says for which nobody gives words."""
+        """Return the default message of a nudge."""
         return self.context.config.stall.default_nudge_message
 
     async def nudge(
@@ -178,8 +178,8 @@ class Desk:
         act_id: str | None = None,
         signed: SignedCommand | None = None,
     ) -> Card | Session:
-        """Give an agent words that ride on its next result: by a stall alert's id, or a session's. `act_id` names the
-        act, `signed` is the command that a person signed."""
+        """Send an agent a message with its next result, by the id of a stall alert or a session. `act_id` names the
+        action, `signed` is the command that a person signed."""
         what, id = await self.reader.read(partial(lookups.nudged, prefix=prefix))
         word_id = self.context.new_id() if act_id is None else id_of_act(act_id)
         if what == "alert":
@@ -192,20 +192,20 @@ class Desk:
         return session
 
     async def end(self, session: str, by: str, channel: str, why: str) -> Session:
-        """Terminate a session; what waits in it is interrupted."""
+        """End a session; its pending requests are interrupted."""
         return await self.ask_session(await self.session_id(session), End(by, channel, why))
 
     async def decide_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
-        """Accept or reject a policy by the id of its card or by its workspace; without a name, the only one that waits.
+        """Accept or reject a policy, by its card's id or its workspace; without a name, the only one that waits.
         `shown` is the hash of the content that the person was shown."""
         return self._count(await self.board.decide_named(prefix_or_path, verdict, shown), verdict)
 
     async def policies(self) -> tuple[PolicyStatus, ...]:
-        """How the policies stand of all workspaces that are known."""
+        """Return the status of the policies of all known workspaces."""
         return await self.board.all()
 
     async def policy(self, prefix_or_path: str) -> PolicyStatus:
-        """How one policy stands, by the id of its card or by its workspace."""
+        """Return the status of one policy, by its card's id or its workspace."""
         return await self.board.status(prefix_or_path)
 
     def _count(self, card: Card, verdict: Verdict) -> Card:
@@ -215,12 +215,12 @@ class Desk:
         return card
 
     async def audit(self, limit: int, session: str | None = None) -> tuple[AuditEntry, ...]:
-        """The newest entries of the audit trail, oldest first."""
+        """Return the newest audit entries, oldest first."""
         id = await self.session_id(session) if session is not None else None
         return await self.reader.read(partial(audit.recent, limit=limit, session_id=id))
 
     async def security_event(self, summary: str, data: dict[str, Any]) -> None:
-        """Put on record that somebody tried what they may not."""
+        """Record a forbidden attempt in the audit log."""
         await ask(
             self.context.store,
             Transact(
@@ -239,7 +239,7 @@ class Desk:
         )
 
     async def is_new_terminal(self, origin: Origin) -> bool:
-        """Put on record that somebody decides from this terminal; whether nobody ever did before."""
+        """Record that a person decides from this terminal. Returns whether it was never used before."""
         work = partial(agent_processes.is_new_terminal, origin=origin, at=self.context.now())
         return await ask(self.context.store, Transact(work), timeout=ACT_SECONDS, retry=True)
 
@@ -247,19 +247,19 @@ class Desk:
         return self.system.inspect()
 
     async def chat_standing(self) -> Mapping[str, Any] | None:
-        """How the chat channel fares: its connection, what waits to be sent, what is wrong; None without one."""
+        """Return the chat channel's status: its connection, its queue and its errors; None without a chat channel."""
         return None if self.chat is None else await self.chat()
 
     def version(self) -> dict[str, Any]:
         return {"version": __version__}
 
     def seen(self, card: Card) -> None:
-        """Remember whose card this is: who has been shown it may answer it next."""
+        """Remember the card's session: a card that was shown may be answered next."""
         self._shown.remember(card)
 
     @property
     def steering(self) -> Steering:
-        """To pause agents, and to tell them something."""
+        """The calls that pause agents and send them messages."""
         return Steering(self)
 
     # --- operator keys -----------------------------------------------------------------------------------------------
@@ -270,8 +270,8 @@ class Desk:
         return self.context.signatures
 
     async def admit_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> None:
-        """Check the signature of a command that answers no card; nothing happens where there is no operator key.
-        Raises SignatureRefused."""
+        """Check the signature of a command that answers no card. Does nothing if there is no operator key. Raises
+        SignatureRefused."""
         if self.signatures.required:
             await self._transact(
                 partial(
@@ -285,7 +285,7 @@ class Desk:
             )
 
     async def add_key(self, key: PublicKey, at: str, by: str, signature: str) -> bool:
-        """Enrol an operator key; False when it is enrolled already. Raises SignatureRefused."""
+        """Enrol an operator key; False if it is enrolled already. Raises SignatureRefused."""
         added = await self._transact(partial(self._add_key, key=key, at=at, by=by, signature=signature))
         if added:
             text = f"operator key {key.id} ({key.name}) counts from now on: decisions have to be signed"
@@ -295,12 +295,12 @@ class Desk:
         return added
 
     async def note_settings(self) -> None:
-        """Put on record which settings a person has signed, if that is not yet."""
+        """Record which settings a person has signed, if they are new."""
         if self.signatures.has_new_settings:
             await self._transact(partial(self.signatures.note_settings, now=self.context.now()))
 
     async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey:
-        """Let an operator key count no more. Raises SignatureRefused and NotFound."""
+        """Revoke an operator key, and return it. Raises SignatureRefused and NotFound."""
         key = await self._transact(partial(self._revoke_key, id=id, at=at, by=by, signature=signature))
         rest = "" if self.signatures.required else ": no operator key is left, and decisions need no signature"
         text = f"operator key {key.id} ({key.name}) was revoked{rest}"
@@ -330,18 +330,18 @@ class Desk:
     # --- finding -----------------------------------------------------------------------------------------------------
 
     async def ask_session(self, session_id: str, message: Request[R]) -> R:
-        """Ask a session, by its whole id; one that rests is woken."""
+        """Ask a session by its whole id, and wake it if it is idle."""
         return await ask_session(self.system, session_id, message)
 
     async def session_id(self, prefix: str) -> str:
-        """The whole id of a session. Raises NotFound and Ambiguous."""
+        """Return the whole id of a session. Raises NotFound and Ambiguous."""
         return await finding.session_id(self.reader, prefix)
 
     async def named_session(
         self, prefix: str | None, fits: Callable[[Session], bool], what: str, act_id: str | None = None
     ) -> str:
-        """The whole id of a session; without a name, of the only live one that fits (or fitted, when this act was first
-        heard of). Raises NotFound and Ambiguous."""
+        """Return the whole id of a session; without a name, of the only live session that fits. A repeated `act_id`
+        gets the session of the first time. Raises NotFound and Ambiguous."""
         if prefix is not None:
             return await self.session_id(prefix)
         return await self._meant(act_id, lambda db: single([one.id for one in sessions.live(db) if fits(one)], what))

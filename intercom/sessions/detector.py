@@ -1,4 +1,4 @@
-"""The stall detector: an actor that keeps the clock for one session and says what falls due."""
+"""The stall detector: an actor that runs the timer of one session and reports stalls."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _TICK = "tick"
 
 
 class StallDetector(Actor):
-    """Told of activity by the doors, of rest by its session; tells the session of stalls.
+    """Agent connections tell it of activity, its session of idle periods; it tells the session of stalls.
 
-    After a restart it rests until the session has told it how things stand, and then starts from now.
+    After a restart it rests until the session has told it the agent's status, and then starts from now.
     """
 
     def __init__(self, session: Name, rules: Rules) -> None:
@@ -53,8 +53,8 @@ class StallDetector(Actor):
         self._state, effects = stall.step(self._state, event, now, self._rules)
         for effect in effects:
             self._session.tell(_told(effect))
-        # Activity only moves a watch's deadline; the timer that runs finds that out when it fires. A timer a call would
-        # cost more than the call. But a nudge's timer may fire later than that, and after an escalation none runs.
+        # Activity only moves the deadline; the running timer finds that out when it fires. Setting a timer per call
+        # would cost more than the call. But a nudge's timer may fire too late, and after an escalation no timer runs.
         if not (isinstance(event, stall.Heard) and watching):
             self._arm()
 

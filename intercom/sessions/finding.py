@@ -1,4 +1,4 @@
-"""Finding by the beginning of an id, as people give it."""
+"""Finds objects by the prefix of an id, as people give it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 async def session_id(reader: Reader, prefix: str) -> str:
-    """The whole id of the only session whose id is or begins with `prefix`. Raises NotFound and Ambiguous."""
+    """Return the whole id of the only session whose id is or begins with `prefix`. Raises NotFound and Ambiguous."""
     found = await reader.read(partial(sessions.with_prefix, prefix=prefix))
     return only([prefix] if prefix in found else list(found), prefix, "session")
 
 
 def only(found: list[T], prefix: str, what: str) -> T:
-    """The only one found; raises NotFound and Ambiguous, which say `what` was looked for."""
+    """Return the only element of `found`. Raises NotFound and Ambiguous, whose messages name `what`."""
     if not found:
         code = "request_not_found" if what == "request" else None
         raise NotFound(f"no {what} has an id that begins with {prefix!r}; see what there is", code=code)
@@ -30,7 +30,7 @@ def only(found: list[T], prefix: str, what: str) -> T:
 
 
 def single(ids: list[str], what: str) -> str:
-    """The only one there is. Raises NotFound, Ambiguous."""
+    """Return the only id. Raises NotFound and Ambiguous."""
     if not ids:
         raise NotFound(f"there is no {what}")
     if len(ids) > 1:

@@ -1,6 +1,6 @@
-"""Verdicts on what keeps no verdict itself (an alert, an apply that is stuck): which were carried out already.
+"""The decision log: verdicts that were carried out on objects without a verdict of their own (alerts, stuck applies).
 
-Kept with the effect, in its transaction, under the verdict's id: the same verdict delivered again is no second act.
+Each is recorded in the transaction of its effect, under its id, so that a repeated verdict has no second effect.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ _TOOL = "verdict"
 
 
 def was(db: Database, verdict: Verdict) -> bool:
-    """Whether this verdict has had its effect."""
+    """Return whether this verdict was carried out."""
     return calls.answer(db, _name(verdict)) is not None
 
 
 def keep(db: Database, session: SessionActor, verdict: Verdict) -> None:
-    """Keep that it has, in the transaction of the effect."""
+    """Record that the verdict was carried out, in the transaction of its effect."""
     calls.record(db, _name(verdict), session.id, _TOOL, {"decision": verdict.decision.value}, session.now())
 
 
 def _name(verdict: Verdict) -> str:
-    # Not the id alone: under that a reply in a chat keeps what it was understood to mean, before it is done.
+    # Not the id alone: under it, a chat reply records its interpretation before it is carried out.
     return f"{verdict.id}/given"

@@ -1,4 +1,4 @@
-"""Handing over: a session ends because a checkpoint of it is restored, and what waits in it waits in another."""
+"""Handing over: a session ends because its checkpoint is restored, and its requests move to the successor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from intercom.sessions.timers import Expire, Show
 
 
 async def hand_over(session: SessionActor, asked: HandOver) -> Session:
-    """End this session, if it has not ended, and give what waits in it to the one that follows. Done here, as nothing
-    that its agent asks meanwhile may fall between the two."""
+    """End this session, unless it has ended, and give its pending requests to the successor. The session's actor does
+    this, so that the agent can ask nothing in between."""
     timeouts = session.context.config.timeouts
     done = await session.transact(
         partial(successor.hand_over, restore_id=asked.restore_id, timeouts=timeouts, at=session.now())
@@ -37,7 +37,7 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
         else:
             session.cancel_timer(Expire(request.id))
             session.show(request)
-    # Who waits for a verdict that was held back by a pause is told it: there is nothing left to go on with.
+    # Calls whose answer the pause held back are answered now: the session does not continue.
     await pausing.release(session)
     session.riders.clear()
     for word in done.unheard:

@@ -1,4 +1,4 @@
-"""Which function answers which message to a session."""
+"""The table of messages to a session and the functions that handle them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from intercom.store import children, requests
 
 
 def session_actor(session_id: str, context: Context) -> SessionActor:
-    """A session's actor, ready to be started."""
+    """Return a session's actor, ready to be started."""
     return SessionActor(session_id, context, HANDLERS, applying.recover)
 
 
@@ -51,7 +51,7 @@ async def _withdraw(session: SessionActor, left: messages.Withdraw) -> None:
 
 
 async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
-    # A verdict that was on its way to this call has not arrived: it is free to ride on another result.
+    # A decision on its way to this call has not arrived. Another result may carry it.
     session.riders.unload((left.call,))
     if session.leave(left.request_id, left.call, left.ticket):
         request = await session.find(left.request_id)
@@ -69,7 +69,7 @@ async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
 
 
 async def _words_are_free(session: SessionActor) -> None:
-    """Words that rode on a result that was lost: the agent may have come to stand by meanwhile, and gets no other."""
+    """End a standby if a lost result has freed instructions: the agent may get no other result."""
     if steering.has_words(session):
         await steering.end_standby(session, "intercom", steering.CHANNEL)
 
@@ -79,7 +79,7 @@ async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
     session.turn_over = False
     if session.row.status in (SessionStatus.CREATED, SessionStatus.INTERRUPTED):
         await decisions.become(session, session.row.status_when_here, "agent", "the agent is connected")
-    # Words may have been given to it while its agent had another session.
+    # The agent may have got instructions while it had another session.
     await session.refuse_words()
     steering.took(session, await session.transact(session.queued))
     await tasks.present(session)
@@ -93,7 +93,7 @@ async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
     await tasks.present(session)
     if session.row.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
         if await session.transact(partial(children.is_going, session_id=session.id)):
-            # Its process lives, or is about to again: the agent is not proven gone by a connection that is.
+            # Its process runs, or soon will: a lost connection does not prove that the agent is gone.
             return
         await decisions.become(session, SessionStatus.INTERRUPTED, "intercom", "the agent's connection is gone")
     await steering.give_back(session)
@@ -111,7 +111,7 @@ async def _show(session: SessionActor, due: Show) -> None:
 
 
 async def _look_round(session: SessionActor, _due: LookRound) -> None:
-    """After a restart: what nobody has come back to wait for is shown as such."""
+    """After a restart, mark the requests that no call waits for again as unattended, and show them so."""
     for request in await session.transact(partial(requests.pending, session_id=session.id)):
         if request.id not in session.waiters and request.id not in session.context.unattended:
             session.leave_alone(request.id)

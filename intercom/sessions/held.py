@@ -1,6 +1,6 @@
-"""What is held up while a session is paused: whatever its agent asks for anew.
+"""Pause rules: which messages a paused session refuses. These are the agent's new requests.
 
-Its signs of life are taken, and so are the calls that wait for what was asked before: those wait on.
+Pings pass, and so do calls that wait for earlier requests: they go on waiting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HELD = (Apply, AskPermission, Broadcast, CheckPolicy, Recall, TakeWords)
 
 
 def waits_while_paused(message: object) -> bool:
-    """Whether a paused session refuses this (`paused`), having done nothing."""
+    """Return whether a paused session refuses this message (`paused`) without any effect."""
     match message:
         case Propose(request_id=request_id) | AskPrompt(request_id=request_id) | StandBy(request_id=request_id):
             return request_id is None

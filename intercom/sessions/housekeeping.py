@@ -1,4 +1,4 @@
-"""Housekeeping: approvals that nobody applied lapse, what is old goes, and processes that are gone are forgotten."""
+"""Housekeeping: unapplied approvals lapse, old data is deleted, and processes that are gone are forgotten."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from intercom.sessions.timers import ClockChanged, Expire
 from intercom.store import approvals, children, retention, sessions
 from intercom.store.messages import Database, Transact
 
-#: Seconds between two looks for lapsed approvals, for agents' processes that are gone, and between two purges.
+#: Seconds between two checks for lapsed approvals, for agents' processes that are gone, and between two purges.
 LAPSE_SECONDS = 60.0
 PRUNE_SECONDS = 600.0
 PURGE_SECONDS = 3600.0
 _ROUNDS = {"lapse": LAPSE_SECONDS, "prune": PRUNE_SECONDS, "purge": PURGE_SECONDS}
 _AT_ONCE = 100
-#: How many of the sessions that were ended one line names.
+#: How many ended sessions one line names.
 _NAMED = 5
 
 log = logging.getLogger("intercom.sessions")
 
 
 class Housekeeper(Actor):
-    """The actor `housekeeping`. The first purge comes an hour after the start, as the reference has it.
-    `prune_processes` forgets the processes of agents that are gone."""
+    """The actor `housekeeping`. The first purge comes an hour after the start, as in the reference. `prune_processes`
+    forgets the processes of agents that are gone."""
 
     def __init__(self, context: Context, outputs: Path, prune_processes: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
@@ -53,21 +53,21 @@ class Housekeeper(Actor):
     async def on_receive(self, message: Any) -> None:
         try:
             if isinstance(message, ClockChanged):
-                # Approvals lapse by the clock there is now. Nothing is purged by a clock that was only just set: it may
-                # be set again, and what is gone stays gone.
+                # Approvals lapse by the new clock. Nothing is purged right after the clock was set: it may be set
+                # again, and deletion is final.
                 self.set_timer("purge", PURGE_SECONDS, "purge")
                 message = "lapse"
             if message == "lapse":
                 await self._lapse()
             elif message == "prune":
-                # Not in here: it looks at every process of the machine.
+                # Not in this handler: it reads every process of the machine.
                 self.spawn(self._prune)
             elif message == "purge":
-                # Not in here: a session is asked, which takes its time.
+                # Not in this handler: it asks sessions, which takes a while.
                 self.spawn(self._end_abandoned)
                 await self._purge()
         except DatabaseError as failed:
-            # The disk is full, say: there is nothing to be done here, and the next round tries again.
+            # For example, the disk is full. The next round tries again.
             self._context.operators.tell(_notice(self._context, f"housekeeping has to wait: {failed}"))
         self.set_timer(message, _ROUNDS[message], message)
 
@@ -83,7 +83,7 @@ class Housekeeper(Actor):
         for card in await self._ask(partial(_lapse, before=before, at=now)):
             session = self.system.ref(f"session/{card.session_id}")
             if session is not None:
-                # It may still be about to tell its agent of the approval; and it shows the card.
+                # The session may still be about to tell its agent of the approval. It also shows the card.
                 session.tell(Expire(card.id))
             else:
                 self._context.operators.tell(card)
@@ -112,13 +112,13 @@ class Housekeeper(Actor):
     async def _purge(self) -> None:
         now = self._context.now()
         cutoff = now - timedelta(days=self._context.config.retention_days)
-        # What agents wrote, before it is forgotten that they did.
+        # The agents' output goes before the rows that name it.
         while old := await self._ask(partial(children.expired, cutoff=cutoff, limit=_AT_ONCE)):
             for session_id in old:
                 await trio.to_thread.run_sync(output_files.forget, output_files.directory_of(self._outputs, session_id))
             if not await self._ask(partial(children.forget, session_ids=old)):
                 break
-        # A little at a time: other writers wait behind this one.
+        # In small steps, because other writers wait.
         kept_until = now - timedelta(days=self._context.config.checkpoint_retention_days)
         purge = partial(retention.purge, cutoff=cutoff, at=now, checkpoints_before=kept_until)
         while any((await self._ask(purge)).values()):

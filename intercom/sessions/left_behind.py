@@ -1,4 +1,4 @@
-"""What a server left behind: the sessions that may still be answered or applied."""
+"""Recovery: the sessions of an earlier server run that can still be answered or applied."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _UP = (SessionStatus.ACTIVE, SessionStatus.PAUSED)
 
 @frozen
 class LeftBehind:
-    """`live` are the sessions that have not ended, `wanted` the ids of those in which something waits; `known` are the
-    ids of all sessions."""
+    """What an earlier server run left. `live` are the sessions that have not ended, `wanted` the ids of those with
+    pending work, `known` the ids of all sessions."""
 
     live: tuple[Session, ...]
     wanted: frozenset[str]
@@ -22,12 +22,12 @@ class LeftBehind:
     known: tuple[str, ...]
 
     def going(self) -> tuple[Session, ...]:
-        """Those whose actors are to run; first those that somebody may be answering at this moment."""
+        """Return the sessions whose actors are to run; first those with pending work."""
         found = (each for each in self.live if each.status in _UP or each.id in self.wanted)
         return tuple(sorted(found, key=lambda each: each.id not in self.wanted))
 
     def sentence(self) -> str:
-        """What people are told of it."""
+        """Describe this to people."""
         counts = self.counts
         return (
             f"server restarted: {counts.interrupted_sessions} interrupted session(s),"
@@ -37,7 +37,7 @@ class LeftBehind:
 
 
 def look(db: Database) -> LeftBehind:
-    """What there is now."""
+    """Read the current state."""
     wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in journal.open(db)}
     live = sessions.live(db)
     return LeftBehind(live, frozenset(wanted), requests.counts(db), sessions.ids(db))

@@ -1,4 +1,4 @@
-"""How many requests may wait for people: one agent's flood is refused before it hides what others ask."""
+"""Limits on requests that wait for people. One agent's flood is refused before it hides other agents' requests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from intercom.sessions.actor import SessionActor
 from intercom.store import requests
 from intercom.store.messages import Database
 
-#: How many requests of one session may wait although those of all sessions are as many as may, or fewer than twice as
-#: many: who asks little is not kept out by who asks much.
+#: How many requests one session may have pending although the total limit is reached, up to twice that limit. An agent
+#: with few requests is not blocked by one with many.
 SHARE = 5
 
 
 def require_room(db: Database, session: SessionActor) -> None:
-    """Raises TooManyPending where no further request may wait; in the transaction that would record it, so that nothing
-    of a refused one is left."""
+    """Raise TooManyPending if no further request may wait. Runs in the transaction that would record the request, so
+    that nothing of a refused one remains."""
     limits = session.context.config.limits
     own = requests.waiting(db, session.id)
     if own >= limits.pending_per_session:

@@ -1,4 +1,4 @@
-"""What people look up in the store: sessions, and cards of all that waits or waited, by the beginnings of their ids."""
+"""Lookups in the store: sessions, and current or past cards, by prefixes of their ids."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from intercom.store.reader import Reader
 
 
 def only_waiting(db: Database) -> str:
-    """The id of the only session whose agent stands by or is paused. Raises NotFound, Ambiguous."""
+    """Return the id of the only session whose agent stands by or is paused. Raises NotFound and Ambiguous."""
     paused = {session.id for session in sessions.live(db) if session.is_paused}
     return single(sorted({wait.session_id for wait in waits.pending(db)} | paused), "waiting session")
 
 
 def open_cards(db: Database, session_id: str | None = None, away: Container[str] = ()) -> tuple[Card, ...]:
-    """The cards of everything that waits, oldest first, as the store knows them; `away` names the requests that no
-    call waits for."""
+    """Return the cards of everything that waits, oldest first, from the store. `away` are the requests that no call
+    waits for."""
     roots = {session.id: session.workspace_root for session in sessions.live(db)}
     shown = [
         cards.of_request(request, roots.get(request.session_id, ""), away=request.id in away)
@@ -46,7 +46,7 @@ def open_cards(db: Database, session_id: str | None = None, away: Container[str]
 
 
 async def mode_of(reader: Reader, session_id: str) -> SessionMode | None:
-    """The mode of a session, None where there is no such session."""
+    """Return the mode of a session; None if there is no such session."""
     session = await reader.read(partial(sessions.get, id=session_id))
     return None if session is None else session.mode
 
@@ -58,7 +58,7 @@ def _named(db: Database, prefix: str) -> tuple[CardKind, str]:
 
 
 def named_card(db: Database, prefix: str, away: Container[str]) -> Card:
-    """The card of anything that waits or waited; `away` as in `open_cards`. Raises NotFound, Ambiguous."""
+    """Return any current or past card. `away` as in `open_cards`. Raises NotFound and Ambiguous."""
     kind, id = _named(db, prefix)
     card = _card(db, kind, id, away)
     if card is None:
@@ -91,7 +91,7 @@ def _root(db: Database, session_id: str) -> str:
 
 
 def all_sessions(db: Database) -> tuple[Session, ...]:
-    """All that the database holds, oldest first."""
+    """Return all sessions in the database, oldest first."""
     return tuple(
         sorted(
             (session for status in SessionStatus for session in sessions.by_status(db, status)),
@@ -113,7 +113,7 @@ def _with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
 
 
 def nudged(db: Database, prefix: str) -> tuple[str, str]:
-    """`alert` or `session`, whichever has an id that begins so, and the whole id. Raises NotFound, Ambiguous."""
+    """Return `alert` or `session`, and the whole id that begins with `prefix`. Raises NotFound and Ambiguous."""
     found = [("alert", id) for id in stalls.with_prefix(db, prefix)]
     found += [("session", id) for id in sessions.with_prefix(db, prefix)]
     exact = [entry for entry in found if entry[1] == prefix]

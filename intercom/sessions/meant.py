@@ -1,4 +1,4 @@
-"""Which session an act means that names none: the same ever after, as it is sent again when its answer was lost."""
+"""The implicit session: which session an action without a session name means, also when it is repeated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TOOL = "session"
 
 
 def by_act(db: Database, act_id: str, find: Callable[[Database], str], at: datetime) -> str:
-    """The session's id: as `find` says the first time, whose refusals are raised; then as on record."""
+    """Return the session's id: the first time as `find` returns it, then as recorded. Raises what `find` raises."""
     name = f"{act_id}/{_TOOL}"
     known = calls.answer(db, name)
     if known is not None:

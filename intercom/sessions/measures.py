@@ -1,4 +1,4 @@
-"""From a request's row to what is counted of it. Pure."""
+"""Computes metrics from a request's row. All functions are pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REQUESTS = frozenset({CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY})
 
 
 def settled(request: Asked, now: datetime) -> Settled:
-    """That the request came to its end; one that nobody answered ended `now`."""
+    """Return the metric of a settled request. Without a decision, it ended `now`."""
     verdict = request.decided
     if verdict is None:
         return Settled(request.id, kind(request), request.status.value, "none", _between(request.created_at, now))
@@ -24,15 +24,15 @@ def settled(request: Asked, now: datetime) -> Settled:
 
 
 def delivered(request: Asked) -> Delivered | None:
-    """That its answer reached the agent; None where it was no answer, or has not."""
+    """Return the metric of an answer that reached the agent; None if there is no answer, or it has not arrived."""
     if request.decided is None or request.delivered_at is None:
         return None
     return Delivered(request.id, kind(request), _between(request.decided.at, request.delivered_at))
 
 
 def answered(card: Card, verdict: Verdict, now: datetime) -> Settled | None:
-    """That a person answered what no call waits for: an alert, a policy, an apply. None for requests, which tell
-    themselves how they end. Each word on an alert is one."""
+    """Return the metric of a person's answer that no call waits for: to an alert, a policy, a stuck apply. None for
+    requests, which are measured by `settled`. Each answer to an alert counts."""
     if card.kind in _REQUESTS:
         return None
     waited = _between(card.created_at, now)
@@ -40,7 +40,7 @@ def answered(card: Card, verdict: Verdict, now: datetime) -> Settled | None:
 
 
 def kind(request: Asked) -> CardKind:
-    """What sort of request it is."""
+    """Return the request's kind of card."""
     match request:
         case ApprovalRequest():
             return CardKind.APPROVAL

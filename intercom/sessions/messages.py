@@ -1,7 +1,7 @@
-"""The protocol of a session, whole. Its stall detector and the reception have protocols of their own beside it.
+"""The protocol of a session. Its stall detector and the session registry have protocols of their own.
 
-Everything a tool asks is answered with `Answered`: the answer, and what rides on it (verdicts that came while nobody
-waited, words of an operator). `call` names the tool call for good: asking again under the same name never acts twice.
+Every tool request is answered with `Answered`: the answer and its attachments. `call` names the tool call: a repeated
+request under the same name has no second effect.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ A = TypeVar("A")
 
 @frozen
 class Answered(Generic[A]):
-    """What a tool asked for, and what rides on its result: verdicts that no call was told, words of an operator."""
+    """The answer to a tool request, and its attachments: decisions that no call has received, and instructions."""
 
     answer: A
     late_verdicts: tuple[LateVerdict, ...] = ()
@@ -46,7 +46,7 @@ class Answered(Generic[A]):
 
 @frozen
 class Opened(Generic[A]):
-    """A request is on record. `answered` is there when it needs no waiting (decided before, or by the policy)."""
+    """A recorded request. `answered` is set if it needs no waiting: it was decided before, or by the policy."""
 
     request_id: str
     answered: Answered[A] | None = None
@@ -57,7 +57,7 @@ class Opened(Generic[A]):
 
 @frozen
 class Propose(Request[Opened[ClearanceAnswer]]):
-    """Put a change before a person: a `diff`, or the whole new `content` of one file, taken literally. With
+    """Propose a change to a person: a `diff`, or the whole new `content` of one file, taken literally. With
     `request_id`, only re-attach to that request."""
 
     call: str
@@ -72,8 +72,8 @@ class Propose(Request[Opened[ClearanceAnswer]]):
 
 @frozen
 class AwaitClearance(Request[Answered[ClearanceAnswer]]):
-    """Wait for the verdict on a proposed change. Answered when there is one, however late; refused
-    (`request_not_found`, `invalid_state`) for what is no clearance of this session, or ended with it."""
+    """Wait for the decision about a proposed change. Answered when there is one, however late. Refused with
+    `request_not_found`, or `invalid_state` if the request ended with the session."""
 
     call: str
     request_id: str
@@ -82,7 +82,7 @@ class AwaitClearance(Request[Answered[ClearanceAnswer]]):
 
 @frozen
 class AskPrompt(Request[Opened[PromptAnswer]]):
-    """Put a question before a person. With `request_id`, only re-attach to that question."""
+    """Ask a person a question. With `request_id`, only re-attach to that question."""
 
     call: str
     prompt_text: str | None = None
@@ -94,7 +94,7 @@ class AskPrompt(Request[Opened[PromptAnswer]]):
 
 @frozen
 class AwaitPrompt(Request[Answered[PromptAnswer]]):
-    """Wait for the answer to a question, as `AwaitClearance` waits for a verdict."""
+    """Wait for the answer to a question, as `AwaitClearance` does."""
 
     call: str
     request_id: str
@@ -103,7 +103,7 @@ class AwaitPrompt(Request[Answered[PromptAnswer]]):
 
 @frozen
 class StandBy(Request[Opened[StandbyAnswer]]):
-    """`timeout_seconds` 0 means the configured wait, and that may mean for ever."""
+    """Ask for work. `timeout_seconds` 0 means the configured time, which may be unlimited."""
 
     call: str
     message: str
@@ -113,7 +113,7 @@ class StandBy(Request[Opened[StandbyAnswer]]):
 
 @frozen
 class AwaitStandby(Request[Answered[StandbyAnswer]]):
-    """Wait for the word that ends a standby, as `AwaitClearance` waits for a verdict."""
+    """Wait for the end of a standby, as `AwaitClearance` does."""
 
     call: str
     request_id: str
@@ -122,11 +122,10 @@ class AwaitStandby(Request[Answered[StandbyAnswer]]):
 
 @frozen
 class Apply(Request[Answered[ApplyAnswer]]):
-    """Write an approved change to disk. Answered with the files written; refused with the errors of check_diff, and
-    then nothing was written (`apply_stuck`: an operator has been told).
-
-    `force` is for a whole file that has changed since: the answer is then pending, with the request that puts it before
-    a person, and so it is for that request while it waits. Await it, and ask again with its id."""
+    """Write an approved change to disk. The answer lists the written files. Refused with the errors of check_diff; then
+    nothing was written, except with `apply_stuck`, which an operator was told. `force` is for a whole file that has
+    changed since. The answer is then pending, with the request that asks a person. Await that request, and apply again
+    with its id."""
 
     call: str
     request_id: str
@@ -135,8 +134,8 @@ class Apply(Request[Answered[ApplyAnswer]]):
 
 @frozen
 class CheckPolicy(Request[Answered[CheckAnswer]]):
-    """Ask whether the policy in force lets the agent do this alone. The answer names the rule that does. `file_path`
-    is relative to the workspace; refused (`path_violation`) when it is not, or leads outside."""
+    """Ask whether the policy in force lets the agent do this alone. The answer names the rule that does. `file_path` is
+    relative to the workspace; refused with `path_violation` if it is not, or leads outside."""
 
     call: str
     tool_name: str
@@ -148,9 +147,9 @@ class CheckPolicy(Request[Answered[CheckAnswer]]):
 
 @frozen
 class Broadcast(Request[Answered[BroadcastAnswer]]):
-    """Tell people one line. The answer says whether it stands in the chat (`posted`, with its ts) or is on its way
-    there (`queued`); `level` is as a `Notice` has it. Refused (`invalid_arguments`) for a `thread_ts` that is none,
-    and (`busy`) for more than 60 of one session within a minute."""
+    """Tell people one line. The answer says whether it is in the chat (`posted`, with its ts) or queued (`queued`).
+    `level` is as in `Notice`. Refused with `invalid_arguments` for an invalid `thread_ts`, `busy` for too many lines of
+    one session within a minute."""
 
     call: str
     message: str
@@ -160,7 +159,7 @@ class Broadcast(Request[Answered[BroadcastAnswer]]):
 
 @frozen
 class Recall(Request[Answered[RebootAnswer]]):
-    """Tell the agent of this session what it left behind. `adopted` says that the session was taken over just now."""
+    """Tell the agent of this session what it left. `adopted` says that the session was taken over just now."""
 
     call: str
     adopted: bool
@@ -168,8 +167,8 @@ class Recall(Request[Answered[RebootAnswer]]):
 
 @frozen
 class SwitchMode(Request[Answered[ModeAnswer]]):
-    """Change who is notified of the session's cards, never who may answer them. The answer holds the mode before and
-    the mode now; refused (`invalid_state`) once the session has ended. `from_agent` tells an agent's own wish from a
+    """Change who is notified of the session's cards, not who may answer them. The answer holds the old mode and the new
+    one. Refused with `invalid_state` once the session has ended. `from_agent` tells an agent's request from a
     person's."""
 
     call: str
@@ -181,8 +180,8 @@ class SwitchMode(Request[Answered[ModeAnswer]]):
 
 @frozen
 class Beat(Request[Answered[PingAnswer]]):
-    """The agent says that it is alive, and perhaps what it is about. A snapshot replaces the one before and is on disk
-    when this is answered."""
+    """The agent reports that it is alive, and optionally its progress. A snapshot replaces the previous one, and is on
+    disk when this is answered."""
 
     call: str
     status_message: str | None = None
@@ -191,26 +190,26 @@ class Beat(Request[Answered[PingAnswer]]):
 
 @frozen
 class AwaitUnpaused(Request[None]):
-    """Wait until the session is not paused; answered at once when it is not."""
+    """Wait until the session is not paused; answered at once if it is not."""
 
 
 @frozen
 class TakeWords(Request[Answered[None]]):
-    """The agent is about to end its turn (its client asks by a hook): what has not reached it rides on the answer, as
-    on a tool's result, and is delivered or not as that is. An answer that carries nothing lets the turn end, and until
-    its next call no words reach this agent."""
+    """The agent is about to end its turn (asked by its client's hook). Pending deliveries are attached to the answer,
+    as to a tool's result. If nothing is attached, the turn ends, and until its next call no instruction reaches the
+    agent."""
 
     call: str
 
 
-# --- told by the doors -----------------------------------------------------------------------------------------------
+# --- told by agent connections ---------------------------------------------------------------------------------------
 
 
 @frozen
 class Detach(Request[Answered[None]]):
-    """The call is out of its client's patience and waits no more: the request stays decidable. The answer is what
-    rides on the result that the call still gets; refused (`paused`), and all the same done, while the session is
-    paused. `ticket` tells this wait from another under the same name."""
+    """The client's time limit is near: the call stops waiting, and its request stays open. The answer holds the
+    attachments for the call's result. While the session is paused it is refused with `paused`, but takes effect.
+    `ticket` tells this wait from another one under the same name."""
 
     call: str
     request_id: str
@@ -219,8 +218,8 @@ class Detach(Request[Answered[None]]):
 
 @frozen
 class Withdraw:
-    """The call was cancelled, or its connection is gone: it waits no more and gets no result. The request stays
-    decidable. `ticket` as in `Detach`: a call asked again over a new connection waits under the same name."""
+    """The call was cancelled, or its connection is gone: it stops waiting and gets no result. Its request stays open.
+    `ticket` as in `Detach`: a call repeated over a new connection waits under the same name."""
 
     call: str
     request_id: str
@@ -229,7 +228,7 @@ class Withdraw:
 
 @frozen
 class Delivery:
-    """What one call's result carried: the requests whose verdicts it told, the words that rode on it."""
+    """What one call's result carried: the requests whose decisions it told, and the instructions attached to it."""
 
     call: str
     requests: tuple[str, ...] = ()
@@ -238,33 +237,33 @@ class Delivery:
 
 @frozen
 class Deliver(Request[None]):
-    """These results were written to the client. Answered when that is on record."""
+    """These results were written to the client. Answered when that is recorded."""
 
     deliveries: tuple[Delivery, ...]
 
 
 @frozen
 class Written:
-    """These words were written to the client, over a transport that can not say whether they were read."""
+    """These instructions were written to the client, over a transport that cannot say whether they were read."""
 
     instructions: tuple[str, ...]
 
 
 @frozen
 class Undeliver:
-    """These calls' results never reached the client: what rode on them rides again."""
+    """These calls' results never reached the client: their attachments are pending again."""
 
     calls: tuple[str, ...]
 
 
 @frozen
 class AgentCame:
-    """The session's agent is connected: its session is active again, and its detector watches."""
+    """The session's agent is connected: its session is active, and its detector watches."""
 
 
 @frozen
 class AgentLeft:
-    """The session's agent is gone and has not come back: the session is interrupted, what waits in it stays open."""
+    """The session's agent is gone and has not come back: the session is interrupted, its requests stay open."""
 
 
 # --- asked by operators ----------------------------------------------------------------------------------------------
@@ -272,7 +271,7 @@ class AgentLeft:
 
 @frozen
 class Decide(Request[Card]):
-    """Answer a request or stall alert of this session; refused (`already_decided`) when another verdict was first."""
+    """Answer a request or stall alert of this session. Refused with `already_decided` if another verdict was first."""
 
     request_id: str
     verdict: Verdict
@@ -280,15 +279,15 @@ class Decide(Request[Card]):
 
 @frozen
 class Resume(Request[Session]):
-    """Give a waiting agent word to go on: its session is paused no more, and its standby, if it has one, is answered.
-    Words that answer no standby are queued as steering. Refused (`invalid_state`) where nothing waits."""
+    """Resume a waiting agent: the session is unpaused, and its standby, if any, is answered. A message that answers no
+    standby is queued as steering. Refused with `invalid_state` if nothing waits."""
 
     verdict: Verdict
 
 
 @frozen
 class End(Request[Session]):
-    """Terminate the session; what waits in it is interrupted."""
+    """End the session; its pending requests are interrupted."""
 
     by: str
     channel: str
@@ -306,8 +305,8 @@ class EndAbandoned(Request[bool]):
 
 @frozen
 class HandOver(Request[Session]):
-    """Terminate the session, as a checkpoint of it is restored, and give what waits in it to the session that follows.
-    The answer is that session; refused (`invalid_state`) for a restore that is not committed."""
+    """End the session because its checkpoint is restored, and give its pending requests to the successor. The answer is
+    the successor. Refused with `invalid_state` for a restore that is not committed."""
 
     restore_id: str
     by: str
@@ -315,21 +314,21 @@ class HandOver(Request[Session]):
 
 @frozen
 class Describe(Request[Session]):
-    """Say how the session stands. The answer is its row."""
+    """Answers the session's row."""
 
 
 @frozen
 class OpenCards(Request[tuple[Card, ...]]):
-    """Show everything of this session that waits on every channel once more. The answer is what was shown."""
+    """Show all open cards of this session again on every channel. The answer is these cards."""
 
 
-# --- asked by the child actors ---------------------------------------------------------------------------------------
+# --- asked by agent process actors -----------------------------------------------------------------------------------
 
 
 @frozen
 class ProcessStarted(Request[Session]):
     """The process of the agent that people started runs: the session is active. `run` counts the starts. Answered with
-    the row when that is on record; telling it again does nothing more."""
+    the row when that is recorded; a repetition has no effect."""
 
     run: int
     pid: int
@@ -338,11 +337,11 @@ class ProcessStarted(Request[Session]):
 
 @frozen
 class ProcessEnded(Request[Session]):
-    """That process is gone. Answered with the row once all that hangs on it is settled; telling it again does nothing.
+    """That process is gone. Answered with the row once the effects are settled; a repetition has no effect.
 
-    With `again_at` it is started again then, and all stays as it is. Otherwise: one that could not be started
-    (`said`), or ended well, ends the session; one the server took along when it stopped leaves it interrupted with its
-    requests pending; any other leaves it interrupted, and its requests with it. `words` is what it wrote last.
+    With `again_at` it restarts then, and nothing changes. Otherwise, a process that could not be started (`said`) or
+    that succeeded ends the session. One that ended with the server leaves the session interrupted and its requests
+    pending. Any other leaves the session interrupted, and its requests too. `words` is the end of its output.
     """
 
     run: int
@@ -354,7 +353,7 @@ class ProcessEnded(Request[Session]):
 
 
 def recorded_kind(message: object) -> type[Any] | None:
-    """The class of the answer kept under a call's name, for the messages whose effect must not happen twice."""
+    """Return the class of the recorded answer, for messages whose effect must not happen twice; None for others."""
     return _RECORDED.get(type(message))
 
 

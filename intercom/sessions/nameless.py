@@ -1,4 +1,4 @@
-"""Sessions of callers that say nothing of themselves: one is opened for a call, and found by what that asked for."""
+"""Sessions of anonymous clients: one is opened for a call, and found again by its request's id."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _OPEN = (SessionStatus.CREATED, SessionStatus.ACTIVE, SessionStatus.PAUSED, Sess
 
 
 def owner(db: Database, request_id: str) -> Session:
-    """The session of a request that a caller without a name made. Raises NotFound for any other agent's, too: knowing
-    an id of its makes nobody that agent."""
+    """Return the session of a request that an anonymous client made. Raises NotFound also for another agent's request:
+    knowing its id gives no access to it."""
     request = requests.find(db, request_id)
     session = None if request is None else sessions.get(db, request.session_id)
     if session is None or not agent_keys.is_nameless(session.agent_key):
@@ -24,7 +24,7 @@ def owner(db: Database, request_id: str) -> Session:
 
 
 def is_spent(db: Database, session: Session) -> bool:
-    """Whether nothing in it can be asked for any more."""
+    """Return whether this anonymous session holds nothing that can be asked for any more."""
     if session.status not in _OPEN or not agent_keys.is_nameless(session.agent_key):
         return False
     held = any(entry.session_id == session.id for entry in journal.open(db))
@@ -33,7 +33,7 @@ def is_spent(db: Database, session: Session) -> bool:
 
 
 def end(db: Database, id: str, at: datetime) -> bool:
-    """End the session of this id if it is spent; nobody waits in it, so nobody has to be told."""
+    """End the session of this id if it is spent. No call waits in it, so nobody is told."""
     session = sessions.get(db, id)
     if session is None or not is_spent(db, session):
         return False
@@ -44,5 +44,5 @@ def end(db: Database, id: str, at: datetime) -> bool:
 
 
 def spent(db: Database) -> tuple[Session, ...]:
-    """All that are spent; in some of them a call may only just have begun."""
+    """Return all spent sessions. In some of them a call may just have begun."""
     return tuple(session for session in sessions.live(db) if is_spent(db, session))

@@ -1,4 +1,4 @@
-"""Opening a session for an agent that comes by itself."""
+"""Opens a session for an agent that connects by itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intercom.store.messages import Database
 
 
 def find_or_open(db: Database, agent: Agent, id: str, mode: SessionMode, at: datetime) -> Session:
-    """The session of this agent; one with this id, if it has none yet."""
+    """Return the session of this agent; if it has none, open one with this id."""
     found = sessions.by_agent(db, agent.key)
     if found is not None:
         return found

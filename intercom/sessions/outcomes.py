@@ -1,4 +1,4 @@
-"""From a request's row to what its agent is told. Pure."""
+"""Builds the answer for an agent from its request's row. All functions are pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Asked = ApprovalRequest | ContinuationPrompt | Wait
 
 
 def clearance(request: ApprovalRequest) -> ClearanceAnswer | None:
-    """What check_clearance answers; None while nobody has decided. Raises InvalidState for a request that ended with
-    its session."""
+    """Return the answer of check_clearance; None while undecided. Raises InvalidState for a request that ended with its
+    session."""
     match request.status:
         case ApprovalStatus.PENDING:
             return None
@@ -40,7 +40,7 @@ def clearance(request: ApprovalRequest) -> ClearanceAnswer | None:
 
 
 def permission(request: ApprovalRequest) -> PermissionAnswer | None:
-    """What a permission hook is told of its request; as `clearance`."""
+    """Return the answer to a permission hook; as `clearance`."""
     match request.status:
         case ApprovalStatus.PENDING:
             return None
@@ -57,7 +57,7 @@ def permission(request: ApprovalRequest) -> PermissionAnswer | None:
 
 
 def prompt(request: ContinuationPrompt) -> PromptAnswer | None:
-    """What transmit answers; as `clearance`."""
+    """Return the answer of transmit; as `clearance`."""
     if request.status is WaitStatus.PENDING:
         return None
     if request.status is WaitStatus.INTERRUPTED or request.decision is None:
@@ -71,7 +71,7 @@ def prompt(request: ContinuationPrompt) -> PromptAnswer | None:
 
 
 def answer(request: Asked) -> object:
-    """What the call that waits for this request is told, whichever kind it is; as `clearance`."""
+    """Return the answer for the call that waits for this request, of any kind; as `clearance`."""
     match request:
         case ApprovalRequest() if request.tool is not None:
             return permission(request)
@@ -84,7 +84,7 @@ def answer(request: Asked) -> object:
 
 
 def standby(request: Wait) -> StandbyAnswer | None:
-    """What standby answers; as `clearance`."""
+    """Return the answer of standby; as `clearance`."""
     match request.status:
         case WaitStatus.PENDING:
             return None
@@ -97,7 +97,7 @@ def standby(request: Wait) -> StandbyAnswer | None:
 
 
 def late(request: Asked) -> LateVerdict:
-    """The same, for a verdict that rides on another call's result."""
+    """Return the request's answer as an attachment for another call's result."""
     match request:
         case ApprovalRequest() if request.tool is not None:
             return LateVerdict(request.id, "permission", request.title, _answer(permission(request)))
@@ -110,37 +110,37 @@ def late(request: Asked) -> LateVerdict:
 
 
 def told(word: Instruction) -> answers.Instruction:
-    """Words of a person, as they ride on a result."""
+    """Return an instruction as an attachment of a result."""
     return answers.Instruction(word.id, word.kind.value, word.text, word.by, clock.to_text(word.at))
 
 
-#: How a standby ends that need not wait, because words were there for its agent already.
+#: The channel of the decision that ends a standby at once, because instructions were queued already.
 INBOX = "inbox"
-#: How a change over a changed file is decided where the configuration leaves that to the agent.
+#: The channel of a decision to overwrite a changed file that the configuration left to the agent.
 FORCE = "force"
 
 
 def ended_by_words(wait_id: str) -> str:
-    """The id of the verdict by which words or a task for the agent end its standby."""
+    """Return the id of the verdict by which an instruction ends this standby."""
     return f"steer/{wait_id}"
 
 
 def is_automatic(request: Asked) -> bool:
-    """Whether it was decided as soon as it was asked, so that no person is bothered with it."""
+    """Return whether it was decided as soon as it was asked, without a person."""
     return request.decided is not None and request.decided.channel in ("policy", FORCE, INBOX)
 
 
 def is_of_policy(request: Asked) -> bool:
-    """Whether the workspace's policy decided it."""
+    """Return whether the workspace's policy decided it."""
     return request.decided is not None and request.decided.channel == "policy"
 
 
-#: The rule of a policy that answers questions, under the tool's own name.
+#: The name of the policy rule that answers questions.
 TRANSMIT_RULE = "tool:transmit"
 
 
 def headline(text: str, width: int = 80) -> str:
-    """The first line of a text, cut to `width` characters."""
+    """Return the first line of a text, cut to `width` characters."""
     first = text.strip().splitlines()[0] if text.strip() else ""
     return first if len(first) <= width else first[: width - 1] + "…"
 

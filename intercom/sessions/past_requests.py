@@ -1,4 +1,4 @@
-"""A policy tried on the requests that were made before in its workspace: what would it have let pass by itself?"""
+"""Tries a policy on past requests of its workspace, to show which of them it would have approved."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files
 
 log = logging.getLogger("intercom.sessions")
 
-#: How many requests are tried, the newest; how long that may take, in seconds; how many are named.
+#: How many of the newest requests are tried; how long that may take, in seconds; how many are named.
 MOST = 200
 SECONDS = 1.0
 _NAMED = 5
-#: How much of a title is shown, in characters.
+#: The longest part of a title that is shown, in characters.
 _TITLE = 80
 
 Question = Evaluate | EvaluateFiles
 
 
 def to_text(question: Question | None) -> str | None:
-    """What a policy was asked, as text to be kept."""
+    """Return a policy question as text for storage."""
     match question:
         case Evaluate(query):
             return json.dumps({"query": asdict(query)})
@@ -46,13 +46,13 @@ def to_text(question: Question | None) -> str | None:
 
 @frozen
 class Trial:
-    """Of `tried` requests the policy would have let pass those with these titles, newest first."""
+    """The result of a trial: `passed` are the titles of approved requests among `tried` ones, newest first."""
 
     tried: int
     passed: tuple[str, ...]
 
     def sentence(self) -> str:
-        """What people are told of it."""
+        """Describe the result to people."""
         if not self.tried:
             return "no request was made here before, so there is nothing to try it on"
         some = [_line(title) for title in self.passed[:_NAMED]]
@@ -62,13 +62,13 @@ class Trial:
 
 
 def _line(title: str) -> str:
-    """An agent's words as a part of ours: on one line, and not for ever."""
+    """Return an agent's text as part of our line: on one line, with limited length."""
     plain = " ".join(title.split())
     return plain if len(plain) <= _TITLE else f"{plain[: _TITLE - 2]} …"
 
 
 async def trial(reader: Reader, root: str, policy: WorkspacePolicy, limits: Limits) -> Trial:
-    """Try `policy` on the newest requests of the workspace `root`. What cannot be read counts as not made."""
+    """Try `policy` on the newest requests of the workspace `root`. If they cannot be read, none count."""
     try:
         past = await reader.read(partial(policies.past_requests, root=root, limit=MOST))
     except IntercomError as error:
@@ -78,7 +78,7 @@ async def trial(reader: Reader, root: str, policy: WorkspacePolicy, limits: Limi
 
 
 def _tried(past: Sequence[PastRequest], policy: WorkspacePolicy, limits: Limits) -> Trial:
-    # Hundreds of patterns and deep paths take long to match; the newest requests say most.
+    # Hundreds of patterns and deep paths match slowly; the newest requests matter most.
     until = time.monotonic() + SECONDS
     tried, passed = 0, []
     for each in past:

@@ -1,6 +1,6 @@
-"""Pausing: while a session is paused its agent's calls wait before they do anything, and verdicts wait to be told.
+"""Pausing: while a session is paused, its agent's calls wait, and decisions are not delivered.
 
-What is paused is the agent, not the people: they may answer, steer and end it meanwhile.
+The agent is paused, not the people: they may answer, steer and end the session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOOL = "unpause"
 
 
 async def pause(session: SessionActor, asked: Pause) -> Session:
-    """Pause; one that is paused already stays as it is. Raises InvalidState."""
+    """Pause the session; a paused one stays as it is. Raises InvalidState."""
     session.require_open()
     at = session.now()
     session.row = await session.transact(partial(_pause, session=session, asked=asked, at=at))
@@ -39,14 +39,14 @@ async def pause(session: SessionActor, asked: Pause) -> Session:
 
 
 async def unpause(session: SessionActor, asked: Unpause) -> Session:
-    """Let it go on: who waited is answered, what was held back is told. Raises InvalidState when it is not paused."""
+    """Unpause the session: answer the waiting calls, and deliver held decisions. Raises InvalidState if not paused."""
     await lift(session, asked)
     await steering.end_standby(session, asked.by, asked.channel)
     return session.row
 
 
 async def lift(session: SessionActor, asked: Unpause) -> None:
-    """The same, without the words that came meanwhile: a standby is left to whoever lifts the pause."""
+    """Unpause like `unpause`, but leave a standby to the caller: queued messages do not end it."""
     session.row, is_new = await session.transact(partial(_unpause, session=session, asked=asked))
     crash_points.reach("session.unpaused")
     child_processes.hold(session)
@@ -56,7 +56,7 @@ async def lift(session: SessionActor, asked: Unpause) -> None:
 
 
 async def release(session: SessionActor) -> None:
-    """The session is not paused (any more): let go whoever waited for that, and whoever is owed a verdict."""
+    """Answer the calls that waited for the pause to end, and those whose requests are decided."""
     held, session.held = session.held, []
     for reply in held:
         if not reply.abandoned:
@@ -67,14 +67,14 @@ async def release(session: SessionActor) -> None:
             try:
                 await ask_policy_again(session, request)
             except IntercomError:
-                # While the policy cannot be read, who waits for what it answered goes on waiting.
+                # While the policy cannot be read, the calls that its answer concerns go on waiting.
                 continue
             session.answer_waiting(request)
     session.brief_detector()
 
 
 def was_lifted(db: Database, act_id: str) -> bool:
-    """Whether this act has lifted a pause."""
+    """Return whether this action has lifted a pause."""
     return calls.answer(db, _name(act_id)) is not None
 
 

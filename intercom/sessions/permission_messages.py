@@ -1,6 +1,6 @@
-"""What a permission hook asks of a session: leave for one operation, and words before the agent stops.
+"""What a permission hook asks of a session: permission for one operation.
 
-`call` names the hook's call for good, as with tools: asked again under the same name, it is answered alike.
+`call` names the hook's call, as with tools: a repeated call is answered the same.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from intercom.sessions.messages import Answered, Opened
 
 @frozen
 class AskPermission(Request[Opened[PermissionAnswer]]):
-    """Ask leave for an operation. Answered at once where it needs no waiting: the policy allows it, or a person has
-    allowed or refused the same before and that was not used yet. An approval is used up by the answer that tells it.
+    """Ask permission for an operation. Answered at once if the policy allows it, or if a person has decided the same
+    operation and that decision was not used yet. The answer that tells an approval uses it up.
 
-    `slot` names the hook and its event, and `turn` the client's turn: where a client asks at two events about one use
-    of a tool, the second is covered by the answer to the first. Refused (`invalid_state`) once the session has ended.
+    `slot` names the hook and its event, `turn` the client's turn. If a client asks at two events about one use of a
+    tool, the answer to the first covers the second. Refused with `invalid_state` once the session has ended.
     """
 
     call: str
@@ -31,7 +31,7 @@ class AskPermission(Request[Opened[PermissionAnswer]]):
 
 @frozen
 class AwaitPermission(Request[Answered[PermissionAnswer]]):
-    """Wait for the verdict. An answer of "approved" is not used up yet: ask again under the same name to use it."""
+    """Wait for the decision. An answer "approved" is not used up: ask again under the same name to use it."""
 
     call: str
     request_id: str

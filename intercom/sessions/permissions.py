@@ -1,7 +1,8 @@
-"""Permissions: leave for what a client is about to do itself, asked for by its permission hook.
+"""Permissions: a client's permission hook asks whether the client may do something itself.
 
-The policy first, then a person. Leave that a person gives is used once: the transaction that says "do it" to a hook
-spends it, under the name of the hook's call, so that asking again after a crash neither spends it twice nor loses it.
+The policy is asked first, then a person. A person's permission is used once: the transaction that says "do it" to a
+hook consumes it under the name of the hook's call. So a repetition after a crash neither consumes it twice nor loses
+it.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ from intercom.workspace.foreseen import Foreseen, foresee, place, within
 from intercom.workspace.messages import Evaluate, EvaluateFiles
 from intercom.workspace.policy import Query
 
-#: How long after one hook's event another may follow for the same use of a tool.
+#: How long after one hook event another one may follow for the same use of a tool.
 COVERED = timedelta(minutes=5)
-#: With an operator among its words nothing is a command to the policy: a rule for a program is none for a tool.
+#: With an operator among the arguments no command rule matches: a rule for a program is none for a tool.
 _NO_COMMAND = (";",)
-#: What is another operation in another directory: names in its arguments lead from there.
+#: Kinds that differ by directory, because names in their arguments are relative to it.
 _BY_PLACE = (OperationKind.COMMAND, OperationKind.READ, OperationKind.OTHER)
-#: What the agent's reason begins with, one line below what the operation does.
+#: The prefix of the agent's reason, one line below the operation's text.
 _WHY = "why: "
-#: A command longer than this is shown beside the card too, where nothing of it is cut off, in characters.
+#: A longer command, in characters, is also shown beside the card, where nothing is cut off.
 _LONG = 1500
 
 
 async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionAnswer]:
-    """Judge an operation, or put it before a person: once, while it is undecided."""
+    """Judge an operation, or ask a person: once, while it is undecided."""
     session.require_open()
     operation = asked.operation
     for name, text, most in (
@@ -62,7 +63,7 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
         if (too_long := text_limits.over(name, text, most)) is not None:
             raise InvalidArguments(too_long)
     root = Path(session.row.workspace_root)
-    # The agent names the paths: one may lie where the system answers no more, and only this thread waits for it.
+    # The agent names the paths. If a file system hangs, only this thread waits for it.
     seen = await trio.to_thread.run_sync(_look, root, asked.operation, abandon_on_cancel=True)
     question = _question(asked.operation, seen)
     request = evolve(_request(session, asked, seen.foreseen, seen.risk), policy_question=to_text(question))
@@ -94,7 +95,7 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
 
 
 async def wait(session: SessionActor, asked: AwaitPermission) -> Answered[PermissionAnswer] | None:
-    """Wait for the verdict on an operation."""
+    """Wait for the decision about an operation."""
     request = await session.find(asked.request_id)
     if not isinstance(request, ApprovalRequest) or request.tool is None:
         raise NotFound(f"request {asked.request_id} asks no leave for an operation", code="request_not_found")
@@ -107,8 +108,8 @@ async def wait(session: SessionActor, asked: AwaitPermission) -> Answered[Permis
 
 @frozen
 class _Seen:
-    """What an operation comes to in the workspace: `in_place` says that it happens there, and `read` is the canonical
-    path of the file it reads, if that lies there."""
+    """What an operation does in the workspace. `in_place` says that it runs there. `read` is the canonical path of the
+    file it reads, if that is in the workspace."""
 
     foreseen: Foreseen
     risk: RiskLevel
@@ -118,14 +119,14 @@ class _Seen:
 
 @frozen
 class _Untrusted:
-    """The decision on record about this request counts for nothing, and why."""
+    """A request whose recorded decision does not count, and why."""
 
     request: ApprovalRequest
     fault: str
 
 
 def _look(root: Path, operation: Operation) -> _Seen:
-    """Everything that asks the file system, for a thread."""
+    """Make every file system query of an operation, in a thread."""
     foreseen = foresee(root, operation)
     read = None if operation.path is None else within(root, operation.cwd, operation.path)
     return _Seen(foreseen, risk.of(root, operation, foreseen), place(root, operation.cwd), read)
@@ -163,9 +164,8 @@ def _request(session: SessionActor, asked: AskPermission, foreseen: Foreseen, le
 
 
 def _words(operation: Operation) -> str:
-    """What the operation does, in its own words. A line of it that reads like the agent's reason, which stands below,
-    would be taken for that and not for a part of the command: then each line stands behind a bar, which a reason never
-    does."""
+    """Return the operation's text as a card shows it. If a line could be taken for the agent's reason, which follows
+    below, every line gets a leading bar, which a reason never has."""
     text = operation.text or ""
     if any(unicodedata.normalize("NFKC", line).strip().casefold().startswith("why") for line in text.splitlines()):
         return "\n".join(f"| {line}" for line in text.split("\n"))
@@ -173,9 +173,9 @@ def _words(operation: Operation) -> str:
 
 
 def _key(session: SessionActor, operation: Operation, foreseen: Foreseen) -> str:
-    """What makes two operations one: the session, what is done, where, and the files it starts from."""
+    """Return the key of an operation: the session, the action, the directory, and the files it starts from."""
     based = [[change.path, change.old_path, change.before_hash] for change in foreseen.changes]
-    # What lies elsewhere is known by the names it was given, in their order, which lead from there.
+    # Paths outside are identified by their names in order, relative to the directory.
     named = [[touch.path, touch.move_to] for touch in operation.touches] if foreseen.outside else []
     where = operation.cwd if operation.kind in _BY_PLACE or foreseen.outside else None
     parts = ["operation", session.id, operation.identity, where, based, named]
@@ -183,16 +183,16 @@ def _key(session: SessionActor, operation: Operation, foreseen: Foreseen) -> str
 
 
 def _question(operation: Operation, seen: _Seen) -> Evaluate | EvaluateFiles | None:
-    """What the policy is asked about an operation; None where no policy may let it pass."""
+    """Return the policy question about an operation; None if no policy may allow it."""
     foreseen, level = seen.foreseen, seen.risk
     if foreseen.outside or not seen.in_place:
         return None
     match operation.kind:
         case OperationKind.COMMAND if operation.into is not None:
-            # The same words are harmless in one program and a command in another.
+            # The same text is harmless in one program and a command in another.
             return None
         case OperationKind.COMMAND if operation.unsandboxed:
-            # Who granted the command may have counted on the sandbox.
+            # The author of the rule may have counted on the sandbox.
             return None
         case OperationKind.COMMAND:
             return Evaluate(Query(operation.text or "", (), None, level))
@@ -205,13 +205,13 @@ def _question(operation: Operation, seen: _Seen) -> Evaluate | EvaluateFiles | N
 
 
 async def _rule(session: SessionActor, operation: Operation, question: Evaluate | EvaluateFiles | None) -> str | None:
-    """The rule of the policy in force that lets the operation pass, if one does."""
+    """Return the rule of the policy in force that allows the operation, if any."""
     config = session.context.config.policy
     if question is None or (config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE):
         return None
     rule = (await session.judge(question)).matched_rule
     if operation.kind is OperationKind.COMMAND and rule is not None and not rule.startswith("command:"):
-        # A rule for a tool of this name is no rule for a program of this name.
+        # A rule for a tool of this name is not a rule for a program of this name.
         return None
     return rule
 
@@ -219,7 +219,7 @@ async def _rule(session: SessionActor, operation: Operation, question: Evaluate 
 def _settle(
     db: Database, session: SessionActor, asked: AskPermission, request: ApprovalRequest, rule: str | None
 ) -> tuple[PermissionAnswer | _Untrusted, ApprovalRequest | None]:
-    """What the hook is answered, and the request that it is about, if it is about one. All in one transaction."""
+    """Decide the hook's answer in one transaction. Returns it with the request that it is about, if any."""
     name = _named(asked, request)
     told = calls.answer(db, name)
     if told is not None:
@@ -271,22 +271,22 @@ def _settle(
 
 
 def _is_genuine(session: SessionActor, request: ApprovalRequest) -> bool:
-    """Whether an approval has a decision behind it, and is still about what was decided."""
+    """Return whether an approval has a decision, and is still about what was decided."""
     by_decision = request.decided is not None and request.decided.decision == Decision.APPROVE
     return by_decision and request.hash_of_record(session.row.workspace_root) == request.proposal_hash
 
 
 def _is_on_card(decided: ApprovalRequest | None, request: ApprovalRequest, operation: Operation) -> bool:
-    """Whether the card that was `decided` shows this operation, of which `request` was made just now. The key says
-    which operation it is, and not how it was drawn: that stands in the store, which can be edited before a person
-    looks. What the agent says it is for may differ."""
+    """Return whether the card of `decided` shows this operation, from which `request` was made just now. The key
+    identifies the operation, not its card: the card is in the store, which can be edited before a person looks. The
+    agent's reason may differ."""
     if decided is None or decided.risk_level.rank < request.risk_level.rank:
         return False
     text, said = _words(operation), decided.description or ""
     why = said.removeprefix(text).removeprefix("\n")
     if not said.startswith(text) or (why and ("\n" in why or not why.startswith(_WHY))):
         return False
-    # Where something is fetched from, or whose tool is used, is the same in every directory.
+    # A fetch, or a call of another server's tool, is the same in every directory.
     at_a_place = bool(operation.touches) or operation.kind in _BY_PLACE
     return _drawn(decided, at_a_place) == _drawn(request, at_a_place)
 
@@ -301,7 +301,7 @@ def _fault(session: SessionActor, request: ApprovalRequest) -> str | None:
 
 
 def _covers(db: Database, session: SessionActor, request_id: str) -> bool:
-    """Whether a use that another one covers was a moment ago also by what is known of it beside its row."""
+    """Return whether the first use of the covering approval is recent by the audit log too, not only by its row."""
     signatures = session.context.signatures
     if not signatures.required:
         return True
@@ -312,8 +312,8 @@ def _covers(db: Database, session: SessionActor, request_id: str) -> bool:
 def _told_again(
     db: Database, session: SessionActor, answer: PermissionAnswer, key: str, rule: str | None
 ) -> tuple[PermissionAnswer | _Untrusted, None]:
-    """What a hook was told before, whose answer was lost. With an operator key that is no word of its own: it stands on
-    a person's decision, or on the policy as it is now."""
+    """Return the answer of a repeated hook call. With an operator key the recorded answer proves nothing: it needs a
+    person's decision, or the current policy."""
     if answer.status == "allowed" and session.context.signatures.required:
         request = None if answer.request_id is None else approvals.get(db, answer.request_id)
         used = (session.id, key, ApprovalStatus.CONSUMED)
@@ -326,14 +326,14 @@ def _told_again(
 
 
 def _named(asked: AskPermission, request: ApprovalRequest) -> str:
-    """The call's name for this very operation: a client that uses a name again for another one is answered anew."""
+    """Return the call's name for this operation. A client may reuse a name for another operation."""
     return f"{asked.call}#{request.key[:32]}"
 
 
 def _use(
     db: Database, session: SessionActor, asked: AskPermission, request_id: str, name: str
 ) -> tuple[PermissionAnswer | _Untrusted, ApprovalRequest | None]:
-    """Say "do it" to this hook, once."""
+    """Use the approval, and answer "do it" to this hook, once."""
     now = session.now()
     before = approvals.get(db, request_id)
     fault = None if before is None else _fault(session, before)

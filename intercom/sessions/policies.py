@@ -1,7 +1,7 @@
-"""The board of policies: which is in force where, which wait for a person's decision, and what was decided.
+"""The policy board: which policy is in force in which workspace, which wait for a person, and what was decided.
 
-The watchers find out, this remembers and tells. It lives as long as the server, so that a watcher that crashes comes
-back to what was in force and not to whatever its file says by then.
+The watchers read the files; the board keeps the state and tells people. It lives as long as the server, so a watcher
+that crashed continues with the policy in force, not with the file's current content.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from intercom.workspace.watcher import PolicyWatcher, watcher_name
 
 log = logging.getLogger("intercom.sessions")
 
-#: How many cards of one workspace may close undecided, as its file changes, within how long: then no more are shown.
+#: How many cards of one workspace may close undecided, and within what time, before no more are shown.
 MOST_CLOSED = 10
 CLOSED_WITHIN = timedelta(hours=1)
-#: How long deciding may take, and reading what was decided before, in seconds.
+#: Time limit of a decision, and of reading earlier ones, in seconds.
 _SECONDS = 30.0
 
 
 def limits_of(config: Config) -> Limits:
-    """What the server's configuration sets above every workspace's policy."""
+    """Return the limits that the server's configuration sets for every workspace's policy."""
     allowlist = tuple(config.commands.values()) if config.policy.require_allowlist else None
     return Limits(config.policy.max_risk_level, allowlist)
 
 
 @frozen
 class PolicyStatus:
-    """How a workspace's policy stands, for people. `request_id` is the card's that a decision about the file's content
-    answers, or would answer; None where there is nothing to decide."""
+    """The status of a workspace's policy, for people. `request_id` is the card's id for a decision about the file's
+    content; None if there is nothing to decide."""
 
     workspace_root: str
     status: str
@@ -75,7 +75,7 @@ class PolicyStatus:
 
 @define
 class PolicyBoard:
-    """`states` is how things stand where a watcher has looked."""
+    """`states` holds the policy state of each workspace that a watcher has read."""
 
     system: System
     store: Name
@@ -86,21 +86,21 @@ class PolicyBoard:
     signatures: Signatures = field(factory=without_keys)
     states: dict[str, PolicyState] = field(factory=dict)
     _cards: dict[str, Card] = field(factory=dict)
-    #: What was decided about each content of each workspace, in order, True for accepted.
+    #: The decisions about each content of each workspace, in order. True is accepted.
     _decisions: dict[tuple[str, str], list[bool]] = field(factory=dict)
-    #: How often a card of it was closed undecided, as the file changed again.
+    #: How often a card of this content closed undecided because the file changed again.
     _closed: Counter[tuple[str, str]] = field(factory=Counter)
     _closed_at: dict[str, deque[datetime]] = field(factory=dict)
     _told: set[tuple[str, str]] = field(factory=set)
     _deciding: trio.Lock = field(factory=trio.Lock)
 
     def in_force(self, workspace_root: str) -> WorkspacePolicy:
-        """The policy that decides now; deny-all where no watcher has looked yet."""
+        """Return the policy in force; deny-all if no watcher has read it yet."""
         state = self.states.get(workspace_root)
         return DENY_ALL if state is None else state.policy
 
     def watcher(self, workspace_root: str) -> ChildSpec:
-        """The spec of the workspace's watcher."""
+        """Return the spec of the workspace's watcher."""
 
         def start() -> PolicyWatcher:
             return PolicyWatcher(
@@ -114,7 +114,7 @@ class PolicyBoard:
         return ChildSpec(watcher_name(Path(workspace_root)), start)
 
     async def recall(self, workspace_root: str) -> PolicyRecord:
-        """What people have decided before about this workspace's policy."""
+        """Return people's earlier decisions about this workspace's policy."""
         work = partial(_recorded, root=workspace_root)
         found = await ask(self.store, Transact(work), timeout=_SECONDS, retry=True)
         decisions = tuple(each for each in found.decisions if self._is_signed(each))
@@ -125,12 +125,12 @@ class PolicyBoard:
         ):
             record = evolve(record, accepted=None, narrowing=None)
         if state is not None and state.record.accepted == record.accepted:
-            # A write of it may have been lost; what this server run knows was not.
+            # Its write may have been lost; the state of this server run is complete.
             return evolve(record, narrowing=state.narrowing)
         return record
 
     def _is_signed(self, decision: PolicyDecision) -> bool:
-        """Whether what is on record counts; where there is an operator key, only what was signed lets anything pass."""
+        """Return whether a recorded decision counts. If an operator key exists, an unsigned acceptance does not."""
         if not decision.accepted:
             return True
         card = _decided_card(decision)
@@ -140,8 +140,8 @@ class PolicyBoard:
         return fault is None
 
     def _is_overtaken(self, accepted: PolicyDecision, logged: tuple[tuple[str, bool], ...]) -> bool:
-        """Whether the audit log has a later decision than the acceptance that stands in the database: a signature stays
-        genuine when the rows after its own are removed. Of what is no longer in the log it says nothing."""
+        """Return whether the audit log has a later decision than the stored acceptance. A signature stays genuine if
+        the later rows are deleted. Entries that are gone from the log cannot be checked."""
         if not self.signatures.required:
             return False
         last = None
@@ -156,21 +156,21 @@ class PolicyBoard:
         return True
 
     def _is_widened(self, accepted: PolicyDecision, found: _Recorded) -> bool:
-        """Whether what the file has taken away since the acceptance is not on record as the audit log has it. Of what
-        is no longer in the log it says nothing."""
+        """Return whether the stored narrowing of the policy differs from the audit log's. Entries that are gone from
+        the log cannot be checked."""
         if found.narrowing_logged is None or found.narrowing_logged == _hash_of(found.narrowing):
             return False
         self._discount(accepted, "the audit log has something else that its file took away since; accept it again")
         return True
 
     def _discount(self, accepted: PolicyDecision, fault: str) -> None:
-        """Tell people, once, that an acceptance that is on record does not count."""
+        """Tell people, once, that a recorded acceptance does not count."""
         if (accepted.id, fault) not in self._told:
             self._told.add((accepted.id, fault))
             self._tell(f"the policy of {accepted.workspace_root} that is on record as accepted does not count: {fault}")
 
     async def changed(self, workspace_root: str, state: PolicyState) -> None:
-        """A watcher's news: remember it, keep it for after a restart, and tell people what they have to know."""
+        """Handle a watcher's news: store the state, persist it for a restart, and tell people."""
         before = self.states.get(workspace_root)
         self.states[workspace_root] = state
         if state.record.accepted is not None and (before is None or before.narrowing != state.narrowing):
@@ -182,12 +182,12 @@ class PolicyBoard:
         await self._show(workspace_root, state)
 
     def cards(self) -> tuple[Card, ...]:
-        """The policies that wait for a person."""
+        """Return the cards of policies that wait for a person."""
         return tuple(card for card in self._cards.values() if card.state is CardState.PENDING)
 
     async def find(self, prefix: str) -> Card | None:
-        """The card of a policy by id or unique prefix, also one that an earlier server run decided; None when none
-        fits."""
+        """Return a policy's card by id or unique prefix, also one that an earlier server run decided; None if none
+        matches."""
         found = [card for card in self._cards.values() if card.id.startswith(prefix)] if prefix else []
         exact = [card for card in found if card.id == prefix]
         if len(exact or found) == 1:
@@ -198,20 +198,20 @@ class PolicyBoard:
         return None if earlier is None else _decided_card(earlier)
 
     async def status(self, prefix_or_path: str) -> PolicyStatus:
-        """How one policy stands, by the id of its card or by its workspace. Raises NotFound, Ambiguous,
+        """Return the status of one policy, by its card's id or its workspace. Raises NotFound, Ambiguous,
         WorkspaceRefused."""
         root = await self._root(prefix_or_path)
         return await self._status(root, await self._look(root), whole=True)
 
     async def all(self) -> tuple[PolicyStatus, ...]:
-        """How the policies stand of all workspaces that have a decision, or that were looked at in this server run."""
+        """Return the status of all policies that have a decision, or that were read in this server run."""
         roots = {*await self.reader.read(policies.roots), *self.states}
         return tuple([await self._status(root, await self._look(root)) for root in sorted(roots)])
 
     async def decide_named(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
-        """Accept or reject the content of a policy file, by the id of its card or by its workspace, which need not have
-        an agent; without a name, the only one that waits. `shown` is the hash of the content that the person was shown:
-        any other is refused. Raises NotFound, Ambiguous, AlreadyDecided, InvalidState."""
+        """Accept or reject the content of a policy file, by its card's id or its workspace; without a name, the only
+        one that waits. The workspace needs no agent. `shown` is the hash of the content that the person was shown; any
+        other is refused. Raises NotFound, Ambiguous, AlreadyDecided, InvalidState."""
         card = await self._asked_for(prefix_or_path)
         if shown is not None and card.detail != shown:
             raise InvalidState(f"the policy of {card.workspace_root} has changed since it was shown; look at it again")
@@ -219,9 +219,9 @@ class PolicyBoard:
 
     async def decide(self, card: Card, verdict: Verdict) -> Card:
         """Accept the content that the card shows, or reject it. The first verdict wins; the same one again is answered
-        as the first time."""
+        like the first time. Raises AlreadyDecided, InvalidArguments, NotFound."""
         async with self._deciding:
-            # Another may have decided while this one waited.
+            # Another verdict may have won while this one waited.
             return await self._decide(self._cards.get(card.id, card), verdict)
 
     async def _decide(self, card: Card, verdict: Verdict) -> Card:
@@ -233,7 +233,7 @@ class PolicyBoard:
         if not is_accepted and verdict.decision is not Decision.REJECT:
             raise InvalidArguments("answer a policy change with accept or reject")
         state = await self._look(card.workspace_root)
-        # The news of it may have closed the card.
+        # Reading the file may have closed the card.
         if self._cards.get(card.id, card).state is not CardState.PENDING or state.proposed is None:
             raise AlreadyDecided(f"the policy change {card.id} is no longer open; nothing was changed")
         if state.proposed.sha256 != card.detail:
@@ -243,7 +243,7 @@ class PolicyBoard:
         decision = PolicyDecision(
             card.id, card.workspace_root, state.proposed.sha256, state.proposed.text, is_accepted, decided
         )
-        # On record before it is in force: a crash in between changes nothing of what a person has decided.
+        # Recorded before it is in force: a crash in between loses no decision.
         await ask(self.store, Transact(partial(_record, decision=decision)), timeout=_SECONDS, retry=True)
         crash_points.reach("verdict.recorded")
         done = evolve(card, state=CardState.APPLIED if is_accepted else CardState.REJECTED, decided=decided)
@@ -254,15 +254,15 @@ class PolicyBoard:
             watcher = self.system.named(watcher_name(Path(card.workspace_root)))
             await ask(watcher, PolicyDecided(decision), timeout=_SECONDS)
         except (NotRunning, Down):
-            # No agent has been here, or the watcher restarts: whoever watches next reads what is on record.
+            # No agent has been here, or the watcher restarts. The next watcher reads the record.
             if is_accepted:
                 self._tell(f"the policy of {card.workspace_root} was accepted by {_who(decided)}", "info")
         return done
 
-    # --- what is looked at -------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     async def _look(self, root: str) -> PolicyState:
-        """How the policy of a workspace stands at this moment; its file is read again."""
+        """Read the policy file again, and return the policy's current state."""
         if self.system.ref(watcher_name(Path(root))) is not None:
             try:
                 watcher = self.system.named(watcher_name(Path(root)))
@@ -274,7 +274,7 @@ class PolicyBoard:
         return started(loaded, record, self.signatures.allowed().trust_changes)
 
     async def _root(self, prefix_or_path: str) -> str:
-        """The canonical workspace that a path names, or that the card of this id is about."""
+        """Return the canonical workspace that a path names, or that the card of this id is about."""
         if "/" in prefix_or_path:
             return str(await trio.to_thread.run_sync(paths.check_workspace, prefix_or_path))
         card = await self.find(prefix_or_path)
@@ -283,7 +283,7 @@ class PolicyBoard:
         return card.workspace_root
 
     async def _asked_for(self, prefix_or_path: str | None) -> Card:
-        """The card of what a person decides about: the one that waits, or one made for the workspace they name."""
+        """Return the card that a person decides about: the waiting one, or a new one for the workspace they name."""
         waiting = self.cards()
         if prefix_or_path is not None and "/" in prefix_or_path:
             root = await self._root(prefix_or_path)
@@ -350,7 +350,7 @@ class PolicyBoard:
                 self._closed_at.setdefault(workspace_root, deque(maxlen=MOST_CLOSED)).append(self.now())
                 self.operators.tell(self._cards[id])
         if proposed is None or wanted is None or self._is_rejected(workspace_root, proposed.sha256):
-            # What was rejected is not asked again.
+            # A rejected content is not proposed again.
             return
         if wanted not in self._cards and self._may_ask(workspace_root):
             self.operators.tell(await self._new_card(wanted, workspace_root, state))
@@ -365,7 +365,7 @@ class PolicyBoard:
         above = next((root for root in self.states if root != workspace_root and _is_below(workspace_root, root)), None)
         if above is not None:
             lines.append(f"this workspace lies in {above}, which has a policy of its own")
-        # Last: there may be many, and a channel may cut them.
+        # Last: there may be many, and a channel may cut them off.
         lines += proposed.ways
         title = "The policy file grants more than was accepted" if accepted else "Nobody has accepted this policy here"
         shown = show_text(
@@ -386,14 +386,14 @@ class PolicyBoard:
         return self._cards[id]
 
     def _id(self, workspace_root: str, sha: str) -> str:
-        """The id of the card that asks for this content of this workspace, until it is decided."""
-        # Others may have the same file, and none may decide for them.
+        """Return the id of the card for this content of this workspace, until it is decided."""
+        # The workspace is part of it: another workspace may have the same file, and must be decided by itself.
         times = len(self._decisions.get((workspace_root, sha), ())) + self._closed[workspace_root, sha]
         name = sha256(f"{workspace_root}\0{sha}\0{times}".encode("utf-8", "surrogateescape")).hexdigest()
         return f"policy-{name[:16]}"
 
     def _may_ask(self, workspace_root: str) -> bool:
-        """Whether one more card may be shown for a file that has changed again and again: not without end."""
+        """Return whether one more card may be shown for a file that changes again and again."""
         closed = self._closed_at.get(workspace_root)
         if closed is None or len(closed) < MOST_CLOSED or self.now() - closed[0] >= CLOSED_WITHIN:
             return True
@@ -415,7 +415,7 @@ class PolicyBoard:
             self._decisions.setdefault((workspace_root, each.sha256), []).append(each.accepted)
 
     def _tell_in_force(self, root: str, state: PolicyState) -> None:
-        """Tell, and put on record, that a policy has come into force: once a server run for each content."""
+        """Report and record that a policy has come into force, once per content and server run."""
         if not state.policy.grants or (root, state.in_force.sha256) in self._told:
             return
         self._told.add((root, state.in_force.sha256))
@@ -446,7 +446,7 @@ class PolicyBoard:
 
 @frozen
 class _Recorded:
-    """What is on record about a workspace's policy. `logged` and `narrowing_logged` are the audit log's."""
+    """The records about a workspace's policy. `logged` and `narrowing_logged` come from the audit log."""
 
     decisions: tuple[PolicyDecision, ...]
     narrowing: str | None
@@ -464,12 +464,12 @@ def _recorded(db: Database, root: str) -> _Recorded:
 
 
 def _hash_of(narrowing: str | None) -> str:
-    """The hash by which the audit log names what a policy was narrowed to; "" for not at all."""
+    """Return the hash of a narrowing in the audit log; "" if the policy was not narrowed."""
     return "" if narrowing is None else digest(narrowing.encode("utf-8", "surrogatepass"))
 
 
 def _narrow(db: Database, root: str, state: PolicyState, at: datetime) -> None:
-    """Note what the file has taken away. It counts for as long as the row stands, and the audit trail tells of it."""
+    """Record what the file has taken away, in its row and in the audit log. It counts while the row exists."""
     policies.narrow(db, root, state.narrowing, at)
     logged, narrowing = audit.policy_narrowing(db, root), _hash_of(state.narrowing)
     if logged == narrowing or (logged is None and not narrowing):
@@ -505,7 +505,7 @@ def _record(db: Database, decision: PolicyDecision) -> None:
 
 
 def _decided_card(decision: PolicyDecision) -> Card:
-    """The card of a decision that an earlier server run took."""
+    """Return the card of a decision that an earlier server run recorded."""
     return Card(
         id=decision.id,
         kind=CardKind.POLICY,

@@ -1,6 +1,6 @@
-"""What a session does when the process of its agent, which people started, begins or ends.
+"""What a session does when its agent's process, which people started, begins or ends.
 
-Each piece of news is put on record with its effect, under the run's name: it may be told again after a crash.
+Each event is recorded with its effect under the run's name: it may be repeated after a crash.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WHO = "intercom"
 
 
 async def started(session: SessionActor, news: ProcessStarted) -> Session:
-    """The process runs: the session is active, and people are told so; unless it has been ended meanwhile."""
+    """Handle the start of the process: activate the session and tell people, unless the session has ended."""
     if session.row.status is SessionStatus.TERMINATED:
         return session.row
     first = await session.transact(partial(_note, session=session, what=f"{news.run}/started"))
@@ -36,7 +36,7 @@ async def started(session: SessionActor, news: ProcessStarted) -> Session:
 
 
 async def ended(session: SessionActor, news: ProcessEnded) -> Session:
-    """The process is gone: what hangs on it is settled as its end demands."""
+    """Handle the end of the process, depending on how it ended."""
     if session.row.status is SessionStatus.TERMINATED:
         return session.row
     if session.row.status is SessionStatus.CREATED and news.why is not Why.NOT_STARTED:
@@ -49,7 +49,7 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
                 f"the agent's process ended ({news.exit}); it starts again in {pause:.0f} s{last}", "warning"
             )
     elif news.why is Why.NOT_STARTED and session.row.status is SessionStatus.INTERRUPTED:
-        # It was there before, as one is that was restored: what waits in it is for an agent that comes by itself.
+        # The session existed before, like a restored one. Its requests wait for an agent that connects by itself.
         if await session.transact(partial(_note, session=session, what=f"{news.run}/ended")):
             session.notify(f"its agent could not be started, so the session waits for another: {news.said}", "error")
     elif news.why is Why.NOT_STARTED:
@@ -60,7 +60,7 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
             session.notify("the agent's process was ended, as the server stops; what waits stays pending", "warning")
         await steering.give_back(session)
     elif news.exit is not None and news.exit.is_success:
-        # It did what it was told: what was written to it is not another's to do.
+        # The agent finished its work: the instructions written to it are not given to another agent.
         await steering.all_read(session)
         await decisions.end(session, End(_WHO, "spawn", f"its agent is done{last}"))
     else:
@@ -81,7 +81,7 @@ async def _fail(session: SessionActor, text: str, run: int) -> None:
 
 
 def _interrupt(db: Database, session: SessionActor, text: str, run: int) -> tuple[Session, tuple[Asked, ...], bool]:
-    """The session as it is then, what was cut off with it, and whether that is news."""
+    """Return the session, the requests that were interrupted, and whether the event is new."""
     now: datetime = session.now()
     first = _note(db, session, f"{run}/ended")
     if first:
@@ -98,7 +98,7 @@ def _interrupt(db: Database, session: SessionActor, text: str, run: int) -> tupl
 
 
 def _note(db: Database, session: SessionActor, what: str) -> bool:
-    """Keep that this was told; False when it had been before."""
+    """Record that this was told. False if it was recorded before."""
     return calls.record(db, f"child/{session.id}/{what}", session.id, "process", {}, session.now())
 
 

@@ -1,4 +1,4 @@
-"""Questions: an agent asks how to go on (transmit), or for work (standby)."""
+"""Questions: an agent asks whether to continue (transmit), or for work (standby)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from intercom.store.messages import Database
 from intercom.workspace.messages import Evaluate
 from intercom.workspace.policy import Query
 
-#: The longest a standby may be told to wait, in seconds; anything longer means "without end" and is said so.
+#: The longest timeout of a standby, in seconds. Longer ones are cut to it.
 LONGEST_STANDBY = 7 * 86400
-#: What the policy says of a question that people are always asked.
+#: The policy's answer about a question that people are always asked.
 _ASKED = PolicyAnswer(False)
 
 
 async def ask_prompt(session: SessionActor, asked: AskPrompt) -> Opened[PromptAnswer]:
-    """Put a question on record, once a call; the policy may answer it at once (never an error recovery)."""
+    """Record a question, once per call. The policy may answer it at once, except an error recovery."""
     session.require_open()
     session.touch("transmit")
     if asked.request_id is not None:
@@ -75,7 +75,7 @@ async def await_prompt(session: SessionActor, asked: AwaitPrompt) -> Answered[Pr
 
 
 async def stand_by(session: SessionActor, asked: StandBy) -> Opened[StandbyAnswer]:
-    """Put a standby on record, once a call. It ends at once where there are words for the agent, or a task."""
+    """Record a standby, once per call. It ends at once if instructions or a task wait for the agent."""
     session.require_open()
     session.touch("standby")
     await session.refuse_words()
@@ -127,14 +127,14 @@ async def await_standby(session: SessionActor, asked: AwaitStandby) -> Answered[
 
 
 def on_timeout(session: SessionActor, kind: PromptType) -> OnTimeout:
-    """What an unanswered question of this type becomes."""
+    """Return what happens to an unanswered question of this type."""
     timeouts = session.context.config.timeouts
     return timeouts.prompt_by_type.get(kind, timeouts.prompt_on_timeout)
 
 
 async def ask_policy_again(session: SessionActor, request: outcomes.Asked) -> None:
-    """With an operator key the policy's answer to a question is no word of its own: it stands on the policy as it is
-    now. To be called before the agent is told it. Raises IntercomError (unavailable) while the policy cannot be
+    """Ask the policy again about a question it answered, before the agent is told. With an operator key the recorded
+    answer proves nothing; only the current policy counts. Raises IntercomError (unavailable) while the policy cannot be
     read."""
     if not isinstance(request, ContinuationPrompt) or not session.is_for_policy(request):
         return
@@ -153,14 +153,14 @@ def _prompt_deadline(session: SessionActor, kind: PromptType, now: datetime) -> 
 
 
 async def _judged(session: SessionActor, kind: PromptType) -> PolicyAnswer:
-    """What the policy says of a question of this type."""
+    """Ask the policy about a question of this type."""
     config = session.context.config.policy
     if kind is PromptType.ERROR_RECOVERY:
         return _ASKED
     if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
         return _ASKED
     found = await session.judge(Evaluate(Query("transmit")))
-    # A command pattern that happens to fit the word is no rule for the tool.
+    # A command pattern that matches the tool's name is not a rule for the tool.
     return found if (found.matched_rule or "tool:").startswith("tool:") else _ASKED
 
 
@@ -207,7 +207,7 @@ def _keep_wait(
 def _look_in(
     db: Database, session: SessionActor, wait: Wait, has_words: bool, channel: str
 ) -> tuple[Wait, bool, tuple[Instruction, ...]]:
-    """The standby as it is once it is known whether there are words or tasks for its agent, and what is queued then."""
+    """End the standby if instructions or a task wait. Returns it, whether it ended, and the queued instructions."""
     ended = steering.end_wait(db, session, waits.get(db, wait.id) or wait, has_words, "intercom", channel)
     return waits.get(db, wait.id) or wait, ended, session.queued(db)
 

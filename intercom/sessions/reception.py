@@ -1,5 +1,7 @@
-"""The reception: lets agents in. It finds or opens each agent's session, sees to it that its actors run, and notes who
-is connected. Being one actor, two first calls of one agent open one session."""
+"""The session registry: opens or finds each agent's session, runs its actors, and tracks which agents are here.
+
+One actor does this, so that two first calls of one agent open one session.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,13 @@ from intercom.store.messages import Database, Transact
 
 log = logging.getLogger("intercom.sessions")
 
-#: Seconds a lost connection may come back within before its agent counts as gone: a shim reconnects in well under one.
+#: Seconds within which an agent with a lost connection may come back. A shim reconnects in well under one.
 GRACE_SECONDS = 5.0
-#: The same after a server's start, when shims first have to notice that the old one died.
+#: The grace period after a server start, in seconds: shims first have to notice that the old server died.
 START_GRACE_SECONDS = 60.0
-#: For so many seconds after a start, no session is taken over whose agent may be on its way back.
+#: For this long after a start, in seconds, no session is taken over whose agent may still come back.
 RETURN_SECONDS = 3.0
-#: Seconds between two looks for sessions whose actors have nothing left to do.
+#: Seconds between two checks for sessions whose actors are idle.
 SWEEP_SECONDS = 20.0
 
 
@@ -53,7 +55,7 @@ T = TypeVar("T")
 
 @frozen
 class BringBack:
-    """Sent to itself at the start, so that bringing back happens even if nobody asks for anything."""
+    """Told by the actor to itself on start, so that recovery happens even without a request."""
 
 
 @frozen
@@ -65,19 +67,19 @@ class Gone:
 
 @frozen
 class AllBack:
-    """A timer: agents that live have come back by now."""
+    """A timer: living agents have come back by now."""
 
 
 @frozen
 class Sweep:
-    """A timer: some sessions' actors may have nothing left to do."""
+    """A timer: some sessions' actors may be idle."""
 
 
 class Reception(Actor):
-    """The actor `reception`. `in_session` hears by which connections a session's agent is here."""
+    """The actor `reception`. `in_session` is called with a session's id and its agent's connections."""
 
     refusals = (Refused, IntercomError)
-    #: After a server's death all agents come at once, and none is to be turned away.
+    #: After a server crash all agents come at once, and none may be rejected.
     mailbox_size = 50_000
 
     def __init__(
@@ -105,11 +107,11 @@ class Reception(Actor):
 
     def on_start(self) -> None:
         self._running = RunningSessions(self.system, self._context, self._units, self._watchers, self._board)
-        # Bringing back asks siblings, and one that is down is not restarted while its supervisor waits for this start.
+        # Recovery asks sibling actors. One that is down is not restarted while its supervisor waits for this start.
         self.actor_ref.tell(BringBack())
 
     async def _bring_back(self) -> None:
-        """Bring back what a server before this one left: every session that may still be answered or applied."""
+        """Recover the sessions of an earlier server run that can still be answered or applied."""
         found = await self._transact(left_behind.look)
         going = found.going()
         await self._running.take_stock(found.known, {each.workspace_root for each in going})
@@ -120,7 +122,7 @@ class Reception(Actor):
             if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._presence.has(agent):
                 self.set_timer(Gone(agent), START_GRACE_SECONDS, Gone(agent))
                 self._awaited.add(agent)
-        # Who came or went while nobody was at the reception: the doors have noted it.
+        # Connections that came or went while this actor was down are recorded in `Presence`.
         for key in self._presence.leaving():
             self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
         for key in self._presence.coming():
@@ -141,7 +143,7 @@ class Reception(Actor):
             await self._bring_back()
         match message:
             case DownEvent():
-                # All units, or all watchers, went with their supervisor, which comes back with none.
+                # All session or watcher actors ended with their supervisor, which restarts empty.
                 self._brought_back = False
                 await self._bring_back()
             case Admit(agent):
@@ -177,7 +179,7 @@ class Reception(Actor):
         )
         crash_points.reach("session.opened")
         self._in_session(session.id, frozenset(self._presence.doors.get(agent.key, ())))
-        # The root as the session has it: one who was started for a session need not know where that is.
+        # With the session's workspace: an agent that was started for a session need not know it.
         self._note(agent if agent.session_id is None else evolve(agent, workspace=session.workspace_root))
         await self._running.run(session)
         self.system.named(f"session/{session.id}").tell(AgentCame())
@@ -192,8 +194,8 @@ class Reception(Actor):
         if chosen.id == own:
             return own
         if chosen.agent_key in self._awaited and not shim_id.is_dead(chosen.agent_key):
-            # Its agent lives perhaps, and waits for a verdict that would then be told to another. To wait even for the
-            # dead would let no adoption through where servers live shorter than that.
+            # Its agent may be alive, and wait for a decision that another agent would then get. Dead agents are not
+            # waited for: if servers ran shorter than this wait, no adoption would succeed.
             self._postponed.append((asked, self.defer()))
             return None
         session = await self._transact(
@@ -237,7 +239,7 @@ class Reception(Actor):
         return Nameless(session.id, agent)
 
     async def _end_if_spent(self, session_id: str) -> bool:
-        """End a session that nobody can ask for anything any more."""
+        """End an anonymous session that is spent, and stop its actors. Returns whether it ended."""
         if not await self._transact(partial(nameless.end, id=session_id, at=self._now())):
             return False
         await self._running.stop(session_id)
@@ -254,7 +256,7 @@ class Reception(Actor):
     async def _gone(self, key: str) -> None:
         self._awaited.discard(key)
         if self._presence.connected(key):
-            # Back, while the timer's message was in the mailbox.
+            # The agent came back while the timer's message was in the mailbox.
             return
         self._presence.here.pop(key, None)
         session = await self._transact(partial(sessions.by_agent, agent_key=key))
@@ -274,11 +276,11 @@ class Reception(Actor):
         if self._presence.connected(agent.key):
             self.cancel_timer(Gone(agent.key))
         else:
-            # Its connection has ended while it was on its way in.
+            # Its connection ended while it was being admitted.
             self.set_timer(Gone(agent.key), GRACE_SECONDS, Gone(agent.key))
 
     async def _sweep(self) -> None:
-        """Stop the actors of sessions that have ended or been left and hold nothing; who wants one has it run again."""
+        """Stop the actors of sessions that are over or abandoned and hold nothing. They are started again on demand."""
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
         for session in await self._transact(nameless.spent):
             if not self._is_in(session.agent_key):

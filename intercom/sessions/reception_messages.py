@@ -1,4 +1,4 @@
-"""The protocol of the reception: who lets agents in, and hears of them as they come and go."""
+"""The protocol of the session registry, which admits agents and is told when they come and go."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from actors import Request
 
 @frozen
 class Agent:
-    """Who calls: `key` is stable for one conversation, `client_name` what it says of itself, `workspace` checked, and
-    `channel_id` the chat channel that its connection asked for: a session opened for it is shown there for good.
+    """A calling agent. `key` is stable for one conversation, `client_name` is the client's own name, `workspace` is
+    checked. `channel_id` is the chat channel that the connection named; a session opened for the agent stays there.
 
-    `session_id` names the session that the agent was started for; then `key` is `key_of(session_id)`, and the workspace
-    is that session's, whatever stands here.
+    `session_id` names the session that the agent was started for. Then `key` is `key_of(session_id)`, and the session's
+    workspace counts.
     """
 
     key: str
@@ -24,24 +24,23 @@ class Agent:
 
 
 def key_of(session_id: str) -> str:
-    """The key of the agent for which this session was made; no other agent's key begins so."""
+    """Return the key of the agent for which this session was made. No other agent's key has this prefix."""
     return f"session:{session_id}"
 
 
 @frozen
 class Admit(Request[str]):
-    """The id of the agent's session, opened if it has none; its actors run when this is answered.
-
-    An agent with a `session_id` gets that one or is refused: `not_found`, `invalid_state` (over, or another agent of it
-    is connected), `unauthorized` (an agent's that opened it for itself)."""
+    """Return the id of the agent's session, opened if it has none; its actors run when this is answered. An agent with
+    a `session_id` gets that session or is refused: with `not_found`, `invalid_state` (it is over, or its other agent is
+    connected) or `unauthorized` (an agent opened it for itself)."""
 
     agent: Agent
 
 
 @frozen
 class Adopt(Request[str]):
-    """Give the agent the session it left behind (or `session_id`), else its own. The answer is the session's id. An
-    agent that was started for a session stays in that."""
+    """Give the agent the session that it abandoned (or `session_id`), else its own. The answer is the session's id. An
+    agent that was started for a session stays in that one."""
 
     agent: Agent
     session_id: str | None = None
@@ -49,7 +48,7 @@ class Adopt(Request[str]):
 
 @frozen
 class Nameless:
-    """A session that a caller without a name has, and the agent it counts as."""
+    """The session of an anonymous client, and the agent it counts as."""
 
     session_id: str
     agent: Agent
@@ -57,22 +56,22 @@ class Nameless:
 
 @frozen
 class FindNameless(Request[Nameless]):
-    """The session in which a caller without a name asked for this; its actors run when this is answered. Refused with
-    `request_not_found` for what any other agent asked for."""
+    """Find the session in which an anonymous client made this request; its actors run when this is answered. Refused
+    with `request_not_found` for another agent's request."""
 
     request_id: str
 
 
 @frozen
 class Wanted(Request[str]):
-    """See to it that this session's actors run; answers its id."""
+    """Run this session's actors; answers its id."""
 
     session_id: str
 
 
 @frozen
 class AgentsGone:
-    """A connection these agents spoke over is gone, which their door has noted. `for_good`: nobody will come back."""
+    """A connection of these agents is gone, as `Presence` records. `for_good`: no agent will come back over it."""
 
     keys: tuple[str, ...]
     for_good: bool = False
@@ -80,6 +79,6 @@ class AgentsGone:
 
 @frozen
 class AgentsHere:
-    """A connection of these agents is up, which their door has noted."""
+    """A connection of these agents is up, as `Presence` records."""
 
     keys: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Reports: what an agent says or asks that nobody has to answer (ping, switch_freq, auto_check, reboot)."""
+"""Reports: agents' calls that no person answers (ping, switch_freq, auto_check, reboot)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from intercom.workspace.policy import Query
 
 
 def beat(session: SessionActor, asked: Beat) -> Answered[PingAnswer] | Awaitable[Answered[PingAnswer]]:
-    """A sign of life. Only a progress snapshot waits for the disk. Raises InvalidState once the session was ended: an
-    agent that only pings would never hear of it."""
+    """Handle a ping. Only a progress snapshot waits for the disk. Raises InvalidState once the session has ended: an
+    agent that only pings would not notice it otherwise."""
     session.require_open()
     if asked.progress_snapshot is not None:
         return _kept_progress(session, asked, asked.progress_snapshot)
@@ -56,15 +56,15 @@ def _alive(session: SessionActor, asked: Beat) -> Answered[PingAnswer]:
     session.touch("ping")
     answer = PingAnswer(True, session.id, session.context.config.stall.enabled)
     if session.row.is_paused:
-        # It does not wait as other calls do: who pings wants to be known to be alive.
+        # A ping does not wait like other calls: it reports that the agent is alive.
         answer = evolve(answer, status="paused", message=PAUSED_PING)
     return session.answered(asked.call, answer)
 
 
 async def switch_mode(session: SessionActor, asked: SwitchMode) -> Answered[ModeAnswer]:
-    """Change who is notified of this session's cards. It never changes who may answer them.
+    """Change who is notified of this session's cards, not who may answer them.
 
-    Raises SlackError for `remote` where no Slack is set up: nobody would be notified.
+    Raises SlackError for `remote` if no Slack is set up: nobody would be notified. Raises InvalidState.
     """
     session.require_open()
     if asked.mode is SessionMode.REMOTE and session.context.chat is None:
@@ -78,7 +78,7 @@ async def switch_mode(session: SessionActor, asked: SwitchMode) -> Answered[Mode
 
 
 async def check_policy(session: SessionActor, asked: CheckPolicy) -> Answered[CheckAnswer]:
-    """What the policy in force says of an operation. A grant is recorded, as the agent will act on it."""
+    """Ask the policy in force about an operation. A grant is recorded, because the agent will act on it."""
     config = session.context.config
     if config.policy.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
         return session.answered(asked.call, CheckAnswer(False, None))
@@ -98,8 +98,8 @@ async def check_policy(session: SessionActor, asked: CheckPolicy) -> Answered[Ch
 
 
 async def recall(session: SessionActor, asked: Recall) -> Answered[RebootAnswer]:
-    """What this session left behind: pending requests, the last checkpoint, the progress told last. The tasks that were
-    left for its agent are taken, and ride on the answer as words do."""
+    """Return what this session left: pending requests, the last checkpoint, the last progress. Takes the tasks that
+    were left for its agent, and attaches them to the answer like instructions."""
     await session.refuse_words()
     pending, last, queued = await session.transact(partial(_left, session=session))
     crash_points.reach("instruction.taken")
@@ -130,7 +130,7 @@ def _left(
 
 
 def _last_checkpoint(db: Database, session_id: str) -> CheckpointLine | None:
-    """The session's own, or else the one that it was restored from."""
+    """Return the session's own checkpoint, else the one that it was restored from."""
     last = checkpoints.last(db, session_id)
     if last is not None or (restore := restores.by_successor(db, session_id)) is None:
         return last

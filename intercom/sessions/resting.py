@@ -1,4 +1,4 @@
-"""Sessions whose actors have nothing left to do."""
+"""Idle rules: which sessions' actors may stop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from intercom.store.messages import Database
 
 
 def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]]:
-    """Those of these sessions that have ended or been left and in which nothing waits, each with the agent for whom it
-    is to be kept all the same if that is here."""
+    """Return those of these sessions that are over or abandoned and hold nothing. Each comes with the agent key that
+    keeps it running while that agent is connected, or None."""
     held = {entry.session_id for entry in journal.open(db)}
     found = []
     for session in sessions.resting(db, running):
@@ -19,7 +19,7 @@ def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | Non
         elsewhere = session.agent_key is not None and sessions.by_agent(db, session.agent_key)
         is_over = session.status is SessionStatus.TERMINATED and elsewhere
         child = children.get(db, session.id)
-        # Over HTTP nobody hears an agent leave, and one that people started has no other session to come back with.
+        # Over HTTP no disconnect is seen, and an agent that people started has no other session to come back to.
         has_ended = child is not None and child.state is ChildState.OVER
         found.append((session.id, None if is_over or has_ended else session.agent_key))
     return found

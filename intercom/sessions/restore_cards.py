@@ -1,4 +1,4 @@
-"""A restore as the card that people see. Pure."""
+"""Builds the card of a restore. All functions are pure."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _FILES = {
     Files.BACK: "Files that were modified or deleted are put back; files that were added stay.",
     Files.EXACT: "Files that were modified or deleted are put back; files that were added are removed.",
 }
-#: How many of the diverged files a card names.
+#: How many diverged files a card names.
 SHOWN = 30
 
 
 def of_restore(restore: Restore) -> Card:
-    """The card of a restore, as it stands."""
+    """Return the card of a restore in its current state."""
     name = restore.label or restore.checkpoint_id[:8]
     stuck = restore.state is RestoreState.STUCK
     return Card(
@@ -59,7 +59,7 @@ def of_restore(restore: Restore) -> Card:
 
 
 def decided_about(restore: Restore) -> Card:
-    """The card that the decision on record was about: the question, or how a restore had stopped."""
+    """Return the card that the recorded decision was about: the question, or the stuck restore."""
     asked, stuck = (of_restore(evolve(restore, state=state)) for state in (RestoreState.ASKED, RestoreState.STUCK))
     signature = None if restore.decided is None else restore.decided.signature
     if restore.state is not RestoreState.HANDED_OVER or signature is None:
@@ -68,7 +68,7 @@ def decided_about(restore: Restore) -> Card:
 
 
 def _hash(restore: Restore) -> str:
-    """What names exactly what is decided about: a label may stand for several checkpoints."""
+    """Return the hash of what is decided: a label may name several checkpoints."""
     record = [restore.checkpoint_id, restore.files.value, restore.digest]
     return hashlib.sha256(json.dumps(record).encode("ascii")).hexdigest()
 
@@ -88,7 +88,7 @@ def _body(restore: Restore) -> str:
 
 
 def divergence_line(found: DivergenceSummary) -> str:
-    """How much differs, in a line."""
+    """Describe in one line how much differs."""
     if not found.total:
         return "No file has changed since."
     return f"Since then {found.modified} modified, {found.deleted} deleted, {found.added} added."

@@ -1,4 +1,4 @@
-"""What is put on record of a restore, each in one transaction."""
+"""The records of a restore, each written in one transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from intercom.store.messages import Database
 
 
 def put(db: Database, restore: Restore, at: datetime) -> tuple[Restore, list[Restore]]:
-    """Put a question on record, and close those about the same session that it replaces."""
+    """Record a question, and close the questions about the same session that it replaces."""
     closed = []
     if restores.insert(db, restore):
         for other in restores.waiting(db):
@@ -36,8 +36,8 @@ def put(db: Database, restore: Restore, at: datetime) -> tuple[Restore, list[Res
 
 
 def commit(db: Database, restore: Restore, steps: str, at: datetime) -> Restore:
-    """From here on it is carried through. One at a time for a session: a second one would end the same session again,
-    and leave what the first one made with its agent. Raises IntercomError (`unavailable`) while another is."""
+    """Commit a restore: from here on it is carried through. Raises IntercomError (`unavailable`) while another one of
+    the session is. A second restore would end the session again and orphan the first successor."""
     others = [each for each in restores.under_way(db) if each.session_id == restore.session_id]
     if any(each.state is RestoreState.COMMITTED and each.id != restore.id for each in others) or (
         restores.newest_of_line(db, restore.session_id) != restore.session_id
@@ -70,7 +70,7 @@ def move(
 
 
 def steps_hash(text: str) -> str:
-    """What names the steps that a restore was committed to."""
+    """Return the hash of the steps that a restore was committed to."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -79,7 +79,7 @@ def unfinished(db: Database) -> tuple[Restore, ...]:
 
 
 def decide(db: Database, id: str, verdict: Verdict, at: datetime, signatures: Signatures) -> tuple[bool, Restore]:
-    """Whether this verdict won, now or before, and the restore as it stands after."""
+    """Return whether this verdict won, now or before, and the restore as it is then."""
     restore = restores.get(db, id)
     if restore is None:
         raise NotFound(f"no restore has the id {id!r}", code="request_not_found")
@@ -113,7 +113,7 @@ def decide(db: Database, id: str, verdict: Verdict, at: datetime, signatures: Si
 
 
 def expire(db: Database, id: str, at: datetime) -> Restore | None:
-    """Close a question whose time is up by the wall clock; as it stands after."""
+    """Close a question whose time is over by the wall clock, and return it as it is then."""
     restore = restores.get(db, id)
     if restore is None or restore.state is not RestoreState.ASKED:
         return restore

@@ -1,10 +1,10 @@
-"""Restoring: the question first, with what has changed; then, once a person says so, the way back.
+"""Restoring: first a question that shows what has changed, then, once a person agrees, the restore itself.
 
-The order is the promise. A verdict is on record before anything is looked at again. What is found then must be what the
-person saw, else they are asked anew. How things are now is kept as a checkpoint of its own, so that the way back has a
-way back; then what the files shall hold is staged, and the restore committed to it. From there on it is carried
-through, whatever crashes: the old session ends and the new one is made in one transaction, the files are put in their
-places, and the new session waits for its agent.
+The order makes it safe. The decision is recorded before the workspace is read again. If it then differs from what the
+person saw, the person is asked again. The current state is stored as a checkpoint of its own, so the restore can be
+undone. The new file contents are staged, and the restore is committed to them. From then on it is carried through any
+crash. One transaction ends the old session and makes the new one. Then the files are moved into place, and the new
+session waits for its agent.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from intercom.workspace.put_back_plan import PutBack
 
 
 async def ask(archive: Archive, asked: AskRestore) -> Restore:
-    """Compare, and put the question on record, once for this id. Raises NotFound for an unknown checkpoint, FileError
-    where the workspace is gone."""
+    """Compare, and record the question, once for this id. Raises NotFound for an unknown checkpoint, FileError if the
+    workspace is gone, InvalidState as `_refuse_for_nothing`."""
     earlier = await archive.read(partial(restores.get, id=asked.id))
     if earlier is not None:
         return earlier
@@ -81,7 +81,7 @@ async def ask(archive: Archive, asked: AskRestore) -> Restore:
 async def _refuse_for_nothing(
     archive: Archive, checkpoint: Checkpoint, session_id: str, files: Files, compared: Compared
 ) -> None:
-    """Raise InvalidState for a restore that would end a session and put none of the files back that differ."""
+    """Raise InvalidState for a restore that would end a session and restore none of the files that differ."""
     found = compared.summary
     if compared.steps or (files is not Files.LEAVE and not found.total):
         return
@@ -110,8 +110,8 @@ async def _refuse_for_nothing(
 
 
 async def carry_out(archive: Archive, successors: Successors, id: str) -> Restore:
-    """Carry a restore that was accepted as far as it goes: to its end, to a person's word, or to the question asked
-    anew, which is what is returned then. To be called again after a crash, or once a person let it go on."""
+    """Carry an accepted restore as far as possible: to its end, to a person's decision, or to a repeated question, and
+    return that. Call it again after a crash, or once a person lets it continue."""
     while True:
         restore = await archive.read(partial(restores.get, id=id))
         assert restore is not None, "restores outlive those who carry them out"
@@ -136,7 +136,7 @@ async def carry_out(archive: Archive, successors: Successors, id: str) -> Restor
 
 
 _ENDS = frozenset({RestoreState.DONE, RestoreState.FAILED, RestoreState.GIVEN_UP})
-#: The states in which a restore is carried further, each with those that it cannot have come to before.
+#: The states in which a restore is carried out, each with the states that it cannot have reached before.
 _LATER = {
     RestoreState.ACCEPTED: _ENDS | {RestoreState.COMMITTED, RestoreState.HANDED_OVER, RestoreState.STUCK},
     RestoreState.COMMITTED: _ENDS | {RestoreState.HANDED_OVER, RestoreState.STUCK},
@@ -145,7 +145,7 @@ _LATER = {
 
 
 async def _refused(archive: Archive, restore: Restore) -> Restore | None:
-    """The restore as it stands after the decision on record was refused; None where it counts."""
+    """Return the restore after its recorded decision was refused; None if the decision counts."""
     if restore.state not in _LATER:
         return None
     fault = await archive.read(partial(_fault, restore=restore, signatures=archive.context.signatures))
@@ -173,7 +173,7 @@ def _fault(db: Database, restore: Restore, signatures: Signatures) -> str | None
 
 
 async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
-    """From accepted to committed, failed, or outdated; the restore that is asked in its place, if it is outdated."""
+    """Take a restore from accepted to committed, failed or outdated. Returns the new question if it is outdated."""
     root = Path(restore.workspace_root)
     try:
         checkpoint = await _checkpoint(archive, restore.checkpoint_id)
@@ -186,7 +186,7 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
         if compared.digest != restore.digest:
             return await _ask_anew(archive, restore, compared, newest, _changed(compared))
         if compared.summary != restore.divergence:
-            # It stands in the database beside what is signed, and is what people were shown.
+            # The summary is not signed, but it is what people were shown.
             return await _ask_anew(archive, restore, compared, newest, "what the card said has changed")
         await _refuse_for_nothing(archive, checkpoint, newest, restore.files, compared)
         await _make_safe(archive, restore, compared)
@@ -210,7 +210,7 @@ def _changed(compared: Compared) -> str:
 
 
 async def _ask_anew(archive: Archive, restore: Restore, compared: Compared, session_id: str, why: str) -> Restore:
-    # An earlier life may have fallen between staging and committing: nobody would come for what it left.
+    # An earlier server run may have crashed between staging and committing.
     await _discard(Path(restore.workspace_root), restore.id)
     now = archive.context.now()
     anew = evolve(
@@ -235,7 +235,7 @@ async def _ask_anew(archive: Archive, restore: Restore, compared: Compared, sess
 
 
 async def _make_safe(archive: Archive, restore: Restore, compared: Compared) -> None:
-    """Keep how things are, so that what follows can be undone."""
+    """Take a checkpoint of the current state, so that the restore can be undone."""
     columns = await trio.to_thread.run_sync(checkpoints.file_columns, compared.now)
     asked = TakeCheckpoint(
         restore.safety_id,
@@ -254,7 +254,7 @@ def _stage(archive: Archive, root: Path, id: str, steps: tuple[PutBack, ...]) ->
 
 
 async def _put_files_back(archive: Archive, successors: Successors, restore: Restore) -> None:
-    """From handed over to done, or stuck."""
+    """Take a restore from handed over to done, or stuck."""
     await successors.until_quiet(restore)
     text = await archive.read(partial(restores.steps, id=restore.id))
     root = Path(restore.workspace_root)
@@ -284,16 +284,16 @@ def _place(root: Path, id: str, text: str) -> int:
 
 
 async def _give_up(archive: Archive, successors: Successors, restore: Restore) -> None:
-    """After a person gave a stuck restore up: the files stay as they were found, and the new session begins. Until that
-    is done its steps stay on record, and it is called again."""
+    """Finish a stuck restore that a person gave up: the files stay as they are, and the new session begins. Its steps
+    stay recorded until then, and this is called again after a crash."""
     await _discard(Path(restore.workspace_root), restore.id)
     await successors.welcome(restore)
     await archive.transact(partial(restores.forget_steps, id=restore.id))
 
 
 async def stop(archive: Archive, id: str, why: str) -> Restore:
-    """Stop a restore that fails again and again: it has failed where nothing was changed yet, and waits for a person
-    where files are being put back."""
+    """Stop a restore that fails again and again. It fails if nothing was changed yet; if files are being restored, it
+    waits for a person."""
     restore = await archive.read(partial(restores.get, id=id))
     assert restore is not None, "restores outlive those who carry them out"
     match restore.state:
@@ -310,7 +310,7 @@ async def _discard(root: Path, id: str) -> None:
     try:
         await trio.to_thread.run_sync(putting_back.discard, root, id)
     except IntercomError:
-        # It lies there under a name of ours, which nothing takes for a file of the workspace.
+        # It stays under a name of ours, which nothing takes for a file of the workspace.
         return
 
 

@@ -1,4 +1,4 @@
-"""What is to reach an agent and rides on its calls' results, as a session's actor keeps it."""
+"""The pending deliveries of a session: what is to reach its agent, attached to its calls' results."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from intercom.model.steering import Instruction
 from intercom.sessions.answers import LateVerdict
 from intercom.sessions.messages import Delivery
 
-#: How long a verdict is left to the task that asks after it, before it rides on another result.
+#: How long a decision is reserved for the task that polls it, in seconds, before another result may carry it.
 FETCH_SECONDS = 60.0
 
 
 @define
 class Riders:
-    """`verdicts` that have not reached the agent, by request, and `words`, by their ids; `riding` is what a result
-    carries at this moment, by its call. `tasked` are requests that tasks ask after, and until when (in seconds since
-    the epoch) their verdicts are theirs to tell."""
+    """`verdicts` and `words` (instructions) that have not reached the agent, by request id and by their own id.
+    `riding` is what results carry now, by call. `tasked` are requests that tasks poll, and until when (in seconds since
+    the epoch) their decisions are reserved for them."""
 
     verdicts: dict[str, LateVerdict] = field(factory=dict, init=False)
     words: dict[str, Instruction] = field(factory=dict, init=False)
@@ -30,9 +30,9 @@ class Riders:
     def free(
         self, now: Callable[[], datetime], own: str | None = None
     ) -> tuple[tuple[LateVerdict, ...], tuple[Instruction, ...]]:
-        """What rides on no result: verdicts, but for that on `own` and those that are a task's to tell, and words."""
+        """Return what no result carries: instructions, and decisions except that on `own` and reserved ones."""
         if not self.verdicts and not self.words:
-            # As a rule: whoever pings has nothing waiting for it.
+            # The usual case: nothing is pending.
             return (), ()
         riding = {id for delivery in self.riding.values() for id in (*delivery.requests, *delivery.instructions)}
         at = now().timestamp()
@@ -41,7 +41,7 @@ class Riders:
         return late, tuple(word for id, word in self.words.items() if id not in riding)
 
     def ride(self, call: str, own: str | None, late: tuple[LateVerdict, ...], words: tuple[Instruction, ...]) -> None:
-        """This call's result carries these, and the verdict on `own` as its answer."""
+        """Attach these to this call's result, whose answer is the decision on `own`."""
         if own is None and not late and not words:
             return
         told = (own,) if own is not None else ()
@@ -49,18 +49,18 @@ class Riders:
         self.riding[call] = Delivery(call, requests, tuple(word.id for word in words))
 
     def unload(self, calls: Iterable[str]) -> None:
-        """These results carry nothing any more: they have arrived, or were lost, and what rode on them may ride again
-        unless it is told to have reached the agent."""
+        """Detach everything from these results: they arrived, or were lost. What was not recorded as delivered is
+        pending again."""
         for call in calls:
             self.riding.pop(call, None)
 
     def leave_to_task(self, request_id: str, now: datetime) -> None:
-        """This request has its verdict: if a task asks after it, that has a while to fetch it."""
+        """Reserve the decision on this request for its task for `FETCH_SECONDS`, if a task polls it."""
         if request_id in self.tasked:
             self.tasked[request_id] = now.timestamp() + FETCH_SECONDS
 
     def clock_changed(self, now: datetime) -> None:
-        """What is left to tasks by a clock that was set back is left to them no longer than by this one."""
+        """Shorten the reservations to `FETCH_SECONDS` from now, because the clock may have been set back."""
         latest = now.timestamp() + FETCH_SECONDS
         for id, until in self.tasked.items():
             if math.isfinite(until):
@@ -70,6 +70,6 @@ class Riders:
         return at < self.tasked.get(request_id, -math.inf)
 
     def clear(self) -> None:
-        """Nothing more is to reach the agent; what rides already goes on."""
+        """Drop everything that is pending. What results carry already is not affected."""
         self.verdicts.clear()
         self.words.clear()

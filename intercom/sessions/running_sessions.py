@@ -1,4 +1,4 @@
-"""The actors of sessions: which of them run, each with the policy of its workspace watched."""
+"""Which sessions' actors run. Each runs with a watcher of its workspace's policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intercom.sessions.policies import PolicyBoard
 
 @define(eq=False)
 class RunningSessions:
-    """`units` is the supervisor of the sessions' units, `watchers` that of the policies' watchers."""
+    """`units` is the supervisor of the session supervisors, `watchers` that of the policy watchers."""
 
     system: System
     context: Context
@@ -26,32 +26,32 @@ class RunningSessions:
     _spared: set[str] = field(factory=set, init=False)
 
     async def take_stock(self, known: Iterable[str], workspace_roots: Iterable[str]) -> None:
-        """Begin anew, with those of the `known` sessions that run, once both supervisors are there and the policies of
-        these workspaces are watched."""
+        """Start again with those of the `known` sessions that run, once both supervisors run and the policies of these
+        workspaces are watched."""
         self._ids = {id for id in known if self.system.ref(f"unit/{id}") is not None}
-        # Before anybody who could hold this up: a session may wait for its policy, and its supervisor for the session.
+        # The watchers first: a session may wait for its policy, and the `units` supervisor for that session.
         await self.system.next_incarnation(self.watchers, None)
         for root in workspace_roots:
             await supervised.ensure(self.watchers, self.board.watcher(root))
         await self.system.next_incarnation(self.units, None)
 
     async def run(self, session: Session) -> None:
-        """See to it that a session's actors run. The policy first: the session's first proposal is judged by it."""
+        """Run a session's actors. The policy watcher first: the session's first proposal needs it."""
         await supervised.ensure(self.watchers, self.board.watcher(session.workspace_root))
         name = self.system.named(f"session/{session.id}")
         await supervised.ensure(self.units, unit.spec(session.id, self.context, name))
         self._ids.add(session.id)
 
     async def stop(self, session_id: str) -> None:
-        """Stop a session's actors; whoever wants them has them run again."""
+        """Stop a session's actors. They are started again on demand."""
         await supervised.stop(self.units, f"unit/{session_id}")
         self._ids.discard(session_id)
 
     def spare(self, session_id: str) -> None:
-        """Somebody is about to ask this session something: it is not among the `perhaps_idle` of next time."""
+        """Keep this session out of the next `perhaps_idle`: a message to it is about to come."""
         self._spared.add(session_id)
 
     def perhaps_idle(self) -> tuple[str, ...]:
-        """The sessions that run and that nobody has wanted since this was asked last; forgets who was spared."""
+        """Return the running sessions that were not spared since the last call."""
         spared, self._spared = self._spared, set()
         return tuple(self._ids - spared)

@@ -1,13 +1,13 @@
-"""Signatures: which keys count, whether a decision is signed with one of them, and whether a stored one still is.
+"""Signatures: which keys count, and whether a new or stored decision is signed with one of them.
 
-A decision is checked twice, by the same rules: when it is made, and when it takes effect (the answer is told to the
-agent, files are written, a restore is carried out). Between the two it is a row in a database that any process of this
-user can write.
+A decision is checked twice by the same rules: when it is made, and when it takes effect. It takes effect when the agent
+gets the answer, files are written, or a restore is carried out. In between it is a row in a database that any process
+of this user can write.
 
-The operator keys that count are pinned when the store is opened: those in the user's file *and* enrolled in the
-database, in a chain of signatures that begins with the first one; or, where root keeps a file of its own, those in it.
-A file that changes later can only take keys away. Settings that let something be decided without a key count as far
-as one of these keys has signed them (`intercom.local.signed_settings`).
+The operator keys that count are pinned when the store is opened. They are listed in the user's file *and* enrolled in
+the database, in a chain of signatures that begins with the first key. If root keeps a file of its own, the keys in it
+count instead. A later change of the file can only remove keys. Settings that allow a decision without a key count as
+far as one of these keys has signed them (`intercom.local.signed_settings`).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from intercom.store.operator_keys import EnrolledKey
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-#: How long before or after the server's time a decision may have been signed. A person reads a card before they sign.
+#: How far a signature's time may differ from the server's. A person reads a card before they sign.
 FRESH = timedelta(minutes=10)
 
-#: What a card counts as that has no risk of its own: going back to a checkpoint, or another policy, is no small thing.
+#: The risk of cards that have none of their own.
 _RISK = {CardKind.RESTORE: RiskLevel.HIGH, CardKind.POLICY: RiskLevel.HIGH}
 
 _APPROVAL = {
@@ -67,7 +67,7 @@ UNSIGNED = (
 
 @frozen
 class SystemKeys:
-    """Where root may list the operator keys, and who root is."""
+    """The file in which root may list the operator keys, and root's user id."""
 
     file: Path = Path(SYSTEM_OPERATOR_KEYS)
     owner: int = 0
@@ -75,7 +75,7 @@ class SystemKeys:
 
 @frozen
 class KeyStatus:
-    """One operator key as it stands: `counts` says whether its signatures do, `why` why not."""
+    """The status of one operator key. `counts` says whether its signatures count, `why` why not."""
 
     key_id: str
     public: str
@@ -86,9 +86,9 @@ class KeyStatus:
 
 @define
 class Signatures:
-    """`config` says what channels may decide. `is_foreign` says that an agent's client chose the server's directories:
-    then the user's own keys protect it too, and the first key to count is one of them. Made with the server; `load`
-    must have run before anything is decided, and until then nothing is. All may be called from any thread."""
+    """The operator keys and the checks of signatures. `config` says what channels may decide. `is_foreign` says that an
+    agent's client chose the server's directories. Then the user's own keys also make signatures required, and the first
+    key must be one of them. Nothing can be decided before `load`. All methods may be called from any thread."""
 
     places: Places
     config: Config
@@ -105,7 +105,7 @@ class Signatures:
     _lock: threading.RLock = field(factory=threading.RLock, repr=False)
     _listed_at_start: bool = False
     _roots: frozenset[str] = frozenset()
-    #: When the newest settings were signed that are known of, in this server run or by the audit log.
+    #: When the newest known settings were signed, in this server run or by the audit log.
     _settings_signed_at: str = ""
     _uses: dict[str, datetime] = field(factory=dict)
     _ended_by_words: set[str] = field(factory=set)
@@ -113,13 +113,13 @@ class Signatures:
     # --- which keys count --------------------------------------------------------------------------------------------
 
     def load(self, db: Database, now: datetime) -> tuple[str, ...]:
-        """Pin the keys, once; returns what people have to be told of them."""
+        """Pin the keys, once. Returns what people must be told about them."""
         with self._lock:
             if self._loaded:
                 return ()
             faults = self._load(db)
             if self.required:
-                # Loaded now: the first decision need not wait for it.
+                # Load the library now, so that the first decision need not wait for it.
                 key_files.verifies(_NO_KEY, "00" * 64, b"")
                 self._settings_signed_at = audit.settings_signed_at(db, now + FRESH)
             self._loaded = True
@@ -128,7 +128,7 @@ class Signatures:
             return tuple(faults)
 
     def pin_nothing(self) -> None:
-        """Stand as though loaded from a database without keys."""
+        """Behave as if loaded from a database without keys."""
         self._loaded = True
 
     def _load(self, db: Database) -> list[str]:
@@ -141,7 +141,7 @@ class Signatures:
         if fault:
             faults.append(fault)
         elsewhere = self._elsewhere() if self.is_foreign else {}
-        # A list that cannot be read lists one that nobody has.
+        # A list that cannot be read counts as listing a key that nobody has.
         self._roots = frozenset(elsewhere or listed or ([""] if fault else ()))
         self._listed_at_start = bool(self._roots)
         if system is not None:
@@ -162,16 +162,16 @@ class Signatures:
 
     @property
     def required(self) -> bool:
-        """Whether decisions have to be signed. So long as it is not known which keys there are, they have to."""
+        """Whether decisions have to be signed. Until the keys are known, they have to."""
         return not self._loaded or self._from_system or bool(self._enrolled) or self._listed_at_start
 
     @property
     def has_keys(self) -> bool:
-        """The same for people: whether there is any operator key."""
+        """Whether there is an operator key. Unlike `required`, it is False until the keys are known."""
         return self._loaded and self.required
 
     def trusted(self) -> Mapping[str, PublicKey]:
-        """The keys whose signatures count now: those that were pinned and are still listed."""
+        """Return the keys whose signatures count now: those that were pinned and are still listed."""
         with self._lock:
             if not self._loaded:
                 return {}
@@ -181,7 +181,7 @@ class Signatures:
             return {id: key for id, key in self._pinned.items() if id in listed}
 
     def status(self) -> tuple[KeyStatus, ...]:
-        """Every key that is known of, from wherever."""
+        """Return every known key, from any source."""
         counting = self.trusted()
         listed, _ = self._listed()
         known = {**listed, **self._enrolled, **self._pinned}
@@ -198,9 +198,9 @@ class Signatures:
         return f"not listed in {self.places.operator_keys_file}" if id not in listed else "pinned at the next start"
 
     def add(self, db: Database, key: PublicKey, at: str, by: str, signature: str, now: datetime) -> bool:
-        """Enrol a key, in the caller's transaction; False when it is enrolled already. The first one signs for itself,
-        and is one of those that were listed at the start if any were; every other one needs the signature of one that
-        counts. Raises SignatureRefused."""
+        """Enrol a key, in the caller's transaction; False if it is enrolled already. The first key signs for itself,
+        and must have been listed at the start if any key was. Every other one needs the signature of a key that counts.
+        Raises SignatureRefused."""
         with self._lock:
             self._refuse_system("added")
             if key.id in self._enrolled:
@@ -218,8 +218,8 @@ class Signatures:
             return True
 
     def revoke(self, db: Database, id: str, at: str, by: str, signature: str, now: datetime) -> PublicKey:
-        """Let a key count no more, by the signature of one that counts (its own will do), in the caller's transaction.
-        Raises SignatureRefused and NotFound."""
+        """Revoke a key, by the signature of a key that counts (its own suffices), in the caller's transaction. Raises
+        SignatureRefused and NotFound."""
         with self._lock:
             self._refuse_system("revoked")
             key = self._enrolled.get(id)
@@ -230,7 +230,7 @@ class Signatures:
             del self._enrolled[id]
             self._pinned.pop(id, None)
             if not self._enrolled:
-                # Its line in the file is its owner's to remove; it protects nothing any more.
+                # Its owner may remove it from the file, which protects nothing any more.
                 self._listed_at_start = False
                 if not self.is_foreign:
                     self._roots = frozenset()
@@ -256,7 +256,7 @@ class Signatures:
             raise SignatureRefused(f"the signature that was to {action} key {key.id} is not in order; try again")
 
     def _listed(self) -> tuple[dict[str, PublicKey], str]:
-        """What the user's file lists, read again where it has changed; and what is wrong with it."""
+        """Return the keys in the user's file, read again if it has changed, and what is wrong with it."""
         file = self.places.operator_keys_file
         stamp = _stamp(file)
         if self._seen is None or self._seen[0] != stamp:
@@ -267,8 +267,8 @@ class Signatures:
         return self._seen[1], self._seen[2]
 
     def _elsewhere(self) -> dict[str, PublicKey]:
-        """The keys that the user's own directories list, wherever this server was told to look. A file that cannot be
-        read there lists one that nobody has."""
+        """Return the keys that the user's own directories list, wherever this server was told to look. A file that
+        cannot be read counts as listing a key that nobody has."""
         found: dict[str, PublicKey] = {}
         for file in own_directories.operator_keys_files():
             try:
@@ -278,8 +278,8 @@ class Signatures:
         return found
 
     def _system_file(self) -> tuple[dict[str, PublicKey] | None, str]:
-        """What root's file lists, None where there is none; and what is wrong with it. One that others may write, or
-        in a directory that they may, lists nothing."""
+        """Return the keys in root's file, None if there is no file, and what is wrong with it. If others may write the
+        file or its directory, it lists nothing."""
         file = self.system.file
         try:
             stats = [os.stat(file, follow_symlinks=False), os.stat(file.parent)]
@@ -297,15 +297,15 @@ class Signatures:
                 self._seen_system = (stamp, {}, f"no operator key counts: {fault.message}")
         return self._seen_system[1], self._seen_system[2]
 
-    # --- settings that let something be decided without a key --------------------------------------------------------
+    # --- settings that allow a decision without a key ----------------------------------------------------------------
 
     def allowed(self) -> Allowed:
-        """What the configuration lets be decided without a key; where there is one, as far as that was signed."""
+        """Return what may be decided without a key: what the configuration allows and, if required, was signed."""
         asked = Allowed.by(self.config)
         return asked.within(self._signed_settings()[0]) if self.required else asked
 
     def unsigned_settings(self) -> str | None:
-        """What people have to be told of settings that do not count; None where all count."""
+        """Return a message about settings that do not count; None if all count."""
         if not self.required:
             return None
         signed, fault = self._signed_settings()
@@ -317,13 +317,14 @@ class Signatures:
 
     @property
     def has_new_settings(self) -> bool:
-        """Whether settings were signed that `note_settings` has not put on record."""
+        """Whether settings were signed that `note_settings` has not recorded."""
         signed = self._genuine_settings()[0] if self.required else None
         return signed is not None and signed.at > self._settings_signed_at
 
     def note_settings(self, db: Database, now: datetime) -> None:
-        """Put on record which settings are signed, in the caller's transaction, if they are newer than those that are:
-        older ones count no more. Settings signed by a clock that is ahead are not, or it would lock out later ones."""
+        """Record which settings are signed, in the caller's transaction, if they are newer than the recorded ones.
+        Older ones then do not count. Settings signed by a clock that is ahead would block later ones, and are
+        ignored."""
         with self._lock:
             logged = audit.settings_signed_at(db, now + FRESH)
             signed = self._genuine_settings()[0]
@@ -340,7 +341,7 @@ class Signatures:
             self._settings_signed_at = max(self._settings_signed_at, logged)
 
     def _signed_settings(self) -> tuple[Allowed, str]:
-        """What a key that counts now has signed last, nothing where none has; and what is wrong with the file."""
+        """Return the settings last signed by a key that counts, or none; and what is wrong with the file."""
         signed, fault = self._genuine_settings()
         if signed is None:
             return signed_settings.NOTHING, fault
@@ -353,7 +354,7 @@ class Signatures:
         return signed.allowed, ""
 
     def _genuine_settings(self) -> tuple[SignedSettings | None, str]:
-        """What the file holds, None unless a key that counts now has signed it; and what is wrong with the file."""
+        """Return the file's settings if a key that counts has signed them, or None; and the file's fault."""
         file = self.places.signed_settings_file
         with self._lock:
             stamp = _stamp(file)
@@ -368,11 +369,11 @@ class Signatures:
             return None, damaged
         return signed, ""
 
-    # --- decisions as they are made ----------------------------------------------------------------------------------
+    # --- decisions when they are made --------------------------------------------------------------------------------
 
     def admit(self, verdict: Verdict, card: Card, now: datetime) -> Signature | None:
-        """The signature that a decision about this card is stored with; None where none is needed. Raises
-        SignatureRefused for a decision that may not be made so."""
+        """Return the signature to store with a decision about this card; None if signatures are not required. Raises
+        SignatureRefused if the decision may not be made this way."""
         if not self.required:
             return None
         if verdict.channel in signing.SIGNED_HERE:
@@ -394,8 +395,7 @@ class Signatures:
     def admit_command(
         self, db: Database, command: str, act_id: str | None, subject: str, signature: Signature | None, now: datetime
     ) -> None:
-        """Check the signature of a command that is no answer to a card, and keep that it was used. Raises
-        SignatureRefused."""
+        """Check the signature of a command that answers no card, and record its use. Raises SignatureRefused."""
         if not self.required:
             return
         if signature is None:
@@ -412,8 +412,8 @@ class Signatures:
             raise SignatureRefused(f"this signature of {command} was used before; nothing was changed")
 
     def proves_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> bool:
-        """Whether this very command was signed with a PIN typed for it: then it does not matter which process brings
-        it. It is checked whole, and used, in `admit_command`."""
+        """Return whether this command was signed with a PIN typed for it; then any process may send it. `admit_command`
+        does the full check, and uses the signature."""
         return (
             signature is not None
             and command not in signing.UNSIGNED
@@ -424,7 +424,8 @@ class Signatures:
     def proves_decision(
         self, request_id: str | None, decisions: Collection[Decision], act_id: str | None, signature: Signature | None
     ) -> bool:
-        """The same for one of these decisions about this card. What the card shows is checked in `admit`."""
+        """Return whether one of these decisions about this card was signed with a PIN typed for it. `admit` checks what
+        the card shows."""
         return (
             signature is not None
             and signature.request_id == request_id
@@ -436,11 +437,11 @@ class Signatures:
     def _is_typed(self, signature: Signature) -> bool:
         return self.has_keys and signature.method == signing.PIN and not self._not_genuine(signature)
 
-    # --- decisions as they take effect -------------------------------------------------------------------------------
+    # --- decisions when they take effect -----------------------------------------------------------------------------
 
     def fault(self, request: Asked, workspace_root: str) -> str | None:
-        """Why the stored decision about a request counts for nothing, half a sentence; None where it counts, or where
-        there is none that could."""
+        """Return why the stored decision about a request does not count, as half a sentence. None if it counts, or if
+        there is no decision to check."""
         if not self.required:
             return None
         match request:
@@ -452,8 +453,8 @@ class Signatures:
                 return self._fault_of_wait(request, workspace_root)
 
     def fault_of_card(self, decided: Decided | None, card: Card, *expected: Decision) -> str | None:
-        """The same for what is stored elsewhere, by its card; `expected` are the decisions that what is recorded can
-        stand on."""
+        """Return why a decision that is stored elsewhere does not count, judged by its card; None if it counts.
+        `expected` are the decisions that could explain the record."""
         if not self.required:
             return None
         if decided is None:
@@ -463,37 +464,37 @@ class Signatures:
     # --- decisions count once ----------------------------------------------------------------------------------------
 
     def note_use(self, id: str, at: datetime) -> None:
-        """What was decided under this id has taken effect; to be called once that is committed. A signature stays
-        genuine when its row is put back to how it stood before, so what was used is known beside the row: here, and in
-        the audit log. Without an operator key nothing is signed, and so nothing of it is kept."""
+        """Note that the decision under this id has taken effect. Call it after the commit. A signature stays genuine if
+        its row is reset to an earlier state, so uses are kept outside the row: here, and in the audit log. Does nothing
+        if signatures are not required."""
         if self.required:
             self._uses.setdefault(id, at)
 
     def first_use(self, db: Database, session_id: str, id: str) -> datetime | None:
-        """When the approval of a request took effect first, None if it has not."""
+        """Return when the approval of a request first took effect; None if it has not."""
         noted, recorded = self._uses.get(id), audit.first_use(db, session_id, id)
         return min((at for at in (noted, recorded) if at is not None), default=None)
 
     def fault_of_use(self, db: Database, request: ApprovalRequest) -> str | None:
-        """Why an approval may not take effect now, half a sentence; None where it may."""
+        """Return why an approval may not take effect now, as half a sentence; None if it may."""
         if not self.required or request.status is not ApprovalStatus.APPROVED:
             return None
         return None if self.first_use(db, request.session_id, request.id) is None else _USED
 
     def fault_of_restore(self, db: Database, restore: Restore, later: frozenset[RestoreState]) -> str | None:
-        """The same for a restore, which may not have come to any of these states before."""
+        """Return why a restore may not take effect: it was used, or has reached a `later` state. None if it may."""
         if not self.required:
             return None
         was_in = audit.restore_states(db, restore.session_id, restore.id)
         return _USED if restore.id in self._uses or was_in & {state.value for state in later} else None
 
-    # --- words for agents --------------------------------------------------------------------------------------------
+    # --- instructions for agents -------------------------------------------------------------------------------------
 
     def admit_words(
         self, db: Database, word: Instruction, signed: SignedCommand | None, now: datetime
     ) -> SignedCommand | None:
-        """What words for an agent are stored with, that a person has just said; None where there is no operator key.
-        The command that brings them was checked as such. Raises SignatureRefused."""
+        """Return the signed command to store with a new instruction; None if signatures are not required. The command
+        itself was checked before. Raises SignatureRefused."""
         if not self.required or word.channel == cards.AUTOMATIC:
             return None
         channel = _channel_of(word)
@@ -508,7 +509,7 @@ class Signatures:
         return signed
 
     def fault_of_words(self, db: Database, word: Instruction) -> str | None:
-        """Why words that wait for an agent are not told, half a sentence; None where they are."""
+        """Return why a queued instruction is not delivered, as half a sentence; None if it is."""
         if not self.required or word.channel == cards.AUTOMATIC:
             return None
         fault = self._fault_of_words(db, word)
@@ -517,14 +518,14 @@ class Signatures:
         return fault
 
     def trusted_words(self, db: Database, words: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
-        """Those of these that count, as their agent is told them. The server's own say what the configuration does,
-        whatever their row says."""
+        """Return those instructions that count, as their agent is told them. The server's own nudges get the configured
+        text, whatever their row says."""
         if not self.required:
             return words
         return tuple(self._as_said(word) for word in words if self.fault_of_words(db, word) is None)
 
     def note_ended(self, db: Database, wait: Wait) -> None:
-        """Look whether there were words behind the end of a standby that says so; before `fault` is asked about it."""
+        """Check whether instructions ended a standby, if it says so. Call it before `fault`."""
         if not self.required or not _is_ended_by_words(wait) or wait.id in self._ended_by_words:
             return
         behind = audit.words_behind(db, wait.id)
@@ -532,7 +533,7 @@ class Signatures:
             self._ended_by_words.add(wait.id)
 
     def _was_open(self, db: Database, id: str, entry: int) -> bool:
-        """Whether these words counted, and were not over, when this entry was written."""
+        """Return whether this instruction counted, and was still open, when this entry was written."""
         word, over = instructions.get(db, id), audit.words_over(db, id)
         if word is None or (over is not None and over < entry):
             return False
@@ -544,7 +545,7 @@ class Signatures:
         return word
 
     def _fault_of_words(self, db: Database, word: Instruction) -> str | None:
-        """Why nobody's signature covers these words for this agent; as they are said, and as they are told."""
+        """Return why no signature covers this instruction for this agent; None if one does."""
         signed = word.signed
         if signed is None:
             return _MISSING
@@ -571,13 +572,13 @@ class Signatures:
     def _is_for(self, db: Database, word: Instruction, fields: Mapping[str, str]) -> bool:
         session, directory = fields.get("session"), fields.get("workspace")
         if session is None:
-            # A task for whoever works there, also once one of them has it.
+            # A task for any agent of the workspace, also after one has taken it.
             taken = None if word.session_id is None else sessions.get(db, word.session_id)
             roots = {word.workspace_root, directory if taken is None else taken.workspace_root}
             return word.kind is Kind.TASK and directory is not None and roots == {directory}
         if directory is not None or word.workspace_root is not None or word.session_id is None:
             return False
-        # Or of one whose agent went on in this one.
+        # Or for a session whose agent continued in this one.
         return audit.was_adopted(db, session, word.session_id)
 
     def _fault_of_approval(self, request: ApprovalRequest, root: str) -> str | None:
@@ -590,7 +591,7 @@ class Signatures:
         if decided.decision != expected or request.hash_of_record(root) != request.proposal_hash:
             return _CONTRADICTION
         if decided.channel == "policy" and expected is Decision.APPROVE:
-            # A policy's own rule: it is asked again when the change is applied.
+            # A policy's rule: the policy is asked again when the change is applied.
             return None if request.auto_rule is not None and request.tool is None else _MISSING
         return self._fault(decided, cards.of_request(request, root))
 
@@ -603,12 +604,12 @@ class Signatures:
         if (decided.decision, decided.text) != (request.decision.value, request.instruction):
             return _CONTRADICTION
         if (decided.channel == "timeout") != (request.status is WaitStatus.EXPIRED):
-            # What nobody answered is told as such, so nothing else may be told so, and it as nothing else.
+            # A time-out is told as such. So the channel and the status must agree.
             return _CONTRADICTION
         if decided.channel in ("policy", "timeout"):
             if decided.channel == "policy" and decided.decision != Decision.CONTINUE:
                 return _CONTRADICTION
-            # Whether the policy says so is asked when the agent is told.
+            # The policy is asked again when the agent is told.
             return None if decided.text is None else "nobody's words are recorded as a person's"
         return self._fault(decided, cards.of_request(request, root))
 
@@ -621,16 +622,16 @@ class Signatures:
         if request.instruction != waits.instruction(decided):
             return _CONTRADICTION
         if _is_ended_by_words(request) and decided.text is None:
-            # Ended by words that were there for the agent, and travel by themselves.
+            # Ended by queued instructions, which are delivered on their own.
             is_so = decided.decision == Decision.RESUME and request.id in self._ended_by_words
             return None if is_so else "no operator's words are recorded that would have ended it"
         return self._fault(decided, cards.of_request(request, root))
 
-    # --- one function for all of it ----------------------------------------------------------------------------------
+    # --- the one check of all signatures -----------------------------------------------------------------------------
 
     def _fault(self, decided: Decided, card: Card) -> str | None:
-        """Why this decision about this card counts for nothing; None where it counts. The one place where signatures
-        of decisions are verified: as they are made, as they are told, and as they are applied."""
+        """Return why this decision about this card does not count; None if it counts. This is the only place that
+        verifies signatures of decisions: when they are made, delivered and applied."""
         signature = decided.signature
         if signature is None:
             return _MISSING
@@ -643,7 +644,7 @@ class Signatures:
             return "the signature is not of the channel that it was decided on"
         if signature.method == signing.CHANNEL:
             return self._fault_of_channel(decided.channel, signature, _risk(card))
-        # Whatever the word is by which a policy is accepted.
+        # Any decision that accepts a policy.
         is_policy = card.kind is CardKind.POLICY and signature.decision != Decision.REJECT
         needs_pin = card.risk is RiskLevel.CRITICAL or is_policy or signature.decision in signing.WITH_PIN
         if signature.method == signing.TICKET and needs_pin:
@@ -678,7 +679,7 @@ class Signatures:
     # --- channels ----------------------------------------------------------------------------------------------------
 
     def highest(self, channel: str) -> HighestRisk:
-        """The highest risk that may be decided on a channel that the server signs for."""
+        """Return the highest risk that may be decided on a channel for which the server signs."""
         allowed = self.allowed()
         return allowed.slack if channel == "slack" else allowed.embed
 
@@ -723,15 +724,15 @@ class Signatures:
         return self._signed_for(verdict.channel, unsigned)
 
     def _signed_for(self, channel: str, unsigned: Signature) -> Signature:
-        """The same, signed with the channel's key."""
+        """Return the same signature, signed with the channel's key."""
         private = self._channel_key(channel)
         public = PublicKey(base64.b64encode(private.public_key().public_bytes_raw()).decode("ascii"))
         named = evolve(unsigned, key_id=f"{channel}:{public.id}")
         return evolve(named, value=private.sign(named.statement()).hex())
 
     def _channel_key(self, channel: str) -> Ed25519PrivateKey:
-        """The channel's key, made when it is first needed. It stands in the state directory, for this user to read: it
-        marks what a channel decided, and keeps nobody out who can read that."""
+        """Return the channel's key, created when it is first needed. This user can read it in the state directory. It
+        marks what a channel decided, but stops nobody who can read that directory."""
         with self._lock:
             if channel not in self._channels:
                 self._channels[channel] = _kept_key(key_files.channel_file(self.places, channel))
@@ -739,7 +740,7 @@ class Signatures:
 
 
 def without_keys() -> Signatures:
-    """Signatures where there is no operator key, and never one: for sessions that are run by themselves."""
+    """Return signatures without operator keys, now and later: for sessions that run by themselves."""
     made = Signatures(Places("agent-intercom", "/dev/null/config.toml", "/dev/null", "/dev/null"), Config())
     made.pin_nothing()
     return made
@@ -754,7 +755,7 @@ _NO_WORDS = "the signature does not cover what the nudge says: nudge again, with
 
 
 def _channel_of(word: Instruction) -> str:
-    """How a person said these words, also where they said them to an alert."""
+    """Return the channel on which a person gave this instruction, also for one given to an alert."""
     return word.channel.removeprefix(cards.ON_ALERT)
 
 
@@ -771,7 +772,7 @@ def _risk_text(card: Card) -> str | None:
 
 
 def _stamp(file: str) -> object:
-    """What changes when a file does; None where there is none."""
+    """Return a value that changes when the file does; None if there is no file."""
     try:
         return _stamp_of(os.stat(file, follow_symlinks=False))
     except OSError:
@@ -795,8 +796,8 @@ def _is_fresh(at: str, now: datetime) -> bool:
 
 
 def _chained(rows: tuple[EnrolledKey, ...]) -> tuple[dict[str, PublicKey], list[str]]:
-    """The keys that are enrolled, each by the signature of one before it; and what is wrong with the others. A
-    revocation that no key signed is none."""
+    """Return the enrolled keys, each signed by an earlier one, and what is wrong with the others. A revocation that no
+    key signed does not count."""
     known: dict[str, PublicKey] = {}
     faults: list[str] = []
     for row in rows:

@@ -1,8 +1,8 @@
 """When silence is a stall: the rules, as a pure step from one state to the next.
 
-Times are seconds on any steady clock. A stall is raised after `threshold` seconds without activity, nudged every
-`interval` seconds up to `retries` times, then escalated once. While the agent waits for a person, or is not there,
-the detector rests and its timer starts anew when it wakes.
+Times are seconds on any monotonic clock. A stall is raised after `threshold` seconds without activity, nudged every
+`interval` seconds up to `retries` times, then escalated once. While the agent waits for a person, or is not connected,
+the detector rests. Its timer starts again when it wakes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Rules:
 
 @frozen
 class StallState:
-    """`due` is when the next step falls, None while resting or escalated; `road` whether words can reach the agent."""
+    """`due` is the time of the next step, None while resting or escalated. `road`: whether messages reach the agent."""
 
     since: float
     due: float | None
@@ -44,12 +44,12 @@ class Heard:
 
 @frozen
 class Prodded:
-    """A person said something to the agent: silence counts from now, and the automatic nudges begin again."""
+    """A person sent the agent a message: silence counts from now, and the automatic nudges begin again."""
 
 
 @frozen
 class Set:
-    """How things stand: whether silence is no stall now, and whether a road leads to the agent."""
+    """The agent's status: whether silence is no stall now, and whether messages can reach the agent."""
 
     resting: bool
     road: bool
@@ -88,12 +88,12 @@ Effect = RaiseStall | Nudge | Escalate | Recover
 
 
 def begin(now: float) -> StallState:
-    """A detector that rests until it is told how things stand."""
+    """Return the state of a detector that rests until it is told the agent's status."""
     return StallState(since=now, due=None)
 
 
 def step(state: StallState, event: Event, now: float, rules: Rules) -> tuple[StallState, tuple[Effect, ...]]:
-    """The next state and what to do. A tick that is early, or that comes while resting, changes nothing."""
+    """Return the next state and what to do. A tick that is early, or that comes while resting, changes nothing."""
     match event:
         case Heard():
             effects: tuple[Effect, ...] = () if state.phase is Phase.WATCHING else (Recover(),)
@@ -101,7 +101,7 @@ def step(state: StallState, event: Event, now: float, rules: Rules) -> tuple[Sta
             return evolve(state, since=now, due=due, phase=Phase.WATCHING, nudges=0), effects
         case Prodded():
             if not state.road and state.phase is Phase.ESCALATED:
-                # The words wait: nothing reaches the agent before it is back.
+                # The message is queued: nothing reaches the agent before it is back.
                 return state, ()
             due = None if state.resting else now + rules.threshold
             phase = Phase.WATCHING if state.phase is Phase.WATCHING else Phase.STALLED
@@ -123,7 +123,7 @@ def _overdue(state: StallState, now: float, rules: Rules) -> tuple[StallState, t
     if state.phase is Phase.WATCHING:
         raised = RaiseStall(int(now - state.since))
         if not state.road:
-            # Nothing we could say would reach the agent: a person must know at once.
+            # No message would reach the agent: a person must know at once.
             return evolve(state, phase=Phase.ESCALATED, due=None), (raised, Escalate(0, delivered=False))
         return evolve(state, phase=Phase.STALLED, due=now + rules.interval), (raised,)
     if state.road and state.nudges < rules.retries:

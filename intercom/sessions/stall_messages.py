@@ -12,13 +12,13 @@ class Activity:
 
 @frozen
 class Prodded:
-    """A person said something to the agent, which has time to answer from now on."""
+    """A person sent the agent a message, and it has time to answer from now on."""
 
 
 @frozen
 class Watch:
-    """How things stand with the agent. `resting`: it waits for a person, or is not there, so silence is no stall;
-    `road`: whether words can reach it."""
+    """The agent's status. `resting`: it waits for a person, or is not connected, so silence is no stall. `road`:
+    whether messages can reach it."""
 
     resting: bool
     road: bool
@@ -26,26 +26,26 @@ class Watch:
 
 @frozen
 class DetectorStarted:
-    """The detector runs (again) and rests until it is told, by `Watch`, how things stand."""
+    """The detector has started, and rests until `Watch` tells it the agent's status."""
 
 
 @frozen
 class Stalled:
-    """The agent has been quiet for so many seconds, longer than it may."""
+    """The agent has been quiet for too long, for this many seconds."""
 
     idle_seconds: int
 
 
 @frozen
 class NudgeDue:
-    """Nobody has seen to the stall: it is time for nudge number `count`."""
+    """Nobody has handled the stall: nudge number `count` is due."""
 
     count: int
 
 
 @frozen
 class Escalated:
-    """Nudging is over after `count` nudges. `delivered` is False where no road led to the agent."""
+    """Nudging has ended after `count` nudges. `delivered` is False if messages could not reach the agent."""
 
     count: int
     delivered: bool
@@ -53,4 +53,4 @@ class Escalated:
 
 @frozen
 class Recovered:
-    """The agent that was taken for stalled has done something."""
+    """The stalled agent has done something."""

@@ -1,6 +1,6 @@
-"""Steering: words that people queue for an agent, and the tasks it takes from the inbox; told with its next result.
+"""Steering: people's messages for an agent, and the tasks it takes from the inbox, delivered with its next result.
 
-An agent that stands by gets no next result before somebody gives it word. So words end its standby.
+An agent that stands by gets no result, so a message ends its standby.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from intercom.store import instructions, sessions, waits
 from intercom.store.instructions import Load
 from intercom.store.messages import Database
 
-#: What the verdict of words that end a standby is called.
+#: The channel of a decision by which a message ends a standby.
 CHANNEL = "steer"
 
 
 async def steer(session: SessionActor, asked: Steer) -> Card:
-    """Queue words for the agent, once for each act. Raises InvalidArguments, SteerQueueFull, InvalidState."""
+    """Queue a message for the agent, once per action. Raises InvalidArguments, SteerQueueFull, InvalidState."""
     if session.row.status is SessionStatus.TERMINATED:
         raise InvalidState("this session was ended: no agent will get these words; start another, or leave a task")
     word = await session.transact(partial(_queue, session=session, asked=asked))
@@ -45,7 +45,7 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
 
 
 async def take_back(session: SessionActor, asked: TakeBack) -> Card:
-    """Let words never be told. Raises NotFound, AlreadyDecided."""
+    """Cancel a queued message. Raises NotFound, AlreadyDecided."""
     riding = {id for delivery in session.riders.riding.values() for id in delivery.instructions}
     if asked.id in riding:
         raise AlreadyDecided("these words are on their way to the agent; nothing was changed")
@@ -64,7 +64,7 @@ def told(session: SessionActor, told: Told) -> None:
 
 
 def take_words(session: SessionActor, asked: TakeWords) -> Answered[None]:
-    """What is to reach the agent, which would end its turn now."""
+    """Return the pending deliveries of an agent that is about to end its turn."""
     answered = session.answered(asked.call, None)
     session.has_stop_hook = True
     session.turn_over = not (answered.late_verdicts or answered.instructions)
@@ -73,7 +73,7 @@ def take_words(session: SessionActor, asked: TakeWords) -> Answered[None]:
 
 
 async def end_standby(session: SessionActor, by: str, channel: str) -> None:
-    """If the agent stands by, and there are words for it or a task it may take, let that end its oldest standby."""
+    """If the agent stands by and there is a message or a task for it, end its oldest standby."""
     if not session.waiters or session.row.is_paused:
         return
     await session.refuse_words()
@@ -88,12 +88,12 @@ async def end_standby(session: SessionActor, by: str, channel: str) -> None:
 
 
 def has_words(session: SessionActor) -> bool:
-    """Whether there are words for the agent that ride on nothing."""
+    """Return whether there are instructions for the agent that no result carries."""
     return bool(session.riders.free(session.now)[1])
 
 
 def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
-    """All this is queued for the agent now; some of it may be tasks that it has just taken."""
+    """Note the instructions that are queued now; tasks that the agent has just taken are among them."""
     for word in queued:
         if word.id not in session.riders.words:
             session.riders.words[word.id] = word
@@ -101,8 +101,8 @@ def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
 
 
 async def give_back(session: SessionActor) -> None:
-    """The agent is gone, or has another session. Tasks it took from its workspace and was not told are another's to
-    take; what was moved to its other session is that one's."""
+    """Give back tasks: the agent is gone, or has another session. Workspace tasks that it took and was not told are
+    free again. What moved to its other session belongs to that one."""
     freed, queued = await session.transact(partial(_give_back, session=session))
     session.riders.words = {word.id: word for word in queued}
     for word in freed:
@@ -111,7 +111,7 @@ async def give_back(session: SessionActor) -> None:
 
 
 async def tell_of_tasks(session: SessionActor, words: Iterable[Instruction]) -> None:
-    """Agents that stand by take what is free among these now, if they work in the same workspace."""
+    """Tell agents that stand by in the same workspace of tasks among these that are free now."""
     free = next((word for word in words if word.is_open and word.session_id is None), None)
     if free is None:
         return
@@ -122,19 +122,19 @@ async def tell_of_tasks(session: SessionActor, words: Iterable[Instruction]) -> 
 
 
 async def written(session: SessionActor, told: Written) -> None:
-    """The agent may have read this. Is it never seen again, then a task among it is still not another's to take."""
+    """Record that the agent may have read these: its tasks stay its own even if it never comes back."""
     await session.transact(partial(instructions.mark_written, ids=told.instructions, at=session.now()))
 
 
 async def all_read(session: SessionActor) -> None:
-    """The agent has read all that was written to it."""
+    """Record that the agent has read all that was written to it."""
     queued = await session.transact(partial(instructions.queued, session_id=session.id))
     read = tuple(word.id for word in queued if word.written_at is not None)
     await delivered.record(session, (Delivery("", (), read),))
 
 
 def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:
-    """Take tasks from the inbox, in the caller's transaction; which they are."""
+    """Take tasks from the inbox, in the caller's transaction. Returns their ids."""
     left = instructions.inbox(db, session.id, session.row.workspace_root)
     trusted = session.context.signatures.trusted_words(db, left)[:limit]
     taken = instructions.take(db, session.id, tuple(task.id for task in trusted), session.now())
@@ -144,11 +144,11 @@ def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple
 
 
 def end_wait(db: Database, session: SessionActor, wait: Wait, has_words: bool, by: str, channel: str) -> bool:
-    """In the caller's transaction, let words for the agent, or else the oldest task it may take, end this standby.
-    False where there are none: then it waits."""
+    """End this standby in the caller's transaction, if there is an instruction for the agent, or else the oldest task
+    it may take. False if there is neither: then it waits."""
     decided = Decided(outcomes.ended_by_words(wait.id), Decision.RESUME.value, by, channel, session.now())
     if wait.decided is not None and wait.decided.verdict_id == decided.verdict_id:
-        # Ended before, when the writer fell between its commit and its answer.
+        # Ended already: the writer crashed between its commit and its answer.
         return True
     if wait.status is not WaitStatus.PENDING or not (has_words or take(db, session, 1)):
         return False
@@ -175,7 +175,7 @@ def _end_oldest(
 
 
 def _road(session: SessionActor) -> str | None:
-    """Why these words do not reach the agent soon; None where they do."""
+    """Return why these instructions do not reach the agent soon; None if they do."""
     if session.row.is_paused:
         return "the session is paused: the agent is told when it goes on"
     if child_processes.can_be_woken(session) and not session.has_road:
@@ -200,7 +200,7 @@ def close(db: Database, id: str, session: SessionActor, by: str, channel: str) -
 
 
 def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
-    """Raise InvalidArguments for words that say nothing or could never be queued, SteerQueueFull where too much is."""
+    """Raise InvalidArguments for a message that is empty or too long, SteerQueueFull if the queue is full."""
     size = len(text.encode("utf-8", "replace"))
     if not text.strip():
         raise InvalidArguments("there are no words: say what the agent should do")
@@ -218,7 +218,7 @@ def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
 def _queue(db: Database, session: SessionActor, asked: Steer) -> Instruction:
     found = instructions.get(db, asked.id)
     if found is not None:
-        # Asked again, because the answer was lost; or another act under the same name.
+        # A repeated request whose answer was lost, or another action under the same name.
         if (found.session_id, found.kind, found.text) != (session.id, asked.kind, asked.text):
             raise AlreadyDecided("this id stands for other words; give each act its own")
         return found

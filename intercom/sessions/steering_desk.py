@@ -1,5 +1,4 @@
-"""The desk's part for pausing and steering: what operators' channels, and a program that embeds us, can do to an agent
-that works."""
+"""The part of the operator service that pauses agents and sends them messages and tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How many entries a listing holds when it is not said.
+#: The default length of a listing.
 LISTED = 50
 _STORE_SECONDS = 30.0
 _TASKS = (Kind.TASK,)
@@ -40,18 +39,18 @@ _WORDS = (Kind.NUDGE, Kind.STEER)
 
 @frozen
 class Steering:
-    """Sessions are named by id or unique prefix: raises NotFound and Ambiguous. Without a name, the only one that it
-    can be. An `act_id` names an act for good: the same again is answered as the first time."""
+    """Sessions are named by id or unique prefix; without a name, the only possible one is meant. Raises NotFound and
+    Ambiguous. An `act_id` names an action: a repeated action is answered like the first time."""
 
     desk: Desk
 
     async def pause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
-        """Let no call of the agent do anything until `unpause`. Raises InvalidState for a session that has ended."""
+        """Pause the agent: its calls do nothing until `unpause`. Raises InvalidState for a session that has ended."""
         id = await self.desk.named_session(session, _can_be_paused, "session that could be paused", act_id)
         return await self.desk.ask_session(id, Pause(by, channel))
 
     async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
-        """Let a paused session go on. Raises InvalidState for one that is not paused."""
+        """Unpause a session. Raises InvalidState if it is not paused."""
         id = await self.desk.named_session(session, _is_paused, "paused session", act_id)
         return await self.desk.ask_session(id, Unpause(act_id or self._context.new_id(), by, channel))
 
@@ -64,14 +63,14 @@ class Steering:
         act_id: str | None = None,
         signed: SignedCommand | None = None,
     ) -> Card:
-        """Queue words for the agent: they ride on its next result, or end its standby. Raises SteerQueueFull,
-        InvalidArguments for words that say nothing or are too long, InvalidState for a session that has ended, and
-        where there is an operator key SignatureRefused."""
+        """Queue a message for the agent: its next result carries it, or it ends the agent's standby. Raises
+        SteerQueueFull, InvalidArguments for an empty or too long message, and InvalidState for a session that has
+        ended. Raises SignatureRefused if a required signature is missing or wrong."""
         id = await self.desk.named_session(session, _is_open, "session", act_id)
         return await self.desk.ask_session(id, Steer(self._id(act_id), Kind.STEER, text, by, channel, signed))
 
     async def words(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
-        """What agents were told or are to be told, oldest first; of one session, or of all."""
+        """Return what agents were told or are to be told, oldest first; of one session, or of all."""
         id = None if session is None else await self.desk.session_id(session)
         return await self.desk.reader.read(partial(instructions.listed, limit=limit, session_id=id, kinds=_WORDS))
 
@@ -86,8 +85,8 @@ class Steering:
         act_id: str | None = None,
         signed: SignedCommand | None = None,
     ) -> Card:
-        """Leave a task for a session's agent, or for the next agent in a workspace: it is handed over when that calls
-        reboot or standby. `workspace` is a directory: the root of a workspace, or one below it. Raises as `steer`, and
+        """Leave a task for a session's agent, or for the next agent in a workspace, which gets it when it calls reboot
+        or standby. `workspace` is a directory: a workspace's root, or one below it. Raises as `steer`, and
         WorkspaceRefused."""
         if (session is None) == (workspace is None):
             raise InvalidArguments("a task is for a session or for a workspace: name one of them")
@@ -105,14 +104,13 @@ class Steering:
     async def tasks(
         self, session: str | None = None, *, everything: bool = False, limit: int = LISTED
     ) -> tuple[Instruction, ...]:
-        """The tasks that were left and no agent has yet, oldest first; with `everything`, those that are done with
-        too."""
+        """Return the tasks that no agent has got yet, oldest first; with `everything`, the closed ones too."""
         id = None if session is None else await self.desk.session_id(session)
         found = await self.desk.reader.read(partial(instructions.listed, limit=limit, session_id=id, kinds=_TASKS))
         return tuple(word for word in found if everything or word.is_open)
 
     async def take_back(self, prefix: str, by: str, channel: str) -> Card:
-        """Let words or a task never reach an agent. Raises AlreadyDecided when they have, or may be on their way."""
+        """Cancel a message or a task. Raises AlreadyDecided if it has reached an agent, or may be on its way."""
         word = await self.desk.reader.read(partial(_named, prefix=prefix))
         if word.session_id is not None and (word.kind is not Kind.TASK or word.taken_at is not None):
             return await self.desk.ask_session(word.session_id, TakeBack(word.id, by, channel))
@@ -128,22 +126,22 @@ class Steering:
         return self.desk.context
 
     def _id(self, act_id: str | None) -> str:
-        """An act's id becomes that of its words: the same act again is the same words."""
+        """Return the instruction's id for an action: a repeated action is the same instruction."""
         return self._context.new_id() if act_id is None else id_of_act(act_id)
 
     async def _transact(self, work: Callable[[Database], T]) -> T:
         return await ask(self._context.store, Transact(work), timeout=_STORE_SECONDS, retry=True)
 
     async def workspace_of(self, directory: str) -> str:
-        """The root of the workspace that a task is for which is left in this directory: that of a session, the nearest,
-        else what an agent started there would take. Of a root it is that root. Raises WorkspaceRefused."""
+        """Return the workspace root for a task that is left in this directory. It is that of the nearest session, else
+        the one of an agent started there. Raises WorkspaceRefused."""
         here, rooted = await trio.to_thread.run_sync(_workspaces_at, directory)
         known = {session.workspace_root for session in await self.desk.sessions()}
         above = [root for root in known if here.is_relative_to(root)]
         return max(above, key=len) if above else str(rooted)
 
     async def _tell_of_tasks(self, task: Instruction) -> None:
-        """Agents that stand by take it now; the first of them does."""
+        """Tell agents that stand by of the task; the first one takes it."""
         for session in await self.desk.sessions():
             if session.id == task.session_id or session.workspace_root == task.workspace_root:
                 name = self.desk.system.named(f"session/{session.id}")
@@ -152,13 +150,13 @@ class Steering:
 
 
 def _workspaces_at(directory: str) -> tuple[Path, Path]:
-    """The directory, resolved, and the workspace of an agent that is started in it."""
+    """Return the resolved directory, and the workspace of an agent that is started in it."""
     here = check_workspace(Path(directory))
     return here, check_workspace(version_control_root(here) or here)
 
 
 def _leave(db: Database, word: Instruction, signed: SignedCommand | None, context: Context) -> tuple[Instruction, str]:
-    """The task as it is on record, and the workspace it is done in."""
+    """Record the task. Returns it as it is recorded, and its workspace."""
     home = word.workspace_root
     if word.session_id is not None:
         session = sessions.get(db, word.session_id)
@@ -168,7 +166,7 @@ def _leave(db: Database, word: Instruction, signed: SignedCommand | None, contex
             raise InvalidState("this session was ended; leave the task for its workspace, or for another session")
     found = instructions.get(db, word.id)
     if found is not None:
-        # Asked again, because the answer was lost; or another act under the same name.
+        # A repeated request whose answer was lost, or another action under the same name.
         if (found.kind, found.text) != (word.kind, word.text):
             raise AlreadyDecided("this id stands for other words; give each act its own")
         return found, home or ""

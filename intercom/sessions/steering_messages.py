@@ -1,4 +1,4 @@
-"""What operators ask of a session besides verdicts: to pause it, to let it go on, to tell its agent something."""
+"""What operators ask of a session besides decisions: to pause and unpause it, and to send its agent messages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from intercom.model.verdict import SignedCommand
 
 @frozen
 class Pause(Request[Session]):
-    """Let no call of the agent do anything, and no verdict reach it, until `Unpause`; a session that is paused stays
-    so. Refused (`invalid_state`) for a session that has ended, or not begun."""
+    """Pause the session: until `Unpause`, no call of the agent does anything and no decision is delivered. A paused
+    session stays so. Refused with `invalid_state` for a session that has ended, or not begun."""
 
     by: str
     channel: str
@@ -22,8 +22,8 @@ class Pause(Request[Session]):
 
 @frozen
 class Unpause(Request[Session]):
-    """Let a paused session go on. `id` names the act: the same again is answered as the first time. Refused
-    (`invalid_state`) for a session that is not paused."""
+    """Unpause the session. `id` names the action: a repetition is answered like the first time. Refused with
+    `invalid_state` if the session is not paused."""
 
     id: str
     by: str
@@ -32,9 +32,9 @@ class Unpause(Request[Session]):
 
 @frozen
 class Steer(Request[Card]):
-    """Queue words for the agent: they ride on its next result, or end its standby. `id` names the act, `signed` is the
-    command that a person signed. Refused (`steer_queue_full`) when too much waits already, (`invalid_state`) once the
-    session has ended, and where there is an operator key (`signature_required`) for what is not signed."""
+    """Queue a message for the agent: its next result carries it, or it ends the agent's standby. `id` names the action,
+    `signed` is the command that a person signed. Refused with `steer_queue_full` if too much waits, `invalid_state`
+    once the session has ended, and `signature_required` if a required signature is missing."""
 
     id: str
     kind: Kind
@@ -54,8 +54,7 @@ class TasksLeft:
 
 @frozen
 class TakeBack(Request[Card]):
-    """Let words that have not reached the agent never do so. Refused (`already_decided`) when they have, or may be on
-    their way."""
+    """Cancel an instruction. Refused with `already_decided` if it has reached the agent, or may be on its way."""
 
     id: str
     by: str
@@ -64,6 +63,6 @@ class TakeBack(Request[Card]):
 
 @frozen
 class Told:
-    """These words reached the agent by a result of another session: they were given to this one meanwhile."""
+    """These instructions reached the agent by a result of another session. They had moved to this session meanwhile."""
 
     words: tuple[Instruction, ...]

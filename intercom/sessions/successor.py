@@ -1,10 +1,9 @@
-"""The session that follows a restore: made in one transaction with the end of the one before, so that what waits is
-always in exactly one of them.
+"""Creates the session that follows a restore, in the transaction that ends the old session.
 
-A request that still waits moves, and keeps its id, its card and its deadline. One that waited when the checkpoint was
-taken and was answered or ended since is asked anew, under an id of its own: what was said of it then was said of files
-and plans that are being undone. What was asked since the checkpoint ends with the old session, and so does what a
-permission hook asks: nobody but the client that asked can use the answer.
+So each pending request is always in exactly one of them. A pending request moves, and keeps its id, its card and its
+deadline. A request that was pending at the checkpoint and is settled now is asked again under a new id. The old answer
+was about files and plans that are being undone. Later requests end with the old session. So do permission hooks'
+requests, whose answer only the asking client can use.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ _TABLES: dict[type[Any], str] = {
 
 @frozen
 class HandedOver:
-    """`before` is the old session as it is now, `ended` the requests that ended with it, `unheard` the words that its
-    agent never got, `moved` the ids of the requests that wait in its successor from now on."""
+    """The result of a handover. `before` is the old session as it is now, `ended` the requests that ended with it,
+    `unheard` its undelivered instructions. `moved` are the ids of the requests that wait in the successor."""
 
     before: Session | None
     successor: Session
@@ -58,9 +57,9 @@ class HandedOver:
 
 
 def hand_over(db: Database, restore_id: str, timeouts: TimeoutSettings, at: datetime) -> HandedOver:
-    """End the session that a committed restore is about, if it has not ended, and put its successor on record with what
-    waits in it. The same when it was done before. Raises InvalidState for a restore that is not committed, or whose
-    checkpoint is gone."""
+    """End the session of a committed restore, unless it has ended, and record its successor with the pending requests.
+    A repetition returns the same. Raises InvalidState for a restore that is not committed, or whose checkpoint is
+    gone."""
     restore = restores.get(db, restore_id)
     assert restore is not None, "restores outlive those who carry them out"
     made = sessions.get(db, restore.successor_id)
@@ -89,7 +88,7 @@ def hand_over(db: Database, restore_id: str, timeouts: TimeoutSettings, at: date
 
 
 def _successor(restore: Restore, state: Mapping[str, Any], at: datetime) -> Session:
-    """The session as the checkpoint has it, without an agent yet: one that was paused still is."""
+    """Return the session as in the checkpoint, without an agent. A paused one stays paused."""
     paused_by = state.get("paused_by")
     return Session(
         id=restore.successor_id,
@@ -116,7 +115,7 @@ def _end(db: Database, restore: Restore, at: datetime) -> tuple[Session | None, 
     ended = sessions.set_status(db, before.id, before.status, SessionStatus.TERMINATED, at)
     for interrupt in (approvals.interrupt, prompts.interrupt, waits.interrupt):
         interrupt(db, before.id, at)
-    # A task that was left for the workspace is another agent's to take.
+    # Another agent may take a task that was left for the workspace.
     freed = instructions.give_back(db, before.id, written=True)
     unheard = (instructions.get(db, id) for id in (*freed, *instructions.close_session(db, before.id, at)))
     who = restore.decided.by if restore.decided is not None else "intercom"
@@ -126,13 +125,13 @@ def _end(db: Database, restore: Restore, at: datetime) -> tuple[Session | None, 
 
 
 def _bring(db: Database, restore: Restore, id: str, timeouts: TimeoutSettings, at: datetime) -> str | None:
-    """Have a request of the checkpoint wait in the new session; its id there, None where it does not."""
+    """Bring a request of the checkpoint into the new session. Returns its id there, None if it does not wait."""
     request = requests.find(db, id)
     if request is None:
         return None
     if isinstance(request, ApprovalRequest) and request.tool is not None:
-        # Asked by a client's hook about what that client was about to do: it ends with the session it was asked in, and
-        # whoever goes on asks about its own operations.
+        # A client's hook asked about that client's next operation. It ends with its session; a new client asks about
+        # its own.
         return None
     if request.status.value == "pending":
         if request.session_id != restore.session_id:
@@ -146,7 +145,7 @@ def _bring(db: Database, restore: Restore, id: str, timeouts: TimeoutSettings, a
 
 def _move(db: Database, request: Asked, restore: Restore) -> None:
     if isinstance(request, ApprovalRequest):
-        # The agent that takes the session over asks under its name: the same proposal is to find this request.
+        # The next agent asks under the new session: the same proposal must find this request.
         moved = _in_session(request, restore)
         approvals.move(db, request, moved.session_id, moved.key, moved.proposal_hash)
         return
@@ -159,7 +158,7 @@ def _move(db: Database, request: Asked, restore: Restore) -> None:
 
 
 def _in_session(request: ApprovalRequest, restore: Restore) -> ApprovalRequest:
-    """The same proposal as a request of the new session, under the names that it has there."""
+    """Return the same proposal as a request of the new session, with its key and hash there."""
     session_id = restore.successor_id
     key = proposal_key(session_id, request.files, request.risk_level, request.diff_content, request.form)
     moved = evolve(request, session_id=session_id, key=key)

@@ -1,4 +1,4 @@
-"""Successors: how a session that is restored comes to life, as seen by whoever restores it."""
+"""Successors: carries a restore's handover through sessions and agents, for the restoring code."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from intercom.store import children, sessions
 
 R = TypeVar("R")
 
-#: How long a session may take to hand over, or to show what waits in it, in seconds.
+#: Time limit for a session to hand over, or to show its cards, in seconds.
 SESSION_SECONDS = 60.0
 
-#: Starts an agent for a session that has none, with words that say what it goes on from. Called again for a session, it
-#: starts nothing twice. Raises an IntercomError where none can be started.
+#: Starts an agent for a session without one, with a prompt that says where it continues. A repetition starts nothing
+#: twice. Raises IntercomError if none can be started.
 StartAgent = Callable[[Session, str], Awaitable[object]]
 
-#: How long the processes of a session that was ended may take to be gone, in seconds, and between two looks.
+#: How long the processes of an ended session may take to end, in seconds, and the poll interval.
 GONE_SECONDS = 15.0
 _LOOK_SECONDS = 0.1
 
@@ -43,8 +43,7 @@ class Successors:
     start_agent: StartAgent | None = None
 
     async def hand_over(self, restore: Restore) -> None:
-        """End the session that a committed restore is about, and make the one that follows. Once, however often it is
-        called."""
+        """End the session of a committed restore, and create its successor. Idempotent."""
         before = await self.archive.read(partial(sessions.get, id=restore.session_id))
         if before is None or before.status is SessionStatus.TERMINATED:
             await self.archive.transact(
@@ -57,15 +56,15 @@ class Successors:
             )
             crash_points.reach("restore.handed_over")
             return
-        # In the session's own turn: nothing that its agent asks meanwhile may fall between the two.
+        # Inside the session's actor, so that its agent can ask nothing in between.
         by = restore.decided.by if restore.decided is not None else restore.asked_by
         await self._ask(restore.session_id, HandOver(restore.id, by))
 
     async def welcome(self, restore: Restore) -> None:
-        """Bring the new session's actors up, show what waits in it, and start its agent, if agents can be started."""
+        """Run the new session's actors, show its cards, and start its agent, if agents can be started."""
         made = await self.archive.read(partial(sessions.get, id=restore.successor_id))
         if made is None or made.status is SessionStatus.TERMINATED:
-            # Somebody has ended it already.
+            # An operator has ended it already.
             return
         context = self.archive.context
         for card in await self._ask(made.id, OpenCards()):
@@ -75,7 +74,7 @@ class Successors:
         context.operators.tell(Notice(told, "success", context.now(), made.id))
 
     async def _begin(self, restore: Restore, made: Session) -> str:
-        """Start an agent, if that can be done and none has been quicker; what became of it."""
+        """Start an agent if possible, unless one has taken the session already. Returns what happened, for people."""
         why = ""
         if self.start_agent is not None:
             try:
@@ -90,7 +89,7 @@ class Successors:
         return f"it waits for an agent that calls reboot with its id, {made.id}{why}"
 
     async def until_quiet(self, restore: Restore) -> None:
-        """Wait a while for the processes of the session that was ended to be gone: they could write once more."""
+        """Wait up to `GONE_SECONDS` for the processes of the ended session: they could still write files."""
         with trio.move_on_after(GONE_SECONDS):
             while True:
                 child = await self.archive.read(partial(children.get, session_id=restore.session_id))
@@ -114,6 +113,6 @@ class Successors:
         try:
             return await ask(session, message, timeout=SESSION_SECONDS)
         except (Down, NotRunning):
-            # It is restarting, or rests because nothing waits in it.
+            # It restarts, or is idle.
             await ask(self.system.named("reception"), Wanted(session_id), timeout=SESSION_SECONDS, retry=True)
             return await ask(session, message, timeout=SESSION_SECONDS, retry=True)

@@ -1,6 +1,6 @@
-"""The summary: where a workspace wants to know what its policy let pass, people are told in one line now and then.
+"""The summary: if a workspace's policy asks for it, people are told from time to time what the policy approved.
 
-Everything that passes is on record at once; a summary that a crash swallows is missed by nobody who reads the record.
+Each approval is recorded at once. A crash may lose a summary, but no record.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from attrs import frozen
 from intercom.sessions.actor import SessionActor
 from intercom.sessions.outcomes import headline
 
-#: How many of the actions a summary names.
+#: How many actions a summary names.
 _NAMED = 10
 
 
@@ -20,7 +20,7 @@ class Summarize:
 
 
 def let_pass(session: SessionActor, what: str, rule: str) -> None:
-    """Note what the policy let pass, for the summary that ends the interval which the first such action began."""
+    """Note what the policy approved, for the next summary. The first such action starts the interval."""
     policy = session.context.policy(session.row.workspace_root)
     if not policy.log_auto_approved:
         return
@@ -30,7 +30,7 @@ def let_pass(session: SessionActor, what: str, rule: str) -> None:
 
 
 async def summarize(session: SessionActor, _due: Summarize) -> None:
-    """Tell people what passed since the interval began."""
+    """Tell people what was approved since the interval began."""
     passed, session.let_pass = session.let_pass, []
     if passed:
         more = f"; and {len(passed) - _NAMED} more" if len(passed) > _NAMED else ""

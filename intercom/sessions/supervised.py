@@ -1,15 +1,15 @@
-"""Children of a supervisor that are wanted, or not any more: whether they are there already makes no difference."""
+"""Idempotent start and stop of a supervisor's children."""
 
 from __future__ import annotations
 
 from actors import AlreadyStarted, ChildSpec, Name, StartChild, StopChild, UnknownChild, ask
 
-#: How long a supervisor may take, in seconds: it may be restarting.
+#: Time limit of a supervisor's answer, in seconds: it may be restarting.
 _SECONDS = 30.0
 
 
 async def ensure(supervisor: Name, spec: ChildSpec) -> None:
-    """Start this child, if it is not there."""
+    """Start this child, unless it runs."""
     try:
         await ask(supervisor, StartChild(spec), timeout=_SECONDS, retry=True)
     except AlreadyStarted:
@@ -17,7 +17,7 @@ async def ensure(supervisor: Name, spec: ChildSpec) -> None:
 
 
 async def stop(supervisor: Name, id: str) -> None:
-    """Stop the child of this id, if there is one."""
+    """Stop the child of this id, if it runs."""
     try:
         await ask(supervisor, StopChild(id), timeout=_SECONDS, retry=True)
     except UnknownChild:

@@ -1,4 +1,4 @@
-"""The protocol of tasks: what a session is asked for clients that ask after a request and keep no call open."""
+"""The protocol of tasks, for clients that poll a request and keep no call open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intercom.sessions.messages import Answered
 
 @frozen
 class OpenTask(Request[TaskState]):
-    """Let the tool call `call` ask after this request of the session; once a call. Refused (`request_not_found`)."""
+    """Open a task: the tool call `call` polls this request, once per call. Refused with `request_not_found`."""
 
     call: str
     tool: str
@@ -21,15 +21,15 @@ class OpenTask(Request[TaskState]):
 
 @frozen
 class FindTask(Request[TaskState]):
-    """Say how a task of this session stands; refused (`task_not_found`) when it has none of this id."""
+    """Return the state of a task of this session. Refused with `task_not_found`."""
 
     task_id: str
 
 
 @frozen
 class ListTasks(Request[tuple[TaskState, ...]]):
-    """The session's tasks, oldest first, at most `limit`, from behind the task `after`; refused (`task_not_found`) when
-    there is no such task."""
+    """Return the session's tasks, oldest first, at most `limit`, after the task `after`. Refused with `task_not_found`
+    if there is no such task."""
 
     limit: int
     after: str | None = None
@@ -37,8 +37,8 @@ class ListTasks(Request[tuple[TaskState, ...]]):
 
 @frozen
 class AwaitTask(Request[Answered[ClearanceAnswer | PromptAnswer | StandbyAnswer]]):
-    """Wait for what the task's tool call would have been answered. Answered whenever it is asked; refused
-    (`task_not_found`, `task_cancelled`), or as the tool call would have been (`invalid_state`)."""
+    """Wait for the answer of the task's tool call. May be asked repeatedly. Refused with `task_not_found` or
+    `task_cancelled`, or like the tool call (`invalid_state`)."""
 
     call: str
     task_id: str
@@ -47,8 +47,8 @@ class AwaitTask(Request[Answered[ClearanceAnswer | PromptAnswer | StandbyAnswer]
 
 @frozen
 class CancelTask(Request[TaskState]):
-    """Give a task up: its request stays decidable, and a verdict rides on another result. Refused (`task_not_found`,
-    `invalid_state`) when it is over already, unless this very call cancelled it."""
+    """Cancel a task: its request stays open, and its decision is attached to another result. Refused with
+    `task_not_found`, or `invalid_state` if it is over already, unless this very call cancelled it."""
 
     call: str
     task_id: str

@@ -1,7 +1,7 @@
-"""Tasks: a request whose client asks after it now and then. Nobody waits inside the server meanwhile.
+"""Tasks: a client polls a request, and no call waits inside the server.
 
-A verdict on such a request is left to its task for a while, so that it is not told twice; should the client not fetch
-it, it rides on another result like any that nobody waited for.
+The decision on such a request is reserved for its task for a while, so that it is not told twice. If the client does
+not fetch it, another result carries it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def cancel_task(session: SessionActor, asked: CancelTask) -> TaskState:
 
 
 def state(task: Task, request: Asked) -> TaskState:
-    """How a task stands, by its request. What its client gave up stays so, whatever becomes of the request."""
+    """Return a task's state, from its request. A cancelled task stays cancelled, whatever happens to the request."""
     at = request.decided.at if request.decided is not None else request.expires_at
     if task.cancelled_at is not None:
         status, at = TaskStatus.CANCELLED, task.cancelled_at
@@ -91,7 +91,7 @@ def state(task: Task, request: Asked) -> TaskState:
 
 
 def _shown(session: SessionActor, task: Task, request: Asked) -> TaskState:
-    """How a task stands, as its client may know: of a verdict that a pause holds back it hears when that is over."""
+    """Return the state of a task as its client may see it: a decision is hidden until a pause is over."""
     found = state(task, request)
     if session.row.is_paused and found.status is TaskStatus.COMPLETED:
         return evolve(found, status=TaskStatus.WORKING)
@@ -99,7 +99,7 @@ def _shown(session: SessionActor, task: Task, request: Asked) -> TaskState:
 
 
 def leave_to_task(session: SessionActor, request: Asked) -> None:
-    """A task asks after this request: its verdict is the task's to tell, and its agent is not away."""
+    """Note that a task polls this request: its decision is reserved for the task, and its agent is not away."""
     if session.is_settled(request):
         session.riders.leave_to_task(request.id, session.now())
         return
@@ -110,7 +110,7 @@ def leave_to_task(session: SessionActor, request: Asked) -> None:
 
 
 async def present(session: SessionActor) -> None:
-    """The agent came or left: so did whoever asks after its tasks, and the cards of what no call waits for say it."""
+    """Update the cards of polled requests: the agent, and so its polling client, came or left."""
     tasked, waiters = session.riders.tasked, session.waiters
     for request_id in [id for id, until in tasked.items() if until == math.inf and id not in waiters]:
         if (request_id in session.context.unattended) is not session.agent_here:

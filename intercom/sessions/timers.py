@@ -1,43 +1,43 @@
-"""The timers of a session's actor, which tells itself these."""
+"""The timers of a session's actor, as messages to itself."""
 
 from __future__ import annotations
 
 from attrs import frozen
 
-#: How long a new request waits for its call before it is shown without.
+#: How long a new request waits for its call before it is shown, in seconds.
 SHOW_SECONDS = 1.0
-#: How long an activity may go unwritten: it says when the agent was heard of, and no promise hangs on it.
+#: How long an activity may stay unwritten, in seconds. No guarantee depends on it.
 TOUCH_SECONDS = 0.5
-#: How long after a session's start the calls that waited before may take to be back.
+#: How long after a session's start its waiting calls may take to come back, in seconds.
 RETURN_SECONDS = 5.0
 
 
 @frozen
 class Expire:
-    """This request has run out of time."""
+    """This request's time is over."""
 
     request_id: str
 
 
 @frozen
 class Show:
-    """A new request whose call has not come to wait for it is shown all the same."""
+    """Show a new request although no call waits for it yet."""
 
     request_id: str
 
 
 @frozen
 class LookRound:
-    """Whoever waited before this incarnation and still does is back by now."""
+    """The calls that waited before a restart, and still do, are back by now."""
 
 
 @frozen
 class WriteTouch:
-    """The last activity goes to the store."""
+    """Write the last activity to the store."""
 
 
 @frozen
 class ClockChanged:
-    """Wall time has jumped by so many seconds: every deadline is judged again."""
+    """Wall time has jumped by this many seconds: check every deadline again."""
 
     seconds: float

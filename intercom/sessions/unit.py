@@ -1,4 +1,4 @@
-"""A session's unit: its actor and its stall detector under a supervisor of their own."""
+"""The session supervisor: it runs a session's actor and its stall detector."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from intercom.sessions.detector import StallDetector
 from intercom.sessions.handlers import session_actor
 from intercom.sessions.stall import Rules
 
-#: A session that keeps falling is restarted ever more slowly, and for long: its agent waits for an answer meanwhile.
+#: A session that keeps crashing is restarted ever more slowly, and for long, because its agent waits for an answer.
 _BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
-#: A session that is to stop may wait for its policy first.
+#: A session that is to stop may first wait for its policy.
 _SHUTDOWN_SECONDS = POLICY_SECONDS + 5.0
 
 
 def spec(session_id: str, context: Context, detector_of: Name) -> ChildSpec:
-    """The unit of a session, to be started under the `sessions` supervisor."""
+    """Return the spec of a session's supervisor, to be started under the `sessions` supervisor."""
 
     def start() -> Actor:
         settings = context.config.stall

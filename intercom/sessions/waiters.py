@@ -1,4 +1,4 @@
-"""Who waits for which request's verdict, as a session's actor keeps it."""
+"""The calls that wait for decisions, as a session's actor keeps them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from actors import Reply
 
 @frozen
 class Waiter:
-    """A call that waits; `ticket` tells it from one of the same name that is gone and has not been heard leaving, and
-    `task` is the task whose end it waits for, if it is one's. `alone` says that its answer carries nothing else."""
+    """A waiting call. `ticket` tells it from an earlier one of the same name whose end was not seen. `task` is the task
+    whose end it waits for, if any. `alone` says that its answer carries nothing else."""
 
     call: str
     ticket: str
@@ -23,18 +23,18 @@ class Waiter:
 
 @define
 class Waiters:
-    """By the ids of requests; true, and `in`, where somebody waits."""
+    """The waiting calls by request id. True if any call waits; `in` tests one request."""
 
     _by_request: dict[str, list[Waiter]] = field(factory=dict, init=False)
 
     def came(self, request_id: str, waiter: Waiter) -> bool:
-        """Note a waiter; whether it is the only one for this request."""
+        """Add a waiting call. Returns whether it is the only one for this request."""
         entries = self._by_request.setdefault(request_id, [])
         entries.append(waiter)
         return len(entries) == 1
 
     def forget(self, request_id: str, call: str, ticket: str) -> bool:
-        """Forget a waiter, if it is one; whether it was the last for this request."""
+        """Remove a waiting call, if it is there. Returns whether it was the last for this request."""
         entries = [each for each in self.of(request_id) if (each.call, each.ticket) != (call, ticket)]
         if entries:
             self._by_request[request_id] = entries
@@ -42,15 +42,15 @@ class Waiters:
         return self._by_request.pop(request_id, None) is not None
 
     def of(self, request_id: str) -> tuple[Waiter, ...]:
-        """Who waits for this request."""
+        """Return the calls that wait for this request."""
         return tuple(self._by_request.get(request_id, ()))
 
     def take(self, request_id: str) -> tuple[Waiter, ...]:
-        """The same, who wait no more."""
+        """Remove the calls that wait for this request, and return them."""
         return tuple(self._by_request.pop(request_id, ()))
 
     def requests(self) -> tuple[str, ...]:
-        """The requests that somebody waits for."""
+        """Return the requests that a call waits for."""
         return tuple(self._by_request)
 
     def __contains__(self, request_id: str) -> bool:

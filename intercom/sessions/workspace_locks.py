@@ -1,4 +1,4 @@
-"""The locks under which files of a workspace are changed: one at a time where workspaces overlap."""
+"""Locks for changing files of a workspace. Overlapping workspaces exclude each other."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 import trio
 from attrs import define, field, frozen
 
-#: A directory, whatever it is called: its device and inode numbers.
+#: A directory's identity under any name: its device and inode numbers.
 _Inode = tuple[int, int]
 
 
 @frozen
 class _Place:
-    """Where a workspace lies. `inode` is None, and `above` may lack directories, where they cannot be looked at."""
+    """The location of a workspace. `inode` is None, and `above` may be incomplete, if directories cannot be read."""
 
     path: Path
     inode: _Inode | None
     above: frozenset[_Inode]
 
     def overlaps(self, other: _Place) -> bool:
-        """Whether the two are one directory, or one contains the other, by their paths or by their inodes."""
+        """Return whether both are one directory, or one contains the other, by path or by inode."""
         return self._holds(other) or other._holds(self)
 
     def _holds(self, other: _Place) -> bool:
@@ -41,19 +41,19 @@ class _Turn:
 
 @define
 class WorkspaceLocks:
-    """Locks of one server's workspaces, by their canonical paths.
+    """The locks of one server's workspaces, by canonical path.
 
-    Two sessions may change the same file, also from two workspaces of which one contains the other, and its base must
-    not move between check and write. Who asks waits for all that asked before for an overlapping workspace: waits never
-    form a circle, and nobody is overtaken for ever. A task that holds one lock must not ask for another.
+    Two sessions may change the same file, also from nested workspaces, and its base must not change between check and
+    write. A task waits for all earlier tasks with an overlapping workspace. So waits never form a circle, and no task
+    starves. A task that holds one lock must not ask for another.
     """
 
     _turns: list[_Turn] = field(factory=list)
 
     @asynccontextmanager
     async def hold(self, workspace_root: str) -> AsyncIterator[None]:
-        """Hold the workspace alone, with all that contain it and all that lie in it."""
-        # In a thread: a file system that hangs must not stop the other workspaces.
+        """Lock the workspace, with all that contain it and all that it contains."""
+        # In a thread: a file system that hangs must not block the other workspaces.
         mine = _Turn(await trio.to_thread.run_sync(partial(_place, Path(workspace_root)), abandon_on_cancel=True))
         earlier = [turn for turn in self._turns if turn.place.overlaps(mine.place)]
         self._turns.append(mine)

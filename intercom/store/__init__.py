@@ -1,1 +1,1 @@
-"""The database: schema, migrations, queries, and the one writer."""
+"""The SQLite database: schema, migrations, queries and the single writer."""

@@ -1,4 +1,4 @@
-"""Processes on record as agents', and terminals that operators have decided from. Both outlive the server."""
+"""Queries on agent processes, and on terminals that operators have decided from. Both outlive the server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from intercom.store import rows
 
 
 def insert(db: Database, processes: Iterable[AgentProcess], at: datetime) -> None:
-    """Put processes on record; one that is there stays as it is."""
+    """Insert processes. Those already recorded stay as they are."""
     for each in processes:
         row = {
             "pid": each.pid,
@@ -33,7 +33,7 @@ def insert(db: Database, processes: Iterable[AgentProcess], at: datetime) -> Non
 
 
 def every(db: Database) -> tuple[AgentProcess, ...]:
-    """All that are on record, the oldest first."""
+    """Return all recorded processes, oldest first."""
     found = rows.every(db, "select * from agent_process order by recorded_at, rowid")
     return tuple(
         AgentProcess(
@@ -50,8 +50,8 @@ def every(db: Database) -> tuple[AgentProcess, ...]:
 
 
 def on_record(file: Path) -> tuple[AgentProcess, ...]:
-    """All that are on record in a database that another process may be writing; none where there is no database.
-    Raises sqlite3.Error where it cannot be read."""
+    """Return all processes recorded in a database that another process may be writing. Returns none if the database
+    does not exist. Raises sqlite3.Error if it cannot be read."""
     if not file.exists():
         return ()
     with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
@@ -59,7 +59,7 @@ def on_record(file: Path) -> tuple[AgentProcess, ...]:
 
 
 def delete(db: Database, processes: Iterable[AgentProcess]) -> None:
-    """Forget processes that are over, whatever sessions they belonged to."""
+    """Delete processes that have ended, each for its session."""
     for each in processes:
         db.execute(
             "delete from agent_process where boot = ? and pid = ? and started = ? and session_id = ?",
@@ -68,10 +68,8 @@ def delete(db: Database, processes: Iterable[AgentProcess]) -> None:
 
 
 def is_new_terminal(db: Database, origin: Origin, at: datetime) -> bool:
-    """Put on record that somebody decided from this terminal; whether it is the first time.
-
-    A terminal is one POSIX session at one device since one start of the system.
-    """
+    """Record that somebody decided from this terminal. Returns whether it is the first time. A terminal is one POSIX
+    session at one device since one system start."""
     row = {
         "boot": origin.boot or "",
         "leader": origin.leader or 0,
@@ -83,5 +81,5 @@ def is_new_terminal(db: Database, origin: Origin, at: datetime) -> bool:
 
 
 def forget_terminals(db: Database, boot: str) -> None:
-    """Forget terminals from before the system started last: none of them is there any more."""
+    """Delete the terminals from before the last system start: they no longer exist."""
     db.execute("delete from operator_terminal where boot <> ?", (boot,))

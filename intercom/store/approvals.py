@@ -1,4 +1,4 @@
-"""Approval requests and the files they would change."""
+"""Queries on approval requests and the files they would change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from intercom.store import rows
 from intercom.store.lifecycle import Lifecycle, decided_columns, decided_value
 from intercom.store.rows import Row
 
-#: An apply under way owns its request: until the journal is done with it, nobody lapses or interrupts it.
+#: An apply in progress owns its request: it must not lapse or be interrupted until the journal entry is finished.
 _NOT_BEING_APPLIED = (
     "not exists (select 1 from apply_journal as journal where journal.request_id = approval_request.id"
     " and journal.state in ('staging', 'committed', 'stuck'))"
@@ -131,7 +131,7 @@ annul = _life.annul
 
 
 def insert(db: Database, request: ApprovalRequest) -> bool:
-    """Write a new request with its files; False, changing nothing, when one with this id is there already."""
+    """Insert a new request with its files. Returns False and changes nothing if its id exists."""
     if not _life.insert(db, request):
         return False
     for position, file in enumerate(request.files):
@@ -152,8 +152,8 @@ def insert(db: Database, request: ApprovalRequest) -> bool:
 
 
 def reattachable(db: Database, key: str) -> ApprovalRequest | None:
-    """The newest request this proposal's key still names: pending, or decided and not yet delivered, or approved and
-    not yet consumed. None when asking again must make a new one."""
+    """Return the newest request with this key that asking again attaches to, or None if it must make a new one. That
+    request is pending, approved and not consumed, or rejected and not delivered."""
     found = _life.select(
         db,
         "key = ? and (status in ('pending', 'approved') or (status = 'rejected' and delivered_at is null))"
@@ -164,7 +164,7 @@ def reattachable(db: Database, key: str) -> ApprovalRequest | None:
 
 
 def consume(db: Database, id: str, at: datetime) -> bool:
-    """Spend an approval: from approved to consumed, once. False when it is in any other state, or unknown."""
+    """Move an approval from approved to consumed, once. Returns False if it is unknown or in another state."""
     return rows.changed(
         db,
         "update approval_request set status = 'consumed', consumed_at = ? where id = ? and status = 'approved'",
@@ -173,7 +173,7 @@ def consume(db: Database, id: str, at: datetime) -> bool:
 
 
 def expire_replacing(db: Database, id: str, at: datetime) -> tuple[str, ...]:
-    """Close what asks to take the place of this request, which needs that no more; returns the ids."""
+    """Expire pending requests to replace this one, which are no longer needed. Returns their ids."""
     return _life.close(db, "expired", at, "status = 'pending' and replaces = :replaced", {"replaced": id})
 
 
@@ -186,25 +186,22 @@ def is_one_unspent(db: Database, session_id: str) -> bool:
 
 
 def lapse(db: Database, approved_before: datetime, at: datetime) -> tuple[str, ...]:
-    """Expire approvals decided before `approved_before` and never applied; returns their ids, oldest first.
-
-    One whose apply is under way, or stuck, is left alone.
-    """
+    """Expire approvals decided before `approved_before` that were never applied. Returns their ids, oldest first.
+    Leaves out approvals whose apply is in progress or stuck."""
     where = f"status = 'approved' and decided_at < :before and {_NOT_BEING_APPLIED}"
     return _life.close(db, "expired", at, where, {"before": clock.to_text(approved_before)})
 
 
 def void(db: Database, id: str, at: datetime) -> bool:
-    """Take an approval back that may not be applied: it is expired. False when it is in any other state, or is being
-    applied."""
+    """Expire an approval that may not be applied. Returns False if it is in another state or being applied."""
     return bool(
         _life.close(db, "expired", at, f"id = :id and status = 'approved' and {_NOT_BEING_APPLIED}", {"id": id})
     )
 
 
 def move(db: Database, request: ApprovalRequest, session_id: str, key: str, proposal_hash: str) -> bool:
-    """Let a pending request wait in another session, under the names it has there. False when it does not wait in its
-    own any more."""
+    """Move a pending request to another session, with its key and hash there. Returns False if it is no longer
+    pending in its own session."""
     return rows.changed(
         db,
         "update approval_request set session_id = ?, key = ?, proposal_hash = ?"
@@ -214,9 +211,7 @@ def move(db: Database, request: ApprovalRequest, session_id: str, key: str, prop
 
 
 def interrupt(db: Database, session_id: str, at: datetime) -> tuple[str, ...]:
-    """Close what a session that ended leaves pending, or approved and not applied; returns the ids, oldest first.
-
-    One whose apply is under way, or stuck, is left alone.
-    """
+    """Interrupt requests of an ended session that are pending, or approved and not applied. Leaves out those whose
+    apply is in progress or stuck. Returns their ids, oldest first."""
     where = f"session_id = :session and status in ('pending', 'approved') and {_NOT_BEING_APPLIED}"
     return _life.close(db, "interrupted", at, where, {"session": session_id})

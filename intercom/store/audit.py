@@ -1,8 +1,8 @@
-"""The audit log: who did what when, from where. Rows are only ever added, each chained to the one before by its hash.
+"""The audit log: who did what, when and from where. Entries are only added, each chained to the previous by hash.
 
-An entry's hash covers all its columns and the hash before, so no entry is changed, removed or put in without the rest
-of the chain showing it. Who can write the database can make the whole chain anew: against that its head is kept
-outside (`audit_anchor`). Entries go by age only as a whole beginning, and what went is on record (`prune`).
+The hash of an entry covers its columns and the previous hash. So the chain reveals entries that were changed, removed
+or inserted. A program that can write the database can rewrite the whole chain, so its head is also stored outside
+(`audit_anchor`). Retention deletes only the oldest entries, as a whole, and records it (`prune`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ SETTINGS_SIGNED = "settings_signed"
 
 @frozen
 class AuditEntry:
-    """`id` rises by one from entry to entry; `kind` is a past participle ("approved", "refused", ...); `who` names a
-    person, an agent or a part of the server. `hash` is over all of it and over `previous`, the hash before."""
+    """An entry of the log.
+
+    `id` rises by one with each entry. `kind` is a past participle ("approved", "refused", ...). `who` names a person,
+    an agent or a part of the server. `hash` covers everything else, including `previous`, the hash of the entry before.
+    """
 
     id: int
     at: datetime
@@ -47,7 +50,7 @@ def record(
     summary: str,
     data: Mapping[str, Any] | None = None,
 ) -> int:
-    """Add an entry, in the transaction of what it records; returns its id."""
+    """Add an entry, in the transaction of the change it records. Returns its id."""
     last = rows.one(db, "select id, hash from audit order by id desc limit 1")
     entry: dict[str, Any] = {
         "id": 1 if last is None else last["id"] + 1,
@@ -67,16 +70,16 @@ def record(
     return number
 
 
-# What somebody else wrote may hold anything in any column, and must not end a look past it.
+# Another program may have stored anything in any column. The queries below must not fail on it.
 
 
 def _said(name: str) -> str:
-    """What an entry's data says under this name, in SQL; null where that is no JSON."""
+    """Return SQL for the value under `name` in an entry's data; null if the data is not JSON."""
     return f"case when json_valid(data) then json_extract(data, '$.{name}') end"
 
 
 def _instant(text: Any) -> datetime:
-    """When an entry says it was; 1970 where it does not say."""
+    """Return the time of an entry; 1970 if it is unreadable."""
     try:
         return clock.from_text(text)
     except (TypeError, ValueError, OverflowError):
@@ -86,8 +89,8 @@ def _instant(text: Any) -> datetime:
 def recent(
     db: Database, limit: int, session_id: str | None = None, after_id: int | None = None
 ) -> tuple[AuditEntry, ...]:
-    """The newest `limit` entries, or the first `limit` after `after_id`; oldest first either way. Of one session, or of
-    all."""
+    """Return the newest `limit` entries, or the first `limit` after `after_id`; oldest first either way. They are of
+    one session or of all."""
     conditions: list[str] = ["1 = 1"]
     values: list[object] = []
     if session_id is not None:
@@ -121,14 +124,14 @@ def recent(
 
 
 def newest_at(db: Database, kinds: Sequence[str]) -> datetime | None:
-    """When the newest entry of one of these kinds was written; None without one."""
+    """Return the time of the newest entry of these kinds; None if there is none."""
     sql = f"select at from audit where kind in ({rows.holders(kinds)}) order by id desc limit 1"
     row = rows.one(db, sql, tuple(kinds))
     return None if row is None else _instant(row["at"])
 
 
 def first_use(db: Database, session_id: str, request_id: str) -> datetime | None:
-    """When an approved request of this session was applied, or its operation let pass, for the first time."""
+    """Return when an approved request of this session was first applied, or its operation first allowed."""
     row = rows.one(
         db,
         "select min(at) as at from audit where session_id = ? and kind in ('applied', 'permission_used')"
@@ -138,13 +141,13 @@ def first_use(db: Database, session_id: str, request_id: str) -> datetime | None
     return None if row is None or row["at"] is None else _instant(row["at"])
 
 
-#: What an index holds the entries of; it is used where a query says the same.
+#: The condition of a partial index; SQLite uses the index only for queries with the same condition.
 _ENDS = [f"{kind}_{end}" for kind in ("nudge", "steer", "task") for end in ("delivered", "taken_back")]
 _OF_WORDS = "kind in ({})".format(", ".join(f"'{kind}'" for kind in (*_ENDS, "standby_ended")))
 
 
 def words_over(db: Database, id: str) -> int | None:
-    """The number of the first entry that says that words for an agent were told or taken back; None without one."""
+    """Return the id of the first entry that says an instruction was delivered or cancelled, or None."""
     row = rows.one(
         db,
         f"select min(id) as id from audit where {_OF_WORDS} and {_said('instruction_id')} = ?",
@@ -154,7 +157,7 @@ def words_over(db: Database, id: str) -> int | None:
 
 
 def words_behind(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] | None:
-    """The number of the entry that says that words ended this standby, and which; None without one."""
+    """Return the id of the entry that ended this standby, and the ids of its instructions; or None."""
     row = rows.one(
         db,
         f"select id, data from audit where {_OF_WORDS} and kind = 'standby_ended'"
@@ -166,7 +169,7 @@ def words_behind(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] |
 
 
 def was_adopted(db: Database, session_id: str, by: str) -> bool:
-    """Whether the agent of a session went on in another, step by step."""
+    """Whether session `by` adopted the agent of a session, directly or through others."""
     seen = {session_id}
     while session_id != by:
         row = rows.one(
@@ -183,13 +186,13 @@ def was_adopted(db: Database, session_id: str, by: str) -> bool:
 
 
 def broadcasts(db: Database, session_id: str, since: datetime) -> int:
-    """How many lines the agent of this session has told people since then."""
+    """Return how many lines the agent of this session has broadcast since then."""
     sql = "select count(*) from audit where session_id = ? and kind = 'broadcast' and at >= ?"
     return rows.count(db, sql, (session_id, clock.to_text(since)))
 
 
 def restore_states(db: Database, session_id: str, id: str) -> frozenset[str]:
-    """The states that a restore has come to since it was accepted."""
+    """Return the states that a restore has reached since it was accepted."""
     found = rows.column(
         db,
         f"select {_said('state')} from audit where session_id = ? and kind = 'restore' and {_said('restore_id')} = ?",
@@ -199,7 +202,7 @@ def restore_states(db: Database, session_id: str, id: str) -> frozenset[str]:
 
 
 def restore_steps(db: Database, session_id: str, id: str) -> str | None:
-    """The hash of the steps that a restore was committed to."""
+    """Return the hash of the steps that a restore was committed to, or None."""
     row = rows.one(
         db,
         f"select {_said('steps')} as steps from audit where session_id = ? and kind = 'restore'"
@@ -210,8 +213,7 @@ def restore_steps(db: Database, session_id: str, id: str) -> str | None:
 
 
 def policy_decisions(db: Database, root: str) -> tuple[tuple[str, bool], ...]:
-    """What was decided about policies of this workspace, oldest first: the hash of each content, and whether it was
-    accepted."""
+    """Return the decisions about policies of this workspace, oldest first, as (content hash, accepted)."""
     found = rows.every(
         db,
         f"select kind, {_said('sha256')} as sha from audit where session_id is null"
@@ -222,8 +224,8 @@ def policy_decisions(db: Database, root: str) -> tuple[tuple[str, bool], ...]:
 
 
 def policy_narrowing(db: Database, root: str) -> str | None:
-    """The hash of what the accepted policy of this workspace was narrowed to last; "" where it was not since it was
-    accepted, None where the log does not say."""
+    """Return the hash of what the accepted policy of this workspace was last narrowed to. Returns "" if it was not
+    narrowed since it was accepted, None if the log does not say."""
     row = rows.one(
         db,
         f"select kind, {_said('narrowing')} as sha from audit where session_id is null"
@@ -235,12 +237,12 @@ def policy_narrowing(db: Database, root: str) -> str | None:
         return None
     if row["kind"] != "policy_narrowed":
         return ""
-    # An older version noted no hash.
+    # An older version recorded no hash.
     return None if row["sha"] is None else str(row["sha"])
 
 
 def settings_signed_at(db: Database, until: datetime) -> str:
-    """When the settings were signed that are newest on record, up to then; "" where none are."""
+    """Return when the newest signed settings recorded up to `until` were signed; "" if there are none."""
     at = _said("at")
     row = rows.one(
         db,
@@ -251,10 +253,11 @@ def settings_signed_at(db: Database, until: datetime) -> str:
 
 
 def prune(db: Database, cutoff: datetime, limit: int) -> dict[str, Any] | None:
-    """Delete the oldest entries, at most `limit`: those before the first that is as young as `cutoff`, or of a session
-    that is kept. Returns what must go on record with it, in the same transaction, or None if nothing went.
+    """Delete the oldest entries, at most `limit`, before the first that is as young as `cutoff` or of an existing
+    session.
 
-    What is left begins with an entry whose previous hash is `hash`: the entry of kind `purged` vouches for it.
+    Returns the data for an entry of kind `purged`, or None if nothing was deleted. The caller records it in the same
+    transaction: it contains the previous hash of the oldest entry left.
     """
     kept = rows.one(
         db,
@@ -264,7 +267,7 @@ def prune(db: Database, cutoff: datetime, limit: int) -> dict[str, Any] | None:
     newest = rows.one(db, "select max(id) as id from audit")
     assert kept is not None
     assert newest is not None
-    # The newest stays in any case: the next entry follows it.
+    # The newest entry always stays, because the next one continues its chain.
     end = min(kept["id"] or newest["id"] or 0, newest["id"] or 0)
     last = rows.one(
         db,

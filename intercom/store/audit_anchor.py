@@ -1,7 +1,7 @@
-"""The audit log's head, kept outside of the database: an append-only file of JSON lines in the state directory.
+"""The heads of the audit log, kept outside the database: an append-only file of JSON lines in the state directory.
 
-Whoever can write the database can make its whole chain anew. Heads that were written here before show it, as long as
-this file, or one of the heads that were logged or posted, is out of reach. Standard library only.
+A program that can write the database can rewrite its whole chain. Earlier heads reveal that, unless the program can
+also change this file and every head that was logged or posted. Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -16,30 +16,33 @@ from pathlib import Path
 
 from intercom.store.audit_chain import ANCHORED, POSTED, Anchor, Head, Verification, entry_data, head, verify
 
-#: A file that is larger was not written here.
+#: The largest file accepted, in bytes; the server never writes one this large.
 _LARGEST = 256 * 1024 * 1024
 
 
-#: What changes when a file does: device and inode, size, time of change.
+#: The state of a file: device, inode, size in bytes, modification time in nanoseconds.
 State = tuple[int, int, int, int]
 
 
 class AnchorError(Exception):
-    """The anchor file cannot be read or written; the message says why."""
+    """The anchor file cannot be read or written. The message says why."""
 
 
 def append(file: Path, newest: Head, database: Path) -> State | None:
-    """Add a head, on disk when this returns; the directory is made if it is missing. Returns the state of the file that
-    has it, which need not stand there any more; None where somebody else wrote to it meanwhile. Raises AnchorError."""
+    """Append a head to the file, on disk when this returns. A missing directory is created.
+
+    Returns the state of the file written, which may no longer be at this path. Returns None if another program wrote to
+    it at the same time. Raises AnchorError.
+    """
     line = {"sequence": newest.sequence, "hash": newest.hash, "at": newest.at, "database": str(database)}
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        # A server whose database stands elsewhere may have no state directory yet.
+        # A server whose database is elsewhere may have no state directory yet.
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(file, flags, 0o600)
         try:
             _check(file, descriptor)
-            # A line that a crash cut short must not take this one with it.
+            # A crash may have cut the last line short; start on a new line so that this one stays readable.
             end = b"" if _ends_line(file) else b"\n"
             data = end + json.dumps(line).encode("ascii") + b"\n"
             before = os.fstat(descriptor).st_size
@@ -54,7 +57,7 @@ def append(file: Path, newest: Head, database: Path) -> State | None:
 
 
 def state(file: Path) -> State | None:
-    """The file's state; None where there is none."""
+    """Return the file's state; None if there is no file."""
     try:
         found = os.stat(file, follow_symlinks=False)
     except OSError:
@@ -63,14 +66,14 @@ def state(file: Path) -> State | None:
 
 
 def holds(file: Path, database: Path, newest: Head) -> bool:
-    """Whether this head of the database stands in the file. Raises AnchorError."""
+    """Whether the file contains this head of the database. Raises AnchorError."""
     kept = ((anchor.sequence, anchor.hash) for anchor in read(file, database))
     return (newest.sequence, newest.hash) in kept
 
 
 def read(file: Path, database: Path) -> list[Anchor]:
-    """The heads of this database, oldest first; none where there is no file. A line that was cut short is passed over.
-    Raises AnchorError."""
+    """Return the heads of this database, oldest first; none if there is no file. A line that was cut short is
+    skipped. Raises AnchorError."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -86,8 +89,8 @@ def read(file: Path, database: Path) -> list[Anchor]:
 
 
 def examine(database: Path, file: Path) -> Verification:
-    """Verify the log of a database, read-only, whether or not a server has it open. Raises AnchorError, and
-    sqlite3.Error for what is no database of ours."""
+    """Verify the audit log of a database read-only, even while a server has it open. Raises AnchorError, and
+    sqlite3.Error if the file is not our database."""
     anchors = read(file, database)
     with closing(connect(database)) as db:
         db.execute("begin")
@@ -102,12 +105,11 @@ def examine(database: Path, file: Path) -> Verification:
 
 
 def beginning_fault(db: sqlite3.Connection, anchors: list[Anchor], file: Path) -> str | None:
-    """Why the file is not the one that was begun when an entry of the log says so, a sentence; None where it is, or
-    where the log does not say that there is one. A file that was moved aside and begun again holds no head that is as
-    old as that entry, unless there is an entry for it too."""
+    """Return a sentence if the file does not date from the log entry that records its beginning, else None. A
+    replaced file holds no head as old as that entry, unless another entry records the replacement."""
     begun = db.execute("select max(id) from audit where kind = ?", (ANCHORED,)).fetchone()[0]
     if begun is None:
-        # It may have gone by age. What was posted since was kept before.
+        # Retention may have deleted that entry. A posted head was written to the file first.
         begun = db.execute("select min(id) from audit where kind = ?", (POSTED,)).fetchone()[0]
     if begun is None:
         return None
@@ -123,8 +125,8 @@ def beginning_fault(db: sqlite3.Connection, anchors: list[Anchor], file: Path) -
 
 
 def compare(db: sqlite3.Connection, anchors: list[Anchor]) -> list[str]:
-    """What does not fit between the newest anchors and the log, in words: quick, for every start. A head that is newer
-    than its anchor fits: a crash comes between the two."""
+    """Return how the newest anchors contradict the log, in sentences; fast enough for every start. The log may be
+    newer than its last anchor: a crash can come between the two."""
     newest = head(db)
     faults: list[str] = []
     for anchor in anchors[-_COMPARED:]:
@@ -144,15 +146,15 @@ def compare(db: sqlite3.Connection, anchors: list[Anchor]) -> list[str]:
     return faults
 
 
-#: So many of the newest anchors are compared at a start; `audit verify` compares all.
+#: How many of the newest anchors are compared at a start; `audit verify` compares all.
 _COMPARED = 200
 
 
 def connect(database: Path) -> sqlite3.Connection:
-    """A connection that can only read."""
+    """Open a read-only connection."""
     db = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     db.execute("pragma query_only = on")
-    # What somebody else put there need not be text, and must not end the verification: no two bytes look alike.
+    # Another program may have stored bytes that are not UTF-8. They must not stop the verification or compare equal.
     db.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     return db
 

@@ -1,7 +1,8 @@
-"""The chain of the audit log, and its verification. Standard library only: ctl verifies without a server.
+"""The hash chain of the audit log, and its verification.
 
-`verify` reads and never writes. It finds every edit, removal, insertion and reordering of entries, a chain that was
-made anew where an anchor is left, and decisions in other tables that no entry stands behind.
+`verify` only reads. It finds edited, removed, inserted and reordered entries. With an anchor, it finds a chain that was
+rewritten. It also finds decisions in other tables that no entry records. Uses the standard library only, because
+agent-intercom-ctl verifies without a server.
 """
 
 from __future__ import annotations
@@ -16,31 +17,31 @@ from typing import Any, Final
 
 #: The columns that an entry's hash covers, in the order of the table.
 COLUMNS: Final = ("id", "at", "kind", "session_id", "who", "summary", "data", "previous")
-#: What the first entry has for the hash before it.
+#: The previous hash of the first entry.
 GENESIS: Final = "0" * 64
-#: The kind of the entry with which a database from before the chain began it, and of one that vouches for what went.
+#: The kinds of the entry that began the chain in an older database, and of one that records a deletion.
 STARTED: Final = "audit_started"
 PURGED: Final = "purged"
-#: Where a `purged` entry says which entries went.
+#: The key in the data of a `purged` entry that says which entries were deleted.
 PRUNED: Final = "audit_pruned"
-#: The kind of the entry after which the chain's head is kept outside: what begins a chain comes before it. A file of
-#: heads that is begun again has another, whose data says `again`.
+#: The kind of the entry after which the chain's head is stored outside. The beginning of the chain precedes it. A new
+#: file of heads has another such entry, whose data says `again`.
 ANCHORED: Final = "audit_anchored"
-#: The kind of the entry with which a head is posted: heads are kept by then.
+#: The kind of the entry that records a posted head. Heads are stored outside by then.
 POSTED: Final = "audit_posted"
-#: The kinds of entries that a decision about a request has.
+#: The kinds of the entries that record a decision about a request.
 DECIDED: Final = ("decided", "auto_approved")
-#: What decides without a person: its entry says that it passed by itself.
+#: The channels that decide without a person; their entries may be of kind `auto_approved`.
 _BY_ITSELF: Final = ("policy", "force")
-#: Nothing goes by age before it is this old, whatever the settings say: their least is a day.
+#: No entry is deleted by age before this age; the minimum of the setting is a day.
 _LEAST_AGE: Final = timedelta(hours=23)
-#: So many faults are listed; of a chain that is broken everywhere the first ones say enough.
+#: The most faults that are listed; the first ones suffice if the whole chain is broken.
 _MOST: Final = 100
 
 
 @dataclass(frozen=True)
 class Head:
-    """The newest entry: the hash stands for all of the chain."""
+    """The newest entry. Its hash stands for the whole chain."""
 
     sequence: int
     hash: str
@@ -49,7 +50,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Anchor:
-    """A head as it was kept outside of the database, of which `database` is the path."""
+    """A head as it was stored outside the database whose path is `database`."""
 
     sequence: int
     hash: str
@@ -59,7 +60,7 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Fault:
-    """`entry` is the id of the entry it is about; None where there is none."""
+    """A fault found in the log. `entry` is the id of the entry concerned, None if there is none."""
 
     entry: int | None
     text: str
@@ -67,8 +68,11 @@ class Fault:
 
 @dataclass
 class Verification:
-    """What was found: `head` is None for an empty log, `unchained` counts entries from before the chain. `begun_again`
-    are the entries with which the file of heads was begun again, and their times."""
+    """The result of a verification.
+
+    `head` is None for an empty log. `unchained` counts the entries from before the chain. `begun_again` are the entries
+    (id, time) that record a new file of heads. `more` counts the faults beyond the listed ones.
+    """
 
     entries: int = 0
     first: int | None = None
@@ -89,8 +93,8 @@ class Verification:
 
 @dataclass(frozen=True)
 class _Started:
-    """The entry `entry` with which an older database began its chain: its log began with entry `first`, and it holds
-    decisions about `decided_before` without entries."""
+    """The entry with which an older database began its chain. The log began with entry `first`. Decisions about
+    `decided_before` have no entries."""
 
     entry: int
     first: int
@@ -99,22 +103,22 @@ class _Started:
 
 @dataclass(frozen=True)
 class _Pruned:
-    """What an entry says went by age: all `through` an entry, which had this hash."""
+    """A deletion by age that an entry records: all entries up to `through`, whose hash was `hash`."""
 
     through: int
     hash: str
 
 
 def entry_hash(entry: Mapping[str, Any]) -> str:
-    """The hash of an entry: SHA-256 over canonical JSON of all its columns, with the hash of the entry before."""
+    """Return the SHA-256 of an entry: over canonical JSON of its columns, which include the previous hash."""
     shown = {name: entry[name] for name in COLUMNS}
-    # Nothing of ours needs the default; what somebody else put there must not end the verification.
+    # Our values never need `default`; values that another program stored must not stop the verification.
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=repr)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def entry_data(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What an entry's `data` says; nothing where that is no JSON object."""
+    """Return an entry's `data`; an empty dict if that is not a JSON object."""
     try:
         data = json.loads(entry["data"] or "{}")
     except (TypeError, ValueError, RecursionError):
@@ -123,24 +127,24 @@ def entry_data(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def head(db: sqlite3.Connection) -> Head | None:
-    """The newest entry, as far as anybody has committed."""
+    """Return the newest committed entry, or None."""
     row = db.execute("select id, hash, at from audit order by id desc limit 1").fetchone()
     return None if row is None else Head(int(row[0]), str(row[1]), str(row[2]))
 
 
 def entries(db: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    """All entries, in their order."""
+    """Yield all entries, in order."""
     names = (*COLUMNS, "hash")
     for row in db.execute(f"select {', '.join(names)} from audit order by id"):
         yield dict(zip(names, row, strict=True))
 
 
 def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verification:
-    """Look at the whole log, and at what stands outside of it. In one transaction if others write meanwhile."""
+    """Verify the whole log against the anchors and other tables. Use one transaction if others may write."""
     found = Verification()
     wanted: dict[int, Anchor] = {}
     for anchor in anchors:
-        # The oldest counts: whoever made the log anew could only add another.
+        # The oldest counts: an attacker who rewrote the log could only add a newer one.
         oldest = wanted.setdefault(anchor.sequence, anchor)
         if oldest.hash != anchor.hash:
             found.add(anchor.sequence, f"it had one hash on {oldest.at}, and another was kept of {anchor.at}")
@@ -174,8 +178,8 @@ def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verificati
 def _marks(
     found: Verification, db: sqlite3.Connection, anchors: Mapping[int, Anchor]
 ) -> tuple[_Started | None, list[_Pruned]]:
-    """The entry that began the chain in an older database, and what was pruned, as entries say that can be true: a
-    chain begins before its head is kept, and what is young does not go by age."""
+    """Return the entry that began the chain in an older database, and the deletions by age. An implausible one is a
+    fault: a chain begins before its head is stored, and young entries are not deleted."""
     started: _Started | None = None
     purges: list[_Pruned] = []
     has_begun = False
@@ -216,7 +220,7 @@ def _pruned(entry: Mapping[str, Any]) -> _Pruned | None:
 
 
 def _is_too_young(anchor: Anchor, pruned: _Pruned, purge: Mapping[str, Any]) -> bool:
-    """Whether an entry that was the head at a time went sooner after it than any goes."""
+    """Whether an entry, known to be the head at a time, was deleted sooner after it than any may be."""
     try:
         return anchor.sequence <= pruned.through and (
             datetime.fromisoformat(purge["at"]) - datetime.fromisoformat(anchor.at) < _LEAST_AGE
@@ -237,7 +241,7 @@ def _check_first(found: Verification, entry: dict[str, Any], started: _Started |
 
 def _check_next(found: Verification, before: dict[str, Any], entry: dict[str, Any], started: _Started | None) -> None:
     if started is not None and entry["id"] < started.entry:
-        # Before the chain entries went one by one.
+        # Before the chain, entries were deleted one by one, so gaps are normal.
         found.unchained += 1
     elif entry["id"] != before["id"] + 1:
         first, last = before["id"] + 1, entry["id"] - 1

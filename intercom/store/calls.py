@@ -1,6 +1,6 @@
-"""Answered calls by name: what a call with an effect was answered, so that asking again never acts twice.
+"""The answers of calls with an effect, by call name, so that a repeated call never acts twice.
 
-The answer is recorded in the transaction of the effect.
+The answer is recorded in the same transaction as the effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from intercom.store import rows
 
 
 def record(db: Database, name: str, session_id: str | None, tool: str, answer: dict[str, Any], at: datetime) -> bool:
-    """Keep the answer of the call `name`; False, keeping the first, when it has one already."""
+    """Store the answer of the call `name`. Returns False and keeps the first if it has one."""
     row = {
         "name": name,
         "session_id": session_id,
@@ -28,7 +28,7 @@ def record(db: Database, name: str, session_id: str | None, tool: str, answer: d
 
 
 def answer(db: Database, name: str) -> dict[str, Any] | None:
-    """What the call `name` was answered, or None when it was not."""
+    """Return the answer of the call `name`, or None."""
     row = rows.one(db, "select answer from answered_call where name = ?", (name,))
     if row is None:
         return None

@@ -1,4 +1,4 @@
-"""A census: how many of what there is, in one read. For figures, so it counts and reads no content."""
+"""Counts of everything the store holds, in one read, for metrics. It reads no content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intercom.model.child import ChildState
 from intercom.model.session import SessionStatus
 from intercom.store import rows
 
-#: What waits for a person, by kind: the table, and which of its rows.
+#: What waits for a person, by kind: the table, and the condition on its rows.
 _WAITING = {
     CardKind.APPROVAL: ("approval_request", "status = 'pending'"),
     CardKind.PROMPT: ("continuation_prompt", "status = 'pending'"),
@@ -22,7 +22,7 @@ _WAITING = {
     CardKind.APPLY: ("apply_journal", "state = 'stuck'"),
     CardKind.RESTORE: ("restore", "state in ('asked', 'stuck')"),
 }
-#: The same of what people said, which waits for an agent.
+#: The same for instructions from people, which wait for an agent.
 _UNTOLD = "delivered_at is null and closed_at is null"
 _QUEUED = {
     CardKind.STEER: ("instruction", f"{_UNTOLD} and kind <> 'task'"),
@@ -32,7 +32,7 @@ _QUEUED = {
 
 @frozen
 class Waiting:
-    """So many wait, the first of them since `oldest` (None where none waits)."""
+    """How many wait, and since when the oldest does (None if none)."""
 
     count: int = 0
     oldest: datetime | None = None
@@ -40,8 +40,11 @@ class Waiting:
 
 @frozen
 class Census:
-    """`pending` has every kind that waits for a person and that the store keeps, `queued` every kind that waits for an
-    agent, `sessions` every status; `children` counts processes of agents that people started, but for those over."""
+    """The counts as of one moment.
+
+    `pending` has every kind that waits for a person, `queued` every kind that waits for an agent. `sessions` has every
+    status. `children` counts agent processes started by people, by state, without those that are over.
+    """
 
     pending: Mapping[CardKind, Waiting]
     queued: Mapping[CardKind, Waiting]
@@ -50,7 +53,7 @@ class Census:
 
 
 def take(db: Database) -> Census:
-    """Count, as of one moment."""
+    """Count everything, as of one moment."""
     statuses = _numbers(db, "select status as name, count(*) as number from session group by status")
     states = _numbers(db, "select state as name, count(*) as number from child where state <> 'over' group by state")
     return Census(

@@ -1,4 +1,4 @@
-"""Checkpoints of sessions."""
+"""Queries on checkpoints of sessions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from intercom.store.rows import Row
 _LINE = "id, session_id, workspace_root, created_at, label, file_count, file_bytes, kept_count"
 _EACH_FILE = "checkpoint, json_each(checkpoint.file_hashes) as each where checkpoint.id = ?"
 _NEWEST_FIRST = "order by created_at desc, rowid desc"
-#: How many entries are turned into text, or read from it, at a time: nothing else runs meanwhile.
+#: How many entries are converted to or from text at a time; other threads cannot run during one part.
 _PART = 2000
 
 
 @frozen
 class FileColumns:
-    """What a row holds of files. Made beside the writer: there may be many."""
+    """The file columns of a row. Build it outside the writer's thread, because there may be many files."""
 
     hashes: str
     facts: str
@@ -36,7 +36,7 @@ class FileColumns:
 
 
 def file_columns(manifest: Manifest) -> FileColumns:
-    """A manifest as the columns of a row."""
+    """Convert a manifest to the columns of a row."""
     hashes = manifest.hashes()
     kept = sum(state.kept for state in manifest.files.values())
     return FileColumns(_object_text(hashes), rows.json_text(manifest.facts()), len(manifest.files), manifest.size, kept)
@@ -51,7 +51,7 @@ def _object_text(entries: Mapping[str, Any]) -> str:
 
 
 def _hashes(db: Database, id: str) -> dict[str, str]:
-    """The hashes of a row, read part by part."""
+    """Return the hashes of a row, read in parts."""
     cursor = db.execute(f"select each.key, each.value from {_EACH_FILE}", (id,))
     found: dict[str, str] = {}
     while part := cursor.fetchmany(_PART):
@@ -87,8 +87,8 @@ def _line(row: Row) -> CheckpointLine:
 
 
 def insert(db: Database, checkpoint: Checkpoint, files: FileColumns | None = None) -> bool:
-    """Write a new checkpoint; False, changing nothing, when one with this id is there already. `files` are the columns
-    of its manifest, where they were made before."""
+    """Insert a new checkpoint. Returns False and changes nothing if its id exists. `files` are the columns of its
+    manifest, if already built."""
     files = files or file_columns(checkpoint.manifest)
     row = {
         "id": checkpoint.id,
@@ -108,14 +108,14 @@ def insert(db: Database, checkpoint: Checkpoint, files: FileColumns | None = Non
 
 
 def get(db: Database, id: str) -> Checkpoint | None:
-    """The checkpoint with this id, or None. It may be large: to be read in a worker thread."""
+    """Return the checkpoint with this id, or None. It may be large: read it in a worker thread."""
     columns = "id, session_id, label, session_state, workspace_root, progress_snapshot, created_at, file_facts"
     row = rows.one(db, f"select {columns} from checkpoint where id = ?", (id,))
     return None if row is None else _from_row(row, _hashes(db, id))
 
 
 def state_of(db: Database, id: str) -> tuple[CheckpointLine, Mapping[str, Any]] | None:
-    """A checkpoint without its files: the line of it, and the session's state with its progress; or None."""
+    """Return a checkpoint without its files: its line, and the session's state with progress; or None."""
     row = rows.one(db, f"select {_LINE}, session_state, progress_snapshot from checkpoint where id = ?", (id,))
     if row is None:
         return None
@@ -123,24 +123,24 @@ def state_of(db: Database, id: str) -> tuple[CheckpointLine, Mapping[str, Any]] 
 
 
 def line(db: Database, id: str) -> CheckpointLine | None:
-    """The checkpoint with this id as a list shows it, or None."""
+    """Return the list line of the checkpoint with this id, or None."""
     row = rows.one(db, f"select {_LINE} from checkpoint where id = ?", (id,))
     return None if row is None else _line(row)
 
 
 def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
-    """The ids that begin with `prefix`, taken literally, sorted; at most 50."""
+    """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
     return rows.ids_with_prefix(db, "checkpoint", prefix)
 
 
 def last(db: Database, session_id: str) -> CheckpointLine | None:
-    """The session's newest checkpoint, or None."""
+    """Return the session's newest checkpoint, or None."""
     row = rows.one(db, f"select {_LINE} from checkpoint where session_id = ? {_NEWEST_FIRST} limit 1", (session_id,))
     return None if row is None else _line(row)
 
 
 def of(db: Database, session_id: str | None = None) -> tuple[CheckpointLine, ...]:
-    """The checkpoints of one session, or of all, newest first."""
+    """Return the checkpoints of one session or of all, newest first."""
     where, values = ("", ()) if session_id is None else ("where session_id = ?", (session_id,))
     return tuple(
         _line(row) for row in rows.every(db, f"select {_LINE} from checkpoint {where} {_NEWEST_FIRST}", values)
@@ -148,8 +148,8 @@ def of(db: Database, session_id: str | None = None) -> tuple[CheckpointLine, ...
 
 
 def hashes_named(db: Database) -> Iterator[str]:
-    """The hash of every file of every checkpoint, some of them more than once. Read part by part: nothing may be
-    written over the same connection before the last."""
+    """Yield the hash of every file of every checkpoint, with repeats. Rows are read lazily: do not write over the
+    same connection before the iteration ends."""
     for id in rows.column(db, "select id from checkpoint"):
         cursor = db.execute(
             "select each.value from checkpoint, json_each(checkpoint.file_hashes) as each where checkpoint.id = ?",

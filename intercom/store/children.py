@@ -1,4 +1,4 @@
-"""Agents that people started, one row for each of their sessions."""
+"""Queries on agent processes started by people, one row for each session."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def _from_row(row: Row) -> Child:
 
 
 def insert(db: Database, child: Child) -> bool:
-    """Write a new child; False, changing nothing, when its session has one already."""
+    """Insert a new agent process. Returns False and changes nothing if its session has one already."""
     return rows.insert(db, "child", _to_row(child), conflict="(session_id) do nothing")
 
 
 def get(db: Database, session_id: str) -> Child | None:
-    """The child of this session, or None."""
+    """Return the agent process of this session, or None."""
     row = rows.one(db, "select * from child where session_id = ?", (session_id,))
     return None if row is None else _from_row(row)
 
 
 def is_going(db: Database, session_id: str) -> bool:
-    """Whether this session has a child that runs, or is to run."""
+    """Whether this session has an agent process that runs or is about to run."""
     return bool(
         rows.count(
             db,
@@ -81,19 +81,19 @@ def is_going(db: Database, session_id: str) -> bool:
 
 
 def unfinished(db: Database) -> tuple[Child, ...]:
-    """All that are not over, oldest first."""
+    """Return all agent processes that are not over, oldest first."""
     found = rows.every(db, "select * from child where state <> 'over' order by created_at, rowid")
     return tuple(_from_row(row) for row in found)
 
 
 def everyone(db: Database) -> tuple[Child, ...]:
-    """All there are, oldest first."""
+    """Return all agent processes, oldest first."""
     return tuple(_from_row(row) for row in rows.every(db, "select * from child order by created_at, rowid"))
 
 
 def change(db: Database, child: Child, expect: Collection[ChildState]) -> bool:
-    """Put `child` in place of its row, if that is of the same run or the one before and in one of the states `expect`;
-    False, changing nothing, otherwise. What is there already counts as put in place."""
+    """Replace the row of `child` if it is of the same run or the one before, and in a state of `expect`. Returns
+    False and changes nothing otherwise. Returns True if the row already equals `child`."""
     row = _to_row(child)
     if get(db, child.session_id) == child:
         return True
@@ -107,13 +107,14 @@ def change(db: Database, child: Child, expect: Collection[ChildState]) -> bool:
 
 
 def forget(db: Database, session_ids: Collection[str]) -> int:
-    """Delete those of these that are over; how many there were."""
+    """Delete those of the given sessions' agent processes that are over. Returns how many were deleted."""
     where = f"session_id in ({rows.holders(list(session_ids))}) and state = 'over'"
     return rows.affected(db, f"delete from child where {where}", list(session_ids))
 
 
 def expired(db: Database, cutoff: datetime, limit: int) -> tuple[str, ...]:
-    """The sessions that ended before `cutoff` and had a child that is over, oldest first: what it wrote may go."""
+    """Return sessions terminated before `cutoff` whose agent process is over, oldest first. Their output may be
+    deleted."""
     return tuple(
         rows.column(
             db,

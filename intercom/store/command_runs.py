@@ -1,5 +1,7 @@
-"""Commands that people gave and that must not be done twice: on record before they are done, and what they were
-answered. Kept with the answered calls, and purged with them."""
+"""Operator commands that must run at most once, and their answers.
+
+A command is persisted before it runs. Its rows are among the answered calls and are purged with them.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ from sqlite_utils import Database
 from intercom.store import audit, calls, rows
 
 _TOOL = "slack_command"
-#: What is recorded later of an act has its name with one of these at its end.
+#: Suffixes of the act id, for rows recorded later about the same act.
 _ANSWER = "#answer"
 _PROCESS = "#process"
 
 
 @frozen
 class Begun:
-    """A command that was on record before: what was noted of it, and its answer, None while it is not done."""
+    """A command begun earlier: its note, and its answer or None if it is not finished."""
 
     note: dict[str, Any]
     answer: dict[str, Any] | None
@@ -29,9 +31,11 @@ class Begun:
 def begin(
     db: Database, act_id: str, note: dict[str, Any], at: datetime, *, who: str, session_id: str | None
 ) -> Begun | None:
-    """Put on record that the command of this act is about to be done, in the audit trail too; None when it is the
-    first time, else what is known of it, and nothing changes. `note` says what was asked (`line`), and whatever else
-    its end needs."""
+    """Persist that the command of this act is about to run, and add an audit entry.
+
+    Returns None the first time. Later it returns what is known of the command and changes nothing. `note` holds the
+    command line (`line`) and whatever else its completion needs.
+    """
     if calls.record(db, act_id, session_id, _TOOL, note, at):
         audit.record(db, at, "command", session_id, who, str(note.get("line", "")), {**note, "channel": "slack"})
         return None
@@ -39,25 +43,24 @@ def begin(
 
 
 def known(db: Database, act_id: str) -> Begun | None:
-    """What is on record of the command of this act; None when nothing is."""
+    """Return what is recorded of the command of this act, or None."""
     note = calls.answer(db, act_id)
     return None if note is None else Begun(note, calls.answer(db, act_id + _ANSWER))
 
 
 def finish(db: Database, act_id: str, answer: dict[str, Any], at: datetime) -> bool:
-    """Keep what a command was answered; False, keeping the first, when it has an answer."""
+    """Store the answer of a command. Returns False and keeps the first if it has one."""
     return calls.record(db, act_id + _ANSWER, None, _TOOL, answer, at)
 
 
 def started(db: Database, act_id: str, pid: int, began: float, at: datetime) -> None:
-    """Keep which process carries a command out, and when (seconds since the epoch) it began."""
+    """Store the process that runs a command, and its start time in seconds since the epoch."""
     calls.record(db, act_id + _PROCESS, None, _TOOL, {"pid": pid, "began": began}, at)
 
 
 @frozen
 class Unfinished:
-    """A command that was begun and has no answer: what was noted of it, and the process that was started for it (pid,
-    and when it began), None when none was."""
+    """A command begun but not answered: its note, and its process (pid, start time) or None."""
 
     act_id: str
     note: dict[str, Any]
@@ -65,7 +68,7 @@ class Unfinished:
 
 
 def unfinished(db: Database) -> tuple[Unfinished, ...]:
-    """The commands that were begun and not finished, oldest first."""
+    """Return the commands that were begun but not finished, oldest first."""
     found = rows.every(
         db,
         "select begun.name, begun.answer, process.answer as process from answered_call as begun"

@@ -1,10 +1,9 @@
-"""The contents that checkpoints keep, by SHA-256, in a database of their own beside the other.
+"""The file contents of checkpoints, by SHA-256, in a separate database beside the main one.
 
-A content is written before the checkpoint that names it; what no checkpoint names is swept away. So a crash leaves at
-most what the next sweep removes. Used from worker threads, by one user at a time.
+A content is written before the checkpoint that refers to it, and a sweep deletes unreferenced contents. So a crash
+leaves at most what the next sweep deletes. Used from worker threads, by one user at a time.
 
-No connection stays open, so nothing can be saved from a file that another program removes or replaces: that is noticed,
-and told.
+No connection stays open, so nothing can be saved if another program removes or replaces the file; that is reported.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from intercom.store import faults, rows
 from intercom.store.database import Database, connect, make_private, move_aside, transaction
 from intercom.store.disturbance import look
 
-#: How much is written in one transaction: bytes, and contents.
+#: The most that is written in one transaction: bytes, and number of contents.
 BATCH_BYTES = 16 * 2**20
 BATCH = 500
-#: How hard contents are pressed. Source shrinks to a third at the fastest level, and little more at others.
+#: The zlib level. Source code shrinks to a third at the fastest level, and little more at others.
 LEVEL = 1
-#: Rows that a sweep takes away at once.
+#: How many rows a sweep deletes in one transaction.
 SWEPT = 2000
 
 _SCHEMA = """
@@ -45,8 +44,8 @@ create table if not exists content (
 
 @frozen(eq=False)
 class Contents:
-    """The store at `path`, made when it is first written to; its files together are held below `max_bytes`. There is
-    one for each file, so that it knows what it did to that itself."""
+    """The store at `path`, created at the first write and limited to `max_bytes`. Use one instance per file, so that
+    its own changes are told from those of other programs."""
 
     path: Path
     max_bytes: int
@@ -54,12 +53,13 @@ class Contents:
 
     @contextmanager
     def open(self) -> Iterator[Held]:
-        """The store, open for reading and writing in this thread. What was kept is on disk when the block ends without
-        an exception, and may be there or not after one.
+        """Open the store for reading and writing in this thread.
 
-        Raises DatabaseError when it can not be opened or written. A damaged one is moved aside, and an empty one begun:
-        what it held is gone, and checkpoints say so when they are restored. Where the damage is met only in the block,
-        that is refused, and the next one has the empty store.
+        What was kept is on disk when the block ends normally. After an exception it may or may not be there.
+
+        Raises DatabaseError if the store cannot be opened or written. A damaged store is moved aside and replaced by an
+        empty one; restoring a checkpoint reports the missing contents. Damage found inside the block raises
+        DatabaseError, and the next block has the empty store.
         """
         with self._watched.block(self.path):
             try:
@@ -76,8 +76,8 @@ class Contents:
                 raise refused from error
 
     def disturbed(self) -> str | None:
-        """What another program did to the file since the last look, in a sentence for people, once; None where nothing
-        was done, or while the store is open. The first look says what there is to lose. Blocks."""
+        """Return, once, a sentence on what another program did to the file since the last look, or None. The first
+        call only records the file. Returns None while the store is open. Blocks."""
         what = self._watched.look(self.path)
         if what is None:
             return None
@@ -87,7 +87,7 @@ class Contents:
         )
 
     def size(self) -> int:
-        """The bytes that it takes on disk, without its log."""
+        """Return the size on disk in bytes, without the log."""
         try:
             return self.path.stat().st_size
         except FileNotFoundError:
@@ -121,10 +121,10 @@ class Contents:
 
 @define
 class _Watched:
-    """What is known of the file: which one it is, by device and inode. Its size is not: a sweep shrinks it."""
+    """The known identity of the file: device and inode. The size is not compared, because a sweep shrinks it."""
 
     _open: int = 0
-    #: The file as it was last seen, and the one that was opened last.
+    #: The file last seen, and the file last opened.
     _seen: tuple[int, int] | None = None
     _own: tuple[int, int] | None = None
     _found: str | None = None
@@ -132,7 +132,7 @@ class _Watched:
 
     @contextmanager
     def block(self, path: Path) -> Iterator[None]:
-        """In the block the store is open, or about to be: what is not noticed before it would be lost with it."""
+        """Count the store as open in the block. Checks the file before and after, so that no change is missed."""
         with self._lock:
             self._compare(path)
             self._open += 1
@@ -144,17 +144,17 @@ class _Watched:
                 self._compare(path)
 
     def opened(self, path: Path) -> None:
-        """The file that stands there now is the store's own, also where it was just made."""
+        """Record the present file as the store's own, also if it was just created."""
         with self._lock:
             self._seen = self._own = look(path).database
 
     def forget(self) -> None:
-        """The store has moved its file aside itself."""
+        """Forget the file, because the store has moved it aside itself."""
         with self._lock:
             self._seen = self._own = None
 
     def look(self, path: Path) -> str | None:
-        """What was done to the file, half a sentence, once."""
+        """Return, once, what was done to the file, as the verb phrase of a sentence; None if nothing was."""
         with self._lock:
             if self._open == 0:
                 self._compare(path)
@@ -163,7 +163,7 @@ class _Watched:
 
     def _compare(self, path: Path) -> None:
         now = look(path).database
-        # What comes to an empty place is no loss, nor is the store's own file where it was put back.
+        # A file that appears at an empty path is no loss, nor is the store's own file if it was put back.
         if self._seen is not None and now != self._seen and (now is None or now != self._own):
             self._found = "was removed" if now is None else "was replaced by another file"
         self._seen = now
@@ -172,7 +172,7 @@ class _Watched:
 def _ready(path: Path) -> Database:
     db = connect(path)
     try:
-        # Space that is freed goes back to the system; to be said before the first table.
+        # Freed space returns to the file system. SQLite requires this before the first table.
         db.execute("pragma auto_vacuum = incremental")
         db.execute("pragma journal_mode = wal")
         db.execute("pragma synchronous = full")
@@ -198,8 +198,8 @@ class Held:
         self._page_size = rows.count(self.db, "pragma page_size")
 
     def keep(self, hash: str, data: bytes) -> bool:
-        """Keep a content, whose SHA-256 is `hash` in hex; False when there is no room for it. A later `flush` puts it
-        on disk."""
+        """Store a content whose SHA-256 in hex is `hash`. Returns False if there is no room. The next `flush` writes
+        it to disk."""
         key = bytes.fromhex(hash)
         if key in self._waiting or self._has(key):
             return True
@@ -214,7 +214,7 @@ class Held:
         return True
 
     def flush(self) -> None:
-        """Put on disk what was kept since the last time."""
+        """Write the pending contents to disk."""
         if not self._waiting:
             return
         with transaction(self.db):
@@ -228,7 +228,7 @@ class Held:
         crash_points.reach("contents.kept")
 
     def read(self, hash: str) -> bytes | None:
-        """The content with this hash; None where it is not kept, or what is kept is not it."""
+        """Return the content with this hash; None if it is absent or does not match its hash."""
         row = rows.one(self.db, "select pressed, data from content where hash = ?", (bytes.fromhex(hash),))
         if row is None:
             return None
@@ -239,11 +239,11 @@ class Held:
         return data if hashlib.sha256(data).hexdigest() == hash else None
 
     def missing(self, hashes: Iterable[str]) -> frozenset[str]:
-        """Those of the hashes whose content is not kept."""
+        """Return those of the hashes whose content is not stored."""
         return frozenset(hash for hash in hashes if not self._has(bytes.fromhex(hash)))
 
     def sweep(self, named: Iterable[str]) -> int:
-        """Take away every content that is not among those `named`; how many went. What can be freed of the file is."""
+        """Delete every content that is not in `named` and free its disk space. Returns how many were deleted."""
         self.db.execute("create temporary table named (hash blob primary key) without rowid")
         for part in _parts(named, SWEPT):
             with transaction(self.db):

@@ -1,4 +1,4 @@
-"""Opening the database: made private, checked, brought up to date; a damaged one moved aside, never deleted."""
+"""Opening the database: private, checked and migrated. A damaged file is moved aside, never deleted."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ __all__ = [
 #: Seconds a statement waits for another program's lock.
 BUSY_SECONDS = 5.0
 
-#: What belongs to a database: its log and its index.
+#: The suffixes of a database's log and index.
 BESIDE = ("-wal", "-shm")
 
 
 @frozen
 class Opened:
-    """`moved_aside` is where a damaged file was moved, `backed_up` the copy made before the schema was changed."""
+    """An open database, the new path of a damaged file, and the path of the backup made before a migration."""
 
     db: Database
     moved_aside: Path | None = None
@@ -56,13 +56,13 @@ def open_database(
 ) -> Opened:
     """Open the database for writing, creating or upgrading it as needed.
 
-    Missing directories are made with mode 0700, the file with 0600 (one with a wider mode is narrowed). The connection
-    is in WAL mode with synchronous=FULL and foreign keys on, waits `busy_seconds` for another program's lock, and
-    belongs to the thread that called. A damaged file is moved aside with its -wal and -shm under a new name beside it,
-    and an empty database begun; one with an older schema is copied beside itself before it is changed.
+    Missing directories get mode 0700 and the file 0600; a wider file mode is narrowed. The connection uses WAL mode,
+    synchronous=FULL and foreign keys. It waits up to `busy_seconds` for another program's lock and belongs to the
+    calling thread. A damaged file is moved aside with its -wal and -shm, and an empty database is created. A database
+    with an older schema is copied before it is migrated.
 
-    Raises DatabaseError, saying what to do: no permission, no directory, disk full, locked by another program, another
-    program's database, or (code version_mismatch) a newer schema. The file is then as it was.
+    Raises DatabaseError, which says what to do: no permission, no directory, disk full, locked, another program's
+    database, or (code version_mismatch) a newer schema. The file is then unchanged.
     """
     file = Path(path)
     make_private(file)
@@ -91,7 +91,7 @@ def open_database(
 
 
 def connect(path: Path, *, busy_seconds: float = BUSY_SECONDS, any_thread: bool = False) -> Database:
-    """A plain connection to an existing file, with no check and no migration; transactions are begun explicitly."""
+    """Open a plain connection to an existing file, without checks, migrations or implicit transactions."""
     conn = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
@@ -108,7 +108,7 @@ def connect(path: Path, *, busy_seconds: float = BUSY_SECONDS, any_thread: bool 
 
 @contextmanager
 def transaction(db: Database) -> Iterator[None]:
-    """One write transaction: takes the write lock at once, commits at the end, rolls back on any error."""
+    """Run a block in a write transaction: lock at once, commit at the end, roll back on any error."""
     db.execute("begin immediate")
     try:
         yield
@@ -119,11 +119,8 @@ def transaction(db: Database) -> Iterator[None]:
 
 
 def backup(db: Database, path: str | os.PathLike[str]) -> None:
-    """Copy the database, as committed, to a new file of mode 0600.
-
-    `db` must have no open write transaction. Raises DatabaseError when `path` exists or can not be written; then no
-    file is left.
-    """
+    """Copy the committed database to a new file of mode 0600. `db` must have no open write transaction. Raises
+    DatabaseError if `path` exists or cannot be written; then no new file is left."""
     target = Path(path)
     try:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -137,7 +134,7 @@ def backup(db: Database, path: str | os.PathLike[str]) -> None:
         copy = sqlite3.connect(target)
         try:
             db.conn.backup(copy)
-            # the copy took over WAL mode; leave one self-contained file
+            # The copy inherits WAL mode; leave one self-contained file.
             copy.execute("pragma journal_mode = delete")
         finally:
             copy.close()
@@ -150,8 +147,8 @@ def backup(db: Database, path: str | os.PathLike[str]) -> None:
 
 
 def _sound(file: Path, busy_seconds: float, aside: Path) -> Database:
-    """A configured connection to a file whose pages hang together; sqlite3.DatabaseError when they do not, with a copy
-    of the log kept beside `aside`."""
+    """Return a configured connection to an undamaged file. Raises sqlite3.DatabaseError if the file is damaged. Its
+    log is then copied beside `aside`."""
     db = connect(file, busy_seconds=busy_seconds)
     try:
         if _write_ahead(db, busy_seconds) != "wal":
@@ -166,7 +163,7 @@ def _sound(file: Path, busy_seconds: float, aside: Path) -> Database:
     except BaseException as error:
         log = beside(file, "-wal")
         if isinstance(error, sqlite3.Error) and faults.damaged(error) and log.exists():
-            # closing the last connection deletes the log, which may hold what the file has lost
+            # Closing the last connection deletes the log, which may hold what the file has lost.
             shutil.copyfile(log, beside(aside, "-wal"))
             beside(aside, "-wal").chmod(0o600)
         db.close()
@@ -175,13 +172,13 @@ def _sound(file: Path, busy_seconds: float, aside: Path) -> Database:
 
 
 def _write_ahead(db: Database, busy_seconds: float) -> str:
-    """Switch to a write-ahead log; the journal mode there is then."""
+    """Switch to a write-ahead log. Returns the resulting journal mode."""
     until = time.monotonic() + busy_seconds
     while True:
         try:
             return str(db.execute("pragma journal_mode = wal").fetchone()[0])
         except sqlite3.OperationalError as error:
-            # SQLite does not wait for others here, as it does everywhere else
+            # The busy timeout of SQLite does not apply to this statement.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
                 raise
             time.sleep(0.01)
@@ -200,14 +197,14 @@ def _upgrade(db: Database, file: Path, at: datetime) -> Path | None:
         copy = free_name(file, f"schema-{before}", at)
         backup(db, copy)
     if before != LATEST:
-        # two programs that open an empty file at once must not both create it
+        # Two programs that open an empty file at once must not both create the schema.
         with transaction(db):
             migrate(db, at)
     return copy
 
 
 def make_private(file: Path) -> None:
-    """Make the file of a database, and directories above it, for this user alone. Raises DatabaseError."""
+    """Create the database file and its missing directories, for this user alone. Raises DatabaseError."""
     try:
         missing = [parent for parent in file.parents if not parent.exists()]
         for parent in reversed(missing):
@@ -225,12 +222,12 @@ def make_private(file: Path) -> None:
 
 
 def move_aside(file: Path, at: datetime | None = None) -> Path:
-    """Move a damaged database and what belongs to it to a free name beside it, and say which."""
+    """Move a damaged database, its log and its index to a free name beside it. Returns that name."""
     return _move_aside(file, free_name(file, "damaged", at or datetime.now(UTC)))
 
 
 def _move_aside(file: Path, target: Path) -> Path:
-    # the log first: left behind, it could be taken for that of the new database
+    # Move the log first: if a crash left it here, SQLite could take it for that of the new database.
     for suffix in (*BESIDE, ""):
         if beside(file, suffix).exists():
             beside(file, suffix).rename(beside(target, suffix))
@@ -238,7 +235,7 @@ def _move_aside(file: Path, target: Path) -> Path:
 
 
 def free_name(file: Path, word: str, at: datetime) -> Path:
-    """A name beside `file` that neither a database nor anything of one has, which says `word` and when."""
+    """Return a name beside `file`, with `word` and the time, that no database, log or index uses."""
     stem = f"{file.name}.{word}-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     number = 0
     while True:
@@ -249,7 +246,7 @@ def free_name(file: Path, word: str, at: datetime) -> Path:
 
 
 def beside(file: Path, suffix: str) -> Path:
-    """The file of a database's log or index; the database itself for no suffix."""
+    """Return the path of a database's log or index; of the database itself for an empty suffix."""
     return file.with_name(file.name + suffix)
 
 

@@ -1,9 +1,8 @@
-"""What other programs do to the files of an open database, and how its contents are kept then.
+"""Detection of what other programs do to the files of an open database, and the rescue of its contents.
 
-SQLite goes on with files that were removed or replaced under it: what it commits is on disk, and lost with the process.
-So the files are looked at after each commit and every few seconds. While the connection still holds everything, the
-contents are copied through it and put back in place. Where the file itself was cut or overwritten they are not trusted:
-all that is left is moved aside.
+SQLite keeps working on files that were removed or replaced: its commits are on disk but are lost with the process. The
+files are therefore checked after each commit and every few seconds. While the connection still holds everything, its
+contents are copied and put back in place. A file that was cut or overwritten is not trusted but moved aside.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from intercom.store.database import BESIDE, Database, backup, beside, connect, f
 from intercom.store.migrations import LATEST, version
 
 _LOG, _INDEX = BESIDE
-#: Bytes that must be free for a commit to be expected to succeed.
+#: Free bytes below which a commit is expected to fail.
 _LEAST_FREE = 1024 * 1024
 
 
 @frozen
 class Fault:
-    """What happened to the database, in a sentence for people. After one that is `fatal` nothing can be saved any more,
-    and the server has to end."""
+    """What happened to the database, in a sentence for people. After a `fatal` fault nothing can be saved, and the
+    server has to end."""
 
     text: str
     level: str = "error"
@@ -36,8 +35,8 @@ class Fault:
 
 @frozen
 class Files:
-    """The files at a database's path: device and inode of the database, its log and its index, None for one that is not
-    there; size in bytes and time of change of the database."""
+    """The files at a database's path: (device, inode) of the database, its log and its index, None if absent. `size`
+    is in bytes and `changed` is the modification time in nanoseconds; both are of the database."""
 
     database: tuple[int, int] | None
     log: tuple[int, int] | None
@@ -48,15 +47,15 @@ class Files:
 
 @frozen
 class Disturbance:
-    """What was done. `whole` says that the open connection still holds everything that was committed."""
+    """What was done to the files. `whole`: the open connection still holds everything that was committed."""
 
     what: str
     whole: bool
 
 
 def look(path: Path) -> Files:
-    """The files as they are now."""
-    # Every commit is followed by a look, so no path is put together anew for it.
+    """Return the present state of the files."""
+    # This runs after every commit, so plain strings are used instead of new Path objects.
     database, log, index = _stat(str(path)), _stat(f"{path}{_LOG}"), _stat(f"{path}{_INDEX}")
     return Files(
         _identity(database),
@@ -68,8 +67,8 @@ def look(path: Path) -> Files:
 
 
 def disturbance(opened: Files, now: Files) -> Disturbance | None:
-    """What was done to the files since they were `opened`; None where nothing was. A log or index that was not there
-    then may have come since."""
+    """Return what was done to the files since they were `opened`, or None. A log or index that was absent then may
+    be created later."""
     if now.database is None:
         return Disturbance("was removed", whole=True)
     if now.database != opened.database:
@@ -83,11 +82,11 @@ def disturbance(opened: Files, now: Files) -> Disturbance | None:
 
 
 def unsound(path: Path, last: int, *, thorough: bool) -> Disturbance | None:
-    """What is wrong with a file that was written, by its newest entry of the audit log, whose id was `last`, and if
-    `thorough` by all its pages; None when nothing is.
+    """Return what is wrong with a file that was written, or None.
 
-    Read through a connection of its own, since the writer's may have the pages in memory. (Never through a descriptor:
-    to close one drops this process's locks on the file.)
+    Checks that its newest audit entry is not older than `last` and, if `thorough`, all its pages. Reads through a
+    separate connection, because the writer's may have cached pages. A file descriptor must not be used: closing one
+    drops this process's locks on the file.
     """
     try:
         db = connect(path)
@@ -98,7 +97,7 @@ def unsound(path: Path, last: int, *, thorough: bool) -> Disturbance | None:
             db.close()
     except sqlite3.OperationalError as error:
         if "locked" in str(error) or "open" in str(error):
-            return None  # not now
+            return None  # checked again at the next look
         sound, kept = False, 0
     except sqlite3.DatabaseError:
         sound, kept = False, 0
@@ -110,18 +109,19 @@ def unsound(path: Path, last: int, *, thorough: bool) -> Disturbance | None:
 
 
 def newest_entry(db: Database) -> int:
-    """The id of the newest entry of the audit log, 0 when there is none."""
+    """Return the id of the newest audit entry, 0 if there is none."""
     found = db.execute("select max(id) from audit").fetchone()[0]
     return int(found or 0)
 
 
 def rescue(db: Database, path: Path, at: datetime) -> Path | None:
-    """Copy everything committed through the open connection, and put the copy in place; whatever stands there is moved
-    aside first, never deleted, and the new name is returned.
+    """Copy everything committed through the open connection and put the copy in place.
 
-    The connection must have no open transaction, and be closed afterwards: it still writes to the old files. Raises
-    DatabaseError, sqlite3.Error or OSError when that is not possible; then nothing at `path` was changed, unless it had
-    been moved aside already, and the connection still holds everything.
+    A file that is there is moved aside first, never deleted; returns its new name. The connection must have no open
+    transaction. Close it afterwards, because it still writes to the old files.
+
+    Raises DatabaseError, sqlite3.Error or OSError. Then nothing at `path` has changed, except that a file may have been
+    moved aside, and the connection still holds everything.
     """
     path = Path(os.path.realpath(path))
     make_parents(path)
@@ -149,7 +149,7 @@ def rescue(db: Database, path: Path, at: datetime) -> Path | None:
 
 
 def set_aside(path: Path, target: Path) -> None:
-    """Move a database and what belongs to it to another name in its directory. Raises OSError."""
+    """Rename a database, its log and its index within its directory. Raises OSError."""
     path = Path(os.path.realpath(path))
     for suffix in (*BESIDE, ""):
         if os.path.lexists(beside(path, suffix)):
@@ -157,16 +157,16 @@ def set_aside(path: Path, target: Path) -> None:
 
 
 def make_parents(path: Path) -> None:
-    """Make the directories above a database again. Raises DatabaseError."""
+    """Create the missing directories above a database. Raises DatabaseError."""
     if path.parent.is_dir():
         return
-    # It makes an empty file too, which is moved out of the way of what is kept.
+    # make_private also creates an empty file, which `rescue` would move aside as if it were a database.
     make_private(path)
     path.unlink()
 
 
 def shortages(path: Path) -> tuple[str, str]:
-    """What `shortage` may say of the database at `path`."""
+    """Return the texts that `shortage` can return for the database at `path`."""
     return (
         f"the file system of the database {path} is read-only: nothing can be saved until it can be written",
         f"the disk of the database {path} is full: nothing can be saved until there is space",
@@ -174,11 +174,11 @@ def shortages(path: Path) -> tuple[str, str]:
 
 
 def shortage(path: Path) -> str | None:
-    """Why nothing can be written at `path`, as far as its file system tells; None where it can."""
+    """Return why the file system at `path` cannot be written, or None."""
     try:
         found = os.statvfs(path.parent)
     except OSError:
-        # A directory that is gone is the file's own trouble.
+        # A missing directory is reported as a disturbance of the file.
         return None
     read_only, full = shortages(path)
     if found.f_flag & os.ST_RDONLY:
@@ -186,22 +186,22 @@ def shortage(path: Path) -> str | None:
     return full if found.f_bavail * found.f_frsize < _LEAST_FREE else None
 
 
-# What a server could not tell any more, for the next one.
+# The message of a server that ends, for the next one.
 
 
 def leave_word(path: Path, text: str, at: datetime) -> None:
-    """Write down, beside the database, what its server has to tell and may not be able to."""
+    """Write a message for the next server into a file beside the database. Errors are ignored."""
     try:
         file = _word(path)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             json.dump({"text": text, "at": at.astimezone(UTC).isoformat()}, out)
     except OSError:
-        return  # it is told by the other ways
+        return  # the fault is also reported in other ways
 
 
 def take_word(path: Path) -> str | None:
-    """What an earlier server left to tell, once; None when there is nothing."""
+    """Read and delete the message of an earlier server; None if there is none."""
     file = _word(path)
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -214,7 +214,7 @@ def take_word(path: Path) -> str | None:
 
 
 def kept_copies(path: Path) -> list[Path]:
-    """What was moved aside beside a database, oldest first."""
+    """Return the databases that were moved aside from `path`, sorted by name."""
     try:
         names = [each for word in ("damaged", "replaced") for each in path.parent.glob(f"{path.name}.{word}-*")]
     except OSError:

@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to a person: which are refusals with advice, and which are mistakes in our own code."""
+"""Classification of SQLite errors: refusals with advice for people, and bugs in our own queries."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _CODE = {
 
 
 def refusal(error: sqlite3.Error, path: Path) -> DatabaseError | None:
-    """The refusal that says what is wrong with the database at `path` and what to do, or None when the error is none of
-    the database's condition but of the query: a mistake in the program."""
+    """Return the error that tells people what is wrong with the database at `path` and what to do. Returns None if
+    the query is at fault, not the database: that is a bug in the program."""
     code = _primary(error)
     if code in (_CODE["busy"], _CODE["locked"]):
         words = f"the database {path} is locked by another program; close that program and try again"
@@ -43,17 +43,17 @@ def refusal(error: sqlite3.Error, path: Path) -> DatabaseError | None:
 
 
 def damaged(error: sqlite3.Error) -> bool:
-    """Whether the error says that the file is no sound database."""
+    """Whether the error says that the file is not a sound database."""
     return _primary(error) in (_CODE["corrupt"], _CODE["notadb"])
 
 
 def lasting(error: sqlite3.Error) -> bool:
-    """Whether the error says that nothing can be written until somebody does something: no space, no right, no disk."""
+    """Whether the error (no space, no permission, no disk) persists until somebody repairs the cause."""
     names = ("full", "readonly", "perm", "auth", "cantopen", "ioerr")
     return _primary(error) in [_CODE[name] for name in names]
 
 
 def _primary(error: sqlite3.Error) -> int | None:
-    # extended codes keep the primary one in the low byte
+    # Extended codes keep the primary code in the low byte.
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF

@@ -1,4 +1,4 @@
-"""A look at the database that changes nothing: for `doctor`, also while a server runs."""
+"""A read-only check of the database for `doctor`, also while a server runs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from intercom.store.migrations import LATEST, version
 
 @frozen
 class Health:
-    """`version` is the schema's (0: none yet, None: not readable), `latest` what this program knows; `size` in bytes;
-    `fault` says what is wrong and what to do, None when nothing is. Sessions are those not terminated, requests those
-    that wait for a person."""
+    """The result of a check.
+
+    `version` is the schema's (0: none yet, None: unreadable) and `latest` the one this program knows. `size` is in
+    bytes. `sessions` counts those not terminated, `requests` those pending. `fault` says what is wrong and what to do,
+    or None.
+    """
 
     path: Path
     exists: bool
@@ -31,7 +34,7 @@ class Health:
 
 
 def examine(path: str | os.PathLike[str], *, busy_seconds: float = 1.0) -> Health:
-    """Look at the database at `path` without creating, upgrading or moving anything; faults are told in the result."""
+    """Check the database at `path` without creating, upgrading or moving anything. Faults are in the result."""
     file = Path(path)
     try:
         size = file.stat().st_size

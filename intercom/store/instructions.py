@@ -1,7 +1,7 @@
-"""Words for an agent that ride on its next result (nudges, steering), and tasks left for one that is not there yet.
+"""Instructions that are attached to an agent's next result (nudges, steering), and tasks for a later agent.
 
-A task is for a session, or for whoever works in a workspace next. It becomes words for a session when an agent of that
-takes it, and is free for another should that agent go before it had it.
+A task is for a session, or for the next agent in a workspace. An agent that takes it makes it an instruction for its
+session. If that agent leaves before the delivery, the task is free again.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from intercom.model.verdict import SignedCommand, signature_from_data
 from intercom.store import rows
 
 _OPEN = "delivered_at is null and closed_at is null"
-#: In the inbox of a workspace, for any agent of it; and what an agent of a session might take, of that or its own.
+#: In the inbox of a workspace; and what an agent of a session may take, from there or addressed to the session.
 _LEFT = "session_id is null and workspace_root = ?"
 _FREE = f"(session_id = ? or ({_LEFT})) and kind = 'task' and taken_at is null and {_OPEN}"
-#: What is a session's to be told: its own words, and tasks that its agent has taken.
+#: What is to be delivered to a session: its own instructions, and tasks that its agent has taken.
 _QUEUED = f"session_id = ? and {_OPEN} and (kind <> 'task' or taken_at is not null)"
 
 
 @frozen
 class Load:
-    """How many words wait, and how many bytes they have in UTF-8."""
+    """How many instructions wait, and their total size in UTF-8 bytes."""
 
     count: int
     bytes: int
 
 
 def insert(db: Database, word: Instruction) -> bool:
-    """Queue words; False, changing nothing, when this id is there already."""
+    """Insert an instruction. Returns False and changes nothing if its id exists."""
     row = {
         "id": word.id,
         "session_id": word.session_id,
@@ -56,30 +56,30 @@ def insert(db: Database, word: Instruction) -> bool:
 
 
 def get(db: Database, id: str) -> Instruction | None:
-    """The instruction with this id, however it stands, or None."""
+    """Return the instruction with this id, in any state, or None."""
     row = rows.one(db, "select * from instruction where id = ?", (id,))
     return None if row is None else _from_row(row)
 
 
 def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
-    """The ids that begin with `prefix`, taken literally, sorted; at most 50."""
+    """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
     return rows.ids_with_prefix(db, "instruction", prefix)
 
 
 def queued(db: Database, session_id: str) -> tuple[Instruction, ...]:
-    """What the session's agent has not been given yet, oldest first; of tasks, those it has taken."""
+    """Return what the session's agent has yet to receive, oldest first; of tasks, only those it has taken."""
     return _select(db, f"{_QUEUED} order by created_at, rowid", session_id)
 
 
 def inbox(db: Database, session_id: str, workspace_root: str) -> tuple[Instruction, ...]:
-    """The tasks that an agent of this session might take, oldest first."""
+    """Return the tasks that an agent of this session might take, oldest first."""
     return _select(db, f"{_FREE} order by created_at, rowid", session_id, workspace_root)
 
 
 def listed(
     db: Database, limit: int, session_id: str | None = None, kinds: Sequence[Kind] = ()
 ) -> tuple[Instruction, ...]:
-    """The newest `limit` instructions, oldest first: of one session or of all, of these kinds or of all."""
+    """Return the newest `limit` instructions, oldest first; optionally of one session or of some kinds."""
     where, values = ["1 = 1"], list[Any]()
     if session_id is not None:
         where.append("session_id = ?")
@@ -92,7 +92,7 @@ def listed(
 
 
 def load(db: Database, session_id: str | None, workspace_root: str | None = None) -> Load:
-    """How much waits for a session, or (without one) in the inbox of a workspace."""
+    """Measure what waits for a session or, without one, in the inbox of a workspace."""
     where, value = ("session_id = ?", session_id) if session_id is not None else (_LEFT, workspace_root)
     row = rows.one(
         db,
@@ -105,14 +105,14 @@ def load(db: Database, session_id: str | None, workspace_root: str | None = None
 
 
 def take(db: Database, session_id: str, ids: Sequence[str], at: datetime) -> tuple[str, ...]:
-    """Let a session take these tasks, of its `inbox`; the ids of those it took."""
+    """Let a session take these tasks of its `inbox`. Returns the ids of those it took."""
     sql = "update instruction set session_id = ?, taken_at = ? where id = ? and taken_at is null"
     return tuple(id for id in ids if rows.changed(db, sql, (session_id, clock.to_text(at), id)))
 
 
 def give_back(db: Database, session_id: str, *, written: bool = False) -> tuple[str, ...]:
-    """Free the tasks of a workspace that this session took and was not given; their ids. Those that were written to its
-    agent, which may work on them, only if `written`."""
+    """Free the workspace tasks that this session took but did not receive. Returns their ids. Tasks written to its
+    agent, which may be working on them, are freed only if `written`."""
     where = f"session_id = ? and workspace_root is not null and taken_at is not null and {_OPEN}"
     if not written:
         where += " and written_at is null"
@@ -123,31 +123,31 @@ def give_back(db: Database, session_id: str, *, written: bool = False) -> tuple[
 
 
 def mark_written(db: Database, ids: Sequence[str], at: datetime) -> None:
-    """Record that these were written to the agent that is to be told, which has not said that it has them."""
+    """Record that these were written to the agent, which has not confirmed them yet."""
     sql = f"update instruction set written_at = ? where id = ? and {_OPEN}"
     for id in ids:
         rows.changed(db, sql, (clock.to_text(at), id))
 
 
 def move(db: Database, session_id: str, to: str) -> bool:
-    """Give to another session what this one's agent has not been given; whether there was anything."""
+    """Move undelivered instructions to another session. Returns whether there were any."""
     return rows.changed(db, f"update instruction set session_id = ? where session_id = ? and {_OPEN}", (to, session_id))
 
 
 def close(db: Database, ids: Sequence[str], at: datetime) -> tuple[str, ...]:
-    """Let these never be told; returns the ids this call closed, leaving out those told or closed before."""
+    """Close instructions so that they are never delivered. Returns the ids that were still open."""
     sql = f"update instruction set closed_at = ? where id = ? and {_OPEN}"
     return tuple(id for id in ids if rows.changed(db, sql, (clock.to_text(at), id)))
 
 
 def close_session(db: Database, session_id: str, at: datetime) -> tuple[str, ...]:
-    """A session has ended: what was for its agent alone is never told. The ids."""
+    """Close the open instructions of a session that ended. Returns their ids."""
     ids = rows.column(db, f"select id from instruction where session_id = ? and {_OPEN} order by rowid", (session_id,))
     return close(db, ids, at)
 
 
 def mark_delivered(db: Database, ids: Sequence[str], at: datetime) -> tuple[Instruction, ...]:
-    """Record that the agent has them; returns those this call marked as they are then, leaving out others."""
+    """Record that the agent has these. Returns those that this call marked."""
     sql = "update instruction set delivered_at = ? where id = ? and delivered_at is null"
     marked = [id for id in ids if rows.changed(db, sql, (clock.to_text(at), id))]
     found = (get(db, id) for id in marked)
@@ -177,7 +177,7 @@ def _from_row(row: rows.Row) -> Instruction:
 
 
 def _signed(text: str | None) -> SignedCommand | None:
-    """What was signed; None also for what nobody here wrote, which then counts as none."""
+    """Return the signed command; None also if the text is not what the server writes."""
     try:
         value = json.loads(text or "null")
     except (ValueError, RecursionError):

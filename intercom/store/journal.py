@@ -1,7 +1,7 @@
-"""The apply journal: which approved change is being written, step by step, so that a crash leaves all or nothing.
+"""The apply journal: each step of an approved change being written, so that a crash leaves all of it or nothing.
 
-Staged files are noted before they are renamed: `staging` may be thrown away, `committed` must be carried through, and
-`stuck` waits for a person.
+Staged files are recorded before they are renamed. A `staging` entry may be discarded, a `committed` one must be
+completed, and a `stuck` one waits for a person.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ JOURNAL_TRANSITIONS: dict[JournalState, frozenset[JournalState]] = {
 
 @frozen
 class Entry:
-    """One apply. `steps` are JSON objects that the workspace understands; `at` is when it began; `note` says why it
-    stopped; `call` names the tool call it answers."""
+    """One apply. `steps` are JSON objects of the workspace package. `at` is when it began, `note` why it stopped,
+    and `call` the tool call that it answers."""
 
     request_id: str
     session_id: str
@@ -67,7 +67,8 @@ def _from_row(row: Row) -> Entry:
 
 
 def begin(db: Database, entry: Entry) -> bool:
-    """Enter an apply. False, changing nothing, when its request has an entry already; an abandoned one is replaced."""
+    """Insert an apply, or replace an abandoned one. Returns False and changes nothing if its request has another
+    entry."""
     row = {
         "request_id": entry.request_id,
         "session_id": entry.session_id,
@@ -89,7 +90,7 @@ def begin(db: Database, entry: Entry) -> bool:
 
 
 def get(db: Database, request_id: str) -> Entry | None:
-    """The entry of this request, or None."""
+    """Return the entry of this request, or None."""
     row = rows.one(db, "select * from apply_journal where request_id = ?", (request_id,))
     return None if row is None else _from_row(row)
 
@@ -102,10 +103,8 @@ def advance(
     note: str | None = None,
     at: datetime | None = None,
 ) -> bool:
-    """Move an entry from `expect` (one state, or any of several) to `to`; whether this call did it.
-
-    `note` of None keeps the one there is. Raises InvalidState for a move the transition table does not have.
-    """
+    """Move an entry from `expect` (one state or several) to `to`. Returns whether this call did it. If `note` is
+    None, the present one stays. Raises InvalidState if the transition table lacks the move."""
     expected = (expect,) if isinstance(expect, JournalState) else tuple(expect)
     for state in expected:
         if to not in JOURNAL_TRANSITIONS[state]:
@@ -119,6 +118,6 @@ def advance(
 
 
 def open(db: Database) -> tuple[Entry, ...]:
-    """The entries that are not finished (staging, committed or stuck), oldest first."""
+    """Return the unfinished entries (staging, committed or stuck), oldest first."""
     where = "state in ('staging', 'committed', 'stuck') order by created_at, rowid"
     return tuple(_from_row(row) for row in rows.every(db, f"select * from apply_journal where {where}"))

@@ -1,8 +1,7 @@
-"""The life of anything that waits for a person, over one table: pending, then decided, expired or interrupted, then
-delivered. Approvals, prompts and waits differ only in their columns, so they share these queries.
+"""The states that every request for a person shares: pending; decided, expired or interrupted; then delivered.
 
-Every change is a compare-and-set: the expected state stands in the statement's own WHERE, so of any number of writers
-one wins, in this process or another.
+Approvals, prompts and waits differ only in their columns, so they share these queries. Every change is a
+compare-and-set: the expected state is in the statement's WHERE. Of several concurrent writers exactly one succeeds.
 """
 
 from __future__ import annotations
@@ -30,8 +29,11 @@ _OLDEST_FIRST = "order by created_at, rowid"
 
 @frozen
 class Lifecycle(Generic[T, S]):
-    """`table` is the table's name; `to_row` and `from_row` write a value as columns and back; `told` gives the columns
-    besides the common ones that a verdict sets; `undelivered` are the final statuses whose answer an agent is owed."""
+    """The state queries of one request table.
+
+    `to_row` and `from_row` convert a value to columns and back. `told` returns the additional columns that a decision
+    sets. `undelivered` are the final statuses whose answer must still be delivered to the agent.
+    """
 
     table: str
     to_row: Callable[[T], Row]
@@ -40,40 +42,40 @@ class Lifecycle(Generic[T, S]):
     told: Callable[[Decided], Mapping[str, Any]]
 
     def insert(self, db: Database, request: T) -> bool:
-        """Write a new request; False, changing nothing, when one with this id is there already."""
+        """Insert a new request. Returns False and changes nothing if its id exists."""
         return rows.insert(db, self.table, self.to_row(request))
 
     def get(self, db: Database, id: str) -> T | None:
-        """The request with this id, or None."""
+        """Return the request with this id, or None."""
         row = rows.one(db, f"select * from {self.table} where id = ?", (id,))
         return None if row is None else self.from_row(db, row)
 
     def pending(self, db: Database, session_id: str | None = None) -> tuple[T, ...]:
-        """What still waits for a person, oldest first; of one session or of all."""
+        """Return pending requests, oldest first; of one session or of all."""
         if session_id is None:
             return self.select(db, f"status = 'pending' {_OLDEST_FIRST}")
         return self.select(db, f"status = 'pending' and session_id = ? {_OLDEST_FIRST}", (session_id,))
 
     def owed(self, db: Database, session_id: str) -> tuple[T, ...]:
-        """What was decided or ran out and was never delivered to this session's agent, oldest first."""
+        """Return requests that were decided or expired but not delivered to this session's agent, oldest first."""
         where = f"session_id = ? and delivered_at is null and status in ({rows.holders(self.undelivered)})"
         return self.select(db, f"{where} {_OLDEST_FIRST}", (session_id, *self.undelivered))
 
     def interrupted(self, db: Database, session_id: str) -> tuple[T, ...]:
-        """What ended with this session, oldest first."""
+        """Return the requests that were interrupted with this session, oldest first."""
         return self.select(db, f"session_id = ? and status = 'interrupted' {_OLDEST_FIRST}", (session_id,))
 
     def due(self, db: Database, at: datetime) -> tuple[T, ...]:
-        """Pending requests whose time is up at `at`, the longest overdue first."""
+        """Return pending requests whose deadline is at or before `at`, the longest overdue first."""
         where = "status = 'pending' and expires_at <= ? order by expires_at, rowid"
         return self.select(db, where, (clock.to_text(at),))
 
     def decide(self, db: Database, id: str, to: S, decided: Decided) -> bool:
-        """Let a verdict win: from pending to `to`, if it came before the deadline.
+        """Move a request from pending to `to`, if the decision came before the deadline.
 
-        True when this verdict decided the request, now or (same verdict id) before: a writer that fell after its commit
-        may ask again. False, changing nothing, when another verdict won, time was up, or no such request exists. A
-        deadline does not stop `to` = expired: that is how a time-out that answers is recorded.
+        Returns True if this decision (same verdict id) decides the request now or did so before: a writer that crashed
+        after its commit may try again. Returns False and changes nothing if another decision was first, the deadline
+        has passed, or the request is unknown. The deadline does not apply to `to` = expired, a timeout with an answer.
         """
         values = {"to": to.value, **decided_columns(decided), **self.told(decided)}
         sets = ", ".join(f"{name} = :{name}" for name in values if name != "to")
@@ -92,7 +94,8 @@ class Lifecycle(Generic[T, S]):
         )
 
     def expire(self, db: Database, id: str, at: datetime) -> bool:
-        """Close a pending request without a verdict, now. Whether this call did it; when to is the caller's to know."""
+        """Expire a pending request without a decision. Returns whether this call did it. The caller checks the
+        deadline."""
         return rows.changed(
             db,
             f"update {self.table} set status = 'expired', closed_at = ? where id = ? and status = 'pending'",
@@ -100,7 +103,7 @@ class Lifecycle(Generic[T, S]):
         )
 
     def mark_delivered(self, db: Database, id: str, at: datetime) -> bool:
-        """Record that the agent has its answer. False when that was recorded before, or there is no answer yet."""
+        """Record that the agent has the answer. Returns False if already recorded or still pending."""
         return rows.changed(
             db,
             f"update {self.table} set delivered_at = ? where id = ? and delivered_at is null and status <> 'pending'",
@@ -108,13 +111,12 @@ class Lifecycle(Generic[T, S]):
         )
 
     def interrupt(self, db: Database, session_id: str, at: datetime) -> tuple[str, ...]:
-        """Close what a session that ended leaves pending; returns the ids, oldest first."""
+        """Interrupt the pending requests of a session that ended. Returns their ids, oldest first."""
         where = "session_id = :session and status = 'pending'"
         return self.close(db, "interrupted", at, where, {"session": session_id})
 
     def annul(self, db: Database, id: str, at: datetime) -> bool:
-        """Close what is recorded as decided, by a decision that counts for nothing. What is recorded stays, as
-        evidence."""
+        """Close a request whose recorded decision is invalid. The decision stays recorded as evidence."""
         return rows.changed(
             db,
             f"update {self.table} set status = 'interrupted', closed_at = ? where id = ?"
@@ -123,20 +125,20 @@ class Lifecycle(Generic[T, S]):
         )
 
     def close(self, db: Database, status: str, at: datetime, where: str, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """Move all rows that fit `where` to a final status without a verdict; returns their ids, oldest first."""
+        """Move all rows that match `where` to a final status without a decision. Returns their ids, oldest first."""
         ids = rows.column(db, f"select id from {self.table} where {where} {_OLDEST_FIRST}", values)
         sql = f"update {self.table} set status = :to, closed_at = :at where id = :id and {where}"
         named = {**values, "to": status, "at": clock.to_text(at)}
         return tuple(id for id in ids if rows.changed(db, sql, {**named, "id": id}))
 
     def select(self, db: Database, where: str, values: Iterable[Any] = ()) -> tuple[T, ...]:
-        """The requests that fit a WHERE clause (with its ordering)."""
+        """Return the requests that match a WHERE clause, which includes its ordering."""
         found = rows.every(db, f"select * from {self.table} where {where}", tuple(values))
         return tuple(self.from_row(db, row) for row in found)
 
 
 def decided_columns(decided: Decided | None) -> Row:
-    """The columns a verdict is kept in; all empty for None."""
+    """Return the columns that store a decision; all null for None."""
     if decided is None:
         names = (
             *("verdict_id", "verdict", "decided_by", "decided_via"),
@@ -156,7 +158,7 @@ def decided_columns(decided: Decided | None) -> Row:
 
 
 def decided_value(row: Row) -> Decided | None:
-    """The verdict kept in a row, or None."""
+    """Return the decision stored in a row, or None."""
     if row["verdict_id"] is None:
         return None
     return Decided(

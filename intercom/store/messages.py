@@ -1,4 +1,4 @@
-"""The protocol of the store's writer."""
+"""The messages that the store's writer accepts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from attrs import frozen
 
-# What `work` gets. Whoever writes work for the store names the type by this module, and no library.
+# Re-exported: authors of `work` functions import the type from here, so they do not depend on the library.
 from sqlite_utils import Database as Database
 
 from actors import Request
@@ -18,14 +18,14 @@ R = TypeVar("R")
 
 @frozen
 class Transact(Request[R], Generic[R]):
-    """Ask: run `work(db)` in the writer's transaction, all or nothing, and answer with what it returned once that is on
-    disk.
+    """A request to run `work(db)` in the writer's transaction and return its result once that is on disk.
 
-    `work` runs in the writer's thread, must be quick, must not begin, commit or roll back, and returns a plain value.
-    An IntercomError or Refused that it raises undoes this work alone and is the answer. The answer is a DatabaseError,
-    and nothing was written, when the database can not be written (disk full, locked, no permission, damaged); and
-    InvalidArguments for text or a number that SQLite can not hold. Any other exception is a mistake in `work`: it is
-    undone and logged, and the asker gets Down.
+    `work` runs in the writer's thread. It must be quick, must not begin, commit or roll back, and returns plain data.
+
+    - An IntercomError or Refused from `work` undoes this work alone and is raised to the caller.
+    - DatabaseError: the database cannot be written (disk full, locked, no permission, damaged). Nothing was written.
+    - InvalidArguments: SQLite cannot store a text or number.
+    - Any other exception is a bug in `work`. It is undone and logged, and the caller gets Down.
     """
 
     work: Callable[[Database], R]
@@ -33,11 +33,8 @@ class Transact(Request[R], Generic[R]):
 
 @frozen
 class Touch:
-    """Tell, never ask: the agent of a session was heard of at `at`, calling `last_tool`.
-
-    Only the latest of a session is kept. It is written with the next commit, or about a second later at most; a crash
-    may lose it.
-    """
+    """A notification that a session's agent was active at `at` and called `last_tool`. Only the latest of each
+    session is kept. It is written with the next commit, about a second later at most. A crash may lose it."""
 
     session_id: str
     at: datetime
@@ -46,10 +43,9 @@ class Touch:
 
 @frozen
 class Flush:
-    """The writer's reminder to itself to write what it was told."""
+    """The writer's timer message: write the pending touches."""
 
 
 @frozen
 class Inspect:
-    """Tell: look at the database's files, which other programs may have removed, replaced or cut. Sent every few
-    seconds."""
+    """A notification, sent every few seconds, to check whether other programs removed, replaced or cut the files."""

@@ -1,4 +1,4 @@
-"""The operator keys that were enrolled here, and the signed commands that were carried out."""
+"""Queries on enrolled operator keys, and on signed commands already carried out."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from intercom.store import rows
 
 @frozen
 class EnrolledKey:
-    """A row of `operator_key`. Who added and revoked it are ids of keys, whose signatures stand beside: a row that
-    nobody signed counts for nothing."""
+    """A row of `operator_key`. `added_by` and `revoked_by` are ids of keys, whose signatures are stored with them.
+    An unsigned row has no effect."""
 
     id: str
     public: str
@@ -28,12 +28,12 @@ class EnrolledKey:
 
 
 def every(db: Database) -> tuple[EnrolledKey, ...]:
-    """All keys, in the order they were enrolled."""
+    """Return all keys, in the order of enrolment."""
     return tuple(EnrolledKey(**row) for row in rows.every(db, "select * from operator_key order by rowid"))
 
 
 def add(db: Database, key: EnrolledKey) -> bool:
-    """Enrol a key; False when it is there already."""
+    """Enrol a key. Returns False if it exists."""
     row = {
         "id": key.id,
         "public": key.public,
@@ -46,7 +46,7 @@ def add(db: Database, key: EnrolledKey) -> bool:
 
 
 def revoke(db: Database, id: str, at: str, by: str, signature: str) -> bool:
-    """Let a key count no more; False when that was done before, or there is none."""
+    """Revoke a key. Returns False if it is unknown or already revoked."""
     sql = (
         "update operator_key set revoked_at = ?, revoked_by = ?, revoked_signature = ?"
         " where id = ? and revoked_at is null"
@@ -55,11 +55,11 @@ def revoke(db: Database, id: str, at: str, by: str, signature: str) -> bool:
 
 
 def carried_out(db: Database, decision_id: str, at: datetime) -> bool:
-    """Keep that a signed command was carried out; False when it was before."""
+    """Record that a signed command was carried out. Returns False if it was carried out before."""
     row = {"decision_id": decision_id, "at": clock.to_text(at)}
     return rows.insert(db, "signed_command", row, conflict="(decision_id) do nothing")
 
 
 def forget_commands(db: Database, before: datetime) -> None:
-    """Forget commands whose signatures are too old to be taken again."""
+    """Delete commands from before `before`: their signatures are too old to be accepted again."""
     db.execute("delete from signed_command where at < ?", (clock.to_text(before),))

@@ -1,7 +1,6 @@
-"""The outbox: what Slack is to show. How it is sent stands in `postings`.
+"""The outbox: the content that Slack is to show. `postings` holds the queries for sending it.
 
-A row is a wish, not a command: whoever wants a message changed puts its new content, and the sender makes Slack show
-it, now or in an hour.
+A row is a desired state, not a command: put new content to change a message, and the sender brings Slack up to date.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from intercom.store import rows
 
 _TS = re.compile(r"\d+\.\d+")
 
-#: Everything of a row but what it shows.
+#: All columns but the content.
 _COLUMNS = (
     "id, key, kind, state, channel, session_id, thread, client_id, urgency, version, shown, interim, interim_until,"
     " open, ts, file_id, attempts, first_at, not_before, last_error, merged_into, created_at, posted_at"
@@ -30,7 +29,7 @@ _COLUMNS = (
 
 @frozen
 class Put:
-    """`changed` is False when Slack is to show just this already."""
+    """The result of `put`. `changed` is False if Slack is to show exactly this already."""
 
     id: int
     created: bool
@@ -51,12 +50,11 @@ def put(
     open: bool = False,
     client_id: str | None = None,
 ) -> Put:
-    """See to it that Slack shows `content` under `key`.
+    """Make Slack show `content` under `key`.
 
-    A new key is a new message in `channel`, in the thread of the row with the key `thread` (put before it, or in the
-    same transaction; of a row that is a reply itself, the thread that is in) or of the message with that ts. A known
-    key keeps its place, and is redrawn if `content` or `open` differs, whatever stands there meanwhile; the same again
-    changes nothing. A file that is posted stays as it is. `client_id` is made up if it is left out.
+    A new key creates a message in `channel`. `thread` is the key of a row put earlier, or the ts of a message; a
+    reply's key stands for the thread the reply is in. A known key keeps its place and is redrawn if `content` or `open`
+    differs; otherwise nothing changes. A posted file never changes. `client_id` is generated if omitted.
     """
     text = rows.json_text(content)
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -94,7 +92,7 @@ def put(
         return Put(id, created=False, changed=False)
     state = found["state"]
     if state == RowState.REFUSED:
-        # what was refused was the old content
+        # Slack refused the old content, not this one.
         state = RowState.QUEUED.value
     assigned = ", ".join(f"{name} = :{name}" for name in drawn)
     db.execute(
@@ -108,8 +106,8 @@ def put(
 
 
 def interim(db: Database, key: str, line: str, until: datetime) -> bool:
-    """Show `line` in place of the buttons, once and soon. If nothing newer was put by `until`, the buttons come back,
-    also when whoever asked for this is dead. False when there is no such message, or it is no open card."""
+    """Show `line` once in place of the buttons, soon. If nothing newer is put by `until`, the buttons return, even
+    if the caller has crashed. Returns False if the row does not exist or is not an open card."""
     return rows.changed(
         db,
         "update outbox set interim = ?, interim_until = ?, shown = 0, not_before = null"
@@ -119,7 +117,7 @@ def interim(db: Database, key: str, line: str, until: datetime) -> bool:
 
 
 def shift(db: Database, seconds: float) -> None:
-    """Move what is put off by as much as the clock was moved, so that it waits neither longer nor shorter."""
+    """Move all deadlines by as many seconds as the clock was moved, so that each wait keeps its length."""
     found = rows.every(
         db, "select id, not_before, interim_until from outbox where not_before is not null or interim_until is not null"
     )
@@ -137,12 +135,12 @@ def _later(text: str | None, seconds: float) -> str | None:
     try:
         return clock.to_text(clock.from_text(text) + timedelta(seconds=seconds))
     except OverflowError:
-        # A clock without a year: now, then.
+        # Beyond the range of datetime: due now.
         return None
 
 
 def restore(db: Database, key: str) -> bool:
-    """Take an interim line back: what was put last is shown again at once. False when nothing else is shown."""
+    """Cancel an interim line and show the last content again at once. Returns False if it is already shown."""
     return rows.changed(
         db,
         "update outbox set interim = null, interim_until = null, not_before = null"
@@ -152,40 +150,40 @@ def restore(db: Database, key: str) -> bool:
 
 
 def abandon(db: Database, key: str) -> bool:
-    """Forget a message that is not posted, or not known to be: it is neither sent nor looked for any more. False,
-    changing nothing, when it is posted."""
+    """Delete a message that is not known to be posted; it is neither sent nor looked for any more. Returns False and
+    changes nothing if it is posted."""
     return rows.changed(db, "delete from outbox where key = ? and state in ('queued', 'posting')", (key,))
 
 
 def by_key(db: Database, key: str) -> Row | None:
-    """The row with this key, or None."""
+    """Return the row with this key, or None."""
     return _one(db, "key = ?", key)
 
 
 def by_id(db: Database, id: int) -> Row | None:
-    """The row with this id, or None."""
+    """Return the row with this id, or None."""
     return _one(db, "id = ?", id)
 
 
 def by_ts(db: Database, channel: str, ts: str) -> Row | None:
-    """The row that the message `ts` of a channel shows (of several merged ones, that of the message), or None."""
+    """Return the row of the message `ts` in a channel (the one others were merged into), or None."""
     return _one(db, "channel = ? and ts = ? order by merged_into is not null, id limit 1", channel, ts)
 
 
 def with_merged(db: Database, id: int) -> tuple[Row, ...]:
-    """The row with this id and those whose lines stand in its message, in their order, without their content."""
+    """Return this row and those merged into its message, in order, without content."""
     sql = f"select {_COLUMNS}, null as content from outbox where id = ? or merged_into = ? order by id"
     return tuple(from_row(row) for row in rows.every(db, sql, (id, id)))
 
 
 def open_rows(db: Database) -> tuple[Row, ...]:
-    """The cards whose buttons are live or about to be, oldest first, without their content."""
+    """Return the open cards, whose buttons work or soon will, oldest first, without content."""
     found = rows.every(db, f"select {_COLUMNS}, null as content from outbox where open = 1 order by id")
     return tuple(from_row(row) for row in found)
 
 
 def counts(db: Database) -> Counts:
-    """How much waits to be posted and updated."""
+    """Count what waits to be posted and updated."""
     waiting = "state in ('queued', 'posting')"
     posts = rows.every(
         db, f"select urgency, count(*) as n, min(created_at) as oldest from outbox where {waiting} group by urgency"
@@ -205,7 +203,7 @@ def counts(db: Database) -> Counts:
 
 
 def from_row(row: rows.Row) -> Row:
-    """A Row from its columns; the content is {} where that is null."""
+    """Return a Row from its columns. The content is {} if the column is null."""
     return Row(
         id=row["id"],
         key=row["key"],
@@ -235,7 +233,7 @@ def from_row(row: rows.Row) -> Row:
 
 
 def is_ts(thread: str) -> bool:
-    """Whether a row's `thread` is a message's ts, and no key."""
+    """Whether a row's `thread` is the ts of a message, not a key."""
     return _TS.fullmatch(thread) is not None
 
 
@@ -245,7 +243,7 @@ def _one(db: Database, where: str, *values: str | int) -> Row | None:
 
 
 def _root(db: Database, thread: str | None) -> str | None:
-    """The key or ts at the top of a thread: Slack has no replies to replies."""
+    """Return the key or ts of a thread's first message: Slack has no replies to replies."""
     if thread is None or is_ts(thread):
         return thread
     above = rows.one(db, "select thread from outbox where key = ?", (thread,))

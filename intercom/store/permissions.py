@@ -1,4 +1,4 @@
-"""Uses of leave: which hook, at which event, was told that an operation may be done."""
+"""Queries on uses of a permission: which hook, at which event, was told that an operation may run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from intercom.store import rows
 
 
 def use(db: Database, request_id: str, slot: str, turn: str, call: str, at: datetime) -> bool:
-    """Note a use; False, changing nothing, when this hook has used this leave at this event before."""
+    """Record a use. Returns False and changes nothing if this hook used this permission at this event before."""
     row = {"request_id": request_id, "slot": slot, "turn": turn, "call": call, "used_at": clock.to_text(at)}
     return rows.insert(db, "permission_use", row, conflict="do nothing")
 
 
 def covering(db: Database, key: str, slot: str, turn: str, since: datetime) -> str | None:
-    """The request whose leave, for the operation that `key` names, another hook or event has used in the same turn
-    since then, and this one has not; the oldest, or None."""
+    """Return the oldest request whose permission for the operation `key` covers this hook too, or None. Another hook
+    or event must have used it in the same turn since `since`, and this one must not have."""
     found = rows.one(
         db,
         "select request.id as id from approval_request as request"

@@ -1,7 +1,6 @@
-"""Decisions of people about policies, and what of an accepted policy has been taken away since.
+"""Decisions of people about workspace policies, and what the policy file has removed from an accepted one since.
 
-A policy counts by workspace root and content hash: of a root, the content that was accepted last, unless that content
-was rejected later.
+A policy is identified by workspace root and content hash. In force is the last accepted one, unless rejected later.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from intercom.store.rows import Row
 
 @frozen
 class PastRequest:
-    """Something that was asked before: the files that a proposal changed, or what the policy was asked about an
-    operation (JSON), None where no policy could have let it pass."""
+    """An earlier request: the files of a proposal, or `question`, what the policy was asked about an operation.
+    `question` is JSON; None if no policy could have allowed the operation."""
 
     title: str
     risk: RiskLevel
@@ -31,8 +30,8 @@ class PastRequest:
 
 
 def record(db: Database, decision: PolicyDecision) -> bool:
-    """Put a decision on record; False, changing nothing, when its card is decided already. What is accepted may come
-    in force whole: what had been taken away before is forgotten."""
+    """Record a decision. Returns False and changes nothing if its card is already decided. Accepting a policy
+    deletes its narrowing: all of it may take effect again."""
     is_new = rows.insert(
         db,
         "policy_decision",
@@ -51,25 +50,24 @@ def record(db: Database, decision: PolicyDecision) -> bool:
 
 
 def decisions(db: Database, root: str) -> tuple[PolicyDecision, ...]:
-    """All decisions about policies of this workspace, oldest first."""
+    """Return all decisions about policies of this workspace, oldest first."""
     found = rows.every(db, "select * from policy_decision where workspace_root = ? order by seq", (root,))
     return tuple(_decision(row) for row in found)
 
 
 def decision(db: Database, id: str) -> PolicyDecision | None:
-    """The decision on the card of this id."""
+    """Return the decision on the card with this id, or None."""
     row = rows.one(db, "select * from policy_decision where id = ?", (id,))
     return None if row is None else _decision(row)
 
 
 def roots(db: Database) -> tuple[str, ...]:
-    """The workspaces that have a decision."""
+    """Return the workspace roots that have a decision."""
     return tuple(rows.column(db, "select distinct workspace_root from policy_decision order by workspace_root"))
 
 
 def narrow(db: Database, root: str, text: str | None, at: datetime) -> None:
-    """Note what an accepted policy has been narrowed to by its file, None for not at all: what was taken away stays
-    so."""
+    """Record what the policy file narrowed an accepted policy to; None: not narrowed. Removed parts stay removed."""
     if text is None:
         db.execute("delete from policy_narrowing where workspace_root = ?", (root,))
         return
@@ -83,13 +81,13 @@ def narrow(db: Database, root: str, text: str | None, at: datetime) -> None:
 
 
 def narrowing(db: Database, root: str) -> str | None:
-    """The text of what the accepted policy has been narrowed to, None where it has not."""
+    """Return the text that the accepted policy is narrowed to; None if it is not narrowed."""
     row = rows.one(db, "select text from policy_narrowing where workspace_root = ?", (root,))
     return None if row is None else str(row["text"])
 
 
 def past_requests(db: Database, root: str, limit: int) -> tuple[PastRequest, ...]:
-    """The newest requests for an approval that were made in this workspace, newest first."""
+    """Return the newest approval requests of this workspace, newest first."""
     found = rows.every(
         db,
         "select request.id, request.title, request.risk_level, request.tool, request.policy_question"
@@ -97,7 +95,7 @@ def past_requests(db: Database, root: str, limit: int) -> tuple[PastRequest, ...
         " where session.workspace_root = ? order by request.created_at desc, request.rowid desc limit ?",
         (root, limit),
     )
-    # Of an operation the question says more than its files do: one that lies elsewhere has none.
+    # For an operation the question tells more than the files: a file outside the workspace is not among them.
     proposals = [row["id"] for row in found if row["tool"] is None]
     paths: dict[str, list[str]] = {}
     for row in rows.every(

@@ -1,6 +1,6 @@
-"""How the rows of the outbox get to Slack: what waits, and what became of each attempt.
+"""Queries for sending outbox rows to Slack: what is waiting, and the result of each attempt.
 
-Every attempt is on record before it is made, so that after a crash it is known what may be out there.
+Every attempt is persisted before it is made. After a crash, the store tells what may have reached Slack.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from intercom.model import clock
 from intercom.model.outbox import Content, Row, RowKind, RowState, Urgency, Waiting
 from intercom.store import outbox, rows
 
-#: After so many attempts a row is no longer tried in its thread, when it is that which Slack does not know.
+#: After this many attempts a row whose thread Slack does not know goes to the channel.
 _THREADINGS = 3
 
 _WAITING = "state in ('queued', 'posting')"
@@ -26,9 +26,11 @@ _STALE = "state = 'posted' and shown < version"
 
 @frozen
 class Begun:
-    """A post that may be made now: of `row`, whose message also holds the rows merged into it (`contents`: the row's
-    own first), in the thread `thread_ts`. `seek`: an earlier attempt may have gone through; `may_come`: it may still do
-    so, so that the message is only looked for."""
+    """A post that may be made now, in the thread `thread_ts`.
+
+    `contents` are those of `row` first, then of the rows merged into it. `seek`: an earlier attempt may have succeeded.
+    `may_come`: an earlier attempt may still succeed, so the message is only looked for.
+    """
 
     row: Row
     contents: tuple[Content, ...]
@@ -39,14 +41,14 @@ class Begun:
 
 @frozen
 class Update:
-    """An update that is to be made: of `row`, which shows `contents` together, or its interim line where it has one."""
+    """An update to make: the message of `row` shows `contents`, or the row's interim line if it has one."""
 
     row: Row
     contents: tuple[Content, ...]
 
 
 def channels_waiting(db: Database) -> tuple[str, ...]:
-    """The channels in which something is to be posted or updated, now or later."""
+    """Return the channels with something to post or update, now or later."""
     return tuple(
         rows.column(
             db,
@@ -57,18 +59,18 @@ def channels_waiting(db: Database) -> tuple[str, ...]:
 
 
 def posting(db: Database, channel: str) -> dict[int, datetime | None]:
-    """The rows of a channel of which it is not on record what became of an attempt to post them, and when it was."""
+    """Return the rows of a channel whose last attempt has no recorded result, and when each attempt was made."""
     found = db.execute("select id, asked_at from outbox where channel = ? and state = 'posting'", (channel,))
     return {id: rows.time_value(asked_at) for id, asked_at in found.fetchall()}
 
 
 def stale(db: Database, channel: str) -> tuple[int, ...]:
-    """The rows of a channel that Slack does not show as they are, as far as is on record."""
+    """Return the rows of a channel whose current version Slack does not show, according to the store."""
     return tuple(rows.column(db, f"select id from outbox where channel = ? and {_STALE}", (channel,)))
 
 
 def next_due(db: Database, now: datetime) -> datetime | None:
-    """When the first of the rows that are not to be sent before some later instant may be; None when there is none."""
+    """Return the earliest time after `now` at which a postponed row is due; None if there is none."""
     row = rows.one(
         db,
         "select not_before from outbox where not_before is not null and not_before > ?"
@@ -79,10 +81,8 @@ def next_due(db: Database, now: datetime) -> datetime | None:
 
 
 def waiting(db: Database, channel: str) -> Iterator[Waiting]:
-    """What waits to be posted in a channel, the most urgent and oldest first, read as far as it is asked for.
-
-    Nothing may be written before the last of it is read.
-    """
+    """Yield what is to be posted in a channel, the most urgent and oldest first. Rows are read lazily: do not write
+    before the iteration ends."""
     cursor = db.execute(
         "select post.id, post.kind, post.state, post.urgency, post.thread, post.attempts, post.not_before,"
         " post.chars, post.lines, root.id, root.not_before"
@@ -110,11 +110,10 @@ def waiting(db: Database, channel: str) -> Iterator[Waiting]:
 def begin_post(
     db: Database, id: int, at: datetime, merge: Sequence[int] = (), *, may_come: bool = False
 ) -> Begun | None:
-    """Put on record that a row is about to be posted, with the lines of the rows `merge` under its own; or only looked
-    for, where what Slack was asked before `may_come` yet.
+    """Persist an attempt to post a row, with the lines of the rows `merge` under its own.
 
-    None, changing nothing, when it waits no more. The post may be made once this is committed; then call `posted`,
-    `retry` or `refused`.
+    With `may_come`, an earlier request may still arrive, so the message is only looked for. Returns None and changes
+    nothing if the row is no longer waiting. After the commit, make the post, then call `posted`, `retry` or `refused`.
     """
     before = rows.one(db, f"select state from outbox where id = ? and {_WAITING}", (id,))
     if before is None:
@@ -137,15 +136,14 @@ def begin_post(
 
 
 def uploading(db: Database, id: int, file_id: str | None) -> None:
-    """Keep the id of an upload that is about to be shared; None when it has to be made anew."""
+    """Store the id of an upload that is about to be shared; None if the upload has to be made again."""
     db.execute("update outbox set file_id = ? where id = ? and state = 'posting'", (file_id, id))
 
 
 def posted(db: Database, id: int, ts: str | None, version: int, at: datetime) -> tuple[Row, ...]:
-    """Slack shows this version of a row since now, as the message `ts` (None: a file whose message is not known).
+    """Record that Slack shows this version of a row as the message `ts` (None: a file without a known message).
 
-    Returns the row and those merged into it, without their content; nothing, changing nothing, when it was not being
-    posted. A file's text is dropped.
+    Returns the row and those merged into it, without content; nothing if it was not being posted. Drops a file's text.
     """
     text = clock.to_text(at)
     won = rows.changed(
@@ -162,8 +160,8 @@ def posted(db: Database, id: int, ts: str | None, version: int, at: datetime) ->
 
 
 def retry(db: Database, id: int, not_before: datetime | None, error: str, *, uncertain: bool) -> None:
-    """An attempt to post or update failed; try again, not before the given instant. `uncertain`: what was to be posted
-    may be out there all the same."""
+    """Record a failed attempt to post or update; the next is made at `not_before` or later. `uncertain`: the post
+    may have reached Slack despite the error."""
     db.execute(
         "update outbox set not_before = ?, last_error = ?,"
         " state = case when state = 'posting' and not ? then 'queued' else state end where id = ?",
@@ -172,7 +170,7 @@ def retry(db: Database, id: int, not_before: datetime | None, error: str, *, unc
 
 
 def refused(db: Database, id: int, error: str, version: int) -> None:
-    """Slack does not take this version of the row in any form. A newer version is tried in its turn."""
+    """Record that Slack does not accept this version of a row in any form. A newer version is still tried."""
     db.execute(
         "update outbox set last_error = ?, not_before = null, interim = null, interim_until = null,"
         " shown = case when state = 'posted' then max(shown, ?) else shown end,"
@@ -183,14 +181,13 @@ def refused(db: Database, id: int, error: str, version: int) -> None:
 
 
 def next_update(db: Database, channel: str, now: datetime) -> Update | None:
-    """The message to be updated first in a channel, or None: one whose buttons were just tapped, else the most urgent
-    and oldest."""
+    """Return the next message to update in a channel: interim lines first, then by urgency and age; or None."""
     due = f"channel = ? and {_STALE} and (not_before is null or not_before <= ?)"
     text = clock.to_text(now)
     for where in (f"interim is not null and {due} order by id", f"{due} order by urgency, id"):
         found = rows.one(db, f"select id from outbox where {where} limit 1", (channel, text))
         if found is not None:
-            # an interim line is not worth showing once its time is over
+            # An expired interim line is not worth showing.
             db.execute(
                 "update outbox set interim = null, interim_until = null where id = ? and interim_until <= ?",
                 (found["id"], text),
@@ -202,8 +199,7 @@ def next_update(db: Database, channel: str, now: datetime) -> Update | None:
 
 
 def shown(db: Database, id: int, version: int, interim: str | None = None) -> None:
-    """Slack shows this version of a row; or the interim line, in which case the row is drawn again when the line's time
-    is over."""
+    """Record that Slack shows this version of a row. After an `interim` line, the row is redrawn when that expires."""
     if interim is not None:
         db.execute(
             "update outbox set not_before = interim_until, interim = null, interim_until = null, last_error = null"
@@ -219,8 +215,8 @@ def shown(db: Database, id: int, version: int, interim: str | None = None) -> No
 
 
 def show_again(db: Database, id: int, version: int, not_before: datetime) -> None:
-    """This version of a row, which Slack shows, is not sure to stay: show it once more, not before the given instant.
-    A newer version is shown as soon as if nothing had been said."""
+    """Show this version of a row again at `not_before` or later, because Slack may not keep it. A newer version is
+    not delayed."""
     db.execute(
         "update outbox set shown = 0, not_before = ?"
         " where id = ? and version = ? and interim is null and state = 'posted'",
@@ -229,7 +225,7 @@ def show_again(db: Database, id: int, version: int, not_before: datetime) -> Non
 
 
 def deleted(db: Database, id: int, version: int) -> bool:
-    """The message is gone from Slack: an open card is posted anew (True), anything else is done with (False)."""
+    """Handle a message deleted in Slack: an open card is posted again (True), anything else is finished (False)."""
     row = outbox.by_id(db, id)
     if row is not None and row.open and repost(db, id):
         return True
@@ -239,7 +235,7 @@ def deleted(db: Database, id: int, version: int) -> bool:
 
 
 def repost(db: Database, id: int) -> bool:
-    """Let a message that was posted be posted once more, as one that Slack has never seen; False if it was not."""
+    """Queue a posted message again as a new one. Returns False if it was not posted."""
     return rows.changed(
         db,
         "update outbox set state = 'queued', client_id = ?, ts = null, posted_at = null, shown = 0, attempts = 0,"
@@ -250,8 +246,8 @@ def repost(db: Database, id: int) -> bool:
 
 
 def unthread(db: Database, id: int, error: str) -> None:
-    """Slack knows no thread where this row was to go: the message at its top is posted anew, or, where that is not
-    ours, stands in another channel or was posted anew in vain, the row goes to the channel itself."""
+    """Handle a row whose thread Slack does not know. The thread's first message is posted again. The row goes to the
+    channel itself if that message is not ours, is in another channel, or was posted again in vain."""
     row = outbox.by_id(db, id)
     if row is None or row.thread is None:
         return

@@ -1,4 +1,4 @@
-"""Progress items, as the JSON column that sessions, alerts and checkpoints keep them in."""
+"""Conversion of progress items to and from the JSON column of sessions, alerts and checkpoints."""
 
 from __future__ import annotations
 

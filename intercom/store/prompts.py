@@ -1,4 +1,4 @@
-"""Continuation prompts."""
+"""Queries on continuation prompts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ interrupt = _life.interrupt
 
 
 def hold(db: Database, id: str) -> bool:
-    """Take the deadline of an open question away: it waits until somebody answers. False when it is not open."""
+    """Remove the deadline of a pending prompt, so it waits for an answer. Returns False if it is not pending."""
     return rows.changed(
         db, "update continuation_prompt set expires_at = null where id = ? and status = 'pending'", (id,)
     )

@@ -1,4 +1,4 @@
-"""Reads beside the writer: worker threads with connections of their own that cannot write."""
+"""Reads concurrent with the writer: worker threads with their own read-only connections."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from intercom.store.database import BUSY_SECONDS, Database, connect
 
 R = TypeVar("R")
 
-#: How many reads run at once; more wait their turn.
+#: How many reads run at once; others wait.
 CONNECTIONS = 4
-#: How much of the database a connection keeps to itself, in KiB: whatever is written makes it worthless, and pages that
-#: come and go leave the heap in pieces. The system keeps the file all the same.
+#: The page cache of a connection, in KiB. It is small because every write invalidates it and its pages fragment the
+#: heap; the operating system caches the file anyway.
 _CACHE = 256
-#: How long a connection stays open that is not used, in seconds: each takes half a megabyte, and one or two do mostly.
+#: How long an idle connection stays open, in seconds. Each takes half a megabyte, and one or two usually suffice.
 IDLE_SECONDS = 10.0
 
 
 class Reader:
-    """Runs reads on the database at `path`, which the writer must have opened first.
-
-    A read sees everything committed before it began, and one consistent state however many queries it makes.
-    """
+    """Runs reads on the database at `path`, which the writer must have opened first. A read sees everything
+    committed before it began, and one consistent state across all its queries."""
 
     def __init__(
         self,
@@ -46,28 +44,28 @@ class Reader:
         self._connections = connections
         self._idle_seconds = idle_seconds
         self._limit: trio.CapacityLimiter | None = None
-        # With its file, and since when it has been idle; the one that was used last is the last, and used next.
+        # (connection, inode, idle since); a stack, so that surplus connections grow old at the front.
         self._idle: list[tuple[Database, int, float]] = []
         self._lock = Lock()
         self._closed = False
 
     @property
     def path(self) -> Path:
-        """The database's file."""
+        """The database file."""
         return self._path
 
     async def read(self, work: Callable[[Database], R]) -> R:
-        """Run `work(db)` in a worker thread and return what it returned.
+        """Run `work(db)` in a worker thread and return its result.
 
-        `work` must be quick: a cancelled read is waited for. Raises what `work` raised, and DatabaseError when the
-        database can not be read, or the reader is closed.
+        `work` must be quick, because a cancelled read still runs to its end. Raises what `work` raised, and
+        DatabaseError if the database cannot be read or the reader is closed.
         """
         if self._limit is None:
             self._limit = trio.CapacityLimiter(self._connections)
         return await trio.to_thread.run_sync(self.read_sync, work, limiter=self._limit)
 
     def read_sync(self, work: Callable[[Database], R]) -> R:
-        """The same in the calling thread, for callers without an event loop."""
+        """Do the same in the calling thread, for callers without an event loop."""
         try:
             db, inode = self._take()
             try:
@@ -86,7 +84,7 @@ class Reader:
         return result
 
     def close(self) -> None:
-        """Close all connections; those of reads under way close as they end. Later reads are refused."""
+        """Close all connections; those in use close when their read ends. Later reads raise DatabaseError."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -102,7 +100,7 @@ class Reader:
                 found = self._idle.pop() if self._idle else None
             if found is None:
                 break
-            # a file that was moved aside is not read any more
+            # Do not read a file that was moved aside.
             if found[1] == inode:
                 return found[0], inode
             found[0].close()

@@ -1,4 +1,4 @@
-"""All that waits for a person, whatever its kind: approvals, prompts and standbys share one space of ids."""
+"""Queries across approvals, prompts and standbys, which share one space of ids."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TABLES = (
 
 @frozen
 class Counts:
-    """What a server finds when it starts: sessions interrupted, and requests of any session still pending."""
+    """The counts at server start: interrupted sessions, and pending requests of all sessions."""
 
     interrupted_sessions: int
     pending_approvals: int
@@ -33,12 +33,12 @@ class Counts:
 
 
 def find(db: Database, id: str) -> AnyRequest | None:
-    """The request with this id, of whatever kind, or None."""
+    """Return the request with this id, of any kind, or None."""
     return approvals.get(db, id) or prompts.get(db, id) or waits.get(db, id)
 
 
 def by_call(db: Database, session_id: str, call: str) -> AnyRequest | None:
-    """The request that the tool call of this name put on record in this session, or None."""
+    """Return the request that this tool call created in this session, or None."""
     if not call:
         return None
     for _, table in _TABLES:
@@ -49,13 +49,13 @@ def by_call(db: Database, session_id: str, call: str) -> AnyRequest | None:
 
 
 def with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
-    """The requests whose id begins with `prefix`, taken literally, as (kind, id) sorted by id; at most 50 a kind."""
+    """Return (kind, id) of requests whose id begins with the literal `prefix`, by id; at most 50 of a kind."""
     found = [(kind, id) for kind, table in _TABLES for id in rows.ids_with_prefix(db, table, prefix)]
     return tuple(sorted(found, key=lambda entry: entry[1]))
 
 
 def pending(db: Database, session_id: str | None = None) -> tuple[AnyRequest, ...]:
-    """What waits for a person, of all kinds, oldest first; of one session or of all."""
+    """Return the pending requests of all kinds, oldest first; of one session or of all."""
     found: list[AnyRequest] = [
         *approvals.pending(db, session_id),
         *prompts.pending(db, session_id),
@@ -65,7 +65,7 @@ def pending(db: Database, session_id: str | None = None) -> tuple[AnyRequest, ..
 
 
 def undelivered(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
-    """What was decided or ran out and never reached this session's agent, of all kinds, oldest first."""
+    """Return requests that were decided or expired but not delivered to this session's agent, oldest first."""
     found: list[AnyRequest] = [
         *approvals.owed(db, session_id),
         *prompts.owed(db, session_id),
@@ -75,7 +75,7 @@ def undelivered(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
 
 
 def interrupted(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
-    """What ended with its session, of all kinds, oldest first."""
+    """Return the requests of all kinds that were interrupted with their session, oldest first."""
     found: list[AnyRequest] = [
         *approvals.interrupted(db, session_id),
         *prompts.interrupted(db, session_id),
@@ -85,19 +85,19 @@ def interrupted(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
 
 
 def mark_delivered(db: Database, id: str, at: datetime) -> bool:
-    """Record that the agent has this request's answer. False when that was recorded before, or there is none yet."""
+    """Record that the agent has the answer. Returns False if already recorded or not answered yet."""
     return (
         approvals.mark_delivered(db, id, at) or prompts.mark_delivered(db, id, at) or waits.mark_delivered(db, id, at)
     )
 
 
 def annul(db: Database, id: str, at: datetime) -> bool:
-    """Close a request whose recorded decision counts for nothing; False where it was closed before."""
+    """Close a request whose recorded decision is invalid. Returns False if it was closed before."""
     return approvals.annul(db, id, at) or prompts.annul(db, id, at) or waits.annul(db, id, at)
 
 
 def waiting(db: Database, session_id: str | None = None) -> int:
-    """How many requests wait for a person, of all kinds; of one session or of all."""
+    """Return the number of pending requests of all kinds; of one session or of all."""
     if session_id is None:
         return sum(rows.count(db, f"select count(*) from {table} where status = 'pending'") for _, table in _TABLES)
     return sum(
@@ -107,7 +107,7 @@ def waiting(db: Database, session_id: str | None = None) -> int:
 
 
 def counts(db: Database) -> Counts:
-    """What recovery has to tell people about."""
+    """Count what recovery reports to people."""
     pending = {
         kind: rows.count(db, f"select count(*) from {table} where status = 'pending'") for kind, table in _TABLES
     }

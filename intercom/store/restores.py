@@ -1,4 +1,4 @@
-"""Restores of checkpoints, from the question to the end. Every change is a compare-and-set of the state."""
+"""Queries on restores of checkpoints, from the request to the end. Every change of state is a compare-and-set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from intercom.store import rows
 from intercom.store.lifecycle import decided_columns, decided_value
 from intercom.store.rows import Row
 
-#: Everything but the steps, which may be many and are wanted rarely.
+#: All columns but the steps, which may be large and are rarely needed.
 _COLUMNS = (
     "id, checkpoint_id, session_id, successor_id, safety_id, workspace_root, state, files, label, asked_by, asked_via,"
     " divergence, digest, note, created_at, expires_at, updated_at, verdict_id, verdict, decided_by, decided_via,"
@@ -77,7 +77,7 @@ def _divergence_value(text: str) -> DivergenceSummary:
 
 
 def insert(db: Database, restore: Restore) -> bool:
-    """Write a new restore; False, changing nothing, when one with this id is there already."""
+    """Insert a new restore. Returns False and changes nothing if its id exists."""
     return rows.insert(
         db,
         "restore",
@@ -106,44 +106,44 @@ def insert(db: Database, restore: Restore) -> bool:
 
 
 def steps_text(steps: Iterable[Mapping[str, Any]]) -> str:
-    """Steps as their column holds them; made beside the writer, as they may be many."""
+    """Return steps as column text. Call it outside the writer's thread, because there may be many."""
     return f"[{','.join(rows.json_text(dict(step)) for step in steps)}]"
 
 
 def get(db: Database, id: str) -> Restore | None:
-    """The restore with this id, without its steps, or None."""
+    """Return the restore with this id, without its steps, or None."""
     row = rows.one(db, f"select {_COLUMNS} from restore where id = ?", (id,))
     return None if row is None else _from_row(row)
 
 
 def steps(db: Database, id: str) -> str:
-    """The steps of a restore, as JSON text."""
+    """Return the steps of a restore, as JSON text."""
     row = rows.one(db, "select steps from restore where id = ?", (id,))
     return "[]" if row is None or row["steps"] is None else str(row["steps"])
 
 
 def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
-    """The ids that begin with `prefix`, taken literally, sorted; at most 50."""
+    """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
     return rows.ids_with_prefix(db, "restore", prefix)
 
 
 def waiting(db: Database) -> tuple[Restore, ...]:
-    """Those that wait for a person, oldest first."""
+    """Return the restores that wait for a person, oldest first."""
     return _in(db, WAITING)
 
 
 def under_way(db: Database) -> tuple[Restore, ...]:
-    """Those that are being carried out, oldest first."""
+    """Return the restores in progress, oldest first."""
     return _in(db, UNDER_WAY)
 
 
 def given_up(db: Database) -> tuple[Restore, ...]:
-    """Those that a person gave up and whose end is not seen to yet, oldest first."""
+    """Return the restores that a person gave up and that still need cleanup, oldest first."""
     return _in(db, {RestoreState.GIVEN_UP}, "and steps is not null")
 
 
 def forget_steps(db: Database, id: str) -> None:
-    """Drop the steps of a restore that was given up, once there is nothing left to do for it."""
+    """Delete the steps of a restore that was given up, after its cleanup."""
     db.execute("update restore set steps = null where id = ? and state = 'given_up'", (id,))
 
 
@@ -158,10 +158,8 @@ def advance(
     steps: str | None = None,
     decided: Decided | None = None,
 ) -> bool:
-    """Move a restore from `expect` to `to`; whether this call did it. What is None stays as it is.
-
-    Raises InvalidState for a move the transition table does not have.
-    """
+    """Move a restore from `expect` to `to`. Returns whether this call did it. Arguments of None change nothing.
+    Raises InvalidState if the transition table lacks the move."""
     if to not in RESTORE_TRANSITIONS[expect]:
         raise InvalidState(f"a restore that is {expect} can not become {to}")
     verdict = {} if decided is None else decided_columns(decided)
@@ -183,20 +181,20 @@ def advance(
 
 
 def by_successor(db: Database, session_id: str) -> Restore | None:
-    """The restore that made this session, or None."""
+    """Return the restore that created this session, or None."""
     row = rows.one(db, f"select {_COLUMNS} from restore where successor_id = ? {_MADE}", (session_id,))
     return None if row is None else _from_row(row)
 
 
 def by_ended(db: Database, session_id: str) -> Restore | None:
-    """The restore that made a session to follow this one, the latest of several; None where none did."""
+    """Return the latest restore that replaced this session with a successor, or None."""
     where = f"session_id = ? {_MADE} order by created_at desc, rowid desc limit 1"
     row = rows.one(db, f"select {_COLUMNS} from restore where {where}", (session_id,))
     return None if row is None else _from_row(row)
 
 
 def newest_of_line(db: Database, session_id: str) -> str:
-    """The session that this one has become through restores; itself where there were none."""
+    """Return the session that this one became through restores; itself if there were none."""
     seen = {session_id}
     while (restore := by_ended(db, session_id)) is not None and restore.successor_id not in seen:
         session_id = restore.successor_id

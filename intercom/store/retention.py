@@ -1,4 +1,4 @@
-"""Retention: what ended long enough ago is deleted, children before parents."""
+"""Retention: deletes what ended long enough ago, children before parents."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from intercom.model import clock
 from intercom.store import audit, rows
 from intercom.store.audit_chain import PRUNED, PURGED
 
-#: A restore that is not over needs its checkpoint, and the session that this is of.
+#: A restore that is not over needs its checkpoint and the checkpoint's session.
 _OPEN_RESTORE = "state in ('asked', 'accepted', 'committed', 'handed_over', 'stuck')"
 
-#: Rows that go with their session, in the order they must go.
+#: Rows that are deleted with their session, in the required order.
 _OF_A_SESSION = (
     ("restore", "successor_id in {old}"),
     ("outbox", "session_id in {old}"),
@@ -31,7 +31,7 @@ _OF_A_SESSION = (
     ("session", "id in {old}"),
 )
 
-#: What Slack shows of no session that is kept, and shows as it should.
+#: Messages that Slack shows as they should be, and whose session, if any, is deleted.
 _DONE_WITH = (
     "state in ('posted', 'merged', 'refused') and open = 0 and (state <> 'posted' or shown = version)"
     " and (session_id is null or session_id not in (select id from session))"
@@ -41,14 +41,15 @@ _DONE_WITH = (
 def purge(
     db: Database, cutoff: datetime, at: datetime, limit: int = 200, checkpoints_before: datetime | None = None
 ) -> dict[str, int]:
-    """Delete sessions terminated before `cutoff` with all that is theirs, and audit entries, answered calls and what
-    Slack was shown and asked outside of sessions from before it; and checkpoints of any session from before
-    `checkpoints_before`, when given.
+    """Delete what is older than `cutoff`, and checkpoints older than `checkpoints_before`, if given.
 
-    Of the audit log only a whole beginning goes, which the chain vouches for (`audit.prune`). At most `limit` sessions
-    (oldest first) and a hundred times as many of the others go in one call, so that no one waits long behind it: call
-    again while a count is at its limit. A session with an apply not finished stays. Returns how many rows went, by
-    table, and records the sum in the audit trail.
+    This covers sessions terminated before `cutoff` with all their rows, audit entries, answered calls, and what Slack
+    showed or asked outside of sessions. Kept are sessions with an unfinished apply and those that an unfinished restore
+    needs. The audit log loses only its oldest entries, as a whole (`audit.prune`).
+
+    One call deletes at most `limit` sessions, oldest first, and a hundred times as many other rows. So it does not
+    block the writer for long. Call again while a count is at its limit. Returns how many rows were deleted, by table,
+    and records the numbers in the audit log.
     """
     text = clock.to_text(cutoff)
     ids = rows.column(

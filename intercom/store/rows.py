@@ -1,7 +1,6 @@
-"""Rows and values: how enumerations, instants and JSON are written down, and the few shapes of query used everywhere.
+"""Conversion of values to columns, and the few query shapes used everywhere.
 
-Reads go straight to `execute`: the library's `query` wraps each in a savepoint, and its `insert` looks the table's
-shape up every time.
+The functions call `execute`: the library's `query` opens a savepoint, and its `insert` inspects the table every time.
 """
 
 from __future__ import annotations
@@ -19,10 +18,8 @@ Row = dict[str, Any]
 
 
 def insert(db: Database, table: str, row: Mapping[str, Any], *, conflict: str = "(id) do nothing") -> bool:
-    """Insert one row; False when the conflict clause left an earlier one in place.
-
-    A row whose id is there already stays as it is, so that asking again after a lost answer does no harm.
-    """
+    """Insert one row. Returns False if the conflict clause kept an earlier row. By default a row with an existing id
+    is left as it is, so repeating a call after a lost answer is safe."""
     columns = ", ".join(row)
     named = ", ".join(f":{name}" for name in row)
     sql = f"insert into {table} ({columns}) values ({named}) on conflict {conflict}"
@@ -30,42 +27,42 @@ def insert(db: Database, table: str, row: Mapping[str, Any], *, conflict: str = 
 
 
 def one(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Row | None:
-    """The first row of a query, or None."""
+    """Return the first row of a query, or None."""
     cursor = db.execute(sql, _bound(values))
     found = cursor.fetchone()
     return None if found is None else dict(zip(_columns(cursor.description), found, strict=True))
 
 
 def every(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
-    """All rows of a query."""
+    """Return all rows of a query."""
     cursor = db.execute(sql, _bound(values))
     columns = _columns(cursor.description)
     return [dict(zip(columns, found, strict=True)) for found in cursor.fetchall()]
 
 
 def column(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
-    """The first column of all rows of a query."""
+    """Return the first column of all rows of a query."""
     return [found[0] for found in db.execute(sql, _bound(values)).fetchall()]
 
 
 def count(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
-    """The number a `select count(*)` gives."""
+    """Return the first value of a query as a number, such as a `select count(*)`."""
     return int(db.execute(sql, _bound(values)).fetchone()[0])
 
 
 def changed(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> bool:
-    """Whether a write touched a row: the answer of every compare-and-set."""
+    """Whether a write changed any row: the result of every compare-and-set."""
     return affected(db, sql, values) > 0
 
 
 def affected(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
-    """How many rows a write touched."""
+    """Run a write and return how many rows it changed."""
     return db.execute(sql, _bound(values)).rowcount
 
 
 def ids_with_prefix(db: Database, table: str, prefix: str, limit: int = 50) -> tuple[str, ...]:
-    """The ids in a table that begin with `prefix` (taken literally), sorted, at most `limit`. A range on the primary
-    key, so `%` and `_` mean themselves."""
+    """Return the ids in a table that begin with the literal `prefix`, sorted, at most `limit`. The query is a range
+    on the primary key, so `%` and `_` have no special meaning."""
     sql = f"select id from {table} where id >= ? and id < ? || char(1114111) order by id limit ?"
     return tuple(column(db, sql, (prefix, prefix, limit)))
 
@@ -79,12 +76,12 @@ def time_value(text: str | None) -> datetime | None:
 
 
 def json_text(value: Any) -> str:
-    """Compact JSON in ASCII: an agent's text may hold half a surrogate pair, which UTF-8 can not carry."""
+    """Return compact ASCII JSON. An agent's text may hold half a surrogate pair, which UTF-8 cannot encode."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def holders(values: Sequence[Any]) -> str:
-    """`?, ?, ?` for an `in (...)`."""
+    """Return placeholders, `?, ?, ?`, for an `in (...)`."""
     return ", ".join("?" * len(values))
 
 

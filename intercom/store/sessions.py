@@ -1,4 +1,4 @@
-"""Agent sessions."""
+"""Queries on agent sessions."""
 
 from __future__ import annotations
 
@@ -62,10 +62,8 @@ def _from_row(row: Row) -> Session:
 
 
 def insert(db: Database, session: Session) -> bool:
-    """Write a new session; False, changing nothing, when one with this id is there already.
-
-    Raises InvalidState when its agent has another session that is not terminated.
-    """
+    """Insert a new session. Returns False and changes nothing if its id exists. Raises InvalidState if the agent
+    already has another session that is not terminated."""
     if session.agent_key is not None and session.status is not SessionStatus.TERMINATED:
         other = by_agent(db, session.agent_key)
         if other is not None and other.id != session.id:
@@ -74,29 +72,29 @@ def insert(db: Database, session: Session) -> bool:
 
 
 def get(db: Database, id: str) -> Session | None:
-    """The session with this id, or None."""
+    """Return the session with this id, or None."""
     row = rows.one(db, "select * from session where id = ?", (id,))
     return None if row is None else _from_row(row)
 
 
 def by_agent(db: Database, agent_key: str) -> Session | None:
-    """The session of this agent that is not terminated, or None."""
+    """Return the agent's session that is not terminated, or None."""
     row = rows.one(db, "select * from session where agent_key = ? and status <> 'terminated'", (agent_key,))
     return None if row is None else _from_row(row)
 
 
 def live(db: Database) -> tuple[Session, ...]:
-    """All sessions that are not terminated, oldest first."""
+    """Return all sessions that are not terminated, oldest first."""
     return _select(db, "status <> 'terminated' order by created_at, rowid")
 
 
 def ids(db: Database) -> tuple[str, ...]:
-    """The ids of all sessions."""
+    """Return the ids of all sessions."""
     return tuple(rows.column(db, "select id from session"))
 
 
 def resting(db: Database, ids: Collection[str]) -> tuple[Session, ...]:
-    """Those of these sessions that have ended or whose agent has left them, oldest first."""
+    """Return those of the given sessions that are terminated or interrupted, oldest first."""
     return _select(
         db,
         "id in (select value from json_each(?)) and status in ('terminated', 'interrupted') order by created_at, rowid",
@@ -105,24 +103,22 @@ def resting(db: Database, ids: Collection[str]) -> tuple[Session, ...]:
 
 
 def by_status(db: Database, status: SessionStatus) -> tuple[Session, ...]:
-    """All sessions in one status, oldest first."""
+    """Return all sessions in one status, oldest first."""
     return _select(db, "status = ? order by created_at, rowid", status.value)
 
 
 def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
-    """The ids that begin with `prefix`, taken literally, sorted; at most 50."""
+    """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
     return rows.ids_with_prefix(db, "session", prefix)
 
 
-#: The statuses of a session whose agent is not there: it is gone, or never came.
+#: The statuses of a session without an agent: it has disconnected or never connected.
 LEFT = (SessionStatus.CREATED, SessionStatus.INTERRUPTED)
 
 
 def left_before(db: Database, cutoff: datetime, limit: int) -> tuple[str, ...]:
-    """Sessions whose agent has been gone since before `cutoff`, or never came; the longest gone first.
-
-    Not one whose process runs, or of which a restore or an apply is not finished.
-    """
+    """Return the sessions without an agent since before `cutoff`, the longest idle first. Leaves out a session whose
+    agent process runs, or whose restore or apply is not finished."""
     return tuple(
         rows.column(
             db,
@@ -138,10 +134,10 @@ def left_before(db: Database, cutoff: datetime, limit: int) -> tuple[str, ...]:
 
 
 def adoptable(db: Database, workspace_root: str, client_name: str | None) -> tuple[Session, ...]:
-    """Sessions that an agent of this client in this workspace might take over, the most recently active first.
+    """Return the sessions that an agent of this client in this workspace might adopt, the most recently active first.
 
-    Interrupted, active or paused ones: which of the latter have a live agent only the caller knows. Not one whose
-    process, which people started, runs or is being ended: its agent may not have come yet.
+    These are interrupted, active or paused; only the caller can tell which of the last two have a live agent. Leaves
+    out a session whose agent process was started by a person and is not over: its agent may not have connected yet.
     """
     return _select(
         db,
@@ -156,8 +152,8 @@ def adoptable(db: Database, workspace_root: str, client_name: str | None) -> tup
 def set_status(
     db: Database, id: str, expect: SessionStatus | Collection[SessionStatus], to: SessionStatus, at: datetime
 ) -> Session | None:
-    """Move a session from `expect` (one status, or any of several) to `to`; the session as it is then, or None when it
-    was in no such status, or unknown. Raises InvalidState for a move the transition table does not have."""
+    """Move a session from `expect` (one status or several) to `to` and return it. Returns None if the session is
+    unknown or in another status. Raises InvalidState if the transition table lacks the move."""
     expected = (expect,) if isinstance(expect, SessionStatus) else tuple(expect)
     for status in expected:
         if not may_become(status, to):
@@ -173,8 +169,8 @@ def set_status(
 
 
 def pause(db: Database, id: str, by: str, at: datetime) -> Session | None:
-    """Pause a session that is active, or interrupted: that one is paused when its agent is back. The session as it is
-    then, or None when it was paused before, is in another status, or unknown."""
+    """Pause an active or interrupted session and return it. An interrupted one pauses when its agent returns.
+    Returns None if the session is unknown, already paused, or in another status."""
     won = rows.changed(
         db,
         "update session set paused_by = ?, paused_at = ?, updated_at = max(updated_at, ?),"
@@ -186,8 +182,7 @@ def pause(db: Database, id: str, by: str, at: datetime) -> Session | None:
 
 
 def unpause(db: Database, id: str, at: datetime) -> Session | None:
-    """Let a paused session go on; the session as it is then, or None when it was not paused, has ended, or is
-    unknown."""
+    """Resume a paused session and return it. Returns None if it is unknown, terminated or not paused."""
     won = rows.changed(
         db,
         "update session set paused_by = null, paused_at = null, updated_at = max(updated_at, ?),"
@@ -199,7 +194,7 @@ def unpause(db: Database, id: str, at: datetime) -> Session | None:
 
 
 def set_mode(db: Database, id: str, mode: SessionMode, at: datetime) -> SessionMode | None:
-    """Set who is notified; the mode before, or None when the session is unknown or terminated."""
+    """Set the notification mode and return the previous one. Returns None if unknown or terminated."""
     before = get(db, id)
     won = rows.changed(
         db,
@@ -210,12 +205,12 @@ def set_mode(db: Database, id: str, mode: SessionMode, at: datetime) -> SessionM
 
 
 def set_prompt(db: Database, id: str, prompt: str) -> bool:
-    """Set what the session's agent was started with. False when it is unknown or terminated."""
+    """Set the prompt that the agent was started with. Returns False if the session is unknown or terminated."""
     return rows.changed(db, "update session set prompt = ? where id = ? and status <> 'terminated'", (prompt, id))
 
 
 def set_progress(db: Database, id: str, progress: tuple[ProgressItem, ...] | None, at: datetime) -> bool:
-    """Keep what the agent last said of its progress. False when the session is unknown or terminated."""
+    """Store the agent's latest progress. Returns False if the session is unknown or terminated."""
     return rows.changed(
         db,
         "update session set progress_snapshot = ?, updated_at = max(updated_at, ?)"
@@ -225,7 +220,7 @@ def set_progress(db: Database, id: str, progress: tuple[ProgressItem, ...] | Non
 
 
 def set_stall(db: Database, id: str, nudge_count: int, paused: bool) -> bool:
-    """Keep the stall detector's count and rest. False when the session is unknown or terminated."""
+    """Store the stall detector's nudge count and pause flag. Returns False if unknown or terminated."""
     return rows.changed(
         db,
         "update session set nudge_count = ?, stall_paused = ? where id = ? and status <> 'terminated'",
@@ -234,8 +229,8 @@ def set_stall(db: Database, id: str, nudge_count: int, paused: bool) -> bool:
 
 
 def bind_agent(db: Database, id: str, agent_key: str, at: datetime, client_name: str | None = None) -> Session | None:
-    """Give a session to an agent, taking the agent from any other session; the session as it is then, or None when it
-    is unknown or terminated (then nothing changes). `client_name`, when given, is kept too."""
+    """Bind an agent to a session and return the session. The agent loses any other session it had. Stores
+    `client_name` too, if given. Returns None and changes nothing if the session is unknown or terminated."""
     session = get(db, id)
     if session is None or session.status is SessionStatus.TERMINATED:
         return None
@@ -254,7 +249,7 @@ def bind_agent(db: Database, id: str, agent_key: str, at: datetime, client_name:
 
 
 def touch(db: Database, id: str, at: datetime, last_tool: str | None = None) -> bool:
-    """Note that the agent was heard of. False when the session is unknown, terminated, or was heard of later."""
+    """Record agent activity. Returns False if the session is unknown, terminated, or was active later than `at`."""
     text = clock.to_text(at)
     return rows.changed(
         db,

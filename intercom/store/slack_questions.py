@@ -1,4 +1,4 @@
-"""Questions put in a Slack thread: what the next reply there answers."""
+"""Open questions in Slack threads, each answered by the next reply there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intercom.store import rows
 
 @frozen
 class Question:
-    """The next reply of `asked_of` (a user id) in the thread is the text of `decision` on the card `card_id`."""
+    """A question: the next reply of user `asked_of` in the thread is the text of `decision` on the card `card_id`."""
 
     channel: str
     thread: str
@@ -24,7 +24,7 @@ class Question:
 
 
 def ask(db: Database, question: Question) -> None:
-    """Keep a question; one asked in the same thread before is forgotten."""
+    """Store a question. It replaces an earlier one in the same thread."""
     row = {
         "channel": question.channel,
         "thread": question.thread,
@@ -38,11 +38,11 @@ def ask(db: Database, question: Question) -> None:
 
 
 def peek(db: Database, channel: str, thread: str) -> Question | None:
-    """The question that is open in a thread, or None."""
+    """Return the open question of a thread, or None."""
     row = rows.one(db, "select * from slack_question where channel = ? and thread = ?", (channel, thread))
     return None if row is None else Question(**{**row, "at": clock.from_text(row["at"])})
 
 
 def forget(db: Database, channel: str, thread: str) -> bool:
-    """Drop the question of a thread; False when there is none."""
+    """Delete the question of a thread. Returns False if there is none."""
     return rows.changed(db, "delete from slack_question where channel = ? and thread = ?", (channel, thread))

@@ -1,4 +1,4 @@
-"""Stall alerts: agents that have gone quiet. A session has at most one active alert."""
+"""Queries on stall alerts, which report agents that went quiet. A session has at most one active alert."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ def _from_row(row: Row) -> StallAlert:
 
 
 def insert(db: Database, alert: StallAlert) -> bool:
-    """Write a new alert. False, changing nothing, when this id is there already or another alert of the session is
-    still active."""
+    """Insert a new alert. Returns False and changes nothing if the id exists or the session has an active alert."""
     row = {
         "id": alert.id,
         "session_id": alert.session_id,
@@ -53,19 +52,19 @@ def insert(db: Database, alert: StallAlert) -> bool:
 
 
 def get(db: Database, id: str) -> StallAlert | None:
-    """The alert with this id, or None."""
+    """Return the alert with this id, or None."""
     row = rows.one(db, "select * from stall_alert where id = ?", (id,))
     return None if row is None else _from_row(row)
 
 
 def active(db: Database, session_id: str) -> StallAlert | None:
-    """The session's alert that is pending, nudged or escalated, or None."""
+    """Return the session's alert that is pending, nudged or escalated, or None."""
     row = rows.one(db, f"select * from stall_alert where session_id = ? and {_ACTIVE}", (session_id,))
     return None if row is None else _from_row(row)
 
 
 def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
-    """The ids that begin with `prefix`, taken literally, sorted; at most 50."""
+    """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
     return rows.ids_with_prefix(db, "stall_alert", prefix)
 
 
@@ -78,10 +77,8 @@ def set_status(
     nudge_message: str | None,
     at: datetime,
 ) -> bool:
-    """Move an alert from `expect` (one status, or any of several) to `to`; whether this call did it.
-
-    `nudge_message` of None keeps the one there is. Raises InvalidState for a move the transition table does not have.
-    """
+    """Move an alert from `expect` (one status or several) to `to`. Returns whether this call did it. If
+    `nudge_message` is None, the present one stays. Raises InvalidState if the transition table lacks the move."""
     expected = (expect,) if isinstance(expect, StallStatus) else tuple(expect)
     for status in expected:
         if to not in STALL_TRANSITIONS[status]:

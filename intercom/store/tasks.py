@@ -1,6 +1,6 @@
-"""Tasks: which requests their clients ask after, and which of those they gave up.
+"""Queries on tasks: which requests clients poll, and which tasks they cancelled.
 
-How a task stands is not kept: it follows from its request, so that the two can not disagree.
+The status of a task is not stored. It is derived from the request, so the two cannot disagree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from intercom.store.rows import Row
 
 
 def open(db: Database, task: Task) -> Task:
-    """Put a task on record, once a call; the one that stands."""
+    """Insert a task, once per call. Returns the stored one."""
     row = {
         "id": task.id,
         "session_id": task.session_id,
@@ -32,13 +32,13 @@ def open(db: Database, task: Task) -> Task:
 
 
 def get(db: Database, id: str) -> Task | None:
-    """The task with this id, or None."""
+    """Return the task with this id, or None."""
     found = rows.one(db, "select * from task where id = ?", (id,))
     return None if found is None else _from_row(found)
 
 
 def page(db: Database, session_id: str, after: str | None, limit: int) -> tuple[Task, ...]:
-    """At most `limit` tasks of a session, oldest first, from behind the task `after`."""
+    """Return at most `limit` tasks of a session after the task `after`, oldest first."""
     found = rows.every(
         db,
         "select * from task where session_id = :session and (:after is null or"
@@ -49,10 +49,10 @@ def page(db: Database, session_id: str, after: str | None, limit: int) -> tuple[
 
 
 def cancel(db: Database, id: str, by: str, at: datetime) -> bool:
-    """Let its client give a task up, before its request is answered.
+    """Cancel a task before its request is answered.
 
-    True when this call (by its name) did it, now or before; False, changing nothing, when the request is no longer
-    pending or another call was first.
+    Returns True if this call (by name) did it, now or before. Returns False and changes nothing if the task is unknown,
+    its request is no longer pending, or another call was first.
     """
     task = get(db, id)
     if task is None:
@@ -70,7 +70,7 @@ def cancel(db: Database, id: str, by: str, at: datetime) -> bool:
 
 
 def asked_after(db: Database, session_id: str) -> tuple[str, ...]:
-    """The requests of a session that a task asks after which nobody gave up."""
+    """Return the requests of a session that have a task which is not cancelled."""
     sql = "select distinct request_id from task where session_id = ? and cancelled_at is null order by request_id"
     return tuple(rows.column(db, sql, (session_id,)))
 

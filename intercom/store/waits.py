@@ -1,4 +1,4 @@
-"""Standby waits: agents with nothing to do that wait for work."""
+"""Queries on standby waits, in which idle agents wait for work."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _from_row(db: Database, row: Row) -> Wait:
 
 
 def instruction(decided: Decided) -> str | None:
-    """What the agent is told. "Resumed" without the word would read as "go on"."""
+    """Return the text for the agent. A stop keeps the word "stop", because its text alone could read as "go on"."""
     if decided.decision == "stop":
         return f"stop: {decided.text}" if decided.text else "stop"
     return decided.text
@@ -73,5 +73,5 @@ interrupt = _life.interrupt
 
 
 def by_verdict(db: Database, session_id: str, verdict_id: str) -> Wait | None:
-    """The standby of this session that this verdict ended, or None."""
+    """Return the standby of this session that this decision ended, or None."""
     return next(iter(_life.select(db, "session_id = ? and verdict_id = ?", (session_id, verdict_id))), None)

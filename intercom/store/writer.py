@@ -1,7 +1,7 @@
-"""The one writer: an actor on a thread of its own that commits whatever is queued as one transaction.
+"""The single writer: an actor on its own thread that commits all queued work as one transaction.
 
-One commit costs one wait for the disk, whether it carries one change or a hundred, so the busier the server, the
-cheaper each change. Nothing is answered before it is on disk.
+A commit costs one disk sync, however many changes it holds, so a busier server pays less for each change. Nothing is
+answered before it is on disk.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from intercom.store.messages import Flush, Inspect, Touch, Transact
 
 logger = logging.getLogger("intercom.store")
 
-#: Seconds a Touch may wait for a commit to ride on.
+#: Seconds that a Touch may wait for another commit.
 TOUCH_SECONDS = 1.0
 
-#: How often within so many seconds the database is put back in its place: somebody who takes it away again and again
-#: means it, or is a program that fights with us.
+#: The most rescues within RESCUE_SECONDS. If the file disappears more often, a person intends it or another program
+#: would undo every rescue.
 MOST_RESCUES = 5
 RESCUE_SECONDS = 600.0
 
 
 @frozen
 class _Answer:
-    """What one letter will be told once the group is on disk."""
+    """The answer to one batch item, given when the group is on disk."""
 
     letter: Letter
     value: Any = None
@@ -54,16 +54,16 @@ class _Answer:
 
 
 class GroupLost(Exception):
-    """A work ended the writer's transaction, and with it what others of its group had written."""
+    """A work ended the writer's transaction, and with it the writes of others in its group."""
 
 
 class Writer(ThreadActor):
-    """Owns the writing connection to the database at `path`; see `messages` for what it answers.
+    """Owns the writing connection to the database at `path`; `messages` defines what it accepts.
 
-    Opens the database when it starts (each time anew after a crash) and tells `on_opened`, in the writer's thread, what
-    it found. A database that can not be opened fails the start with a DatabaseError. `measured` is told of each commit,
-    in that thread too, and `on_fault` of what other programs do to the files, of a disk that takes nothing, and of the
-    end of that; `now` is the wall clock.
+    It opens the database at each start, also after a crash, and calls `on_opened` with the result. If the database
+    cannot be opened, the start fails with a DatabaseError. `measured` is called for each commit. `on_fault` is called
+    when other programs disturb the files, and when the disk stops or resumes accepting writes. All callbacks run in the
+    writer's thread. `now` is the wall clock.
     """
 
     batch_size: ClassVar[int] = 256
@@ -95,10 +95,10 @@ class Writer(ThreadActor):
         self._written = False
         self._told_of_writes = False
         self._rescues: list[float] = []
-        #: Why nothing can be saved now: the contents are not where they belong, or, if `_lost`, nowhere.
+        #: Why nothing can be saved now: the contents are not in place or, if `_lost`, are lost.
         self._unsafe: str | None = None
         self._lost = False
-        #: Why the last change was not saved, or the next will not be, for the disk's reasons.
+        #: Why the disk did not accept the last change, or will not accept the next.
         self._short: str | None = None
 
     def on_start(self) -> None:
@@ -188,20 +188,20 @@ class Writer(ThreadActor):
         if (found := self._disturbance()) is None:
             self._note_shortage(short)
         elif not self._save(found):
-            # Committed, perhaps, but where nobody will find it.
+            # The commit may have succeeded, but into a file that is no longer in place.
             refused = DatabaseError(str(self._unsafe), path=str(self._path))
             answers = [_Answer(letter, refused=refused) for letter in letters]
         for answer in answers:
             answer.give()
         if broken is not None and not self._lost:
-            # what follows needs a sound file: open it anew
+            # Later work needs a sound file: crash, so that the restart opens it again.
             raise broken
 
     # The files
 
     def _take_stock(self, db: Database) -> None:
-        """Remember the files of a connection that was just opened."""
-        # The log and its index are there from the first read on.
+        """Record the files of a connection that was just opened."""
+        # The first read creates the log and its index, so read before looking at the files.
         self._newest = disturbance.newest_entry(db)
         self._version = _data_version(db)
         self._files = disturbance.look(self._path)
@@ -211,10 +211,10 @@ class Writer(ThreadActor):
         return disturbance.disturbance(self._files, disturbance.look(self._path))
 
     def _inspect(self) -> None:
-        """Look for what was done to the files, and for a disk that takes nothing."""
+        """Check for changes to the files, and for a disk that accepts no writes."""
         db = self._db
         if db is None or self._lost:
-            return  # the server ends
+            return  # the server is about to end
         now = disturbance.look(self._path)
         found = disturbance.disturbance(self._files, now)
         if found is None and self._unsafe is None:
@@ -226,11 +226,11 @@ class Writer(ThreadActor):
         self._written = False
         short = disturbance.shortage(self._path)
         if short is not None or self._short in disturbance.shortages(self._path):
-            # What a write has met stays until one succeeds.
+            # A shortage that a write reported stays until a write succeeds.
             self._note_shortage(short)
 
     def _foreign_write(self, db: Database, now: Files) -> Disturbance | None:
-        """What another program wrote into the file, if that did harm; changes made by way of SQLite are told."""
+        """Return harm done by another program's write, or None. Harmless changes through SQLite are reported once."""
         if now.changed != self._files.changed:
             found = disturbance.unsound(self._path, self._newest, thorough=not self._written)
             if found is not None:
@@ -246,7 +246,7 @@ class Writer(ThreadActor):
         return None
 
     def _save(self, found: Disturbance) -> bool:
-        """Put the contents back in place, or move aside what is left of them; whether the database is sound again."""
+        """Put the contents back in place, or move the rest aside. Returns whether the database is sound again."""
         db = self._db
         assert db is not None
         began = time.monotonic()
@@ -279,7 +279,7 @@ class Writer(ThreadActor):
         return True
 
     def _wait_for_rescue(self, found: Disturbance, error: Exception) -> None:
-        """Save nothing until the contents can be put back; they stay open meanwhile, since they are nowhere else."""
+        """Refuse writes until the contents can be put back. The connection stays open: only it has them."""
         text = (
             f"the database {self._path} {found.what} while the server runs, and can not be put back yet ({error}):"
             " nothing is saved until then; do not stop the server, which still holds everything"
@@ -289,7 +289,7 @@ class Writer(ThreadActor):
         self._unsafe = text
 
     def _lose(self, found: Disturbance) -> None:
-        """Move aside what is left, and say that the server has to end."""
+        """Move aside what is left, and report that the server has to end."""
         at = self._now()
         aside = free_name(self._path, "damaged", at)
         try:
@@ -306,7 +306,7 @@ class Writer(ThreadActor):
         self._on_fault(Fault(self._unsafe, fatal=True))
 
     def _note_shortage(self, why: str | None) -> None:
-        """Tell once that nothing can be saved, and once that it can again."""
+        """Report once that nothing can be saved, and once that it can again."""
         if why == self._short:
             return
         if why is not None:
@@ -316,7 +316,7 @@ class Writer(ThreadActor):
         self._short = why
 
     def _work(self, db: Database, letter: Letter) -> _Answer:
-        """One work in a savepoint of its own."""
+        """Run one work in its own savepoint."""
         message: Transact[Any] = letter.message
         try:
             with _savepoint(db):
@@ -327,7 +327,7 @@ class Writer(ThreadActor):
             answer = _Answer(letter, refused=refusal)
         except sqlite3.Error as error:
             if not db.conn.in_transaction or faults.damaged(error):
-                # SQLite gave up the whole transaction
+                # SQLite rolled back the whole transaction.
                 raise
             refused = faults.refusal(error, self._path)
             answer = _Answer(letter, refused=refused or self._mistake(error))
@@ -342,14 +342,14 @@ class Writer(ThreadActor):
         return answer
 
     def _mistake(self, error: Exception) -> Down:
-        # The savepoint has undone it, so others in the group need not suffer, and the writer's state is sound.
+        # The savepoint has undone it, so the group and the writer can continue.
         logger.error("a work asked of the store failed and was undone", exc_info=error)
         return Down(self.name or "store", error, begun=True)
 
     def _close(self) -> None:
         if self._db is not None:
             if not self._lost and (found := self._disturbance()) is not None and found.whole:
-                # With the connection go its contents, which are nowhere else.
+                # Only the open connection has the contents; closing it would lose them.
                 self._save(found)
             self._db.close()
             self._db = None
@@ -357,8 +357,8 @@ class Writer(ThreadActor):
 
 @contextmanager
 def _savepoint(db: Database) -> Iterator[None]:
-    """Undo what is written within if it fails. Not `Database.atomic`, which makes up a name each time: the statements
-    stay prepared under one."""
+    """Undo the writes of the block if it fails. `Database.atomic` is not used: it generates a new savepoint name
+    each time, which defeats the statement cache."""
     db.conn.execute("savepoint work")
     try:
         yield
@@ -371,7 +371,7 @@ def _savepoint(db: Database) -> Iterator[None]:
 
 
 def _data_version(db: Database) -> int:
-    """A number that changes when another connection than this one commits."""
+    """Return a number that changes when another connection commits."""
     return int(db.execute("pragma data_version").fetchone()[0])
 
 

@@ -1,1 +1,1 @@
-"""Files: safe paths, patches, the apply journal, and the policy."""
+"""Workspace files: safe paths, patches, applying changes, and the policy."""

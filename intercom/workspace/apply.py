@@ -1,8 +1,8 @@
-"""The apply journal's file steps: all files of a plan or none, whatever dies on the way.
+"""The file steps of the apply journal: write all files of a plan or none, even after a crash.
 
-The caller does, in this order: `prepare` and keep the steps in its journal; `stage`; mark the journal committed;
-`roll_forward`; mark it done. After a crash it reads the journal: not yet committed, `discard`; committed,
-`roll_forward` again, as often as it takes. The caller holds the workspace's lock meanwhile.
+The caller holds the workspace's lock and does, in this order: `prepare` and persist the steps in its journal; `stage`;
+mark the journal committed; `roll_forward`; mark it done. After a crash it reads the journal. If not committed, it calls
+`discard`; if committed, it calls `roll_forward` until that succeeds.
 """
 
 from __future__ import annotations
@@ -28,10 +28,8 @@ _TAG = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def prepare(root: Path, plan: Plan, tag: str) -> tuple[Step, ...]:
-    """The steps of `plan`, to be kept in the journal before anything is staged; nothing is written.
-
-    `tag` (the request's id) becomes part of the staged files' names, so that what a crash leaves can be found.
-    """
+    """Return the steps of `plan`, to be persisted before anything is staged. Writes nothing. `tag` (the request's
+    id) becomes part of the staged files' names, so that they can be found after a crash."""
     name = tag if _TAG.fullmatch(tag) else hashlib.sha256(tag.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     with opened_root(root, plan.root_inode) as top:
         return tuple(
@@ -62,7 +60,7 @@ def _step(top: int, file: PlannedFile, temp: str, root_inode: int | None) -> Ste
 
 
 def _surroundings(top: int, rel: str) -> tuple[tuple[str, ...], int]:
-    """The directories above `rel` that do not exist yet, outermost first, and the mode of the nearest that does."""
+    """Return the missing directories above `rel`, outermost first, and the mode of the nearest existing one."""
     mode = os.fstat(top).st_mode & 0o777
     parents = [str(parent) for parent in reversed(PurePosixPath(rel).parents) if str(parent) != "."]
     for i, parent in enumerate(parents):
@@ -75,11 +73,8 @@ def _surroundings(top: int, rel: str) -> tuple[tuple[str, ...], int]:
 
 
 def stage(root: Path, plan: Plan, steps: Sequence[Step]) -> None:
-    """Write what the files shall hold beside them, under the steps' temporary names, all of it on disk on return.
-
-    No file of the workspace changes. Raises FileError or PathViolation where the system refuses; then the caller
-    discards the steps.
-    """
+    """Write the new contents beside the files, under the steps' temporary names; on disk on return. No file of the
+    workspace changes. Raises FileError or PathViolation; then the caller discards the steps."""
     with opened_root(root, plan.root_inode) as top:
         for file, step in zip(plan.files, steps, strict=True):
             if file.after is None or step.temp is None:
@@ -96,7 +91,7 @@ def stage(root: Path, plan: Plan, steps: Sequence[Step]) -> None:
 
 def _write_new(parent: int, name: str, data: bytes, mode: int) -> None:
     with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=parent)  # left by an earlier life of the same apply
+        os.unlink(name, dir_fd=parent)  # left by an earlier attempt at the same apply
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(name, flags, 0o600, dir_fd=parent)
     with os.fdopen(fd, "wb") as file:
@@ -107,7 +102,7 @@ def _write_new(parent: int, name: str, data: bytes, mode: int) -> None:
 
 
 def verify(root: Path, steps: Sequence[Step]) -> None:
-    """Make sure that every step is done or can be done. Raises ApplyStuck naming each file for which neither holds."""
+    """Check that every step is done or possible. Raises ApplyStuck, which names each file for which neither holds."""
     with opened_root(root, _root_inode(steps)) as top:
         _verify(top, steps)
 
@@ -124,15 +119,15 @@ def _verify(top: int, steps: Sequence[Step]) -> None:
 
 
 def roll_forward(root: Path, steps: Sequence[Step]) -> tuple[Written, ...]:
-    """Bring every file to its state after the apply, and say what each holds; steps done before are left alone.
+    """Bring every file to its final state and return what each holds. Steps already done are skipped.
 
-    Nothing is renamed unless everything can be. Raises ApplyStuck where a file is in neither its state before nor
-    after, FileError where the workspace is not the one it was, or either where the system refuses; the steps can be
-    rolled forward again when that is mended.
+    Nothing is renamed unless every step is possible. Raises ApplyStuck if a file is in neither its initial nor its
+    final state. Raises FileError if the workspace is another directory. System errors raise one of them. Then the steps
+    can be rolled forward again after the cause is repaired.
     """
     with opened_root(root, _root_inode(steps)) as top:
         _verify(top, steps)
-        # Removals last, so that at every instant each content is somewhere.
+        # Removals last, so that each content exists somewhere at all times.
         for step in sorted(steps, key=lambda step: step.change is ChangeKind.DELETE):
             try:
                 _perform(top, step)
@@ -147,7 +142,7 @@ def _root_inode(steps: Sequence[Step]) -> int | None:
 
 
 def left_to_do(root: Path, steps: Sequence[Step]) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """The steps that are not done yet, by their number: each with the content before and after, None for no file."""
+    """Yield the steps not done yet: number, content before and content after (None for no file)."""
     with opened_root(root, _root_inode(steps)) as top:
         for number, step in enumerate(steps):
             base = read_beneath(top, step.old_path or step.path)
@@ -159,9 +154,8 @@ def left_to_do(root: Path, steps: Sequence[Step]) -> Iterator[tuple[int, bytes |
 
 
 def discard(root: Path, steps: Sequence[Step]) -> None:
-    """Remove what staging left: temporary files, and the directories it made that are empty. What is gone already, or
-    no longer reached without a link, is passed over, be it the whole workspace; other files are not touched. Raises
-    FileError where the system refuses."""
+    """Remove staged files and the empty directories that staging created; other files are not touched. Skips what is
+    missing, even the whole workspace, and what can only be reached through a link. Raises FileError."""
     try:
         with opened_root(root, _root_inode(steps)) as top:
             for step in steps:
@@ -194,7 +188,7 @@ def _staged_path(step: Step) -> str:
 
 
 def _obstacle(top: int, step: Step) -> str | None:
-    """Why a step is neither done nor can be done, in words; None where it is or can."""
+    """Return why a step is neither done nor possible, in words; None if it is either."""
     try:
         target = file_hash(top, step.path)
         if step.change is ChangeKind.DELETE:
@@ -216,14 +210,14 @@ def _obstacle(top: int, step: Step) -> str | None:
 
 
 def _perform(top: int, step: Step) -> None:
-    """Do what is left of a step that is done or ready."""
+    """Complete a step that is done or possible."""
     if step.temp is not None:
         with opened_parent(top, step.path) as parent:
             _put(parent, step, step.temp, _name(step.path))
     leaving = step.path if step.change is ChangeKind.DELETE else step.old_path
     if leaving is not None:
         with suppress(FileNotFoundError), opened_parent(top, leaving) as parent:
-            # Looked at again in the very directory that it is removed from: others may be renamed around us.
+            # Check again in the open directory that it is removed from, because directories above may be renamed.
             if _hash_at(parent, _name(leaving), leaving) not in (step.before_hash, NEW_FILE):
                 raise ApplyStuck(f"the apply stopped at {leaving}: it changed in between", paths=(leaving,))
             os.unlink(_name(leaving), dir_fd=parent)
@@ -232,12 +226,12 @@ def _perform(top: int, step: Step) -> None:
 
 
 def _put(parent: int, step: Step, temp: str, name: str) -> None:
-    """Give the staged file its name. A file that came up under that name since it was checked is not overwritten when
-    there was none: linking, unlike renaming, refuses."""
+    """Rename the staged file to its final name. A file that appears under that name meanwhile is not overwritten: a
+    hard link fails if the name exists."""
     staged = _hash_at(parent, temp, step.path)
     if staged == NEW_FILE:
         return
-    # Looked at again in the very directory that the file is put into: others may be renamed around us.
+    # Check again in the open directory that the file is put into, because directories above may be renamed.
     before = NEW_FILE if step.old_path is not None else step.before_hash
     current = _hash_at(parent, name, step.path)
     if current not in (before, step.after_hash) or staged != step.after_hash:
@@ -253,7 +247,7 @@ def _put(parent: int, step: Step, temp: str, name: str) -> None:
     if there:
         os.rename(temp, name, src_dir_fd=parent, dst_dir_fd=parent)
     with suppress(FileNotFoundError):
-        # Still there after linking; and renaming onto another name of the same file does nothing.
+        # Linking keeps the name, and renaming onto another name of the same file does nothing.
         os.unlink(temp, dir_fd=parent)
     os.fsync(parent)
     crash_points.reach("apply.renamed_one")

@@ -1,7 +1,7 @@
-"""Which words of a command a wildcard of a rule may stand for: a table of the options that only choose what is shown.
+"""Which words of a command a rule's wildcard may match: a table of options that only affect what is shown.
 
-Many programs write files or start others by an option (`git diff --output=`, `find -exec`, `sort -o`, `rg --pre`), and
-spell it in many ways: attached, abbreviated, bundled. The table therefore names what is harmless, and all else is not.
+Many programs write files or start programs through an option (`git diff --output=`, `find -exec`, `sort -o`,
+`rg --pre`), spelled in many ways: attached, abbreviated, bundled. The table lists the harmless ones only.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from enum import Enum
 
 from attrs import evolve, field, frozen
 
-#: As shells read it, which take `X+=y` and `X[0]=y` for one too.
+#: An assignment, including the shell forms `X+=y` and `X[0]=y`.
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:\[[^\]]*\])?\+?=")
 _ANYTHING = re.compile(r".*", re.DOTALL)
 _NOTHING = re.compile(r"(?!)")
 
 
 class Globbing(Enum):
-    """What a shell may make of a word that has `*`, `?` or `[` without quotes: nothing, words that begin as it does, or
-    words that begin otherwise. A file may be named like anything."""
+    """What a shell may expand a word with an unquoted `*`, `?` or `[` to. This is nothing, words with the same
+    beginning, or words with any beginning, because files can have any name."""
 
     NONE = "none"
     WITHIN = "within"
@@ -30,20 +30,20 @@ class Globbing(Enum):
 
 @frozen
 class Options:
-    """What is known of a program, or of one of its subcommands.
+    """The known options of a program, or of one of its subcommands.
 
-    `flags` are its harmless one-letter options, which may be bundled; `valued` those that take the rest of the word, or
-    the next word, as their value. `long` are harmless long options by their whole name; a name with `=` at its end
-    also takes a value so. `words` are options of several letters behind one dash. `numbers` says that `-5` is one.
+    `flags` are harmless one-letter options, which may be bundled. `valued` are those that take the rest of the word, or
+    the next word, as their value. `long` are harmless long options by full name; a name that ends in `=` also accepts a
+    value. `words` are options of several letters after one dash. `numbers`: `-5` is an option.
 
-    `operands` fits the operands that a wildcard may stand for, and `first` the first of them, which may be a program or
-    a script; where not every word fits, none fits that a shell may replace. `names` says that an operand may begin
-    with `@` (a package's name).
+    `operands` matches the operands that a wildcard may stand for. `first` matches the first operand, which may be a
+    program or a script. Unless these match every word, a word that a shell may expand never matches. `names`: an
+    operand may begin with `@` (a package's name).
 
-    `subcommands` are its subcommands; a wildcard stands only for those in `shown`, which change and run nothing.
-    `skipped` are options before the subcommand whose value is the next word. `delegates` says that the first operand
-    is a program, to which the words after it belong; `modules` that the word after `-m` is one; `bundled` that the
-    first word may be a bundle of options without a dash.
+    `subcommands` are its subcommands. A wildcard only matches those in `shown`, which change and run nothing. `skipped`
+    are options before the subcommand whose value is the next word. `delegates`: the first operand is a program, and the
+    words after it are its arguments. `modules`: so is the word after `-m`. `bundled`: the first word may be a bundle of
+    options without a dash.
     """
 
     flags: str = ""
@@ -62,7 +62,7 @@ class Options:
     bundled: bool = False
 
     def is_harmless(self, word: str) -> bool:
-        """Whether `word`, which begins with a dash, is a harmless option, or several."""
+        """Whether `word`, which begins with a dash, is a harmless option or a bundle of them."""
         if word == "--":
             return self != UNKNOWN
         if word in self.words:
@@ -71,7 +71,7 @@ class Options:
         if equals and f"{name}=" in self.words:
             return True
         if word.startswith("--"):
-            # Only by its whole name: what an abbreviation stands for depends on the program's version.
+            # Only the full name: the meaning of an abbreviation depends on the program's version.
             return f"{name[2:]}=" in self.long or (not equals and name[2:] in self.long)
         if self.numbers and word[1:].isascii() and word[1:].isdecimal():
             return True
@@ -84,11 +84,11 @@ class Options:
 
 
 def harmless(words: Sequence[str], globbing: Sequence[Globbing]) -> tuple[bool, ...]:
-    """For each word of a command, whether a wildcard may stand for it. `globbing` says of each what a shell could put
-    in its place.
+    """Return, for each word of a command, whether a rule's wildcard may match it.
 
-    Never for an option that the table does not call harmless, for an assignment before or among the words (`PAGER=x
-    git diff`, `make SHELL=x`), for a response file (`@file`), or for what begins with a plus sign (`vim +cmd`).
+    `globbing` says what a shell may expand each word to. A wildcard never matches an option missing from the table, nor
+    an assignment before or among the words (`PAGER=x git diff`, `make SHELL=x`). Nor does it match a response file
+    (`@file`), or a word that begins with a plus sign (`vim +cmd`).
     """
     found: list[bool] = []
     at = 0
@@ -138,16 +138,16 @@ def _arguments(options: Options, words: Sequence[str], globbing: Sequence[Globbi
 
 
 def _is_plain(word: str, globbing: Globbing, options: Options) -> bool:
-    """Whether an operand is one whatever the program makes of it."""
+    """Whether the program must take an operand as an operand."""
     marks = ("-", "+") if options.names else ("-", "+", "@")
     return globbing is not Globbing.FROM_START and not word.startswith(marks) and not _ASSIGNMENT.match(word)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
-#: A program of which nothing is known.
+#: The options of an unknown program.
 UNKNOWN = Options()
-#: A program that runs what its words say: a rule spells them.
+#: A program that runs its operands as commands, so a rule must spell them exactly.
 RUNS = Options(operands=_NOTHING, first=_NOTHING)
 
 
@@ -163,7 +163,7 @@ def _of(options: Options, *names: str) -> dict[str, Options]:
     return dict.fromkeys(names, options)
 
 
-#: A place that git reaches without a helper of the caller's choosing (`ext::`), or a branch that is not deleted (`:x`).
+#: A remote or branch, but no remote with a transport helper (`ext::`) and no deletion of a branch (`:x`).
 _REMOTE = re.compile(r"(?!:)(?!.*::).*")
 
 _COLOR = "color= no-color "
@@ -371,7 +371,7 @@ _GH = Options(
         **_of(_options("", "", "", operands=_NOTHING, first=_NOTHING), "api", "alias", "extension", "config", "auth"),
         **_of(RUNS, "codespace", "cs", "ssh-key", "secret", "variable"),
     },
-    # What comes after it decides.
+    # Their subcommands decide.
     shown=_set("pr issue run repo release workflow label gist cache"),
 )
 _KUBECTL_SHOW = _options(
@@ -406,12 +406,12 @@ _UV = Options(
 
 #: A script of sed that prints, deletes or quits by line numbers, or one substitution that neither writes nor runs.
 _SED = re.compile(r"[0-9,$]*[pdq=]|s([/|#,:])(?:(?!\1)[^\\\n]|\\[^\n])*\1(?:(?!\1)[^\\\n]|\\[^\n])*\1[gpiI0-9]*")
-#: A program of awk that is no more than a pattern; and no other that loads one, where an option's value came first.
+#: An awk program that is only a pattern; and a further operand, which must not be a program with `@load`.
 _AWK = re.compile(r"/[^/\\\"]*/")
 _AWK_FILE = re.compile(r"(?!\s*@).*")
-#: A target of make, and no variable of whatever name and assignment (`.SHELLFLAGS=x`, `X != command`).
+#: A target of make, but no assignment of any form (`.SHELLFLAGS=x`, `X != command`).
 _TARGET = re.compile(r"[^=]*")
-#: What lists an archive and does nothing else, as tar's first word without a dash.
+#: The first word of tar, without a dash, if it only lists an archive.
 _TAR = re.compile(r"[vzjJaf]*t[vzjJaf]*")
 
 TABLE: dict[str, Options] = {

@@ -1,4 +1,4 @@
-"""Commands and the globs that grant them, compared word by word as a shell would part them."""
+"""Matching of commands against the globs of policy rules, word by word as a shell splits them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from wcmatch import fnmatch
 
 from intercom.workspace.command_options import Globbing, harmless
 
-#: What makes a command more than one program with its words: operators, substitutions, redirections, grouping, further
-#: lines. None of it ever matches, quoted or not: how a shell, or the next one it starts, will read it is not known.
+#: Characters that can make a command more than one program with its words: operators, substitutions, redirections,
+#: grouping, further lines. They never match, even quoted, because another shell may interpret the text again.
 _ACTIVE = frozenset(";&|<>$`(){}\n\r\0")
 
 _FLAGS = fnmatch.CASE | fnmatch.DOTMATCH | fnmatch.FORCEUNIX
 
-#: A word with its quotes, and the quotes that a word may begin with and that hold nothing.
+#: A word with its quotes; and the empty quotes that a word may begin with.
 _RAW = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")
 _EMPTY = re.compile(r"""(?:''|"")*""")
-#: What of a word no shell takes for a wildcard.
+#: The parts of a word in which a shell sees no wildcard.
 _LITERAL = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*\"""")
 _WILD = ("*", "?", "[")
 
 
 @frozen
 class Command:
-    """A single plain command: its words, and for each what a shell may put in its place, and whether a wildcard of a
-    rule may stand for it."""
+    """A single plain command. For each of its `words`, `globbing` says what a shell may replace it with, and
+    `harmless` whether a rule's wildcard may match it."""
 
     words: tuple[str, ...]
     globbing: tuple[Globbing, ...]
@@ -37,11 +37,11 @@ class Command:
 
 
 def read(command: str, args: Sequence[str] = ()) -> Command | None:
-    """The command that `command` followed by `args` is; None where it is no single plain command."""
+    """Parse `command` followed by `args`; None if that is not a single plain command."""
     found = words(command, args)
     if found is None:
         return None
-    # A file may be named like an option, and a shell puts it in the place of a glob. How `args` are quoted is not told.
+    # A shell may replace a glob with a file that is named like an option. The quoting of `args` is not known.
     globbing = [*map(_globbing, _RAW.findall(command)), *map(_globbing, args)]
     if len(globbing) != len(found):
         globbing = [Globbing.FROM_START] * len(found)
@@ -49,18 +49,18 @@ def read(command: str, args: Sequence[str] = ()) -> Command | None:
 
 
 def _globbing(raw: str) -> Globbing:
-    """What a shell may put in the place of a word, which has its quotes still."""
+    """Return what a shell may replace a word with; `raw` still has its quotes."""
     if _EMPTY.sub("", raw, count=1).startswith(_WILD):
         return Globbing.FROM_START
     return Globbing.WITHIN if _is_glob(_LITERAL.sub("", raw)) else Globbing.NONE
 
 
 def words(command: str, args: Sequence[str] = ()) -> tuple[str, ...] | None:
-    """The words of `command` followed by `args`; None where it is no single plain command."""
+    """Return the words of `command` followed by `args`; None if that is not a single plain command."""
     if any(char in _ACTIVE or not char.isprintable() for part in (command, *args) for char in part):
         return None
     try:
-        # What follows a comment sign is not run, whatever a pattern makes of it.
+        # A shell does not run what follows `#`, so it is safe to treat it as words.
         named = shlex.split(command, comments=False)
     except ValueError:
         return None
@@ -68,9 +68,12 @@ def words(command: str, args: Sequence[str] = ()) -> tuple[str, ...] | None:
 
 
 def matches(pattern: str, command: Command) -> bool:
-    """Whether the words of the glob `pattern` fit those of `command`, one to one. `*`, `?` and `[...]` stay within a
-    word, and do not lead out of the directory that the glob names (`bin/*` fits no `bin/../x`); a last word of `*` fits
-    any further words, or none. Wildcards fit harmless words only: a rule names any other in so many letters."""
+    """Whether the words of the glob `pattern` match those of `command`, one to one.
+
+    `*`, `?` and `[...]` stay within a word and do not leave the directory that the glob names (`bin/*` does not match
+    `bin/../x`). A last word of `*` matches any number of further words. Wildcards match harmless words only; a rule
+    must spell any other word exactly.
+    """
     expected, given = _pattern_words(pattern), command.words
     if expected is None:
         return False

@@ -1,11 +1,11 @@
-"""Opening what lies beneath a workspace: from a descriptor of the workspace directory, and through no symbolic link.
+"""Opening files beneath a workspace, from a descriptor of its directory and without following symbolic links.
 
-Every read and write of a workspace's files goes through here. Where the kernel has openat2 it resolves the path itself,
-and refuses links, magic links and every way out. Elsewhere each name is opened from the directory before it, with
-O_NOFOLLOW. Either way a link that was swapped in after a path was checked is met as a link.
+Every read and write of workspace files goes through here. If the kernel has openat2, it resolves the path itself and
+refuses links, magic links and escapes. Otherwise each name is opened from the directory before it, with O_NOFOLLOW.
+Either way a link that was swapped in after the check of a path is refused.
 
-`opened_directory` and `open_regular` raise OSErrors, for callers that take a workspace as they find it; `open_root` and
-`opened_parent` raise IntercomErrors, for callers that were given a path.
+`opened_directory` and `open_regular` raise OSErrors, for callers that walk a workspace. `open_root` and `opened_parent`
+raise IntercomErrors, for callers with a path from a client.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from pathlib import Path
 from intercom.model.errors import FileError, PathViolation
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: For directories that are only passed through: they need not be readable.
+#: For directories that are only traversed: they need not be readable.
 _PASSED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Not blocking: opening a pipe that somebody left there must not hang.
+#: Non-blocking: opening a pipe in the workspace must not hang.
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-#: linux/openat2.h. The number of the system call is the same on every architecture that Python is built for.
+#: From linux/openat2.h. The system call has the same number on every architecture that Python supports.
 _OPENAT2 = 437
 _AT_FDCWD = -100
 _NO_LINKS = 0x04 | 0x02  # RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS
 _BENEATH = 0x08 | _NO_LINKS  # RESOLVE_BENEATH
-#: The kernel gives up where something was renamed while it resolved; after so many times we walk instead.
+#: openat2 fails if a rename interferes with it; after this many tries, walk the path name by name.
 _TRIES = 100
 
 
 class WorkspaceGone(FileError):
-    """The workspace directory is not there any more: removed, or swapped for a link, a file or another directory."""
+    """The workspace directory is missing, or replaced by a link, a file or another directory."""
 
 
 class _How(ctypes.Structure):
@@ -49,7 +49,7 @@ class _How(ctypes.Structure):
 
 @functools.cache
 def has_openat2() -> bool:
-    """Whether this kernel has openat2, and lets us call it: sandboxes may refuse what they do not know."""
+    """Whether this kernel has openat2 and permits it. Sandboxes may block system calls that they do not know."""
     if sys.platform != "linux":
         return False
     try:
@@ -60,10 +60,10 @@ def has_openat2() -> bool:
 
 
 def open_root(root: Path, inode: int | None = None) -> int:
-    """A descriptor of the workspace directory itself, whose path is canonical; the caller closes it.
+    """Return a descriptor of the workspace directory, whose path is canonical. The caller closes it.
 
-    Raises WorkspaceGone where nothing, a link or a file stands in its place or on the way to it, or (with `inode`)
-    another directory than the one with this inode number; FileError where the system refuses.
+    Raises WorkspaceGone if the path is missing, is a file or leads through a link. Raises it too if the directory's
+    inode number is not `inode`, if given. Raises FileError on other system errors.
     """
     try:
         fd = _open(None, [name for name in os.fspath(root).split("/") if name])
@@ -83,7 +83,7 @@ def open_root(root: Path, inode: int | None = None) -> int:
 
 @contextmanager
 def opened_root(root: Path, inode: int | None = None) -> Iterator[int]:
-    """As `open_root`, closed at the end."""
+    """Do as `open_root`, and close the descriptor at the end."""
     fd = open_root(root, inode)
     try:
         yield fd
@@ -92,18 +92,17 @@ def opened_root(root: Path, inode: int | None = None) -> Iterator[int]:
 
 
 def root_inode(root: Path) -> int:
-    """The inode number of the workspace directory, by which it is known again. Errors as `open_root`."""
+    """Return the inode number that identifies the workspace directory. Raises as `open_root`."""
     with opened_root(root) as fd:
         return os.fstat(fd).st_ino
 
 
 @contextmanager
 def opened_directory(top: int, names: Sequence[str], *, create: bool = False) -> Iterator[int]:
-    """A descriptor of the directory below the open directory `top`, closed at the end. Names are as the disk has them.
+    """Open the directory at `names` below the open directory `top`, and close it at the end.
 
-    With `create`, what is missing is made with its parent's mode, and is on disk when this returns. Raises
-    FileNotFoundError where a directory is missing, NotADirectoryError where a name is a file or a link, and other
-    OSErrors as the system gives them.
+    With `create`, missing directories are created with their parent's mode, and are on disk on return. Raises
+    FileNotFoundError if a directory is missing, NotADirectoryError if a name is a file or a link, and other OSErrors.
     """
     try:
         fd = _open_or_make(top, names, create)
@@ -119,11 +118,10 @@ def opened_directory(top: int, names: Sequence[str], *, create: bool = False) ->
 
 @contextmanager
 def opened_parent(top: int, rel: str, *, create: bool = False) -> Iterator[int]:
-    """A descriptor of the directory that holds `rel`, a canonical path below the open directory `top`; closed at the
-    end.
+    """Open the directory that contains `rel`, a canonical path below `top`, and close it at the end.
 
-    `create` as in `opened_directory`. Raises PathViolation where a directory on the way is a link or a file,
-    FileNotFoundError where one is missing and `create` is false, FileError where the system refuses.
+    `create` is as in `opened_directory`. Raises PathViolation if a directory on the way is a link or a file,
+    FileNotFoundError if one is missing, and FileError on other system errors.
     """
     names = rel.split("/")[:-1]
     try:
@@ -142,15 +140,12 @@ def opened_parent(top: int, rel: str, *, create: bool = False) -> Iterator[int]:
 
 
 class NotRegular(OSError):
-    """A name is no regular file: a pipe, a socket, a device or a directory."""
+    """A name is not a regular file but a pipe, a socket, a device or a directory."""
 
 
 def open_regular(parent: int, name: str) -> int:
-    """A descriptor, for reading, of the regular file `name` in the open directory `parent`; the caller closes it.
-
-    Never waits, and follows no link. Raises NotRegular for anything else than a file or a link, OSError with ELOOP for
-    a link, and other OSErrors as the system gives them.
-    """
+    """Return a descriptor for reading of the regular file `name` in the directory `parent`. The caller closes it.
+    Never blocks or follows a link. Raises NotRegular for other kinds of files, and OSErrors (ELOOP for a link)."""
     try:
         fd = os.open(name, _REGULAR, dir_fd=parent)
     except OSError as error:
@@ -191,14 +186,14 @@ def _made(parent: int, name: str) -> int:
     except FileExistsError:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     made = os.open(name, _DIRECTORY, dir_fd=parent)
-    # The server's own umask is tight; what it makes in a workspace follows the workspace.
+    # The server's umask is strict; directories in a workspace take the mode of their parent.
     os.fchmod(made, mode)
     os.fsync(parent)
     return made
 
 
 def _open(top: int | None, names: Sequence[str]) -> int:
-    """The directory below `top`; below the system's root where that is None."""
+    """Open the directory below `top`, or below the system's root if that is None."""
     if not names:
         return os.open("/", _DIRECTORY) if top is None else os.dup(top)
     if has_openat2():
@@ -206,7 +201,7 @@ def _open(top: int | None, names: Sequence[str]) -> int:
         try:
             return _openat2(start, path + "/".join(names), _DIRECTORY, _NO_LINKS if top is None else _BENEATH)
         except OSError as error:
-            # Too long for one call, or renamed around us: the walk takes one name at a time.
+            # The path is too long for one call, or renames interfere: open one name at a time.
             if error.errno not in (errno.ENAMETOOLONG, errno.EAGAIN):
                 raise
     return _walk(top, names)
@@ -226,7 +221,7 @@ def _walk(top: int | None, names: Sequence[str]) -> int:
 
 
 def _openat2(start: int, path: str, flags: int, resolve: int) -> int:
-    """The system call, which neither Python nor the C library has by name. Raises OSError, as `os.open` does."""
+    """Make the system call, which neither Python nor the C library wraps. Raises OSError, as `os.open` does."""
     sys.audit("open", path, None, flags)
     how = _How(flags, 0, resolve)
     for _ in range(_TRIES):
@@ -251,7 +246,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _first_blocked(top: int, names: Sequence[str]) -> str:
-    """The path of the first directory on the way that can not be entered: openat2 does not say which."""
+    """Return the path of the first directory that cannot be entered, which openat2 does not report."""
     fd = os.dup(top)
     try:
         for i, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""How a workspace differs from a checkpoint of it. Pure, but for the reading of rules."""
+"""Differences between a workspace and a checkpoint of it. Pure, except for reading rules."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ABSENT = FileState("", 0)
 def divergences(
     then: Manifest, now: Manifest, ignored_then: Callable[[str], bool] = lambda _: False
 ) -> list[Divergence]:
-    """Every file that is not as it was, sorted by path.
+    """Return every file that differs, sorted by path.
 
-    A file is added only if it is certain not to have been there: where the manifest of then is not whole nothing is,
-    nor is what could not be taken in then, or was `ignored_then`. What could not be read now is not among them.
+    A file counts as added only if it certainly did not exist then. So nothing is added if the manifest `then` is not
+    whole, nor is a file that was left out then or was `ignored_then`. Files that cannot be read now are not included.
     """
     found = []
     for path, was in then.files.items():
@@ -40,8 +40,8 @@ def divergences(
 
 
 def digest(found: list[Divergence], now: Manifest, remarked: Iterable[str] = ()) -> str:
-    """What names these divergences, what the files hold now and what else is `remarked` of them: the same again only
-    while nothing changed, and in the same workspace directory."""
+    """Return a hash of these divergences, the files' present content and the remarks on them. It is equal only while
+    nothing changes, and in the same workspace directory."""
     sum = hashlib.sha256(f"{now.root_inode}\n".encode())
     for each in found:
         state = now.files.get(each.path, _ABSENT)
@@ -54,8 +54,11 @@ def digest(found: list[Divergence], now: Manifest, remarked: Iterable[str] = ())
 def rules_of(
     then: Manifest, read: Callable[[str], bytes | None], hurry: Callable[[], None] = lambda: None
 ) -> Mapping[str, Rules] | None:
-    """The .gitignore rules that held when the manifest was made, by directory; `read` gives contents by hash. None
-    where one of them can not be had any more. `hurry` is called before each, and raises what is to end this."""
+    """Return the .gitignore rules in force when the manifest was made, by directory.
+
+    `read` returns contents by hash. Returns None if the content of a rules file is not available. `hurry` is called
+    before each, and raises to cancel.
+    """
     rules: dict[str, Rules] = {}
     for path, state in then.files.items():
         directory, _, name = path.rpartition("/")

@@ -1,4 +1,4 @@
-"""A file's part of a patch, as a value: which file, what becomes of it, and its hunks."""
+"""The parsed form of one file's part of a patch: the file, the kind of change and the hunks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from intercom.model.approval import ChangeKind
 
 @frozen
 class HunkLine:
-    """One line of a hunk. `mark` is " ", "-" or "+"; `text` keeps its line end, and has none where the patch says
-    that there is none."""
+    """One line of a hunk. `mark` is " ", "-" or "+". `text` includes the line end, if the file has one there."""
 
     mark: str
     text: str
@@ -18,8 +17,8 @@ class HunkLine:
 
 @frozen
 class Hunk:
-    """`header` is the line as the person read it; `start` is the stated line of the old file, counted from 1 (from 0
-    where the hunk only adds: after that line)."""
+    """One hunk. `header` is the line as a person reads it. `start` is the stated line of the old file, counted from
+    1; if the hunk only adds lines, they follow line `start`, which may be 0."""
 
     header: str
     start: int
@@ -32,10 +31,8 @@ class Hunk:
 
 @frozen
 class FilePatch:
-    """`kind` is what the headers say; a write to a file that is absent becomes a creation when it is planned.
-
-    `executable` is what git's mode lines ask for, None where they say nothing.
-    """
+    """The changes of one file. `kind` is what the headers say; planning turns a write to a missing file into a
+    creation. `executable` is what git's mode lines request, None if they are absent."""
 
     path: str
     kind: ChangeKind

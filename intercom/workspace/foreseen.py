@@ -1,7 +1,7 @@
-"""What an operation that a client does itself would change: shown to a person, and judged by the policy.
+"""The preview of an operation that a client carries out itself: shown to a person, and evaluated by the policy.
 
-Unlike a proposal it is not applied from here. So what can not be worked out (a piece that does not fit, a file too
-large to be read) is shown as far as it is known, and refused by nobody but the person.
+Unlike a proposal, it is not applied by the server. So parts that cannot be worked out (a replacement that does not fit,
+a file too large to read) are shown as far as known. Only the person may refuse them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from intercom.workspace.hashing import digest
 from intercom.workspace.preview import FileVersions, Preview, joined, quote, show
 from intercom.workspace.reading import FileBytes, read
 
-#: The hash of a file that is there and could not be read.
+#: The hash of a file that exists but could not be read.
 _UNREAD = "unread"
 
 
 @frozen
 class Foreseen:
-    """`changes` are the files inside the workspace, `outside` what lies elsewhere (as it was named), and `diff` shows
-    both: made by us where the bytes are known, else the agent's words behind bars. `remarks` say which, and what a diff
-    cannot show; `masked` are lines of the diff without what is secret in them."""
+    """The changes that an operation would make.
+
+    `changes` are the files inside the workspace; `outside` are other paths, as named. `diff` shows both: made by us if
+    the bytes are known, else the agent's text behind bars. `remarks` say which, and what a diff cannot show. `masked`
+    are lines of the diff with their secrets removed.
+    """
 
     changes: tuple[FileChange, ...] = ()
     outside: tuple[str, ...] = ()
@@ -42,8 +45,8 @@ class Foreseen:
 
 
 def foresee(root: Path, operation: Operation) -> Foreseen:
-    """Work out what `operation` would do to the files of the workspace `root`. Reads those, and no others; changes
-    nothing, and never raises for what an agent can name."""
+    """Work out what `operation` would do to the files of the workspace `root`, and read no others. Changes nothing.
+    Never raises, whatever paths an agent names."""
     changes: list[FileChange] = []
     outside: list[str] = []
     shown: list[Preview] = []
@@ -66,8 +69,8 @@ def foresee(root: Path, operation: Operation) -> Foreseen:
 
 
 def place(root: Path, cwd: str | None) -> bool:
-    """Whether the directory an operation happens in lies in the workspace; it does where none is named, and not where
-    that can not be known."""
+    """Whether an operation's working directory is inside the workspace. It is if none is named; it is not if that
+    cannot be determined."""
     if cwd is None:
         return True
     try:
@@ -78,7 +81,7 @@ def place(root: Path, cwd: str | None) -> bool:
 
 
 def within(root: Path, cwd: str | None, named: str) -> str | None:
-    """The canonical path of a file in the workspace; None for one that lies elsewhere, or has no good name."""
+    """Return the canonical path of a file in the workspace; None if it is elsewhere or the name is invalid."""
     try:
         top = os.path.realpath(root)
         real = os.path.realpath(os.path.join(root, cwd or "", os.path.expanduser(named)))
@@ -97,7 +100,7 @@ def _read(root: Path, path: str) -> FileBytes | str | None:
 
 
 def _inside(touch: FileTouch, path: str, old_path: str | None, base: FileBytes | str | None) -> Preview:
-    """What becomes of a file of the workspace; `base` is "unread" for one that could not be read."""
+    """Preview the change of a workspace file. `base` is "unread" if it could not be read."""
     before = base if isinstance(base, str) else NEW_FILE if base is None else digest(base.data)
     if touch.delete:
         kind = ChangeKind.DELETE
@@ -113,8 +116,8 @@ def _inside(touch: FileTouch, path: str, old_path: str | None, base: FileBytes |
 
 
 def _after(touch: FileTouch, base: FileBytes | str | None) -> tuple[bytes | None, str | None]:
-    """The bytes that the file is to hold (None where it goes, or where they are not known), and why no diff can be made
-    of it, if none can."""
+    """Return the new bytes of a file, and why no diff can be made of it. The bytes are None if the file is deleted
+    or they are unknown; the reason is None if a diff can be made."""
     unread = "it could not be read" if isinstance(base, str) else None
     if touch.delete:
         return None, unread
@@ -129,7 +132,7 @@ def _after(touch: FileTouch, base: FileBytes | str | None) -> tuple[bytes | None
 
 
 def _replaced(old: bytes, touch: FileTouch) -> bytes | None:
-    """The content with every piece replaced; None where one is not there to be replaced."""
+    """Return the content with every replacement made; None if a text to replace is missing."""
     text = old
     for piece in touch.replacements:
         was, now = (each.encode("utf-8", "surrogatepass") for each in (piece.old, piece.new))
@@ -140,7 +143,7 @@ def _replaced(old: bytes, touch: FileTouch) -> bytes | None:
 
 
 def _words(touch: FileTouch) -> str:
-    """What the client says of the change, in its own lines."""
+    """Return the client's description of the change, line by line."""
     if touch.diff is not None:
         return touch.diff
     if touch.content is not None:

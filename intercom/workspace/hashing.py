@@ -1,4 +1,4 @@
-"""Hashes that name the content of files: SHA-256, in hex."""
+"""Content hashes of files: SHA-256, in hex."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from intercom.workspace.reading import read_beneath
 
 
 def digest(data: bytes) -> str:
-    """The SHA-256 of `data`, in lower-case hex."""
+    """Return the SHA-256 of `data`, in lower-case hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def file_hash(top: int, rel: str) -> str:
-    """The digest of the file `rel` beneath the open directory `top`, "new_file" where nothing is. Errors as
-    `reading.read`."""
+    """Return the digest of `rel` beneath the open directory `top`; "new_file" if absent. Raises as `reading.read`."""
     found = read_beneath(top, rel)
     return NEW_FILE if found is None else digest(found.data)

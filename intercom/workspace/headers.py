@@ -1,7 +1,7 @@
-"""The headers of a patch: which files it names, and what git's extended lines say of them.
+"""The headers of a patch: the files it names, and git's extended header lines.
 
-Names are read as `git apply` reads them, and more strictly: two headers of a file that disagree make the patch
-unusable, since a person may have read either of them.
+Names are parsed as `git apply` does, but more strictly. If two headers of a file disagree, the patch is refused,
+because a person may have read either of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from intercom.workspace.paths import lexical
 
 DEV_NULL = "/dev/null"
 
-#: The first component that git puts before a name: a/ b/, the mnemonic ones, and those of `--no-index`.
+#: The first component that git adds to a name: a/, b/, the mnemonic ones, and those of `--no-index`.
 _PREFIX = re.compile(r"[abciow12]/.")
 _ESCAPE = re.compile(r"\\([abtnvfr\"\\]|[0-3][0-7]{2})")
 _PLAIN = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
@@ -46,10 +46,10 @@ class _Git:
 
 
 def read_git(lines: list[str], at: int) -> Named:
-    """What a block's header lines, from `diff --git` on, say of its file; `at` is the number of the first line.
+    """Parse the header lines of a block, beginning with `diff --git`. `at` is the number of the first line.
 
-    Raises DiffError for lines that belong in no header, names that disagree, and what is not supported (binary
-    patches, copies, symbolic links, submodules); PathViolation for names that are no usable path.
+    Raises DiffError for unknown lines, contradictory names, and unsupported changes (binary patches, copies, symbolic
+    links, submodules). Raises PathViolation for unusable paths.
     """
     git = _Git(lines[0].removeprefix("diff --git ").rstrip("\n"))
     for number, line in enumerate(lines[1:], at + 1):
@@ -64,14 +64,14 @@ def read_git(lines: list[str], at: int) -> Named:
         raise DiffError(f"the patch has only one of the --- and +++ lines, near line {at}")
     else:
         _check_agreement(git, at)
-    # --- or +++ may say /dev/null, the first line names the file twice all the same.
+    # --- or +++ may say /dev/null, but the first line always names the file twice.
     path = strip(*_halves(git.first, at), at)[1]
     created, deleted = git.created or git.old == DEV_NULL, git.deleted or git.new == DEV_NULL
     return Named(lexical(path), _kind(created, deleted, at), None, git.executable)
 
 
 def read_plain(old: str, new: str, at: int, file_path: str, gone: bool = False) -> Named:
-    """What a file's `---` and `+++` lines say; `gone` where the new one's time stamp says that there is no file."""
+    """Parse a file's `---` and `+++` names. `gone`: the new file's time stamp says that there is no file."""
     if old == DEV_NULL or new == DEV_NULL:
         path = _one(unquote(new if old == DEV_NULL else old, at), file_path)
     else:
@@ -80,7 +80,7 @@ def read_plain(old: str, new: str, at: int, file_path: str, gone: bool = False) 
 
 
 def unquote(name: str, at: int) -> str:
-    """A name as it stands in a header, without git's quotes and escapes."""
+    """Return a name from a header without git's quotes and escapes."""
     if not name.startswith('"'):
         return name
     if len(name) < 2 or not name.endswith('"'):
@@ -106,7 +106,7 @@ def unquote(name: str, at: int) -> str:
 
 
 def strip(old: str, new: str, at: int) -> tuple[str, str]:
-    """Both names without the first component that tells old from new (a/ and b/, or any other such pair)."""
+    """Return both names without the first component that distinguishes them (a/ and b/, or another pair)."""
     if old == new:
         return old, new
     old_rest, new_rest = old.partition("/")[2], new.partition("/")[2]
@@ -119,7 +119,7 @@ def strip(old: str, new: str, at: int) -> tuple[str, str]:
 
 
 def _one(name: str, file_path: str) -> str:
-    """The one name of a file that comes or goes: without its prefix, unless the request names it with."""
+    """Return the single name of a created or deleted file, without its prefix unless the request includes that."""
     return name[2:] if _PREFIX.match(name) and name != file_path else name
 
 
@@ -182,7 +182,7 @@ def _check_agreement(git: _Git, at: int) -> None:
 
 
 def _halves(rest: str, at: int) -> tuple[str, str]:
-    """The two names of a `diff --git` line. Unquoted names hold spaces, so the line is cut where both halves agree."""
+    """Split the two names of a `diff --git` line. Unquoted names may hold spaces, so split where the halves agree."""
     quoted = re.fullmatch(r'("(?:[^"\\]|\\.)*"|[^"]+) ("(?:[^"\\]|\\.)*"|[^"]+)', rest)
     if '"' in rest and quoted:
         return unquote(quoted[1], at), unquote(quoted[2], at)

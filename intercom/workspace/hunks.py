@@ -1,7 +1,7 @@
-"""Applying the hunks of a patch to a file's bytes: exact in context, the nearest place, never a guess.
+"""Applying the hunks of a patch to a file's bytes: exact context, nearest place, no guesses.
 
-What may differ between patch and file: the line ends (a patch whose lines end in LF fits a file whose lines end in
-CRLF, and what it adds takes the file's ends) and a byte order mark that the patch does not show. Nothing else.
+Patch and file may differ only in two ways. A patch with LF line ends fits a file with CRLF, and its added lines take
+the file's ends. The patch may omit the file's byte order mark.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from intercom.model.errors import PatchConflict
 from intercom.workspace.file_patch import Hunk, HunkLine
 from intercom.workspace.lines import BOM, UTF8, Encoding, encoding_of, split
 
-#: How many lines are compared, at most, to find where the hunks of one file fit: some seconds' worth. A patch states
-#: where its hunks belong, so one that needs more is far off, or made to keep us busy.
+#: The most line comparisons, to find where the hunks of one file fit; they take some seconds. A patch states the place
+#: of its hunks, so one that needs more is far off, or crafted to waste time.
 MAX_COMPARISONS = 5_000_000
 
 
@@ -45,16 +45,16 @@ class _File:
 
 
 def apply(path: str, base: bytes, hunks: Sequence[Hunk]) -> bytes:
-    """What `base` becomes under `hunks`, which are in the order of the file.
+    """Apply `hunks`, in the order of the file, to `base` and return the result.
 
-    Raises PatchConflict naming every hunk that does not fit: its number and header, what it expects and what the file
-    holds there; also where an added line can not be written in the file's encoding.
+    Raises PatchConflict with every hunk that does not fit: its number and header, what it expects and what the file
+    holds there. Raises it also if the file's encoding lacks a character of an added line.
     """
     encoding = encoding_of(base)
     raw = split(base, encoding)
     text = [encoding.decode(line) for line in raw]
     ends = [line.endswith("\r\n") for line in text if line.endswith("\n")]
-    # Where no line can be compared, a patch without returns is taken not to mind them, in a file full of them.
+    # If no line can be compared: in a file with CRLF throughout, a patch without CRs is assumed to mean CRLF.
     bare = bool(ends) and all(ends) and not any("\r" in line.text for hunk in hunks for line in hunk.lines)
     known = frozenset(_without_return(line) for line in [*text, *(line.removeprefix(BOM) for line in text[:1])])
     file = _File(path, encoding, raw, text, bare, _Effort(MAX_COMPARISONS), known)
@@ -86,16 +86,16 @@ def _stated(hunk: Hunk) -> int:
 
 
 def _find(file: _File, hunk: Hunk, least: int, drift: int) -> int | str:
-    """The index of the line where the hunk fits, nearest to the one it states; or why there is none, in words."""
+    """Return the index of the line nearest to the stated one where the hunk fits; else why there is none."""
     source = hunk.source
     stated = _stated(hunk) + drift
     last = len(file.text) - len(source)
     if not source:
-        # Nothing to compare with: only the stated place will do.
+        # There is nothing to compare, so only the stated place is possible.
         ok = least <= stated <= last
         return stated if ok else f"it adds lines after line {hunk.start}, but the file has {len(file.text)} lines"
     if any(_without_return(line.text) not in file.known for line in source):
-        # A line that stands nowhere need not be looked for at every place.
+        # A line that the file does not contain fits at no place.
         return _mismatch(file, source, stated, least)
     for distance in range(max(stated - last, least - stated, 0), max(stated - least, last - stated) + 1):
         fits = [i for i in {stated - distance, stated + distance} if least <= i <= last and _fits(file, source, i)]
@@ -144,7 +144,7 @@ def _quoted(line: str) -> str:
 def _changed(file: _File, hunk: Hunk, place: int) -> Iterator[bytes]:
     source = hunk.source
     seen = [(line.text, file.text[place + i]) for i, line in enumerate(source)]
-    # Added lines are taken as they stand where some line end of the patch agrees with the file's exactly.
+    # If the line ends of the patch agree with the file's exactly, added lines are kept as they are.
     exact = [line.endswith("\r\n") == there.endswith("\r\n") for line, there in seen if there.endswith("\n")]
     convert = not all(exact) or (not exact and file.bare)
     index, first = place, True
@@ -162,13 +162,13 @@ def _changed(file: _File, hunk: Hunk, place: int) -> Iterator[bytes]:
 
 
 def _hides_mark(file: _File, hunk: Hunk, place: int) -> bool:
-    """Whether the hunk covers the file's byte order mark without showing it; the mark then stays where it is."""
+    """Whether the hunk covers the file's byte order mark without showing it. The mark then stays."""
     source = hunk.source
     return place == 0 and bool(source) and file.text[0].startswith(BOM) and not source[0].text.startswith(BOM)
 
 
 def _ends_near(file: _File, index: int) -> str:
-    """The line end of the nearest line before the place where a line is added, or else after it."""
+    """Return the line end of the nearest line before the place of an added line, or else after it."""
     near = chain(range(index - 1, -1, -1), range(index, len(file.text)))
     ended = next(file.text[i] for i in near if file.text[i].endswith("\n"))
     return "\r\n" if ended.endswith("\r\n") else "\n"
@@ -211,7 +211,7 @@ def _conflict(path: str, failures: list[tuple[int, Hunk, str]]) -> PatchConflict
 
 
 def created(path: str, hunks: Sequence[Hunk]) -> bytes:
-    """The content of a new file: every line of its hunks is added. Raises PatchConflict where one is not."""
+    """Return the content of a new file: the added lines of its hunks. Raises PatchConflict for any other line."""
     for number, hunk in enumerate(hunks, 1):
         if hunk.source or number > 1:
             raise _conflict(path, [(number, hunk, "it expects lines of a file that is to be new")])

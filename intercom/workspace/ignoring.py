@@ -1,8 +1,7 @@
-"""What .gitignore files leave out, rule by rule as git reads them.
+"""The rules of .gitignore files, as git interprets them.
 
-An agent writes these files, and what matches them runs in this process: no pattern may take long, however it is made.
-Names are matched one by one by wcmatch, whose `*` never turns back, and `**` between them by a walk that goes back to
-the last one only.
+Agents write these files and their patterns run in this process, so no pattern may take long. wcmatch matches single
+names without backtracking in `*`. A walk matches `**` between names and only backtracks to the last one.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from itertools import islice
 from attrs import field, frozen
 from wcmatch import fnmatch
 
-#: The file that holds the rules of a directory and all below it.
+#: The file with the rules of a directory and everything below it.
 NAME = ".gitignore"
-#: How much of one such file is read, in bytes, and how long a line may be to count, in characters.
+#: How many bytes of one such file are read; and the longest line, in characters, that is not skipped.
 MAX_BYTES = 1024 * 1024
 MAX_LINE = 1024
-#: How many rules of one file count.
+#: How many rules of one file are used.
 MAX_RULES = 5000
 
 _FLAGS = fnmatch.CASE | fnmatch.DOTMATCH
@@ -29,7 +28,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 @frozen
 class _Any:
-    """`**` as a whole name: any number of names, none too."""
+    """`**` as a whole name: any number of names, including none."""
 
 
 @frozen
@@ -37,13 +36,13 @@ class _One:
     """`*` as a whole name: any one name."""
 
 
-#: One name of a pattern: as it stands, as an expression, or one of the two above.
+#: One name of a pattern: literal, a regular expression, or one of the two above.
 _Name = str | re.Pattern[str] | _Any | _One
 
 
 @frozen
 class Rule:
-    """One line. `keeps` undoes an earlier rule; `anywhere` matches the last name at any depth."""
+    """One line. `keeps` reverses an earlier rule; `anywhere` matches the last name at any depth."""
 
     names: tuple[_Name, ...]
     keeps: bool = False
@@ -51,7 +50,7 @@ class Rule:
     anywhere: bool = False
 
     def fits(self, names: Sequence[str], is_directory: bool) -> bool:
-        """Whether this very entry is meant; what lies in a directory that is meant is not looked at."""
+        """Whether the rule matches this entry itself. Entries inside a matching directory are not considered."""
         if self.only_directories and not is_directory:
             return False
         if self.anywhere:
@@ -61,7 +60,7 @@ class Rule:
 
 @frozen
 class Rules:
-    """The rules of one directory, the last first, since the last that fits decides."""
+    """The rules of one directory, in reverse order, because the last one that matches decides."""
 
     rules: tuple[Rule, ...]
     _plain: frozenset[str] = field(init=False, repr=False)
@@ -73,7 +72,7 @@ class Rules:
         object.__setattr__(self, "_is_plain", len(plain) == len(self.rules))
 
     def ignores(self, names: Sequence[str], is_directory: bool) -> bool | None:
-        """Whether the entry at `names`, relative to this directory, is left out; None where no rule says."""
+        """Whether the entry at `names`, relative to this directory, is ignored; None if no rule matches."""
         if self._is_plain and names[-1] not in self._plain:
             return None
         for rule in self.rules:
@@ -82,12 +81,12 @@ class Rules:
         return None
 
 
-#: The rules above an entry, the nearest last, each with how many names of a path lead to its directory.
+#: The rules above an entry, the nearest last, each with the depth of its directory.
 Chain = tuple[tuple[int, Rules], ...]
 
 
 def ignored(chain: Chain, names: Sequence[str], is_directory: bool) -> bool:
-    """Whether an entry is left out by the rules above it, if none of the directories above it is."""
+    """Whether the rules ignore an entry, provided that they ignore no directory above it."""
     for depth, rules in reversed(chain):
         verdict = rules.ignores(names[depth:], is_directory)
         if verdict is not None:
@@ -96,8 +95,8 @@ def ignored(chain: Chain, names: Sequence[str], is_directory: bool) -> bool:
 
 
 def ignored_by(rules: Mapping[str, Rules], path: str, hurry: Callable[[], None] = lambda: None) -> bool:
-    """Whether the file `path` or a directory above it is left out by `rules`, which are given by directory ("" is the
-    workspace). `hurry` is called now and then, and raises what is to end this."""
+    """Whether `rules` ignore the file `path` or a directory above it. `rules` are keyed by directory ("" is the
+    workspace). `hurry` is called repeatedly and raises to cancel the search."""
     names = path.split("/")
     chain: Chain = ()
     for depth in range(len(names)):
@@ -111,8 +110,7 @@ def ignored_by(rules: Mapping[str, Rules], path: str, hurry: Callable[[], None] 
 
 
 def read_rules(data: bytes) -> Rules:
-    """The rules in the bytes of a .gitignore file; what git passes over is passed over, and what is beyond the limits
-    above."""
+    """Parse the bytes of a .gitignore file. Skips lines that git skips, and what exceeds the limits above."""
     text = data[:MAX_BYTES].decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     rules = (rule for line in text.split("\n") if (rule := _rule(line.removesuffix("\r"))) is not None)
     return Rules(tuple(reversed(tuple(islice(rules, MAX_RULES)))))
@@ -136,13 +134,13 @@ def _rule(line: str) -> Rule | None:
     if anywhere and isinstance(found[0], _Any):
         found = [_One()]
     elif isinstance(found[-1], _Any):
-        # At the end it stands for what is inside, and not for the directory itself.
+        # At the end it matches what is inside, but not the directory itself.
         found.append(_One())
     return Rule(tuple(found), keeps, only_directories, anywhere)
 
 
 def _trimmed(line: str) -> str:
-    """Without the spaces at its end, unless a backslash keeps one."""
+    """Remove trailing spaces, except one that a backslash escapes."""
     bare = line.rstrip(" ")
     if len(bare) < len(line):
         slashes = len(bare) - len(bare.rstrip("\\"))
@@ -156,7 +154,7 @@ def _split(pattern: str) -> Iterable[str]:
 
 
 def _name(name: str) -> _Name | None:
-    """One name of a pattern; None where it can match nothing."""
+    """Compile one name of a pattern; None if it can match nothing."""
     if name == "**":
         return _Any()
     if name == "*":
@@ -172,7 +170,7 @@ def _name(name: str) -> _Name | None:
 
 
 def _is_unfinished(name: str) -> bool:
-    """Whether a bracket is not closed, or a backslash has nothing to escape: git matches nothing with it."""
+    """Whether a bracket is unclosed or a backslash escapes nothing: git matches nothing with it."""
     at = 0
     while at < len(name):
         if name[at] == "\\":
@@ -189,7 +187,7 @@ def _is_unfinished(name: str) -> bool:
 
 
 def _end_of_class(name: str, at: int) -> int:
-    """The place after the bracket that closes the one at `at`; -1 where none does."""
+    """Return the index after the bracket that closes the one at `at`; -1 if there is none."""
     at += 1
     if name[at : at + 1] in ("!", "^"):
         at += 1

@@ -1,4 +1,4 @@
-"""Where in a JSON text a value stands, for messages about it; and keys that stand twice, which JSON readers hide."""
+"""Positions of values in a JSON text, for messages; and duplicate keys, which JSON parsers hide."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _decoder = json.JSONDecoder()
 
 
 def line_and_column(text: str, index: int) -> tuple[int, int]:
-    """The line and column, both from 1, of a place in `text`."""
+    """Return the line and column, both from 1, of an index in `text`."""
     return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
 
 
 def locate(text: str, path: Sequence[str | int], key: bool = False) -> int:
-    """Where the value that `path` leads to begins in the valid JSON `text`; with `key`, where its key does."""
+    """Return the index of the value at `path` in the valid JSON `text`; with `key`, of its key."""
     at = _skip(text, 0)
     place = at
     for step in path:
@@ -26,7 +26,7 @@ def locate(text: str, path: Sequence[str | int], key: bool = False) -> int:
 
 
 def doubled(text: str) -> tuple[str, int] | None:
-    """The first key that stands twice in one object of the valid JSON `text`, and where it does so again."""
+    """Return the first duplicate key in an object of the valid JSON `text`, and its second index; or None."""
     waiting = [_skip(text, 0)]
     while waiting:
         at = waiting.pop()
@@ -40,7 +40,7 @@ def doubled(text: str) -> tuple[str, int] | None:
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:
-    """Name or number, place of the key and place of the value, of each member of the object or array at `at`."""
+    """Yield name or number, index of the key and index of the value, of each member of the container at `at`."""
     opening = text[at]
     if opening not in "{[":
         return

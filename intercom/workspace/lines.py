@@ -1,7 +1,6 @@
-"""A file's bytes as lines, and back, without a byte lost.
+"""Splitting a file's bytes into lines, without losing a byte.
 
-Patches are text; files are bytes in some encoding. Lines are kept as bytes, so that what a patch does not touch can not
-change; only for comparing are they decoded.
+Lines are kept as bytes, so what a patch does not touch cannot change. They are decoded only for comparison.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from attrs import frozen
 
 BOM = "\ufeff"
 
-#: UTF-32 first: its little-endian mark begins with that of UTF-16.
+#: UTF-32 comes first, because its little-endian mark begins with that of UTF-16.
 _WIDE = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -23,7 +22,7 @@ _WIDE = (
 
 @frozen
 class Encoding:
-    """How a file's bytes are read as text, with a name for people."""
+    """How a file's bytes are decoded, with a name for people."""
 
     codec: str
     errors: str
@@ -33,7 +32,7 @@ class Encoding:
         return data.decode(self.codec, self.errors)
 
     def encode(self, text: str) -> bytes:
-        """Raises UnicodeEncodeError for characters that the encoding has not."""
+        """Encode text. Raises UnicodeEncodeError if the encoding lacks a character."""
         return text.encode(self.codec, self.errors)
 
 
@@ -41,8 +40,11 @@ UTF8 = Encoding("utf-8", "surrogateescape", "utf-8")
 
 
 def encoding_of(data: bytes) -> Encoding:
-    """The encoding of a file: by its byte order mark; UTF-8 where it is valid, or where more lines are valid UTF-8
-    than not; else Windows-1252, which holds Latin-1's letters, else Latin-1, in which any byte is a character."""
+    """Guess the encoding of a file.
+
+    A byte order mark decides. Else it is UTF-8 if all or most of the non-ASCII lines are valid UTF-8. Else it is
+    Windows-1252 if the bytes are valid in that, else Latin-1, in which every byte is a character.
+    """
     for mark, codec in _WIDE:
         if data.startswith(mark):
             encoding = Encoding(codec, "surrogatepass", codec)
@@ -58,7 +60,7 @@ def encoding_of(data: bytes) -> Encoding:
 
 
 def split(data: bytes, encoding: Encoding) -> list[bytes]:
-    """The lines of a file, each with its line end (the last may have none); joined, they are `data` again."""
+    """Return the lines of a file with their line ends (the last may have none). Joined, they equal `data`."""
     end = encoding.encode("\n")
     if len(end) == 1:
         lines = [line + b"\n" for line in data.split(b"\n")]

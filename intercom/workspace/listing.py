@@ -1,4 +1,4 @@
-"""Listing a directory of the workspace as a tree, for people: bounded, and following no link."""
+"""A directory of the workspace as a tree for people: limited in size, without following links."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ from intercom.workspace.paths import lexical, relative, resolved
 DEPTH = 3
 DEEPEST = 10
 
-#: How many entries of one directory, and of a whole tree, are drawn. What is left out is counted.
+#: How many entries of one directory, and of a whole tree, are drawn. The rest is counted.
 MAX_IN_DIRECTORY = 200
 MAX_ENTRIES = 2000
-#: How many entries of one directory are looked at; beyond it even the count is "at least".
+#: How many entries of one directory are read; beyond that the count is only "at least".
 MAX_SCANNED = 20_000
 
-#: Directories that hold what tools made. Hidden ones (a leading dot) are skipped too.
+#: Directories with generated files. Hidden ones (with a leading dot) are skipped too.
 SKIPPED = frozenset({"node_modules", "target"})
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Besides control characters: what does not show, turns the direction of writing, or breaks a line.
+#: Categories of characters that are invisible, change the writing direction or break a line.
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
 @frozen
 class Tree:
-    """`path` is canonical, "." for the workspace itself; `lines` are ready to be shown, the directory's own name first;
-    `directories` and `files` count what is drawn below it, `left_out` what the limits cut off, `skipped` the
-    directories that are never entered."""
+    """A drawn directory tree.
+
+    `path` is canonical, "." for the workspace itself. `lines` are ready to show; the first is the directory's own name.
+    `directories` and `files` count what is drawn below it, `left_out` what the limits cut off, and `skipped` the
+    directories that are never entered.
+    """
 
     path: str
     lines: tuple[str, ...]
@@ -61,12 +64,12 @@ class _Walk:
 
 
 def tree(root: Path, path: str = ".", depth: int = DEPTH) -> Tree:
-    """The directory `path` of the workspace `root`, `depth` levels deep (1 to 10), files before directories.
+    """Return the directory `path` of the workspace `root`, `depth` levels deep (1 to 10), files before directories.
 
-    Hidden directories, node_modules and target are skipped below it, but may be named as `path`. Links are shown and
-    not followed; `path` itself may lead through links that stay inside. Raises InvalidArguments for a depth out of
-    range, PathViolation for a path that leads outside, NotFound for nothing there, FileError for what is no directory
-    or can not be read.
+    Hidden directories, node_modules and target are skipped below it, but may be named as `path`. Links are shown but
+    not followed; `path` itself may lead through links inside the workspace. Raises InvalidArguments for a depth out of
+    range, and PathViolation if the path leads outside. Raises NotFound if it does not exist, and FileError if it is not
+    a directory or cannot be read.
     """
     if not 1 <= depth <= DEEPEST:
         raise InvalidArguments(f"the depth must be from 1 to {DEEPEST}, not {depth}")
@@ -82,7 +85,7 @@ def tree(root: Path, path: str = ".", depth: int = DEPTH) -> Tree:
 
 
 def shown(name: str) -> str:
-    """A name as it may stand in a line: what would not show, or show as something else, is written as an escape."""
+    """Return a name for display. Characters that are invisible or misleading are escaped."""
     return "".join(
         char if unicodedata.category(char) not in _UNSEEN else char.encode("unicode_escape").decode("ascii")
         for char in name
@@ -108,7 +111,7 @@ def _entered(parent: int, rel: str) -> int:
         raise
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            # A link was resolved before; one that is here now was put here since.
+            # The path was resolved before, so a link found here was created since.
             if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 raise PathViolation(f"{rel} is a symbolic link; it was none when it was checked") from None
             raise FileError(f"{rel} is a file; show it with show-file") from None
@@ -116,7 +119,7 @@ def _entered(parent: int, rel: str) -> int:
 
 
 def _is_root(root: Path, path: str) -> bool:
-    """Whether a path is one more way to say the workspace itself; what can not be said at all is left to be refused."""
+    """Whether a path means the workspace itself. Raises PathViolation for an invalid path."""
     if os.path.normpath(path or ".") == ".":
         return True
     top = resolved(root)
@@ -131,7 +134,7 @@ class _Name:
 
 
 def _names(fd: int) -> tuple[list[_Name], int]:
-    """What a directory holds, files first, and how many directories in it are skipped."""
+    """Return the entries of a directory, files first, and the number of skipped directories."""
     found: list[_Name] = []
     skipped = 0
     with os.scandir(fd) as entries:
@@ -176,5 +179,5 @@ def _enter(walk: _Walk, parent: int, name: str, margin: str, level: int) -> None
         finally:
             os.close(fd)
     except OSError as error:
-        # Gone, closed to us, or swapped for a link since it was seen: the tree says so and goes on.
+        # The directory is missing, unreadable, or was replaced by a link: say so and continue.
         walk.lines.append(f"{margin}└── ({(error.strerror or 'can not be read').lower()})")

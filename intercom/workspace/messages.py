@@ -1,4 +1,4 @@
-"""What a policy watcher understands."""
+"""The messages that a policy watcher accepts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from intercom.workspace.policy_state import PolicyState
 
 @frozen
 class Evaluate(Request[PolicyAnswer]):
-    """Does the policy let this operation pass without a person?"""
+    """A request to evaluate whether the policy allows this operation without a person."""
 
     query: Query
 
 
 @frozen
 class EvaluateFiles(Request[PolicyAnswer]):
-    """Does the policy let a proposal that changes all of these files pass without a person? Paths are canonical;
-    `in_place` says that a client writes into the files themselves, and so into all their names."""
+    """A request to evaluate whether the policy allows a proposal that changes all of these files without a person.
+
+    `paths` are canonical. `in_place`: a client writes to the files themselves, and so changes every hard link to them.
+    """
 
     paths: tuple[str, ...]
     risk: RiskLevel
@@ -30,16 +32,16 @@ class EvaluateFiles(Request[PolicyAnswer]):
 
 @frozen
 class Current(Request[PolicyState]):
-    """What is in force, what waits to be accepted, and what is wrong with the file?"""
+    """A request for the present state: the policy in force, the proposed one, and the file's fault."""
 
 
 @frozen
 class PolicyDecided(Request[PolicyState]):
-    """A person decided about some content of the policy file, and it is on record: act on it."""
+    """A request to act on a decision of a person about a policy file's content, already recorded."""
 
     decision: PolicyDecision
 
 
 @frozen
 class FileTouched:
-    """The policy file may have changed."""
+    """A notification that the policy file may have changed."""

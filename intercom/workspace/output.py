@@ -1,10 +1,10 @@
-"""What a command wrote: kept up to a limit, and made into plain text."""
+"""The output of a command: kept up to a limit and converted to plain text."""
 
 from __future__ import annotations
 
 import re
 
-#: Escape sequences of terminals (ECMA-48): CSI, the strings (OSC, DCS, SOS, PM, APC), and those of two characters.
+#: Terminal escape sequences (ECMA-48): CSI, strings (OSC, DCS, SOS, PM, APC), and those of two characters.
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x1b\x07\x9c]*(?:\x1b\\|\x07|\x9c)?|[ -/]+[0-~]|[0-~])"
     r"|\x9b[0-?]*[ -/]*[@-~]"
@@ -13,8 +13,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u2
 
 
 class Output:
-    """The bytes of both streams, in the order they came: at most `limit` of them, half from the beginning and half from
-    the end, since either may say what matters. `total` counts all."""
+    """The bytes of both streams, in order of arrival. At most `limit` bytes are kept, half from the beginning and
+    half from the end, since either may be the important one. `total` counts all bytes."""
 
     def __init__(self, limit: int) -> None:
         self.total = 0
@@ -28,7 +28,7 @@ class Output:
         room = self._first - len(self._head)
         self._head += piece[:room]
         self._tail += piece[room:]
-        # Cut in strides: a cut at every piece would move everything every time.
+        # Cut rarely: a cut after every piece would move the whole buffer each time.
         if len(self._tail) > 2 * self._last:
             del self._tail[: -self._last]
 
@@ -37,14 +37,12 @@ class Output:
         return self.total > self._first + self._last
 
     def text(self, *, whole_lines: bool = False) -> str:
-        """All that was kept as plain text; where something was cut out, a line says how much.
-
-        With `whole_lines`, a last line that has no end yet is left out: half a secret is not recognised as one.
-        """
+        """Return what was kept as plain text. A line says how much was cut out, if anything. With `whole_lines`, an
+        unfinished last line is omitted, because masking cannot recognise half a secret."""
         if not self.is_cut:
             return _whole(plain(self._head + self._tail), whole_lines)
         head, tail = bytes(self._head), bytes(self._tail[-self._last :])
-        # Cut between lines, where there are any: half a secret is not recognised as one, nor half a letter.
+        # Cut between lines if possible: masking cannot recognise half a secret, nor decoding half a character.
         head = head[: head.rfind(b"\n") + 1] or head
         tail = tail[tail.find(b"\n") + 1 :] or tail
         left_out = self.total - len(head) - len(tail)
@@ -53,8 +51,8 @@ class Output:
 
 
 def plain(data: bytes | bytearray) -> str:
-    """Bytes as UTF-8 text without what steers a terminal. Of a line that was written over (progress bars), the last
-    writing is kept; what is no UTF-8 becomes replacement characters."""
+    """Decode bytes as UTF-8 text and remove terminal control sequences. Of an overwritten line (progress bars) the
+    last version is kept. Invalid UTF-8 becomes replacement characters."""
     text = _ESCAPES.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return "\n".join(_CONTROLS.sub("", line) for line in lines)

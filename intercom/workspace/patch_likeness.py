@@ -1,11 +1,11 @@
-"""What a text looks like that was sent as a patch and does not begin as one: a patch in some other form, or a file.
+"""Detection of texts that were sent as a patch but do not begin as one: a patch in another form, or a file. Pure.
 
-`git apply` and `patch` pass over whatever stands before a patch, and take it indented. So a text that holds a hunk
-anywhere is one that they would apply, and nobody can tell a patch with prose before it from a file about patches: it is
-refused, and `content` carries such a file. What only resembles a patch (a code block marked `diff`, lines that begin
-with plus and minus, an `Index:` line) counts where the text begins with it or consists of it, so that documentation
-with such a block further down stays what it is: a file. So does a script for sed: only what consists of commands for ed
-and of nothing else is taken for a change. Pure.
+`git apply` and `patch` skip text before a patch, and accept an indented one. So they would apply a text that holds a
+hunk anywhere, and it cannot be told from a file about patches. It is refused; such a file has to be sent as `content`.
+
+Weaker signs are a code block marked `diff`, lines that begin with plus and minus, or an `Index:` line. They count only
+if the text begins with them or consists of them, so documentation with such a block further down is a file. A line such
+as `3d` counts anywhere. Other ed commands count only if the text consists of them, so most sed scripts are files.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-#: What a patch begins with that is read as one.
+#: The beginnings of a text that is parsed as a patch.
 BEGINNINGS = ("--- ", "diff ")
 
-#: What is passed over before the first line: marks and spaces that nobody sees.
+#: Invisible marks and spaces, skipped before the first line.
 _UNSEEN = "\ufeff\u200b\u200e\u200f\u2060"
-#: `patch` takes these for indentation, the letter too.
+#: `patch` accepts these as indentation, even the letter.
 _INDENTATION = " \tX"
 _HUNK = re.compile(r"@@ -\d+(,\d+)? \+\d")
 _NUMBERED = re.compile(r"\*\*\* \d")
 _NORMAL = re.compile(r"\d+(,\d+)?[acd]\d+(,\d+)?$")
 _SIDE = re.compile(r"[<>] ")
 _ED = re.compile(r"\d+(,\d+)?[acdi][ \t]*$")
-#: An address of ed: a line by its number, `.`, `$`, a mark, or what it matches, and how far from there.
+#: An address of ed: a line number, `.`, `$`, a mark or a pattern, and an offset.
 _ED_ADDRESS = r"(?:\d+|[.$]|'[a-z]|/(?:[^/\\]|\\.)*/|\?(?:[^?\\]|\\.)*\?)?(?:[+-]\d*)*"
 _ED_COMMAND = re.compile(
     rf"(?P<range>%|{_ED_ADDRESS}(?:[,;]{_ED_ADDRESS})?)"
@@ -49,13 +49,13 @@ _CODEX_BEGIN = "*** Begin Patch"
 _CODEX_FILE = re.compile(r"\*\*\* (Update|Add|Delete) File: ")
 _CONTEXT_HEADER = re.compile(r"\*\*\* \S")
 _CONFLICT = tuple(re.compile(rf"{mark}{{5,9}}( |$)") for mark in "<=>")
-#: How far from the first line a block to search and replace may begin: clients name the file above it.
+#: How far from the first line a search-and-replace block may begin: clients write the file name above it.
 _NEAR = 3
 _MAIL_FIELDS = 40
 
 
 def likeness(text: str) -> str | None:
-    """What `text` looks like, as the end of "it looks like ...", if it is not clearly the content of a file."""
+    """Return what `text` looks like, as the end of "it looks like ..."; None if it is clearly a file's content."""
     for how, form in _forms(text):
         found = _anywhere(form) or _at_first(form) or _throughout(form) or _ed_script(form)
         if found is not None:
@@ -64,7 +64,7 @@ def likeness(text: str) -> str | None:
 
 
 def _forms(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The lines of a text as they are, and without what somebody may have wrapped them in, with how that is called."""
+    """Yield the lines of a text as they are, and without possible wrappings, each with a name for the wrapping."""
     yield "", _lines(text)
     if "&" in text and (plain := html.unescape(text)) != text:
         yield ", escaped for HTML", _lines(plain)
@@ -85,7 +85,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _anywhere(lines: Sequence[str]) -> str | None:
-    """What git or patch would apply, wherever it stands."""
+    """Recognise what git or patch would apply, wherever it is in the text."""
     has_codex_file = any(_CODEX_FILE.match(line.strip()) for line in lines)
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     last_side, last_extended = _last(lines, _SIDE), _last(lines, _EXTENDED)
@@ -110,8 +110,8 @@ def _anywhere(lines: Sequence[str]) -> str | None:
 
 
 def _ed_script(lines: Sequence[str]) -> str | None:
-    """Whether the text is a script for ed and nothing else. A script for sed has no input that ends with a dot, and
-    names the file that it writes, so that it stays what it is: a file."""
+    """Recognise an ed script without anything else. A sed script has no input that ends with a dot, and names the
+    file that it writes, so it is not recognised here."""
     changes = closes = False
     rest = iter(lines)
     for line in rest:
@@ -128,13 +128,13 @@ def _ed_script(lines: Sequence[str]) -> str | None:
 
 
 def _last(lines: Sequence[str], pattern: re.Pattern[str]) -> int:
-    """The index of the last line that fits; -1 where none does."""
+    """Return the index of the last line that matches; -1 if none does."""
     found = (i for i in range(len(lines) - 1, -1, -1) if pattern.match(lines[i].lstrip(_INDENTATION)))
     return next(found, -1)
 
 
 def _at_first(lines: Sequence[str]) -> str | None:
-    """What the first line that is not blank says."""
+    """Recognise a form by the first line that is not blank."""
     seen = [line.strip(_UNSEEN).strip() for line in lines]
     rows = [row for row in seen if row]
     if not rows:
@@ -164,8 +164,7 @@ def _at_first(lines: Sequence[str]) -> str | None:
 
 
 def _fenced(rows: Sequence[str]) -> str | None:
-    """Whether the text begins with a fenced block of a patch, is one fenced block of anything, or holds little else
-    than blocks of patches."""
+    """Recognise a text that begins with a fenced patch, is one fenced block, or is mostly fenced patches."""
     first = _FENCE.match(rows[0])
     if first is not None:
         if first[2].lower() in _FENCED_PATCH:
@@ -197,7 +196,7 @@ def _conflicting(rows: Sequence[str]) -> str | None:
 
 
 def _throughout(lines: Sequence[str]) -> str | None:
-    """Whether every line begins as the lines of a hunk do, and not all of them as a list does."""
+    """Recognise a text in which every line begins like a line of a hunk, unless it is a list."""
     rows = [line for line in lines if line.strip()]
     if not rows or not all(row.startswith(("+", "-", " ", "\\ ")) for row in rows):
         return None

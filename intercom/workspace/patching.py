@@ -1,4 +1,4 @@
-"""From a proposal to a plan: for every file, the bytes that are there and the bytes that shall be."""
+"""From a proposal to a plan: the present and the new bytes of every file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from intercom.workspace.reading import FileBytes, read_beneath
 
 @frozen
 class PlannedFile:
-    """`before` is the hash of what is on disk now, of the old path for a rename. `after` is the content to be, None
-    for a file that goes. `mode` holds the permission bits to be, None for a new file whose directory decides."""
+    """The plan for one file.
+
+    `before` is the hash of the present content (of the old path for a rename). `after` is the new content, None for a
+    deletion. `mode` holds the new permission bits, None if a new file takes them from its directory.
+    """
 
     change: FileChange
     before: str
@@ -34,8 +37,8 @@ class PlannedFile:
 
 @frozen
 class Plan:
-    """`root_inode` is the inode number of the workspace directory that it was made in. `diverged` are the paths whose
-    content is not what was approved: only ever filled where the caller asked for a plan all the same."""
+    """The plan for a proposal. `root_inode` is the inode number of the workspace directory. `diverged` are the paths
+    whose content differs from what was approved; it is only filled if the caller asked to plan despite that."""
 
     files: tuple[PlannedFile, ...]
     root_inode: int | None = None
@@ -47,15 +50,15 @@ class Plan:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every path that changes, canonical, both ends of a rename: what the policy judges."""
+        """Every path that changes, canonical, both ends of a rename: what the policy evaluates."""
         return tuple(path for change in self.changes for path in change.paths)
 
 
 def plan(root: Path, proposal: Proposal) -> Plan:
-    """Work out what `proposal` does to the workspace `root` as it is now; nothing is written.
+    """Return what `proposal` does to the workspace `root` as it is now. Writes nothing.
 
-    Every path is resolved here, and never again. Raises PatchConflict for hunks that do not fit and files that should
-    or should not exist, PathViolation, and FileError.
+    Every path is resolved here, and never again. Raises PatchConflict if a hunk does not fit, or a file exists or is
+    missing against expectation; PathViolation; and FileError.
     """
     with opened_root(root) as top:
         if proposal.content is None:
@@ -74,12 +77,13 @@ def plan_again(
     root_inode: int | None = None,
     diverged: bool = False,
 ) -> Plan:
-    """The plan for an approved proposal, as the workspace is now: exactly what is on record, or a refusal.
+    """Return the plan for an approved proposal in the present workspace: exactly what was approved, or an error.
 
-    `record` are the files as they were approved. Their paths are opened as they stand there, through no link; what the
-    proposal's text calls them does not count any more. Raises PatchConflict where a file has changed since, unless
-    `diverged` allows it and the proposal is a whole file; RecordMismatch naming the first file that would become
-    something else than what was approved; PathViolation and FileError as `plan`.
+    `record` are the approved files. Their recorded paths are opened without following links; the paths in the
+    proposal's text no longer matter.
+
+    Raises PatchConflict if a file has changed since, unless `diverged` permits that and the proposal is a whole file.
+    Raises RecordMismatch if the result would differ from what was approved. Raises PathViolation and FileError too.
     """
     parts: Sequence[FilePatch | bytes] = proposal.patches if proposal.content is None else (proposal.content,)
     if len(parts) != len(record):
@@ -103,14 +107,14 @@ def plan_again(
 def _plan_approved(
     part: FilePatch | bytes, base: FileBytes | None, approved: FileChange, *, is_other_base: bool
 ) -> PlannedFile:
-    """A file's plan, held against what was approved of it."""
+    """Plan a file and compare the result with what was approved."""
     try:
         if isinstance(part, bytes):
             planned = _whole(approved.path, base, part)
         else:
             planned = _patched(part, base, approved.path, approved.base_path)
     except PatchConflict as fault:
-        # It fitted this very content when it was proposed.
+        # The patch fitted the same content when it was proposed.
         raise RecordMismatch(f"what was approved of {approved.path} is another patch ({fault}); {_ANEW}") from None
     now = planned.change
     differs = [
@@ -119,7 +123,7 @@ def _plan_approved(
             ("path", now.path, approved.path),
             ("old path", now.old_path, approved.old_path),
             ("content after", now.after_hash, approved.after_hash),
-            # Over a file that has changed, a whole file is another kind of change, and takes over that file's mode.
+            # If the file has changed, a whole file may be another kind of change, and it keeps the present mode.
             ("kind of change", is_other_base or now.kind, is_other_base or approved.kind),
             ("mode", is_other_base or now.mode, is_other_base or approved.mode),
         )
@@ -168,7 +172,7 @@ def _each_patched(root: Path, top: int, patches: Sequence[FilePatch]) -> Iterato
 
 
 def _patched(patch: FilePatch, base: FileBytes | None, path: str, old: str) -> PlannedFile:
-    """What a file's patch makes of `base`, the content of `old`, at `path`; the two are one but for a rename."""
+    """Apply a file's patch to `base`, the content of `old`. `path` differs from `old` only for a rename."""
     if patch.kind is ChangeKind.CREATE or (base is None and _only_adds(patch)):
         if base is not None:
             raise PatchConflict(f"the patch makes {path}, which exists already", path=path)
@@ -214,13 +218,13 @@ def _planned(
 
 
 def _mode(current: int, executable: bool | None) -> int:
-    """Permission bits as git's mode lines change them: whoever may read may execute, or nobody may."""
+    """Change permission bits as git's mode lines do: everyone with read access may execute, or nobody."""
     if executable is None or bool(current & 0o111) == executable:
         return current
     return current | (current & 0o444) >> 2 if executable else current & ~0o111
 
 
 def _counts(before: bytes, after: bytes) -> tuple[int, int]:
-    """Lines added and removed; a line that only moved counts as neither."""
+    """Count lines added and removed. A line that only moved counts as neither."""
     old, new = Counter(before.splitlines()), Counter(after.splitlines())
     return (new - old).total(), (old - new).total()

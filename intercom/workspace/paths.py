@@ -1,8 +1,7 @@
-"""Paths: what a client may name, and the canonical path that it means.
+"""Validation of the paths that clients name, and their canonical form.
 
-A name is resolved once, when a request comes, into the canonical path that people see and the policy judges. Whenever
-a file is touched, `descriptors` opens that path and follows no link; so a link swapped in between is met as a link, and
-refused.
+A path is resolved once, when a request arrives, into the canonical path that people see and the policy evaluates.
+`descriptors` opens that path without following links, so a link swapped in later is detected and refused.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from intercom.model.errors import PathViolation, WorkspaceRefused
 MAX_PATH_BYTES = 4096
 MAX_NAME_BYTES = 255
 
-#: Beside control characters, what could make a path read differently from what it is: line and paragraph separators,
-#: and the marks that turn the direction of writing.
+#: Characters besides control characters that make a path look different from what it is: line and paragraph separators,
+#: and marks that change the writing direction.
 _MISLEADING = frozenset("\u2028\u2029\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _DRIVE = re.compile(r"[A-Za-z]:(/|$)")
 
 
 def lexical(candidate: str) -> str:
-    """The path that `candidate` spells, without a look at the disk: relative, `/` between names, no `.` or `..`.
+    """Normalise `candidate` without reading the disk: relative, `/` between names, no `.` or `..`.
 
-    Raises PathViolation for what is empty, absolute, too long, leads above its start, or holds characters that are not
-    allowed (NUL and other control characters, backslashes, marks that change the direction of writing).
+    Raises PathViolation if it is empty, absolute, too long, leads above its start, or contains a forbidden character:
+    NUL and other control characters, backslashes, marks that change the writing direction.
     """
     if not candidate:
         raise PathViolation("the path is empty; name a file relative to the workspace")
@@ -60,11 +59,11 @@ def lexical(candidate: str) -> str:
 
 
 def relative(root: Path, candidate: str) -> str:
-    """The canonical path of `candidate` in the workspace `root`: relative, POSIX separators, every link resolved.
+    """Return the canonical path of `candidate` in the workspace `root`: relative, `/` between names, links resolved.
 
-    Links that stay inside the workspace are followed, the last one too: the answer names the file that would really be
-    written. The file need not exist; every ancestor that does is resolved. Raises PathViolation for what `lexical`
-    refuses, and where a link leads outside, in a circle, or to nothing that can hold the file.
+    Links inside the workspace are followed, including the last one: the result is the file that would be written. The
+    file need not exist; existing ancestors are resolved. Raises PathViolation as `lexical`, and if a link leads outside
+    or in a circle, or a file is in the place of a directory.
     """
     spelled = lexical(candidate)
     top = resolved(root)
@@ -91,19 +90,19 @@ def is_link(root: Path, candidate: str) -> bool:
 
 
 def resolved(path: str | os.PathLike[str]) -> str:
-    """The path with every link in it followed. Raises PathViolation where one changed while it was followed."""
+    """Return the path with every link followed. Raises PathViolation if a link changes meanwhile."""
     try:
         return os.path.realpath(path)
     except OSError:
-        # A link that was there is not there to be read.
+        # A link was removed after it was found.
         raise PathViolation(f"the path {_shown(os.fspath(path))} changed while it was looked at; try again") from None
 
 
 def check_workspace(path: Path | str) -> Path:
-    """The canonical path of a directory that may serve as a workspace.
+    """Return the canonical path of a directory that may be a workspace.
 
-    Raises WorkspaceRefused for what is no directory, can not be entered, or is far more than a workspace: the root of
-    the file system, the home directory and what holds it.
+    Raises WorkspaceRefused if it is not a directory, cannot be entered, or is too wide: the root of the file system,
+    the home directory or a directory above it.
     """
     try:
         real = Path(path).expanduser().resolve(strict=True)
@@ -135,5 +134,5 @@ def _homes() -> set[Path]:
 
 
 def _shown(path: str) -> str:
-    """A path as it may stand in a sentence: quoted, escaped, cut."""
+    """Return a path for use in a sentence: quoted, escaped and cut."""
     return ascii(path if len(path) <= 120 else path[:117] + "...")

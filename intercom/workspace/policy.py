@@ -1,4 +1,4 @@
-"""What a policy grants: a pure decision over one operation, or over the files of one proposal."""
+"""Evaluation of a policy: a pure decision on one operation, or on the files of one proposal."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from intercom.workspace.tool_names import canonical
 
 Operation = Literal["write", "read"]
 
-#: Case counts; wildcards do not match a name that begins with a dot; no braces, no negation, no `!(...)`.
+#: Case-sensitive; wildcards do not match a leading dot; no braces, no negation, no `!(...)`.
 _FLAGS = glob.GLOBSTAR | glob.CASE | glob.FORCEUNIX
 
-#: Matching time grows with the path to the power of the number of `**`, and hundreds of patterns may have to be tried:
-#: so the number of `**`, and a path's depth in directories and length in characters, are held small.
+#: Matching time grows with the path's length to the power of the number of `**`, and there may be hundreds of patterns.
+#: So the number of `**` is limited, and a path's depth in directories and length in characters.
 MAX_GLOBSTARS = 2
 MAX_DEPTH = 64
 MAX_LENGTH = 1024
@@ -33,8 +33,8 @@ MAX_LENGTH = 1024
 
 @frozen
 class Query:
-    """An operation that asks to pass. `args` are the words after `tool_name` when it is a command. `file_path` is
-    relative to the workspace; give the canonical one (`paths.relative`), so that a link can not lend a path's rule."""
+    """An operation to evaluate. `args` are the words after `tool_name` if it is a command. `file_path` is relative
+    to the workspace. Pass the canonical path (`paths.relative`), so that a link cannot use the rule of another path."""
 
     tool_name: str
     args: tuple[str, ...] = ()
@@ -45,8 +45,8 @@ class Query:
 
 @frozen
 class Limits:
-    """What the server's configuration says above every workspace: the highest risk that any policy may let pass, and,
-    where commands must also be on an allowlist, that list (None: they need not)."""
+    """The limits that the server's configuration sets for every workspace. `max_risk_level` is the highest risk that
+    any policy may allow. `allowlist` lists the permitted commands, or is None if all are permitted."""
 
     max_risk_level: RiskLevel = RiskLevel.CRITICAL
     allowlist: tuple[str, ...] | None = None
@@ -56,10 +56,10 @@ NO_LIMITS = Limits()
 
 
 def evaluate(policy: WorkspacePolicy, query: Query, limits: Limits = NO_LIMITS) -> PolicyAnswer:
-    """Whether `policy` lets `query` pass without a person, and by which rule.
+    """Return whether `policy` allows `query` without a person, and by which rule.
 
-    In this order: a policy that is off, the risk, protected paths; then commands, tools and file patterns, the first
-    that fits. Never raises; `why` says what stood against it.
+    Checks, in this order: a policy that is off, the risk, protected paths; then commands, tools and file patterns, of
+    which the first match counts. Never raises; `why` is the reason for a refusal.
     """
     refusal = _refusal(policy, query.risk, limits)
     if refusal is not None:
@@ -83,8 +83,8 @@ def evaluate(policy: WorkspacePolicy, query: Query, limits: Limits = NO_LIMITS) 
 def evaluate_files(
     policy: WorkspacePolicy, paths: Sequence[str], risk: RiskLevel, limits: Limits = NO_LIMITS
 ) -> PolicyAnswer:
-    """Whether a proposal that changes all of `paths` (canonical, both ends of a rename) passes without a person: only
-    if a write pattern grants each of them. The rule named is that of the first path."""
+    """Return whether a proposal that changes all of `paths` is allowed without a person. `paths` are canonical, with
+    both ends of a rename. A write pattern must grant each; the rule returned is the first path's."""
     refusal = _refusal(policy, risk, limits)
     if refusal is not None:
         return PolicyAnswer(False, why=refusal)
@@ -124,7 +124,7 @@ def _command_rule(policy: WorkspacePolicy, query: Query, limits: Limits) -> str 
     if any(map(mentions_protected, given.words, is_glob)):
         return None
     if os.path.basename(given.words[0]) != "git" and any(map(makes_repository, given.words[1:])):
-        # To git alone the word is a commit.
+        # For git itself, HEAD is a commit, not a file.
         return None
     if limits.allowlist is not None and not commands.allowed(limits.allowlist, given.words):
         return None

@@ -1,7 +1,7 @@
-"""The policy file of a workspace: found, read, checked, and turned into a policy.
+"""The policy file of a workspace: located, read, validated and converted to a policy.
 
-The file is read once: the bytes that are hashed are the bytes that are parsed. Any fault means that nothing is granted,
-and is put into words with the line where it stands.
+The file is read once, so the bytes that are hashed are the bytes that are parsed. A file with any fault grants nothing,
+and the fault is described with its line.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ MAX_POLICY_BYTES = 256 * 1024
 
 @frozen
 class Loaded:
-    """`sha256` and `text` are those of the file's bytes (a byte order mark included), None where there is no file or it
-    could not be read; `source` is its path in the workspace; `fault` says why a file that is there grants nothing."""
+    """The result of reading the policy file.
+
+    `sha256` and `text` are of the file's bytes (including a byte order mark), None if there is no readable file.
+    `source` is its path in the workspace. `fault` says why an existing file grants nothing.
+    """
 
     policy: WorkspacePolicy = DENY_ALL
     sha256: str | None = None
@@ -44,19 +47,19 @@ class Loaded:
 
 
 def load(root: Path, known: Loaded | None = None) -> Loaded:
-    """Read the policy of the workspace `root`: its `.intercom/settings.json`, or where that is absent the older
-    `.monocoque/settings.json`. Never raises: no file grants nothing, nor does one with a fault.
+    """Read the policy of the workspace `root`: `.intercom/settings.json`, else the older `.monocoque/settings.json`.
 
-    The same bytes as those of `known` are not parsed again, and `known` is returned.
+    Never raises: a missing file grants nothing, nor does one with a fault. If the bytes are those of `known`, they are
+    not parsed again and `known` is returned.
     """
     for name in (POLICY_FILE, OLDER_POLICY_FILE):
         try:
             if resolved(root) != str(root):
-                # People accept a policy for a directory; through a link the same path leads to any.
+                # People accept a policy for a directory, but a link can lead the same path to any directory.
                 raise PathViolation(f"{root} leads through a symbolic link; a policy needs the path itself")
             path = relative(root, name)
             if lexical(path).split("/")[0] not in (".intercom", ".monocoque"):
-                # Where a policy might let an agent write.
+                # A policy might allow an agent to write there.
                 raise PathViolation("it is a symbolic link that leads out of its directory")
             found = read(root, path, MAX_POLICY_BYTES)
         except (PathViolation, FileError) as error:
@@ -80,8 +83,8 @@ def _of_bytes(name: str, data: bytes, known: Loaded | None) -> Loaded:
 
 
 def parse(text: str) -> tuple[WorkspacePolicy, str | None]:
-    """The policy that `text` states, in the flat or the older nested form, and no fault; or one that grants nothing,
-    and the fault: its line and column, and the reason."""
+    """Return the policy that `text` states, in the flat or the older nested form, and None. If there is a fault,
+    return a policy that grants nothing, and the fault: line, column and reason."""
     text = text.removeprefix("\ufeff")
     try:
         return _policy(_checked(text)), None
@@ -91,7 +94,7 @@ def parse(text: str) -> tuple[WorkspacePolicy, str | None]:
 
 
 def render(policy: WorkspacePolicy) -> str:
-    """A policy as text that `parse` reads as the same policy."""
+    """Return a policy as text that `parse` reads as the same policy."""
     return json.dumps(
         {
             "enabled": policy.enabled,
@@ -140,7 +143,7 @@ def _refuse_constant(name: str) -> None:
 
 @functools.cache
 def schema() -> Mapping[str, Any]:
-    """The JSON Schema of policy files, as the package ships it."""
+    """Return the JSON Schema of policy files, as shipped with the package."""
     text = resources.files("intercom.workspace").joinpath("settings.schema.json").read_text(encoding="utf-8")
     loaded: Mapping[str, Any] = json.loads(text)
     return loaded
@@ -155,7 +158,7 @@ def _worded(text: str, error: ValidationError) -> _Fault:
     path: Sequence[str | int] = list(error.absolute_path)
     name = f'"{path[-1]}"' if path and isinstance(path[-1], str) else "this"
     at = locate(text, path)
-    # Typed as anything a schema may hold; which it is follows from the rule that failed.
+    # Any, because the type depends on the rule that failed.
     allowed: Any = error.validator_value
     given: Any = error.instance
     rules: Any = error.schema

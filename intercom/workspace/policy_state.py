@@ -1,9 +1,8 @@
-"""Which policy is in force in a workspace: a pure state machine over its file and what people decided about it.
+"""The policy in force in a workspace: a pure state machine over its file and people's decisions about it.
 
-A policy counts when a person accepted its content for this workspace, by hash. Of a file whose content was not
-accepted, only that is in force which the accepted one grants too: what grants less takes effect at once, what grants
-more waits.
-What a file has taken away stays away, also when the older content comes back: a person may have taken it away.
+A policy takes effect when a person accepts its content, by hash, for this workspace. If the file then changes, only
+what the accepted policy grants too is in force: a narrower file takes effect at once, a wider one waits. What a file
+has removed stays removed even if the older content returns, because a person may have removed it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from intercom.workspace.widening import narrowed, widens
 
 @frozen
 class PolicyRecord:
-    """What is on record about a workspace's policy: the content that counts as accepted, None for none; the text of
-    what its file has narrowed that to, None for not at all; the hashes of what was rejected."""
+    """The stored decisions on a workspace's policy. `accepted` is the content in force, or None. `narrowing` is the
+    text it is narrowed to, or None. `rejected` are the hashes of rejected contents."""
 
     accepted: PolicyDecision | None = None
     narrowing: str | None = None
@@ -29,8 +28,8 @@ class PolicyRecord:
 
 
 def record_of(decisions: Iterable[PolicyDecision], narrowing: str | None) -> PolicyRecord:
-    """The record that `decisions` come to, oldest first: the content accepted last counts, and no other; it does not
-    once it is rejected. A decision whose text is not what its hash says counts for nothing."""
+    """Reduce `decisions`, oldest first, to a record. The content accepted last counts, unless rejected later. A
+    decision whose text does not match its hash is ignored."""
     accepted: PolicyDecision | None = None
     rejected: set[str] = set()
     for each in decisions:
@@ -48,7 +47,7 @@ def record_of(decisions: Iterable[PolicyDecision], narrowing: str | None) -> Pol
 
 @frozen
 class InForce:
-    """A policy with a text that states it, and that text's hash."""
+    """A policy, a text that states it, and the hash of that text."""
 
     policy: WorkspacePolicy
     sha256: str
@@ -67,9 +66,12 @@ class Proposed:
 
 @frozen
 class PolicyState:
-    """`policy` is what decides now. `in_force` is what was last in force with no fault in the file: with a `fault`,
-    nothing is granted, but what stood before comes back unasked once the fault is mended. `is_trusted` says that the
-    server's configuration takes every content, and that nobody was asked."""
+    """The state of a workspace's policy.
+
+    `policy` is what decides now. `in_force` is what was last in force without a fault in the file. A `fault` grants
+    nothing, but `in_force` returns without a new decision after the fault is repaired. `is_trusted`: the server's
+    configuration accepts every content without asking.
+    """
 
     in_force: InForce
     record: PolicyRecord = PolicyRecord()
@@ -84,7 +86,7 @@ class PolicyState:
 
     @property
     def narrowing(self) -> str | None:
-        """What the accepted policy has been narrowed to, for the record; None for not at all."""
+        """The text that the accepted policy is narrowed to, for the record; None if it is not narrowed."""
         accepted = self.record.accepted
         if accepted is None or self.is_trusted or self.in_force.policy == parse(accepted.text)[0]:
             return None
@@ -92,12 +94,12 @@ class PolicyState:
 
 
 def started(loaded: Loaded, record: PolicyRecord, trust: bool = False) -> PolicyState:
-    """The state at start, when `loaded` is what the file says and `record` what people have decided before."""
+    """Return the state at start, from the file as `loaded` and the stored decisions."""
     return changed(PolicyState(_granted_by(record), record), loaded, trust)
 
 
 def changed(state: PolicyState, loaded: Loaded, trust: bool = False) -> PolicyState:
-    """The state after the file was read again; `trust` takes every content."""
+    """Return the state after the file was read again. `trust` accepts every content."""
     if loaded.fault is not None:
         return evolve(state, source=loaded.source, fault=loaded.fault, proposed=None)
     ways = () if trust else widens(state.in_force.policy, loaded.policy)
@@ -111,7 +113,7 @@ def changed(state: PolicyState, loaded: Loaded, trust: bool = False) -> PolicySt
 
 
 def decided(state: PolicyState, decision: PolicyDecision, loaded: Loaded, trust: bool = False) -> PolicyState:
-    """The state after a person decided about some content, when `loaded` is what the file says by now."""
+    """Return the state after a person's decision, with the file as `loaded` now."""
     before = state.record
     if decision.accepted:
         record = PolicyRecord(decision, None, before.rejected - {decision.sha256})
@@ -128,7 +130,7 @@ def _granted_by(record: PolicyRecord) -> InForce:
     accepted = record.accepted
     if accepted is None or not accepted.is_sound:
         return _in_force(DENY_ALL, None)
-    # A text that cannot be read any more states nothing.
+    # A text that this version cannot parse grants nothing.
     policy = parse(accepted.text)[0]
     if record.narrowing is None:
         return InForce(policy, accepted.sha256, accepted.text)

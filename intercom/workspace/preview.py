@@ -1,8 +1,8 @@
-"""The diff that people are shown of a proposal: made by us, from the bytes before and after, and from nothing else.
+"""The diff of a proposal that people see, made by us from the bytes before and after only.
 
-Agents write hunk headers, context and file headers as they like, and escape sequences into what they add. So none of
-their text is shown as a diff. A hunk header carries line numbers alone, and every character that a reader could not
-see is written as its code. What a diff cannot show, or shows badly, is said per file, in a `Remark`.
+Agents control the hunk headers, context, file headers and escape sequences of their own diffs. So none of their text is
+shown as a diff. Our hunk headers carry only line numbers, and invisible characters are shown as their codes. A `Remark`
+per file says what a diff cannot show, or shows badly.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from intercom.workspace.patching import Plan
 from intercom.workspace.reading import read
 from intercom.workspace.showing import is_binary
 
-#: The most of one file's diff that is shown, in lines and characters, and of one line, in characters as shown.
+#: The most that is shown of one file's diff, in lines and characters, and of one line, in characters as shown.
 MAX_LINES, MAX_CHARACTERS, MAX_LINE = 50_000, 4 * 1024 * 1024, 4_000
-#: So many characters of one file's diff are masked. No channel that leaves the machine shows more of it.
+#: How many characters of one file's diff are masked. No channel that leaves the machine shows more.
 MAX_MASKED = 1024 * 1024
-#: A line longer than this is pointed out: nobody reads it to its end.
+#: Longer lines are pointed out, because people rarely read them to the end.
 LONG_LINE = 500
 
-#: What stands above a diff that was approved before. No line of a file's part begins so.
+#: The line above a diff that was approved before. No line of a file's part begins with it.
 _APPROVED_BEFORE = "What was approved, for the file as it was then:\n"
-#: How the first remark on such a diff begins.
+#: The beginning of the first remark on such a diff.
 _CHANGED_SINCE = "has changed since this was approved by"
 _CONTEXT = 3
-#: How many pairs of lines the standard library compares in one go; beyond it, lines that occur once divide the text.
+#: How many pairs of lines the standard library compares at once; larger texts are divided at lines that occur once.
 _PAIRS = 250_000
 _DEPTH = 12
-#: How many bytes without a NUL are shown, whatever they are.
+#: Binary content without a NUL is shown up to this size, in bytes.
 _LITTLE = 512
 #: How many of the lines of one kind a remark names.
 _NAMED = 3
 _WORD = re.compile(r"\w+")
-#: White space that may move what follows out of sight; so wide it does, in the middle of a line and at its beginning.
+#: White space that may move text out of sight, and the columns from which it does: inside a line, and at its start.
 _GAP = re.compile(r"[ \t]{5,}(?=\S)")
 _WIDE, _WIDE_INDENTATION = 40, 120
 _TAB = 8
-#: Latin letters in another form, which programs read as those.
+#: Latin letters in a styled form, which programs read as plain ones.
 _STYLED = ("FULLWIDTH LATIN", "MATHEMATICAL", "LATIN SMALL LIGATURE")
 #: Alphabets with letters that look like Latin ones.
 _LOOK_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU", "FULLWIDTH", "MATHEMATICAL", "COPTIC")
@@ -60,7 +60,7 @@ _LOOK_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU", "FULLWIDTH",
 
 @frozen
 class FileVersions:
-    """A file's bytes before and after a change; None where there is no file."""
+    """A file's bytes before and after a change; None if there is no file."""
 
     change: FileChange
     before: bytes | None
@@ -69,9 +69,11 @@ class FileVersions:
 
 @frozen
 class Preview:
-    """`changes` are the files as they were given, their lines counted as the diff counts them; `remarks` are in the
-    order of how much they matter. `masked` are the lines of `diff`, by number from 0, in which something is secret,
-    without it: a hunk may begin in the middle of a key."""
+    """A diff with its remarks.
+
+    `changes` are the given files, with lines counted as in the diff. `remarks` come most important first. `masked` are
+    the lines of `diff` that contain a secret, by number from 0, with the secret removed: a hunk may begin inside a key.
+    """
 
     diff: str
     remarks: tuple[Remark, ...]
@@ -80,10 +82,8 @@ class Preview:
 
 
 def preview(root: Path, plan: Plan) -> Preview:
-    """What people are shown of `plan`, which was made for the workspace `root` just now.
-
-    Raises PatchConflict where a file has changed since; and what reading it raises.
-    """
+    """Return the preview of `plan`, which was just made for the workspace `root`. Raises PatchConflict if a file has
+    changed since, and what reading it raises."""
     return show(_versions(root, plan))
 
 
@@ -97,7 +97,7 @@ def _versions(root: Path, plan: Plan) -> Iterator[FileVersions]:
 
 
 def show(files: Iterable[FileVersions]) -> Preview:
-    """The diff of `files`, one after the other."""
+    """Return the preview of `files`, in their order."""
     parts = [_Section(versions) for versions in files]
     for part in parts:
         part.write()
@@ -116,15 +116,15 @@ def show(files: Iterable[FileVersions]) -> Preview:
 
 
 def show_text(path: str, before: str | None, after: str) -> Preview:
-    """The diff of two texts that are not read from the workspace, the one `before` if there was one."""
+    """Return the preview of a text not read from the workspace; `before` is None if it is new."""
     change = FileChange(path, ChangeKind.CREATE if before is None else ChangeKind.WRITE, "", "")
     old = None if before is None else before.encode("utf-8", "surrogatepass")
     return show([FileVersions(change, old, after.encode("utf-8", "surrogatepass"))])
 
 
 def over(shown: Preview, by: str, approved: str | None, masked: Sequence[tuple[int, str]] = ()) -> Preview:
-    """The preview of a change that was approved for what the file was before it changed: what would become of the file
-    as it is now, and below it, behind bars, the diff that was `approved` (with its `masked` lines), if one was made."""
+    """Return the preview of an approved change to a file that has changed since the approval. It shows what would
+    become of the present file and, below it behind bars, the `approved` diff and its `masked` lines."""
     path = shown.changes[0].path
     remark = Remark(path, f"{_CHANGED_SINCE} {by}; the diff begins with what would become of it")
     remarks = (remark, *shown.remarks)
@@ -141,9 +141,11 @@ def over(shown: Preview, by: str, approved: str | None, masked: Sequence[tuple[i
 
 
 def is_on_card(request: ApprovalRequest, made: Preview) -> bool:
-    """Whether the card of `request` shows `made`, which its files are drawn as. Its hash does not say so: it covers
-    what is written, and the drawing stands in the store beside it. What has no drawing is shown as the agent's own
-    words, and so is no change that can be written."""
+    """Whether the card of `request` shows `made`, the preview of its files.
+
+    The request's hash does not prove that: it covers what is written, but the preview is stored separately. Without a
+    preview the card shows the agent's own text, which is never a change that can be written.
+    """
     if request.preview is None:
         return False
     diff, remarks, masked = request.preview, request.remarks, request.masked
@@ -160,7 +162,7 @@ def is_on_card(request: ApprovalRequest, made: Preview) -> bool:
 
 
 def is_part_of_card(request: ApprovalRequest, versions: Mapping[int, FileVersions]) -> bool:
-    """The same for some of its files, by their number: the others are not as they were any more."""
+    """Do as `is_on_card` for some of the files, by number, when the others have changed since."""
     if request.preview is None:
         return False
     diff = request.preview.partition(_APPROVED_BEFORE)[0]
@@ -171,7 +173,7 @@ def is_part_of_card(request: ApprovalRequest, versions: Mapping[int, FileVersion
 
 
 def quote(change: FileChange, text: str, why: str) -> Preview:
-    """An agent's own text about a file, where the bytes are not known: each line behind a bar, and `why` that is."""
+    """Show an agent's text about a file whose bytes are unknown: each line behind a bar, and `why` in a remark."""
     lines = text.removesuffix("\n").split("\n") if text else []
     shown = "".join(f"| {visible_line(line.removesuffix(chr(13)))}\n" for line in lines)
     remark = Remark(change.path, f"{why}: what is shown are the agent's words and no diff made from the file")
@@ -180,7 +182,7 @@ def quote(change: FileChange, text: str, why: str) -> Preview:
 
 
 def joined(previews: Sequence[Preview]) -> Preview:
-    """Several previews as one."""
+    """Join several previews into one."""
     begins = accumulate((each.diff.count("\n") for each in previews), initial=0)
     return Preview(
         "".join(each.diff for each in previews),
@@ -191,13 +193,13 @@ def joined(previews: Sequence[Preview]) -> Preview:
 
 
 def _head(change: FileChange) -> str:
-    # No line of a hunk begins so, whatever the files contain.
+    # No line of a hunk can begin like this, whatever the files contain.
     return f"diff --git a/{one_line(change.old_path or change.path)} b/{one_line(change.path)}"
 
 
 @define
 class _Text:
-    """One side of a file as text. `lines` have their ends, but for returns that every line of both sides has."""
+    """One side of a file as text. `lines` keep their ends, except CRs that every line of both sides has."""
 
     lines: list[str]
     encoding: Encoding
@@ -210,7 +212,7 @@ class _Text:
 
 @define
 class _Section:
-    """The part of a diff that shows one file, while it is made."""
+    """The part of a diff for one file, under construction."""
 
     versions: FileVersions
     lines: list[str] = field(factory=list)
@@ -222,7 +224,7 @@ class _Section:
     _gaps: list[int] = field(factory=list)
     _size: int = 0
     _cut: int = 0
-    #: The lines of the two sides, and where in `lines` each of them stands that is shown.
+    #: The lines of the two sides; and for each one shown: its index in `lines`, its side and its number.
     _sides: dict[str, list[str]] = field(factory=dict)
     _shown: list[tuple[int, str, int]] = field(factory=list)
 
@@ -245,8 +247,8 @@ class _Section:
         self._about_lines()
 
     def masked(self) -> Iterator[tuple[int, str]]:
-        """The lines of this part, by number from 0, in which something is secret, without it. Each side of the file is
-        masked as a whole, or as much of it as a secret may stretch over."""
+        """Yield the lines of this part that contain a secret, by number from 0, with the secret removed. Each side
+        of the file is masked with as much context as a secret may extend over."""
         found: dict[str, dict[int, str]] = {
             side: masked_lines(lines, [number for _, mark, number in self._shown if mark == side])
             for side, lines in self._sides.items()
@@ -259,7 +261,7 @@ class _Section:
                 yield begins[at], f"{self.lines[at][:1]}{visible_line(line.removesuffix(chr(10)))[:MAX_LINE]}"
 
     def say(self, rank: int, text: str) -> None:
-        """Remark something; what has the lower rank comes first."""
+        """Add a remark. Lower ranks come first."""
         self.remarks.append((rank, Remark(self.versions.change.path, text)))
 
     def _headers(self, change: FileChange) -> None:
@@ -363,7 +365,7 @@ class _Section:
         self.counted = evolve(change, added=added, removed=removed)
 
     def _look_alike_headers(self, old: list[str], new: list[str], i2: int, j1: int) -> None:
-        """A removed line `-- x` before an added one `++ y` looks like a file's header."""
+        """Point out a removed line `-- x` before an added one `++ y`, which looks like a file header."""
         if old[i2 - 1 : i2] and new[j1 : j1 + 1] and old[i2 - 1].startswith("-- ") and new[j1].startswith("++ "):
             self.say(1, f"line {j1 + 1} looks like the header of another file, and is none")
 
@@ -423,13 +425,13 @@ class _Section:
 
 
 def _hides_bytes(data: bytes) -> bool:
-    """Whether bytes are shown by their number alone: what is no text, unless it is so little that codes are better."""
+    """Whether only the size is shown: binary content, unless it is short enough to show as codes."""
     return is_binary(data) and (b"\0" in data or len(data) > _LITTLE)
 
 
 def _texts(before: bytes, after: bytes) -> tuple[_Text, _Text]:
     first, second = encoding_of(before), encoding_of(after)
-    # What is ASCII is the same in every narrow encoding: it says nothing of the file's.
+    # ASCII is the same in every narrow encoding, so that side does not reveal the file's encoding.
     if first is UTF8 and before.isascii() and not second.codec.startswith("utf"):
         first = second
     if second is UTF8 and after.isascii() and not first.codec.startswith("utf"):
@@ -447,7 +449,7 @@ def _text(data: bytes, encoding: Encoding) -> _Text:
 
 
 def _drop_shared(old: _Text, new: _Text) -> None:
-    """Leave away what every line of both sides has, or both begin with: it says nothing of the change."""
+    """Drop a CR that every line of both sides has, and a byte order mark of both: they show no change."""
     sides = [side for side in (old, new) if side.lines]
     if sides and all(side.has_mark for side in sides):
         for side in sides:
@@ -470,7 +472,7 @@ def _range(start: int, stop: int) -> str:
 
 
 def _window(line: str, other: str) -> str:
-    """The part of a very long line where it differs from its counterpart."""
+    """Return the part of a very long line where it differs from its counterpart."""
     pairs = enumerate(zip(line, other, strict=False))
     same = next((i for i, (here, there) in pairs if here != there), min(len(line), len(other)))
     start = 0 if same < MAX_LINE // 2 else min(same - 200, len(line) - MAX_LINE)
@@ -492,8 +494,11 @@ def _has_gap(line: str) -> bool:
 
 
 def _mixed_word(text: str) -> str | None:
-    """A word of Latin letters and letters of another alphabet that look like them, those as their codes; or one of
-    letters that are Latin ones in another form, which programs read as those (`ｅｖａｌ` is `eval` to Python)."""
+    """Return a word with misleading letters, which are written as their codes, or None.
+
+    Such a word mixes Latin letters with look-alikes of another alphabet. Or it has Latin letters in a styled form,
+    which programs read as plain ones (`ｅｖａｌ` is `eval` to Python).
+    """
     if text.isascii():
         return None
     for word in _WORD.findall(text):
@@ -514,8 +519,8 @@ def _looks_alike(letter: str) -> bool:
 
 
 class _Matcher(difflib.SequenceMatcher[str]):
-    """The standard library's comparison, divided at lines that occur once on both sides: its time grows with the
-    square of the lines, and with more than that for files that were made to be slow."""
+    """The standard library's comparison, divided at lines that occur once on both sides. Without that, its time
+    grows with the square of the number of lines, or faster for crafted files."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         super().__init__(None, old, new)
@@ -562,7 +567,7 @@ def _matches(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[int, int, int
 
 
 def _anchors(a: Sequence[str], b: Sequence[str], alo: int, ahi: int, blo: int, bhi: int) -> list[tuple[int, int]]:
-    """Lines that occur once on each side, as far as they are in the same order on both: the longest such row."""
+    """Return the longest row of lines that occur once on each side and are in the same order on both."""
     here, there = Counter(a[alo:ahi]), Counter(b[blo:bhi])
     where = {b[j]: j for j in range(blo, bhi) if there[b[j]] == 1}
     pairs = [(i, where[a[i]]) for i in range(alo, ahi) if here[a[i]] == 1 and a[i] in where]

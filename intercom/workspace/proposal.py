@@ -1,4 +1,4 @@
-"""What an agent proposes: a file's whole content, or a unified diff of one or many files."""
+"""The proposal of an agent: a file's whole content, or a unified diff of one or many files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from intercom.workspace.patch_likeness import BEGINNINGS, likeness
 from intercom.workspace.paths import lexical
 from intercom.workspace.stamps import says_gone
 
-#: The most one proposal may hold: a person is to read it.
+#: The limits of one proposal, because a person has to read it.
 MAX_DIFF_BYTES = 4 * 1024 * 1024
 MAX_FILES = 500
 
@@ -30,8 +30,8 @@ _T = TypeVar("_T")
 
 @frozen
 class Proposal:
-    """`content` is a file's whole new content, None for a patch; `patches` are the files of a patch, in its order.
-    `file_path` is the path that the request names, in lexical form."""
+    """A parsed proposal. `content` is a file's whole new content, None for a patch. `patches` are the files of a
+    patch, in its order. `file_path` is the path that the request names, in lexical form."""
 
     file_path: str
     content: bytes | None = None
@@ -43,7 +43,7 @@ class Proposal:
 
     @property
     def form(self) -> ProposalForm:
-        """How the text was read, to be kept with it."""
+        """How the text was parsed, to be stored with it."""
         return ProposalForm.PATCH if self.is_patch else ProposalForm.CONTENT
 
     @property
@@ -55,12 +55,13 @@ class Proposal:
 
 
 def parse(diff: str, file_path: str) -> Proposal:
-    """Read what an agent sends as the `diff` for `file_path`.
+    """Parse the `diff` that an agent sends for `file_path`.
 
-    Text that begins with "--- " or "diff " is a unified diff, with or without git's extended headers; `file_path` must
-    be one of the files it names. What is clearly no patch is the file's whole content, as `whole` reads it. Raises
-    DiffError for what is neither, is too large, names a file twice, or asks for what is not supported (binary patches,
-    copies, symbolic links); PathViolation for a path that can not be inside a workspace.
+    Text that begins with "--- " or "diff " is a unified diff, with or without git's extended headers, and must name
+    `file_path`. Text that is clearly not a patch is the file's whole content, as in `whole`.
+
+    Raises DiffError if the text is neither, is too large, names a file twice, or needs something unsupported (binary
+    patches, copies, symbolic links). Raises PathViolation for a path that cannot be inside a workspace.
     """
     wanted = lexical(file_path)
     data = _encoded(diff)
@@ -77,22 +78,20 @@ def parse(diff: str, file_path: str) -> Proposal:
     except DiffError as fault:
         if "\n@@ " in diff:
             raise
-        # Without a hunk it may be a text that only begins as a patch does.
+        # Without a hunk, it may be a text that only begins like a patch.
         raise DiffError(f"{fault.message}; if it is a whole file, send it as content") from None
     return Proposal(wanted, patches=patches)
 
 
 def whole(content: str, file_path: str) -> Proposal:
-    """What an agent sends as the `content` of `file_path`: taken literally, whatever it looks like, as UTF-8.
-
-    Raises DiffError for what is too large or no text; PathViolation as `parse`.
-    """
+    """Take `content` literally as the new content of `file_path`, in UTF-8, whatever it looks like. Raises DiffError
+    if it is too large or not valid text; PathViolation as `parse`."""
     return Proposal(lexical(file_path), content=_encoded(content))
 
 
 def recorded(text: str, file_path: str, form: ProposalForm | None) -> Proposal:
-    """A proposal as it is on record: `form` says how its text was read. One from before that was recorded is read by
-    today's rules. Raises as `parse`."""
+    """Parse a stored proposal; `form` says how its text was parsed. If it is None, today's rules apply. Raises as
+    `parse`."""
     return whole(text, file_path) if form is ProposalForm.CONTENT else parse(text, file_path)
 
 
@@ -112,7 +111,7 @@ def _encoded(text: str) -> bytes:
 def _lines(diff: str) -> list[str]:
     lines = [line + "\n" for line in diff.removesuffix("\n").split("\n")]
     if lines[0].endswith("\r\n"):
-        # The patch as a whole was carried with other line ends: its headers never end in a return of their own.
+        # The whole patch was sent with CRLF line ends, because headers have no CR of their own.
         other = next((i for i, line in enumerate(lines[:-1], 1) if not line.endswith("\r\n")), None)
         if other is not None:
             raise DiffError(
@@ -120,12 +119,12 @@ def _lines(diff: str) -> list[str]:
                 "so what belongs to the file is not certain; send its headers with LF"
             )
         lines = [line[:-2] + "\n" if line.endswith("\r\n") else line for line in lines]
-    # The marker's words depend on the language of who made the patch.
+    # The text of the marker depends on the locale in which the patch was made.
     return ["\\ No newline at end of file\n" if line.startswith("\\ ") else line for line in lines]
 
 
 def _patches(lines: list[str], file_path: str) -> Iterator[FilePatch]:
-    # No line of a hunk begins so, whatever the files contain.
+    # No line of a hunk can begin like this, whatever the files contain.
     starts = [i for i, line in enumerate(lines) if line.startswith(_GIT)]
     yield from _unified(lines[: starts[0] if starts else None], 1, file_path, None)
     for start, end in pairwise([*starts, len(lines)]):
@@ -143,7 +142,7 @@ def _patches(lines: list[str], file_path: str) -> Iterator[FilePatch]:
 
 
 def _unified(lines: list[str], at: int, file_path: str, first: Named | None) -> Iterator[FilePatch]:
-    """The files of plain unified diffs, of which git's headers may have named the first; `at` numbers line one."""
+    """Yield the files of plain unified diffs. `first` is what git's headers say of the first; `at` numbers line one."""
     counted = _Counted(lines)
     try:
         files = PatchSet(counted)
@@ -161,7 +160,7 @@ def _unified(lines: list[str], at: int, file_path: str, first: Named | None) -> 
 
 
 class _Counted(list[str]):
-    """Lines that remember how many of them were taken, to say where a parser stopped."""
+    """Lines that count how many were taken, to report where a parser stopped."""
 
     taken = 0
 
@@ -177,7 +176,7 @@ def _said(error: Exception) -> str:
 
 
 def _check_all_read(lines: list[str], at: int, files: PatchSet) -> None:
-    """A line that no hunk holds must be a header: the parser would pass over it, but a person reads it as a change."""
+    """Check that lines outside hunks are headers: the parser skips them, but people read them as changes."""
     held = {line.diff_line_no for file in files for hunk in file for line in hunk}
     headers = {min(line.diff_line_no for line in hunk if line.diff_line_no) - 1 for file in files for hunk in file}
     for number, line in enumerate(lines, 1):
@@ -193,7 +192,7 @@ def _check_all_read(lines: list[str], at: int, files: PatchSet) -> None:
 
 
 def _is_header(lines: list[str], i: int) -> bool:
-    """Whether a line outside all hunks belongs to a file's headers; `---` and `+++` only do as a pair before a hunk."""
+    """Whether a line outside all hunks is a header; `---` and `+++` are one only as a pair before a hunk."""
     if lines[i].startswith("--- "):
         return [line[:3] for line in lines[i + 1 : i + 3]] == ["+++", "@@ "]
     if lines[i].startswith("+++ "):

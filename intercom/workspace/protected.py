@@ -1,7 +1,7 @@
-"""Paths that never change without a person: what decides what agents may do, and what runs by itself.
+"""Paths that never change without a person: they decide what agents may do, or run by themselves.
 
-An agent that could write these unasked could grant itself anything: the policy, the version control's hooks and
-settings, and the clients' own configuration and standing instructions.
+An agent that could write these could grant itself anything: the policy, the version control's hooks and settings, and
+the clients' own configuration and instruction files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import unicodedata
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-#: Names of files and directories that are protected wherever they stand, in small letters.
+#: Names of files and directories that are protected in every directory, in lower case.
 PROTECTED_NAMES = frozenset(
     {
         ".intercom", ".monocoque",
@@ -28,13 +28,13 @@ PROTECTED_NAMES = frozenset(
     }
 )  # fmt: skip
 
-#: Endings of what is protected: settings and tasks as `.vscode` holds them.
+#: Protected suffixes: files with the same settings and tasks as `.vscode`.
 _ENDINGS = (".code-workspace",)
 
-#: What is protected below `.github`: what Copilot reads, and what runs.
+#: Protected names below `.github`, by their beginning: what Copilot reads, and what runs.
 _GITHUB = ("copilot", "instructions", "prompts", "agents", "chatmodes", "skills", "hooks", "workflows", "mcp")
 
-#: What Windows file systems make of a long name: up to six of its letters, a number, and the start of its ending.
+#: The short form of a long name on Windows file systems: up to six of its letters, a number, and a suffix.
 _SHORT = re.compile(r"([a-z0-9_-]{1,6})~[0-9]+(?:\.[a-z0-9]{0,3})?")
 
 _SEPARATORS = re.compile(r"[/\\]+")
@@ -46,11 +46,13 @@ _QUOTES = str.maketrans("", "", "\\'\"")
 
 
 def is_protected(path: str) -> bool:
-    """Whether a relative path names something protected, or something below it. Letter case does not count, nor do
-    dots and spaces at a name's end, nor characters that do not show: some file systems ignore them. FAT and NTFS know
-    each name by a short one as well."""
+    """Whether a relative path names something protected, or something below it.
+
+    Letter case, trailing dots and spaces, and invisible characters do not count, because some file systems ignore them.
+    FAT and NTFS also know each name by a short one.
+    """
     shown = path if path.isascii() else "".join(char for char in path if unicodedata.category(char) != "Cf")
-    # What follows a colon is a stream of the same file, to Windows.
+    # On Windows, a colon begins the name of a stream of the same file.
     names = [name.partition(":")[0].casefold().rstrip(". ") for name in _SEPARATORS.split(shown)]
     if any(name in PROTECTED_NAMES or name.endswith(_ENDINGS) or _is_short_name(name) for name in names):
         return True
@@ -58,8 +60,8 @@ def is_protected(path: str) -> bool:
 
 
 def makes_repository(path: str) -> bool:
-    """Whether a file makes a git repository of the directory that it lies in, whatever that is called: there is none
-    without a HEAD. git takes each for one that a command is run in, and starts what its config names."""
+    """Whether a file makes its directory, whatever its name, a git repository: that requires a HEAD. git treats such
+    a directory as a repository if a command runs in it, and starts what its config names."""
     return _SEPARATORS.split(path)[-1].casefold() == "head"
 
 
@@ -70,18 +72,20 @@ def _is_short_name(name: str) -> bool:
 
 
 def mentions_protected(word: str, is_glob: bool = False) -> bool:
-    """Whether a word of a command could name something protected: also behind an option's equals sign, with quotes that
-    another shell would take away, or as a glob that it would expand. `is_glob` says that this shell expands it: a
-    hidden name's glob is looked at in any case."""
+    """Whether a word of a command could name something protected.
+
+    The name may follow an option's equals sign, have quotes that another shell removes, or result from a glob.
+    `is_glob` says that this shell expands the word. A glob of a hidden name is checked in any case.
+    """
     plain = word.translate(_QUOTES)
-    # The value of a short option stands behind its letter.
+    # The value of a short option may follow its letter directly.
     attached = (plain[2:],) if plain.startswith("-") and not plain.startswith("--") else ()
     return any(is_protected(part) or _may_expand(part, is_glob) for part in (plain, *attached, *_PARTS.split(plain)))
 
 
 def _may_expand(part: str, is_glob: bool) -> bool:
-    """Whether a shell would make a protected name of a glob; its wildcards do not match a leading dot."""
-    # Shells differ in what they read in brackets.
+    """Whether a shell could expand a glob to a protected name. Wildcards do not match a leading dot."""
+    # Shells differ in how they interpret brackets.
     names = [_BRACKETS.sub("*", name.casefold()) for name in part.split("/")]
     globs = [name for name in names if _WILD.search(name) and (is_glob or name.startswith("."))]
     if any(_may_be(name, glob) for glob in globs for name in PROTECTED_NAMES):
@@ -99,6 +103,6 @@ def _may_be(name: str, glob: str) -> bool:
 
 
 def _start(glob: str) -> str:
-    """A glob of what begins as this one does."""
+    """Return a glob of everything with the same literal beginning."""
     found = _WILD.search(glob)
     return glob if found is None else f"{glob[: found.start()]}*"

@@ -1,10 +1,10 @@
-"""What is protected under another name: where links of protected names lead, hooks that git finds elsewhere, and
-repositories whose directory is not called `.git`.
+"""Protection by links and settings: link targets of protected names, git hooks elsewhere, and repositories not named
+`.git`.
 
-`CLAUDE.md -> docs/agents.md`, `.git/hooks/pre-commit -> ../../scripts/check`, `core.hooksPath = tools/hooks`,
-`include.path = ../tools/gitconfig`: who may write the target writes what a client obeys, or what runs by itself. So
-does who may write `tests/fixture/config` beside a HEAD, where a later `git status` starts what it names. A policy
-does not grant these either.
+Examples: `CLAUDE.md -> docs/agents.md`, `.git/hooks/pre-commit -> ../../scripts/check`, `core.hooksPath = tools/hooks`,
+`include.path = ../tools/gitconfig`. An agent that can write the target can write instructions for a client, or code
+that runs by itself. The same holds for `tests/fixture/config` beside a HEAD: a later `git status` starts what it names.
+A policy cannot grant these paths either.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from intercom.model.errors import IntercomError
 from intercom.workspace.descriptors import open_regular, opened_directory, opened_root
 from intercom.workspace.protected import is_protected
 
-#: How many entries of protected directories are looked at. Where there are more a person is asked, to be safe.
+#: How many entries of protected directories are examined. If there are more, a person decides.
 MAX_ENTRIES = 20_000
 
-#: What version control keeps by the thousand and nobody runs: of these directories only the hooks are looked into.
+#: Of these directories only the hooks are searched: the rest is thousands of files that are never run.
 _OF_VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
 _HOOKS_PATH = re.compile(rb"^[ \t]*hooksPath[ \t]*=[ \t]*\"?([^\"#;\r\n]+)", re.IGNORECASE | re.MULTILINE)
 _INCLUDED = re.compile(
@@ -32,14 +32,14 @@ _MAX_CONFIG = 256 * 1024
 
 
 class _TooMany(Exception):
-    """There is more to look at than MAX_ENTRIES."""
+    """There are more than MAX_ENTRIES entries to examine."""
 
 
 def why_protected(root: Path, paths: Sequence[str]) -> str | None:
-    """Why one of these canonical paths of the workspace `root` is protected though its name is not; None where none is.
+    """Return why one of these canonical paths of the workspace `root` is protected despite its name, or None.
 
-    Links are looked for in the workspace's directory, in those above each path, and in the protected directories
-    there. Never raises: what cannot be looked at is for a person to decide.
+    Links are searched in the workspace directory, in the directories above each path, and in the protected directories
+    there. Never raises: if something cannot be examined, that is the reason returned.
     """
     try:
         with opened_root(root) as top:
@@ -59,8 +59,8 @@ def why_protected(root: Path, paths: Sequence[str]) -> str | None:
 
 
 def has_other_name(root: Path, path: str) -> bool:
-    """Whether the file has a second name (a hard link), by which it may be a protected one. A change in place changes
-    both; an apply puts a new file under one."""
+    """Whether the file has a second name (a hard link), which may be a protected one. A change in place changes
+    both. An apply is safe, because it puts a new file under one name."""
     try:
         with opened_root(root) as top, opened_directory(top, path.split("/")[:-1]) as parent:
             status = os.stat(path.rsplit("/", 1)[-1], dir_fd=parent, follow_symlinks=False)
@@ -70,7 +70,7 @@ def has_other_name(root: Path, path: str) -> bool:
 
 
 def _is_repository(top: int, directory: PurePosixPath) -> bool:
-    """Whether git may take the directory for a repository. It wants more than a HEAD, and that may come later."""
+    """Whether git may treat a directory as a repository: it has a HEAD. git needs more, which may be created later."""
     try:
         with opened_directory(top, directory.parts) as fd:
             os.stat("HEAD", dir_fd=fd, follow_symlinks=False)
@@ -80,7 +80,7 @@ def _is_repository(top: int, directory: PurePosixPath) -> bool:
 
 
 def _led_to(top: int, root: Path, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Every protected link, with the canonical path that it leads to within the workspace."""
+    """Yield every protected link, with the canonical path of its target in the workspace."""
     above = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
     left = [MAX_ENTRIES]
     for directory in sorted(above):
@@ -96,7 +96,7 @@ def _led_to(top: int, root: Path, paths: Sequence[str]) -> Iterator[tuple[str, s
 
 
 def _links(top: int, names: list[str], left: list[int], *, inside: bool) -> Iterator[str]:
-    """The protected links in a directory, and in the protected directories in it."""
+    """Yield the protected links in a directory, and in the protected directories inside it."""
     below: list[str] = []
     try:
         with opened_directory(top, names) as fd, os.scandir(fd) as entries:
@@ -104,7 +104,7 @@ def _links(top: int, names: list[str], left: list[int], *, inside: bool) -> Iter
                 path = "/".join((*names, entry.name))
                 is_ours = is_protected(path)
                 if inside or is_ours:
-                    # Unprotected entries beside them cost nothing: they may be as many as they like.
+                    # Unprotected entries are cheap, so they do not count towards the limit.
                     left[0] -= 1
                     if left[0] < 0:
                         raise _TooMany
@@ -121,8 +121,8 @@ def _links(top: int, names: list[str], left: list[int], *, inside: bool) -> Iter
 
 
 def _of_git(top: int, names: list[str]) -> Iterator[tuple[str, str]]:
-    """What the configuration of the repository in a directory says of its hooks and of further configuration, which may
-    say the same: each setting with its path, as seen from that directory."""
+    """Yield the paths of hooks and included files in the configuration of a directory's repository. Each comes with
+    the name of its setting and is relative to the directory. An included file can set the same."""
     try:
         with opened_directory(top, [*names, ".git"]) as fd, os.fdopen(open_regular(fd, "config"), "rb") as file:
             text = file.read(_MAX_CONFIG)
@@ -135,6 +135,6 @@ def _of_git(top: int, names: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _within(root: Path, path: str) -> str | None:
-    """The canonical path of a file in the workspace; None for one elsewhere."""
+    """Return the canonical path of a file in the workspace; None if it is elsewhere."""
     real = os.path.realpath(path)
     return os.path.relpath(real, root) if real.startswith(f"{root}/") else None

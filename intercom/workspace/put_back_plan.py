@@ -1,4 +1,4 @@
-"""What putting files back takes, file by file, and which files can not be. Pure."""
+"""The plan of a restore, file by file, and the files that cannot be restored. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from attrs import asdict, frozen
 from intercom.model.checkpoint import Divergence, DivergenceKind
 from intercom.model.manifest import FileState, Manifest
 
-#: The sign of a file that is not there.
+#: The sign of a missing file.
 NOTHING = "nothing"
-#: Why a file is blocked by what lies where it was.
+#: Why a file is blocked if a directory has its name.
 IN_THE_WAY = "a directory that is not empty stands there now"
 
 
 @frozen
 class PutBack:
-    """One file's way back, as a journal keeps it. `before` and `after` are the signs of what it holds and shall hold,
-    NOTHING for no file; `mode` and `link` belong to what it shall be. `staged` is the name of what is staged for it,
-    None for a file that goes. `root_inode` is the inode number of the workspace directory, None where it is not
-    known."""
+    """One file's step, as a journal stores it.
+
+    `before` and `after` are the signs of its present and its restored state, NOTHING for no file. `mode` and `link` are
+    those of the restored file. `staged` is the name of the staged file, None for a removal. `root_inode` is the inode
+    number of the workspace directory, None if unknown.
+    """
 
     path: str
     before: str
@@ -33,22 +35,22 @@ class PutBack:
 
     @property
     def hash(self) -> str:
-        """That of the content to be."""
+        """The hash of the restored content."""
         return self.after.partition(":")[2]
 
     def to_json(self) -> dict[str, Any]:
-        """The step as JSON holds it."""
+        """Return the step as a JSON object."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> PutBack:
-        """What `to_json` gave, also after a journey through JSON."""
+        """Return the step of a `to_json` object."""
         return PutBack(**data)
 
 
 @frozen
 class Blocked:
-    """A file that can not be put back, and why."""
+    """A file that cannot be restored, and why."""
 
     path: str
     why: str
@@ -63,8 +65,8 @@ class PutBackPlan:
 def plan(
     then: Manifest, now: Manifest, found: Sequence[Divergence], missing: Collection[str], *, exact: bool
 ) -> PutBackPlan:
-    """How to undo `found`, the divergences between the two manifests. `missing` are the hashes whose content can not be
-    had; with `exact`, files added since are removed."""
+    """Return how to undo `found`, the divergences between the two manifests. `missing` are the hashes whose content
+    is not available. With `exact`, files added since are removed."""
     going = {each.path for each in found if each.kind is DivergenceKind.ADDED} if exact else set()
     staying = now.files.keys() - going
     directories = _directories(staying)
@@ -100,7 +102,7 @@ def _obstacle(
 
 
 def _directories(paths: Collection[str]) -> set[str]:
-    """Every directory that one of the paths lies in."""
+    """Return every directory above one of the paths."""
     found: set[str] = set()
     for path in paths:
         above = path.rpartition("/")[0]

@@ -1,10 +1,10 @@
-"""Putting files back: all of a plan or none, whatever dies on the way.
+"""Restoring files: put back all files of a plan or none, even after a crash.
 
-The caller does, in this order: keep the steps in its journal; `stage`; `verify`; mark the journal committed;
-`roll_forward`; mark it done. After a crash it reads the journal: not yet committed, `discard`; committed,
-`roll_forward` again, as often as it takes. The caller holds the workspace's lock meanwhile.
+The caller holds the workspace's lock and does, in this order: persist the steps in its journal; `stage`; `verify`; mark
+the journal committed; `roll_forward`; mark it done. After a crash it reads the journal. If not committed, it calls
+`discard`; if committed, it calls `roll_forward` until that succeeds.
 
-What is staged lies in one directory at the top of the workspace, on the same file system as what it shall replace.
+The staging directory is at the top of the workspace, on the same file system as the files to replace.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def possible(root: Path, plan: PutBackPlan) -> PutBackPlan:
-    """The plan without the files in whose place a directory stands that will not be empty: it may hold what no manifest
-    tells of, as .gitignore leaves it out. Those are blocked. Raises FileError when the workspace can not be opened."""
+    """Return the plan with those files blocked whose place is taken by a directory that will not be empty. Such a
+    directory may hold files that .gitignore hides from the manifest. Raises FileError."""
     going = {step.path for step in plan.steps if step.after == NOTHING}
     with opened_root(root, _root_inode(plan.steps)) as top:
         blocked = {step.path for step in plan.steps if step.staged is not None and is_taken(top, step.path, going)}
@@ -35,11 +35,10 @@ def possible(root: Path, plan: PutBackPlan) -> PutBackPlan:
 
 
 def stage(root: Path, tag: str, steps: Sequence[PutBack], read: Callable[[str], bytes | None]) -> None:
-    """Write what the files shall hold into a directory of its own, all of it on disk on return; `read` gives contents
-    by hash. `tag` is the restore's id.
+    """Write the new contents into the staging directory; on disk on return.
 
-    No file of the workspace changes. Raises FileError where the system refuses or a content is gone; then the caller
-    discards the tag.
+    `tag` is the restore's id, and `read` returns contents by hash. No file of the workspace changes. Raises FileError
+    if a content is missing, and on system errors; then the caller discards the tag.
     """
     discard(root, tag, steps)
     if not steps:
@@ -75,7 +74,7 @@ def _stage_one(there: int, step: PutBack, name: str, read: Callable[[str], bytes
 
 
 def verify(root: Path, tag: str, steps: Sequence[PutBack]) -> None:
-    """Make sure that every step is done or can be done. Raises ApplyStuck naming the files for which neither holds."""
+    """Check that every step is done or possible. Raises ApplyStuck, which names the files for which neither holds."""
     with opened_root(root, _root_inode(steps)) as top:
         _verify(top, tag, steps)
 
@@ -89,20 +88,20 @@ def _verify(top: int, tag: str, steps: Sequence[PutBack]) -> None:
 
 
 def roll_forward(root: Path, tag: str, steps: Sequence[PutBack]) -> None:
-    """Bring every file to its state after; steps done before are left alone.
+    """Bring every file to its final state. Steps already done are skipped.
 
-    Nothing is removed or renamed unless everything can be. Raises ApplyStuck where a file is neither as before nor as
-    after, or the system refuses; the steps can be rolled forward again when that is mended.
+    Nothing is removed or renamed unless every step is possible. Raises ApplyStuck if a file is in neither its initial
+    nor its final state, and on system errors. Then the steps can be rolled forward again after the cause is repaired.
     """
     touched: set[str] = set()
     removals = sorted((step for step in steps if step.after == NOTHING), key=lambda step: -step.path.count("/"))
     try:
         with opened_root(root, _root_inode(steps)) as top:
             _verify(top, tag, steps)
-            # Removals first: a file may stand where a directory is to be, or the other way round.
+            # Removals first, because a file may be in the place of a new directory, or the other way round.
             for step in removals:
                 _remove(top, step, touched)
-            # Where nothing is staged any more, all is in its place: an earlier life came to its end after that.
+            # If the staging directory is gone, an earlier attempt put everything in place before it crashed.
             if sign(top, _staging(tag)) == DIRECTORY:
                 with opened_directory(top, [_staging(tag)]) as there:
                     for step in steps:
@@ -119,8 +118,8 @@ def roll_forward(root: Path, tag: str, steps: Sequence[PutBack]) -> None:
 
 
 def discard(root: Path, tag: str, steps: Sequence[PutBack] = ()) -> None:
-    """Remove what is staged, if anything is; with `steps`, only in the workspace directory that they are for. Raises
-    FileError where the system refuses."""
+    """Remove the staging directory, if there is one; with `steps`, only in their workspace directory. Raises
+    FileError on system errors."""
     try:
         with opened_root(root, _root_inode(steps)) as top:
             with suppress(FileNotFoundError), opened_directory(top, [_staging(tag)]) as there:
@@ -136,11 +135,11 @@ def discard(root: Path, tag: str, steps: Sequence[PutBack] = ()) -> None:
 
 
 def _obstacle(top: int, tag: str, step: PutBack, going: set[str]) -> str | None:
-    """Why a step is neither done nor can be done, in words; None where it is or can."""
+    """Return why a step is neither done nor possible, in words; None if it is either."""
     try:
         current = sign(top, step.path)
         if step.staged is None:
-            # A directory in its place: removed before, and what belongs there is put back.
+            # A directory in its place: an earlier attempt removed the file and restored others below that name.
             known = current in (step.before, NOTHING, DIRECTORY)
             return None if known and _may_change(top, step.path) else _changed(step, current)
         with suppress(FileNotFoundError), opened_directory(top, [_staging(tag)]) as there:
@@ -162,7 +161,7 @@ def _changed(step: PutBack, current: str) -> str:
 
 
 def _may_change(top: int, path: str) -> bool:
-    """Whether names can be made and removed in the nearest directory above `path` that exists."""
+    """Whether the nearest existing directory above `path` is writable."""
     above = names(path)[:-1]
     while True:
         try:
@@ -173,7 +172,7 @@ def _may_change(top: int, path: str) -> bool:
 
 
 def _remove(top: int, step: PutBack, touched: set[str]) -> None:
-    """Remove a file, and the directories above it that are empty then."""
+    """Remove a file, and the directories above it that become empty."""
     *above, name = names(step.path)
     try:
         with opened_directory(top, above) as parent:
@@ -197,8 +196,11 @@ def _remove(top: int, step: PutBack, touched: set[str]) -> None:
 
 
 def _place(top: int, there: int, step: PutBack, staged: str) -> None:
-    """Give what is staged its name. A file that was changed or came up there since it was looked at is not overwritten:
-    no checkpoint holds it. Where there was none, linking, unlike renaming, refuses."""
+    """Move a staged file to its final name.
+
+    A file that changed or appeared there since the check is not overwritten, because no checkpoint holds it. If there
+    was no file, a hard link is used, which fails if one exists; a rename would overwrite it.
+    """
     *above, name = names(step.path)
     with opened_directory(top, above, create=True) as parent:
         current = sign_at(parent, name)
@@ -228,7 +230,7 @@ def _changed_late(step: PutBack) -> ApplyStuck:
 
 
 def _clear(parent: int, name: str) -> None:
-    """Remove a directory in which there are only empty ones."""
+    """Remove a directory that contains only empty directories."""
     with opened_directory(parent, [name]) as fd:
         for below in os.listdir(fd):
             _clear(fd, below)

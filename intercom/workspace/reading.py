@@ -1,4 +1,4 @@
-"""Reading a whole file of the workspace, bounded and through no link."""
+"""Reading a whole file of the workspace: limited in size, without following links."""
 
 from __future__ import annotations
 
@@ -12,30 +12,27 @@ from attrs import frozen
 from intercom.model.errors import FileError, PathViolation
 from intercom.workspace.descriptors import NotRegular, open_regular, opened_parent, opened_root
 
-#: The largest file a proposal may change, in bytes: it is held in memory twice while it is patched.
+#: The largest file that a proposal may change, in bytes: patching holds it in memory twice.
 MAX_FILE_BYTES = 64 * 1024 * 1024
 
 
 @frozen
 class FileBytes:
-    """A file's content, and its permission bits."""
+    """A file's content and its permission bits."""
 
     data: bytes
     mode: int
 
 
 def read(root: Path, rel: str, limit: int = MAX_FILE_BYTES) -> FileBytes | None:
-    """The regular file `rel` of the workspace `root`, or None where nothing is.
-
-    Raises PathViolation where a link stands in the way, FileError for what is no regular file, is larger than `limit`
-    bytes, or can not be read.
-    """
+    """Return the regular file `rel` of the workspace `root`, or None if it does not exist. Raises PathViolation if a
+    link is on the way, FileError if the file is not regular, is larger than `limit` bytes, or cannot be read."""
     with opened_root(root) as top:
         return read_beneath(top, rel, limit)
 
 
 def read_beneath(top: int, rel: str, limit: int = MAX_FILE_BYTES) -> FileBytes | None:
-    """As `read`, for a workspace directory that is open as `top`."""
+    """Do as `read`, for a workspace directory that is open as `top`."""
     try:
         with opened_parent(top, rel) as parent:
             return read_at(parent, rel.rsplit("/", 1)[-1], rel, limit)
@@ -44,7 +41,7 @@ def read_beneath(top: int, rel: str, limit: int = MAX_FILE_BYTES) -> FileBytes |
 
 
 def read_at(parent: int, name: str, rel: str, limit: int = MAX_FILE_BYTES) -> FileBytes | None:
-    """As `read`, for a name in an open directory; `rel` is what messages call it."""
+    """Do as `read`, for a name in an open directory. `rel` is its path in messages."""
     try:
         fd = open_regular(parent, name)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How much harm an operation of a client's could do, as far as its form tells. The agent does not get to say."""
+"""Estimation of the risk of a client's operation from its form. The agent has no influence on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intercom.model.operation import Operation, OperationKind
 from intercom.workspace.foreseen import Foreseen, place
 from intercom.workspace.protected import is_protected, mentions_protected
 
-#: Programs that undo, take rights, or reach further than the workspace. Many more can; these often do.
+#: Programs that often destroy data, gain privileges, or act outside the workspace. Many others can too.
 _DANGEROUS = frozenset(
     [
         "sudo",
@@ -42,14 +42,14 @@ _DANGEROUS = frozenset(
 )
 
 
-#: What ends one command of a line and begins another.
+#: Separators between the commands of a line.
 _PARTS = re.compile(r"[;&|\n()`{}]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 def of(root: Path, operation: Operation, foreseen: Foreseen) -> RiskLevel:
-    """Low or high. High is what lies outside of the workspace, what is protected, and a command line in which a
-    program stands that is known to destroy."""
+    """Return low or high. High are paths outside of the workspace, protected paths, and a command line with a
+    program known to be dangerous."""
     if foreseen.outside or not place(root, operation.cwd):
         return RiskLevel.HIGH
     if any(is_protected(path) for path in foreseen.inside):

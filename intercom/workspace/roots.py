@@ -1,4 +1,4 @@
-"""Where a project begins: the directory that its version control holds."""
+"""Detection of a project's root: the directory under version control."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _VERSION_CONTROL = (".git", ".hg", ".svn", ".jj")
 
 
 def version_control_root(here: Path) -> Path | None:
-    """The nearest directory at or above `here` that is under version control, None where none is."""
+    """Return the nearest directory at or above `here` under version control, or None."""
     for directory in (here, *here.parents):
         if any((directory / marker).exists() for marker in _VERSION_CONTROL):
             return directory

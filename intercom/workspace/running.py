@@ -1,4 +1,4 @@
-"""Running one command of the configuration in a workspace: bounded in time and output, and nothing left behind."""
+"""Running one configured command in a workspace: limited in time and output, without leftover processes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from intercom.model.errors import FileError
 from intercom.workspace.commands import words
 from intercom.workspace.output import Output
 
-#: How long a process group has between being asked to end and being killed, and what reading may take after that.
+#: Seconds between terminating and killing a process group; and how long reading may take after that.
 GRACE_SECONDS = 2.0
 _LAST_WORDS_SECONDS = 0.5
 _POLL_SECONDS = 0.03
 
-#: Output beyond the limit is read and dropped, so that a command that is only chatty can end well; one that writes so
-#: much is out of hand.
+#: Output beyond the limit is read and dropped, so that a verbose command can finish; one that writes this much is
+#: stopped.
 FLOOD_BYTES = 64 * 1024 * 1024
 
-#: What a command is given of the server's environment. An allowlist: the server's holds tokens.
+#: The variables that a command gets. An allowlist, because the server's environment holds tokens.
 _NAMES = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
@@ -37,7 +37,7 @@ _NAMES = frozenset(
 )
 _PREFIXES = ("LC_", "XDG_")
 
-#: What a shell would do something about, quoted or not: then it is the shell that runs the command.
+#: Characters with a meaning to a shell, even quoted: a command with one of them is run by the shell.
 _SHELL_ONLY = frozenset("*?[]~#!^%")
 
 
@@ -49,7 +49,7 @@ class Ending(StrEnum):
 
 @frozen
 class Ran:
-    """How a command ended. `exit_code` is its own, or minus the signal that ended it; `seconds` how long it ran."""
+    """How a command ended. `exit_code` is its own, or minus the signal that ended it; `seconds` is how long it ran."""
 
     ending: Ending
     exit_code: int
@@ -58,40 +58,36 @@ class Ran:
 
 @frozen
 class Started:
-    """A command's process, named for good: pids are used again. `at` is when it was started, in seconds since the
-    epoch."""
+    """A command's process, identified by pid and start time (seconds since the epoch), because pids are reused."""
 
     pid: int
     at: float
 
 
 def program(command: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The program and arguments that run `command` as /bin/sh would.
-
-    Without a shell where the string is one plain program with its words, and that program exists; else by `/bin/sh -c`
-    with exactly this string.
-    """
+    """Return the program and arguments that run `command` as /bin/sh would. A single plain command whose program
+    exists runs without a shell, any other as `/bin/sh -c` with this exact string."""
     plain = words(command)
     through_shell = ("/bin/sh", "-c", command)
     if plain is None or _SHELL_ONLY.intersection(command) or "=" in plain[0]:
         return through_shell
     if "/" not in plain[0] and shutil.which(plain[0], path=environ.get("PATH", os.defpath)) is None:
-        # One of the shell's own commands, or a mistake that it reports in the usual words.
+        # A shell builtin, or a mistake that the shell reports in its usual words.
         return through_shell
     return plain
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Choose what of the server's environment a command gets: what programs need, and no credential."""
+    """Select the variables of the server's environment that a command gets: no credentials."""
     kept = {
         name: value
         for name, value in environ.items()
         if name in _NAMES or name.startswith(_PREFIXES) or (name.islower() and name.upper().endswith("_PROXY"))
     }
-    # A relative place would be looked up in the workspace, where an agent may have put a program of that name.
+    # A relative entry would be resolved in the workspace, where an agent may have put a program of that name.
     places = [place for place in kept.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
     kept["PATH"] = os.pathsep.join(places)
-    # Nobody is there to page through output or to type a password.
+    # There is no person to page through output or type a password.
     return {**kept, "TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
 
@@ -105,13 +101,15 @@ async def run(
     on_output: Callable[[], None] = lambda: None,
     on_start: Callable[[Started], Awaitable[None]] | None = None,
 ) -> Ran:
-    """Run `command` in the directory `root` until it ends, or for `timeout` seconds; what it writes, to either stream,
-    goes to `output`, and `on_output` is called after each piece. `on_start` is told the process as soon as it is there;
-    the command is not held up by it, but its time counts.
+    """Run `command` in the directory `root` until it ends, or for `timeout` seconds.
 
-    It has no input, an environment of `environment(environ)`, and a session of its own. When it ends, runs out of time
-    or this call is cancelled, what is left of its process group and session is asked to end, and killed after
-    `GRACE_SECONDS`. Only a process that left both can outlive the call. Raises FileError when it can not be started.
+    What it writes, to either stream, goes to `output`, and `on_output` is called after each piece. `on_start` is
+    awaited with the process once that exists; the command runs meanwhile, and the time counts.
+
+    The command has no input, an environment of `environment(environ)`, and a session of its own. It may end, run out of
+    time, or be cancelled with this call. Then the rest of its process group and session is terminated, and killed after
+    `GRACE_SECONDS`. Only a process that left both can outlive the call. Raises FileError if the command cannot be
+    started.
     """
     given = environment(environ)
     started = trio.current_time()
@@ -139,7 +137,7 @@ async def run(
         ended = trio.current_time()
         with trio.CancelScope(shield=True):
             await _end_all(process)
-            # Its last words; a process that escaped may hold the pipe open, and is not waited for.
+            # Read the rest of the output. An escaped process may hold the pipe open; do not wait for it.
             with trio.move_on_after(_LAST_WORDS_SECONDS):
                 await _read(process.stdout, output, on_output)
             await process.stdout.aclose()
@@ -150,7 +148,7 @@ async def run(
 async def _attend(
     process: trio.Process, stream: trio.abc.ReceiveStream, output: Output, on_output: Callable[[], None]
 ) -> Ending:
-    """Read what it writes until the command itself has ended, whoever else still holds the pipe."""
+    """Read the output until the command itself ends, even if another process still holds the pipe."""
     flooded = False
     async with trio.open_nursery() as nursery:
 
@@ -167,7 +165,7 @@ async def _attend(
 
 
 async def _read(stream: trio.abc.ReceiveStream, output: Output, on_output: Callable[[], None]) -> bool:
-    """Read to the end; True as soon as it has been far too much."""
+    """Read to the end of the stream. Returns True as soon as the output exceeds FLOOD_BYTES."""
     while output.total < FLOOD_BYTES:
         piece = await stream.receive_some(64 * 1024)
         if not piece:
@@ -178,7 +176,7 @@ async def _read(stream: trio.abc.ReceiveStream, output: Output, on_output: Calla
 
 
 async def end_left(started: Started) -> bool:
-    """End what an earlier life of the server left of a command; False when its process is gone already."""
+    """End a command that an earlier server run left. Returns False if its process no longer exists."""
     if _began(started.pid) != started:
         return False
     await _end_session(started.pid, lambda: None)
@@ -193,7 +191,7 @@ def _began(pid: int) -> Started | None:
 
 
 async def _end_all(process: trio.Process) -> None:
-    """End all that belong to the command; reap the command itself."""
+    """End all processes of the command and reap the command itself."""
     await _end_session(process.pid, process.poll)
     with trio.move_on_after(GRACE_SECONDS):
         await process.wait()
@@ -208,17 +206,15 @@ async def _end_session(leader: int, reap: Callable[[], object]) -> None:
                 await trio.sleep(_POLL_SECONDS)
                 left = _members(leader, reap)
                 if number == signal.SIGKILL:
-                    # Also who was started since by one that was killed.
+                    # A process may have started another before it was killed.
                     _signal(left, number)
         if not left:
             break
 
 
 def _members(leader: int, reap: Callable[[], object]) -> list[int]:
-    """The living processes of a command's group and session.
-
-    The command's pid names both, and is not given to anybody else while one of them has members.
-    """
+    """Return the living processes of a command's group and session. The command's pid identifies both, and is not
+    reused while either has members."""
     reap()
     found = []
     for pid in psutil.pids():
@@ -233,6 +229,6 @@ def _members(leader: int, reap: Callable[[], object]) -> list[int]:
 
 def _signal(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
-        # One that has ended since, or runs as somebody else.
+        # The process has ended since, or runs as another user.
         with suppress(OSError):
             os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""Showing a file of the workspace to people: as text, bounded, through no link."""
+"""A file of the workspace as text for people: limited in size, masked, without following links."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from intercom.workspace.lines import encoding_of
 from intercom.workspace.paths import relative
 from intercom.workspace.reading import read_at
 
-#: The largest file that is opened for showing, and the most text that is shown of it, in bytes.
+#: The largest file that is shown, and the most text that is shown of it, in bytes.
 MAX_READ_BYTES = 16 * 1024 * 1024
 MAX_SHOWN_BYTES = 1_000_000
 
-#: A file of no more characters is masked whole; of a larger one, so many on either side of what is shown.
+#: Files up to this many characters are masked whole; in larger ones, how many are masked around the shown lines.
 _MASKED_WHOLE = 2_000_000
 _SURROUNDINGS = 256_000
 
-#: How much of a file is looked at to tell text from other things, and the share of control characters text may have.
+#: How many bytes are examined to recognise text, and the share of control characters that text may have.
 _LOOKED_AT = 8192
 _ODD_SHARE = 0.1
 _TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
@@ -32,9 +32,12 @@ _TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
 
 @frozen
 class FileText:
-    """`path` is canonical; `text` the lines from `first` to `last`, both counted from 1 and included (0 and 0 of an
-    empty file), with "\\n" between lines and without secrets, of which `masked` tells the kinds; `size` in bytes and
-    `line_count` are of the whole file."""
+    r"""Lines of a file, without secrets.
+
+    `path` is canonical. `text` holds the lines from `first` to `last`, counted from 1 and inclusive (0 and 0 for an
+    empty file), separated by "\n". `masked` are the kinds of secrets removed. `size` (bytes) and `line_count` are of
+    the whole file.
+    """
 
     path: str
     text: str
@@ -51,11 +54,12 @@ class FileText:
 
 
 def show(root: Path, path: str, lines: tuple[int, int | None] | None = None) -> FileText:
-    """The text of the file `path` in the workspace `root`; of `lines` (first, last or None for the end) only those.
-    The file is masked before lines are taken from it: the middle of a key is not recognised as one.
+    """Return the text of the file `path` in the workspace `root`, or its `lines` (first, last or None for the end).
 
-    Raises PathViolation for a path that leads outside, NotFound for no such file, FileError for a directory, what is
-    no regular file, binary, too large or not to be read, InvalidArguments for lines that the file has not.
+    The file is masked before lines are taken from it, because the middle of a key would not be recognised.
+
+    Raises PathViolation if the path leads outside, NotFound if there is no file, InvalidArguments if the lines do not
+    exist. Raises FileError if the file is a directory, not regular, binary, too large or unreadable.
     """
     rel = relative(root, path)
     name = rel.rsplit("/", 1)[-1]
@@ -84,7 +88,7 @@ def show(root: Path, path: str, lines: tuple[int, int | None] | None = None) -> 
 
 
 def _masked(every: list[str], first: int, last: int) -> Masked:
-    """The lines from `first` to `last`, masked together with all others that a secret may stretch over."""
+    """Return the lines from `first` to `last`, masked together with all lines that a secret may extend over."""
     start, end = first - 1, last
     if sum(map(len, every)) <= _MASKED_WHOLE:
         start, end = 0, len(every)
@@ -94,7 +98,7 @@ def _masked(every: list[str], first: int, last: int) -> Masked:
 
 
 def _wider(every: list[str], at: int, step: int) -> int:
-    """The line that is far enough from line `at`, in the direction of `step`, for any secret to fit in between."""
+    """Return the line so far from line `at`, in the direction of `step`, that any secret fits between them."""
     room = _SURROUNDINGS
     while room > 0 and 0 <= at - (step < 0) < len(every):
         room -= len(every[at - (step < 0)]) + 1
@@ -103,7 +107,7 @@ def _wider(every: list[str], at: int, step: int) -> int:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether bytes are no text: a NUL that no wide encoding explains, or many control characters."""
+    """Whether bytes are not text: they have a NUL that no wide encoding explains, or many control characters."""
     if encoding_of(data).codec.startswith(("utf-16", "utf-32")):
         return False
     start = data[:_LOOKED_AT]
@@ -114,7 +118,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def read_range(text: str) -> tuple[int, int | None]:
-    """`A:B`, `A:` (to the end), `:B` (from the start) or `A` (that line), counted from 1. Raises InvalidArguments."""
+    """Parse `A:B`, `A:` (to the end), `:B` (from the start) or `A`, counted from 1. Raises InvalidArguments."""
     first, colon, last = text.partition(":")
     if all(part == "" or (part.isascii() and part.isdecimal() and len(part) < 10) for part in (first, last)) and (
         first or last
@@ -146,5 +150,5 @@ def _modified(parent: int, name: str) -> datetime:
     try:
         return datetime.fromtimestamp(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mtime, UTC)
     except (OSError, OverflowError, ValueError):
-        # Gone since it was read, or dated beyond the calendar: when it changed is not worth a refusal.
+        # Deleted since it was read, or dated beyond datetime's range: the time is not worth a refusal.
         return datetime.fromtimestamp(0, UTC)

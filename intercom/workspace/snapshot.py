@@ -1,4 +1,4 @@
-"""A snapshot: the hashes of a workspace's files, and their contents for whoever keeps them. For worker threads."""
+"""A snapshot of a workspace: the hashes of its files, and their contents for a store. For worker threads."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from intercom.model.manifest import FileState, Manifest
 from intercom.workspace.descriptors import NotRegular, open_regular, opened_directory, opened_root
 from intercom.workspace.walking import Enough, Limits, Spotted, Tally, Walk
 
-#: How often a file that changes while it is read is read again.
+#: How often a file is read if it changes meanwhile.
 TRIES = 3
 _CHUNK = 1024 * 1024
 
 
 class Keeper(Protocol):
-    """Keeps contents by hash. `keep` returns whether the content is kept, now or before."""
+    """Stores contents by hash. `keep` returns whether the content is stored, now or before."""
 
     def keep(self, hash: str, data: bytes) -> bool: ...
 
 
 @frozen
 class _Unsteady(Exception):
-    """A file changed while it was read, each time."""
+    """A file changed during each attempt to read it."""
 
 
 def snapshot(
@@ -41,11 +41,10 @@ def snapshot(
     also: Collection[str] = (),
     now: Callable[[], float] = time.monotonic,
 ) -> Manifest:
-    """What the workspace `root` holds: every regular file and link that counts, hashed.
+    """Return the manifest of the workspace `root`: every relevant regular file and link, hashed.
 
-    Files up to `limits.max_file_bytes` are given to `keeper`. The paths of `also` are looked at whatever .gitignore
-    says by now. What can not be taken in is told in the manifest. Raises FileError when the workspace itself can not be
-    opened, and what the keeper raises.
+    Files up to `limits.max_file_bytes` are given to `keeper`. The paths of `also` are examined even if .gitignore
+    excludes them now. The manifest says what was left out. Raises FileError, and what the keeper raises.
     """
     with opened_root(root) as top:
         inode = os.fstat(top).st_ino
@@ -80,7 +79,7 @@ class _Taking:
             return
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EINVAL, errno.ENXIO):
-                # It was a file, and is a link by now, or the other way round.
+                # A file was replaced by a link since, or the other way round.
                 self._leave_out("files that kept changing while they were read", spotted.path)
             else:
                 why = (error.strerror or "unknown").lower()
@@ -90,7 +89,7 @@ class _Taking:
                 self.files[spotted.path] = state
 
     def look_at_the_rest(self) -> None:
-        """What was asked about and not met on the walk: it is gone, or is ignored since."""
+        """Examine the paths of `also` that the walk did not meet: they are removed or ignored since."""
         for path in sorted(self.also - self.files.keys() - self.unclear):
             self.walk.hurry()
             *above, name = path.split("/")
@@ -145,10 +144,10 @@ class _Taking:
             os.close(fd)
 
     def _read(self, fd: int, size: int) -> tuple[str, bytes | None]:
-        """The hash of a file, and its content where it is small enough to be kept."""
+        """Return the hash of a file, and its content if it is small enough to be kept."""
         limit = self.walk.limits.max_file_bytes
         if self.keeper is not None and size <= limit:
-            # One byte more: a file that grows is met as one that has changed.
+            # Read one byte more, so that a file that grows is detected as changed.
             data = _whole(fd, size + 1)
             return hashlib.sha256(data).hexdigest(), data
         sum = hashlib.sha256()

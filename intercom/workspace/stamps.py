@@ -9,7 +9,7 @@ _STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d+)? ([+-]\d{4})")
 
 
 def says_gone(stamp: str | None) -> bool:
-    """Whether a file's time stamp is the epoch, which is how `diff -N` says that there is no file."""
+    """Whether a file's time stamp is the epoch, with which `diff -N` marks a missing file."""
     found = _STAMP.match(stamp or "")
     if found is None:
         return False

@@ -1,4 +1,4 @@
-"""What stands at a path of a workspace now, looked at through no link."""
+"""The present state of a path in a workspace, examined without following links."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collections.abc import Collection
 from intercom.workspace.descriptors import NotRegular, open_regular, opened_directory
 from intercom.workspace.put_back_plan import NOTHING
 
-#: The sign of a directory, and of what is neither file, link nor directory.
+#: The signs of a directory, and of anything that is not a file, link or directory.
 DIRECTORY, OTHER = "directory", "other"
 
 _CHUNK = 1024 * 1024
 
 
 def names(path: str) -> list[str]:
-    """The names of a path, none for the workspace itself."""
+    """Return the names of a path; none for the workspace itself."""
     return path.split("/") if path else []
 
 
 def sign(top: int, path: str) -> str:
-    """What stands at a path, through no link: the sign of a file or link, DIRECTORY, OTHER or NOTHING."""
+    """Return the sign of the file or link at a path, or DIRECTORY, OTHER or NOTHING. Follows no link."""
     *above, name = names(path)
     try:
         with opened_directory(top, above) as parent:
@@ -32,7 +32,7 @@ def sign(top: int, path: str) -> str:
 
 
 def sign_at(parent: int, name: str) -> str:
-    """As `sign`, of a name in the open directory `parent`."""
+    """Do as `sign`, for a name in the open directory `parent`."""
     try:
         kind = os.lstat(name, dir_fd=parent).st_mode
         if stat.S_ISLNK(kind):
@@ -57,7 +57,7 @@ def sign_at(parent: int, name: str) -> str:
 
 
 def will_be_empty(top: int, path: str, going: Collection[str]) -> bool:
-    """Whether nothing stays in a directory once the files `going` are gone."""
+    """Whether a directory contains no file after the files `going` are removed."""
     ahead = [path]
     while ahead:
         directory = ahead.pop()
@@ -72,7 +72,7 @@ def will_be_empty(top: int, path: str, going: Collection[str]) -> bool:
 
 
 def is_taken(top: int, path: str, going: Collection[str]) -> bool:
-    """Whether a directory stands at a path in which something stays once the files `going` are gone."""
+    """Whether a path is a directory that still contains a file after the files `going` are removed."""
     *above, name = names(path)
     try:
         with opened_directory(top, above) as parent:
@@ -82,5 +82,5 @@ def is_taken(top: int, path: str, going: Collection[str]) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        # What can not be looked into can not be cleared away either.
+        # A directory that cannot be read cannot be removed either.
         return True

@@ -1,4 +1,4 @@
-"""A step of an apply, as the journal keeps it."""
+"""One step of an apply, as the journal stores it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from intercom.model.approval import ChangeKind, FileChange
 
 @frozen
 class Step:
-    """What one file of an apply needs to be finished, or undone before it began, by whoever reads it later.
+    """What is needed to finish one file of an apply, or to discard it before the commit.
 
     `temp` is the staged file's name, beside `path`; None for a deletion. `before_hash` is that of `old_path` for a
-    rename. `mode` holds permission bits. `made` are the directories that staging makes, outermost first. `size` is the
-    number of bytes of the content to be. `root_inode` is the inode number of the workspace directory, None where it is
-    not known.
+    rename. `mode` holds permission bits. `made` are the directories that staging creates, outermost first. `size` is
+    the size of the new content in bytes. `root_inode` is the inode number of the workspace directory, None if unknown.
     """
 
     path: str
@@ -37,25 +36,24 @@ class Step:
         return ChangeKind(self.kind)
 
     def carries_out(self, file: FileChange) -> bool:
-        """Whether this is how exactly this change is made."""
+        """Whether this step makes exactly this change."""
         mine = (self.path, self.old_path, self.change, self.before_hash, self.after_hash)
         return mine == (file.path, file.old_path, file.kind, file.before_hash, file.after_hash)
 
     def to_json(self) -> dict[str, Any]:
-        """The step as JSON holds it."""
+        """Return the step as a JSON object."""
         return {**attrs.asdict(self), "made": list(self.made)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Step:
-        """What `to_json` gave, also after a journey through JSON, and by an older version."""
+        """Return the step of a `to_json` object, also if that was written by another version."""
         known = {name: data[name] for name in attrs.fields_dict(Step) if name in data}
         return Step(**{**known, "made": tuple(data["made"])})
 
 
 @frozen
 class Written:
-    """A file of the workspace that an apply has dealt with: its path, and how many bytes it now holds (0 when it was
-    removed)."""
+    """A file that an apply has written or removed, and its size in bytes (0 if removed)."""
 
     path: str
     bytes: int

@@ -1,4 +1,4 @@
-"""The older names of tools, which policy files may use for the tools of today, and the other way round."""
+"""The older names of tools, which policy files may use for the present tools, and the other way round."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ OLDER_NAMES = {
 
 
 def canonical(name: str) -> str:
-    """Today's name of a tool; any other name as it is."""
+    """Return the present name of a tool; any other name unchanged."""
     return OLDER_NAMES.get(name, name)

@@ -1,7 +1,7 @@
-"""Walking a workspace: every file that counts, wherever it lies, through no link and within limits.
+"""Walking a workspace: every relevant file, within limits and without following links.
 
-What version control and Intercom keep for themselves is passed over, and so is what .gitignore files leave out. Held in
-memory are the names of one directory and of those still to be visited.
+The files of version control and Intercom are skipped, and so is what .gitignore files exclude. In memory are only the
+names of one directory and of the directories still to visit.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from intercom.workspace import ignoring
 from intercom.workspace.descriptors import open_regular, opened_directory
 from intercom.workspace.ignoring import Chain, Rules
 
-#: Directories (or files) that are never looked into, at any depth: they have keepers of their own.
+#: Directories (or files) that are skipped at any depth: version control or Intercom manages them.
 KEPT_OUT = frozenset({".git", ".intercom", ".monocoque"})
-#: What we stage beside files that are being changed.
+#: The names of our staged files and directories.
 STAGED = re.compile(r"\.intercom-(restore-.+|[A-Za-z0-9_-]{1,64}-\d+\.tmp)")
-#: How deep directories may lie within each other, and how many examples and skipped paths are remembered.
+#: How deep directories may be nested, and how many examples and skipped paths are stored.
 DEEPEST = 200
 EXAMPLES = 5
 MAX_SKIPPED = 1000
@@ -30,8 +30,8 @@ MAX_SKIPPED = 1000
 
 @frozen
 class Limits:
-    """`max_bytes` is how much is read of all files together; `max_file_bytes` is the largest file whose content is
-    kept; `max_seconds` is how long a look may take."""
+    """The limits of a walk. `max_bytes` is how much is read of all files together. `max_file_bytes` is the largest
+    file whose content is kept. `max_seconds` is how long the walk may take."""
 
     max_files: int = 100_000
     max_bytes: int = 2 * 2**30
@@ -40,7 +40,7 @@ class Limits:
 
 
 class Enough(Exception):
-    """A limit is reached: the look ends here."""
+    """A limit is reached, which ends the walk."""
 
 
 @define
@@ -53,7 +53,7 @@ class Tally:
     whole: bool = True
 
     def add(self, why: str, path: str) -> None:
-        """A file or directory is there and is not taken in."""
+        """Count a file or directory that exists but is left out."""
         self.note(why, path)
         if len(self.skipped) < MAX_SKIPPED:
             self.skipped.append(path)
@@ -61,14 +61,14 @@ class Tally:
             self.whole = False
 
     def note(self, why: str, path: str | None = None) -> None:
-        """There is something to be told, once more."""
+        """Count something to report."""
         self.counts[why] = self.counts.get(why, 0) + 1
         some = self.examples.setdefault(why, [])
         if path is not None and len(some) < EXAMPLES:
             some.append(path)
 
     def end(self, why: str) -> Enough:
-        """Note that the look ends before everything was seen."""
+        """Record that the walk ends before everything was seen."""
         self.whole = False
         self.note(why)
         return Enough(why)
@@ -89,7 +89,7 @@ class Spotted:
 
 @define
 class Walk:
-    """One look through the workspace whose directory is open as `root`."""
+    """One walk through the workspace whose directory is open as `root`."""
 
     root: int
     limits: Limits
@@ -102,7 +102,7 @@ class Walk:
         self.began = self.now()
 
     def spotted(self) -> Iterator[Spotted]:
-        """Every file that counts, in the order of a walk. Each is to be dealt with before the next is asked for. Raises
+        """Yield every relevant file. Process each before requesting the next, which closes its directory. Raises
         Enough at a limit."""
         ahead: list[tuple[tuple[str, ...], Chain]] = [((), ())]
         while ahead:
@@ -121,25 +121,25 @@ class Walk:
                             raise self.tally.end(f"the limit of {self.limits.max_files} files was reached")
                         yield Spotted(f"{path}/{name}" if path else name, parent, name, is_link)
             except (FileNotFoundError, NotADirectoryError):
-                # Gone, or swapped for something else, since its name was read.
+                # The directory was removed or replaced since its name was read.
                 continue
             except OSError as error:
                 self.tally.add(f"directories that can not be read ({(error.strerror or 'unknown').lower()})", path)
 
     def hurry(self) -> None:
-        """Raises Enough when the time is up."""
+        """Raise Enough if the time is up."""
         if self.now() - self.began > self.limits.max_seconds:
             raise self.tally.end(f"the limit of {self.limits.max_seconds:g} seconds was reached")
 
     def _sorted_out(
         self, parent: int, names: tuple[str, ...], chain: Chain
     ) -> tuple[list[str], list[tuple[str, bool]]]:
-        """The directories and the files in a directory, by name."""
+        """Return the directories and the files in a directory, by name."""
         below: list[str] = []
         here: list[tuple[str, bool]] = []
         with os.scandir(parent) as entries:
             for entry in entries:
-                # Here too: a directory may hold any number of what is left out, with as many rules for each.
+                # Check here too: a directory may hold any number of excluded entries, with many rules for each.
                 self.hurry()
                 name = entry.name
                 if name in KEPT_OUT or (name.startswith(".intercom-") and STAGED.fullmatch(name)):
@@ -148,7 +148,7 @@ class Walk:
                 is_directory = entry.is_dir(follow_symlinks=False)
                 if not is_valid(name):
                     self.tally.note("names that are not UTF-8")
-                    # It can not be written down, and so nothing can be said of what is new.
+                    # The name cannot be stored, so added files cannot be detected.
                     self.tally.whole = False
                 elif ignoring.ignored(chain, (*names, name), is_directory):
                     continue
@@ -169,7 +169,7 @@ class Walk:
 
 
 def rules_in(parent: int) -> Rules | None:
-    """The rules of an open directory, None where it has none, or they can not be read. Through no link, as git does."""
+    """Return the rules of an open directory; None if absent or unreadable. Follows no link, as git does."""
     try:
         with os.fdopen(open_regular(parent, ignoring.NAME), "rb") as file:
             return ignoring.read_rules(file.read(ignoring.MAX_BYTES))
@@ -178,5 +178,5 @@ def rules_in(parent: int) -> Rules | None:
 
 
 def is_valid(name: str) -> bool:
-    """Whether a name can be written down as text."""
+    """Whether a name can be stored as text."""
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)

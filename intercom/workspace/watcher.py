@@ -1,4 +1,4 @@
-"""The actor that holds a workspace's policy and follows its file."""
+"""The actor that holds a workspace's policy and watches its file."""
 
 from __future__ import annotations
 
@@ -25,25 +25,24 @@ logger = logging.getLogger(__name__)
 
 _FILES = (POLICY_FILE, OLDER_POLICY_FILE)
 
-#: An editor that writes a file in several steps is given this long to finish, in milliseconds.
+#: How long an editor that writes a file in several steps has to finish, in milliseconds.
 DEBOUNCE_MS = 200
-#: What no notice was received of (network file systems, a full notification queue) is seen after so long.
+#: After how many seconds a change without a notification is seen (network file systems, a full queue).
 POLL_SECONDS = 5.0
 
 
 def watcher_name(root: Path) -> str:
-    """The name under which the watcher of a workspace is registered."""
+    """Return the name under which the watcher of a workspace is registered."""
     return f"policy/{root}"
 
 
 class PolicyWatcher(Actor):
-    """Holds the policy of the workspace `root`, and answers by it.
+    """Holds the policy of the workspace `root` and evaluates operations against it.
 
-    `on_change` is awaited with the new state at start and whenever it changes: the caller keeps what is in force, shows
-    what is proposed, and tells people of a fault. `recall` gives what people have decided before about this
-    workspace's policy; nothing else than that, or `trust_changes`, lets a file grant anything. `trust_changes` is asked
-    at each look, on the event loop: where it no longer holds, only what is on record is in force. Loading never fails:
-    a file with a fault grants nothing.
+    `on_change` is awaited with the new state at start and at each change. The caller stores what is in force, shows
+    what is proposed, and reports a fault. `recall` returns the earlier decisions of people on this policy. Only they,
+    or `trust_changes`, let a file grant anything. `trust_changes` is called at each check, on the event loop. If it
+    becomes false, only what was decided is in force. Loading never fails: a file with a fault grants nothing.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]] = (Refused, IntercomError)
@@ -68,18 +67,18 @@ class PolicyWatcher(Actor):
         self._state: PolicyState
 
     async def on_start(self) -> None:
-        """Read the file, and begin to follow it."""
+        """Read the file and start to watch it."""
         self._trusted = self._trust_changes()
         self._state = started(await self._read(), await self._recall(), self._trusted)
         await self._on_change(self._state)
         self.spawn(_follow, self._root, self._touched)
 
     async def on_receive(self, message: Any) -> Any:
-        """Answer by the policy as the file states it at this moment."""
+        """Answer from the policy file as it is at this moment."""
         match message:
             case Evaluate(query):
                 await self._refresh()
-                # Beside the loop, as below: hundreds of patterns and a deep path take seconds to match.
+                # In a thread, as below: matching hundreds of patterns with a deep path takes seconds.
                 return await trio.to_thread.run_sync(_evaluate, self._root, self._state.policy, query, self._limits)
             case EvaluateFiles():
                 await self._refresh()
@@ -109,17 +108,17 @@ class PolicyWatcher(Actor):
             await self._become(changed(state, loaded, self._trusted))
 
     async def _kept(self, loaded: Loaded) -> PolicyState:
-        """The state to go on from: where changes are trusted no more, what was in force by that trust alone is not."""
+        """Return the state to continue from. If changes are no longer trusted, only what was decided is in force."""
         trusted = self._trust_changes()
         state = self._state
         if self._trusted and not trusted:
             state = started(loaded, await self._recall())
-        # Last: while what is on record cannot be read, each look tries again.
+        # Last: if `recall` fails, the next check tries again.
         self._trusted = trusted
         return state
 
     async def _read(self) -> Loaded:
-        """The file's content now. It is always read whole: a change that leaves no trace in its status is seen too."""
+        """Read the file as it is now, always whole: its status alone may not reveal a change."""
         self._loaded = await trio.to_thread.run_sync(policy_file.load, self._root, self._loaded)
         return self._loaded
 
@@ -130,7 +129,7 @@ class PolicyWatcher(Actor):
 
 
 def _evaluate(root: Path, in_force: WorkspacePolicy, query: Query, limits: Limits) -> PolicyAnswer:
-    """By the policy, and then by what stands on the disk under other names."""
+    """Evaluate the policy, then check whether links protect the path."""
     answer = policy.evaluate(in_force, query, limits)
     return answer if query.file_path is None else _unless_protected(answer, root, (query.file_path,))
 
@@ -154,20 +153,20 @@ async def _follow(root: Path, touched: Callable[[], None]) -> None:
         try:
             await _follow_directories(root, touched)
         except* (OSError, RuntimeError) as error:
-            # No notices (a limit of the system, a directory that is gone): look now and then.
+            # No notifications (a system limit, a missing directory): poll.
             logger.warning("changes of the policy of %s are seen late: %s", root, error.exceptions[0])
             await trio.sleep(POLL_SECONDS)
         touched()
 
 
 async def _follow_directories(root: Path, touched: Callable[[], None]) -> None:
-    """As `_follow`, until one of the policy's directories comes, goes, or is replaced."""
+    """Do as `_follow`, until a policy directory appears, disappears or is replaced."""
     directories = _directories(root)
     stop = trio.Event()
 
     async def stop_when_cancelled() -> None:
         try:
-            # By now the watch stands: what happened before it did is looked at once.
+            # The watch is now established: check once for changes before it was.
             await trio.lowlevel.checkpoint()
             touched()
             await trio.sleep_forever()
@@ -176,7 +175,7 @@ async def _follow_directories(root: Path, touched: Callable[[], None]) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop_when_cancelled)
-        # A cancelled watch waits for its thread, which notices the event at once but not the cancellation.
+        # A cancelled watch waits for its thread, which reacts to the event but not to the cancellation.
         with trio.CancelScope(shield=True), _one_thread_more():
             changes = awatch(
                 root,
@@ -200,8 +199,8 @@ async def _follow_directories(root: Path, touched: Callable[[], None]) -> None:
 
 @contextmanager
 def _one_thread_more() -> Iterator[None]:
-    """Trio runs so many worker threads at once, 40, and a watch keeps one all the time: each brings its own, or a
-    server with many workspaces would have none left for anything else."""
+    """Raise Trio's limit of 40 worker threads by one while the block runs. A watch occupies a thread all the time,
+    so a server with many workspaces would otherwise run out of threads."""
     threads = trio.to_thread.current_default_thread_limiter()
     threads.total_tokens += 1
     try:
@@ -215,7 +214,7 @@ def _concerns(_change: Change, path: str) -> bool:
 
 
 def _directories(root: Path) -> tuple[tuple[Path, int], ...]:
-    """The directories of policy files that are there, and which they are."""
+    """Return the existing directories of policy files, with their inodes."""
     found = []
     for name in _FILES:
         path = root / os.path.dirname(name)

@@ -1,4 +1,4 @@
-"""Whether one policy grants more than another, told without trying: what is not known to be the same counts as more."""
+"""Comparison of two policies: whether one grants more. What is not provably the same counts as more."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from intercom.workspace.tool_names import canonical
 
 
 def widens(old: WorkspacePolicy, new: WorkspacePolicy) -> tuple[str, ...]:
-    """The ways in which `new` grants more than `old`, each in words; none means that whatever `new` lets pass, `old`
-    does too. Rules are compared as they are spelled: a new one counts even where an old one covers it. To stop showing
-    people what passes, or to show it later, counts as well."""
+    """Return the ways in which `new` grants more than `old`, in words; none if `old` allows all that `new` allows.
+
+    Rules are compared as spelled: a new one counts even if an old one covers it. Showing people less of what was
+    allowed, or showing it later, counts too.
+    """
     return tuple(_ways(old, new))
 
 
 def narrowed(old: WorkspacePolicy, new: WorkspacePolicy) -> WorkspacePolicy:
-    """What both grant: `new` without the ways in which it grants more, so that `widens(old, it)` is empty."""
+    """Return what both grant: `new` without the ways in which it grants more, so `widens(old, it)` is empty."""
     tools = {canonical(name) for name in old.tools}
     return WorkspacePolicy(
         enabled=old.enabled and new.enabled,
@@ -58,7 +60,7 @@ def _has_rules(policy: WorkspacePolicy) -> bool:
 
 
 def _reach(policy: WorkspacePolicy) -> int:
-    """The highest rank that passes: what is critical never does."""
+    """Return the highest rank that may pass; critical never does."""
     return min(policy.risk_level_threshold.rank, RiskLevel.HIGH.rank)
 
 
@@ -67,7 +69,7 @@ def _added(kind: str, old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
 
 
 def _quoted(rule: str) -> str:
-    """A rule as people are shown it: nothing in it looks like another line, or like other characters than it is of."""
+    """Quote a rule for people, so that nothing in it looks like another line or like other characters."""
     return json.dumps(rule)
 
 

@@ -1,1 +1,1 @@
-"""A client's permission hook: one short process for each thing the client is about to do. Standard library only."""
+"""A client's permission hook: one short process for each operation of the client. Standard library only."""

@@ -1,7 +1,7 @@
 """Claude Code's hooks: `PreToolUse`, `PermissionRequest` and `Stop` (docs/how-to/enforce-with-hooks.md).
 
-A `PreToolUse` hook that allows skips Claude Code's own question. One that fails in any way but exit code 2, or does
-not answer in time, lets the tool pass to the normal permission flow; so this one answers always, and in time.
+A `PreToolUse` hook that allows skips Claude Code's own question. A hook that fails with another exit code than 2, or is
+late, passes the tool to the normal permission flow. So this hook always answers, and in time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STOPS = ("Stop", "SubagentStop")
 
 
 def read(data: dict[str, Any], event: str | None, client: str = NAME) -> Asked:
-    """What is asked. Raises Unreadable when it is not what this client sends."""
+    """Return the request in a payload. Raises Unreadable for a payload that this client does not send."""
     event = event_of(data, event, (PRE, PERMISSION, *STOPS), "hook_event_name") or PRE
     conversation, cwd = text(data, "session_id") or "", text(data, "cwd")
     if event in STOPS:
@@ -36,34 +36,34 @@ def read(data: dict[str, Any], event: str | None, client: str = NAME) -> Asked:
 
 
 def unknown(event: str, tool: str | None) -> Other:
-    """An event that nothing is known of asks nothing; but one about a tool is not let pass for that. Raises
-    Unreadable."""
+    """Return an unknown event, about which nothing is asked. Raises Unreadable if it is about a tool, so none passes
+    unasked."""
     if tool is not None:
         raise Unreadable(f"its event {event[:80]!r} is not one that can be answered")
     return Other(event)
 
 
 def allow(event: str, why: str) -> Said:
-    """It may be done, without a question of the client's own."""
+    """Allow the operation without a question of the client's own."""
     if event == PERMISSION:
         return _said(event, {"decision": {"behavior": "allow"}})
     return _said(event, {"permissionDecision": "allow", "permissionDecisionReason": why})
 
 
 def deny(event: str, why: str) -> Said:
-    """It may not."""
+    """Deny the operation."""
     if event == PERMISSION:
         return _said(event, {"decision": {"behavior": "deny", "message": why}})
     return _said(event, {"permissionDecision": "deny", "permissionDecisionReason": why})
 
 
 def pass_on(_event: str) -> Said:
-    """Nothing is said: the client does as it would without this hook."""
+    """Answer nothing: the client continues as without this hook."""
     return Said("{}")
 
 
 def go_on(_event: str, words: str) -> Said:
-    """The agent does not stop yet, and is told this."""
+    """Keep the agent from stopping, and give it this text."""
     return Said(json.dumps({"decision": "block", "reason": words}))
 
 

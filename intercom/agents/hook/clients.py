@@ -1,4 +1,4 @@
-"""The clients whose hooks are known, and which of them wrote something."""
+"""The known clients with hooks, and the detection of which one sent a payload."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from intercom.agents.hook.question import Asked, Said, Unreadable
 
 
 class Client(NamedTuple):
-    """How a client asks and how it is answered. `seconds` is how long its hooks may take by the entry that
-    `agent-intercom init` writes, and `agent` the name it gives itself over MCP."""
+    """How a client asks and how it is answered. `seconds` is the time limit of its hooks in the entry that
+    `agent-intercom init` writes. `agent` is its name over MCP."""
 
     name: str
     agent: str
@@ -40,7 +40,7 @@ CLIENTS: dict[str, Client] = {
 
 
 def parse(raw: bytes) -> dict[str, Any]:
-    """The object that a client wrote to its hook. Raises Unreadable for anything else."""
+    """Parse the JSON object that a client wrote to its hook. Raises Unreadable for anything else."""
     try:
         # Cursor begins with a byte order mark.
         data = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse)
@@ -52,8 +52,8 @@ def parse(raw: bytes) -> dict[str, Any]:
 
 
 def writer(named: str, data: dict[str, Any]) -> Client:
-    """Whose words these are: Cursor and Copilot run the hooks of Claude Code's settings too, with payloads of their
-    own."""
+    """Return the client that sent this payload. Cursor and Copilot also run Claude Code's hooks, with their own
+    payloads."""
     if named == claude_code.NAME:
         if "cursor_version" in data:
             return CLIENTS[cursor.NAME]

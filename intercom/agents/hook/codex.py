@@ -1,7 +1,7 @@
-"""Codex's hooks: `PreToolUse`, `PermissionRequest` and `Stop`, in Claude Code's words with differences.
+"""Codex's hooks: `PreToolUse`, `PermissionRequest` and `Stop`, in Claude Code's format with differences.
 
-A `PreToolUse` hook of Codex can block and not allow: saying "allow" there is a fault, after which the tool runs. What
-is allowed is answered with nothing, and Codex's own approval, if it wants one, comes as a `PermissionRequest`.
+Codex's `PreToolUse` hook can block but not allow: "allow" is an error there, after which the tool runs. So an allowed
+operation is answered with nothing. Codex's own approval, if needed, comes as a `PermissionRequest`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ NAME = "codex"
 
 
 def read(data: dict[str, Any], event: str | None) -> Asked:
-    """What is asked. Raises Unreadable when it is not what this client sends."""
+    """Return the request in a payload. Raises Unreadable for a payload that this client does not send."""
     return claude_code.read(data, event, NAME)
 
 
 def allow(event: str, why: str) -> Said:
-    """It may be done."""
+    """Allow the operation."""
     return pass_on(event) if event == PRE else claude_code.allow(event, why)
 
 

@@ -1,7 +1,7 @@
 """Copilot CLI's hooks: `preToolUse`, `permissionRequest` and `agentStop`, in its own spelling and in VS Code's.
 
-A command hook of `preToolUse` that fails denies, and one that runs out of time lets pass; `permissionRequest` comes
-before Copilot's own rules are asked.
+A `preToolUse` command hook that fails denies, and one that times out lets the tool pass. `permissionRequest` comes
+before Copilot's own rules.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _STOPS = ("agentStop", "subagentStop", "Stop", "SubagentStop")
 
 
 def read(data: dict[str, Any], event: str | None) -> Asked:
-    """What is asked. Raises Unreadable when it is not what this client sends."""
-    # Its own spelling does not name the event: the command line of the hook does.
+    """Return the request in a payload. Raises Unreadable for a payload that this client does not send."""
+    # Payloads in its own spelling do not name the event: the hook's command line does.
     known = (*_PRE, *_PERMISSION, *_STOPS)
     event = event_of(data, event, known, "hook_event_name", "hookEventName") or "preToolUse"
     conversation, cwd = text(data, "sessionId", "session_id") or "", text(data, "cwd")
@@ -38,24 +38,24 @@ def read(data: dict[str, Any], event: str | None) -> Asked:
 
 
 def allow(event: str, why: str) -> Said:
-    """It may be done."""
+    """Allow the operation."""
     if event in _PERMISSION:
         return Said(json.dumps({"behavior": "allow"}))
     return Said(json.dumps({"permissionDecision": "allow", "permissionDecisionReason": why}))
 
 
 def deny(event: str, why: str) -> Said:
-    """It may not."""
+    """Deny the operation."""
     if event in _PERMISSION:
         return Said(json.dumps({"behavior": "deny", "message": why}))
     return Said(json.dumps({"permissionDecision": "deny", "permissionDecisionReason": why}))
 
 
 def pass_on(_event: str) -> Said:
-    """Nothing is said: Copilot does as it would without this hook."""
+    """Answer nothing: Copilot continues as without this hook."""
     return Said("{}")
 
 
 def go_on(_event: str, words: str) -> Said:
-    """The agent does not stop yet, and is told this."""
+    """Keep the agent from stopping, and give it this text."""
     return Said(json.dumps({"decision": "block", "reason": words}))

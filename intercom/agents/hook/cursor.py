@@ -1,7 +1,7 @@
 """Cursor's hooks: `preToolUse`, `beforeShellExecution`, `beforeMCPExecution`, `beforeReadFile` and `stop`.
 
-`preToolUse` comes for every tool and does not say which MCP server one belongs to, so that MCP tools are left to
-`beforeMCPExecution`. A hook that fails lets pass unless its entry says `failClosed`, as ours does.
+`preToolUse` comes for every tool, without the MCP server of a tool. So MCP tools are left to `beforeMCPExecution`. A
+hook that fails lets the tool pass unless its entry says `failClosed`, as ours does.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _TOOL, _SHELL, _MCP, _READ, _STOP = (
     "beforeReadFile",
     "stop",
 )
-#: The names its loader of Claude Code's hooks knows.
+#: The event names of Cursor's loader of Claude Code's hooks.
 _ALIASES = {"PreToolUse": _TOOL, "Stop": _STOP}
 
 
 def read(data: dict[str, Any], event: str | None) -> Asked:
-    """What is asked. Raises Unreadable when it is not what this client sends."""
+    """Return the request in a payload. Raises Unreadable for a payload that this client does not send."""
     event = event_of(data, event, (_TOOL, _SHELL, _MCP, _READ, _STOP, *_ALIASES), "hook_event_name") or _TOOL
     event = _ALIASES.get(event, event)
     roots = tuple(texts(data, "workspace_roots"))
@@ -76,7 +76,7 @@ def _operation(data: dict[str, Any], event: str, cwd: str | None) -> Operation:
 
 
 def _server(data: dict[str, Any]) -> str | None:
-    """What tells the MCP server of a tool from others: a tool of the same name there may do anything."""
+    """Return what identifies a tool's MCP server: a tool of the same name on another server may do anything."""
     return text(data, "mcp_server_name", "server") or text(data, "url", "command")
 
 
@@ -92,20 +92,20 @@ def _is_ours(data: dict[str, Any], tool: str) -> bool:
 
 
 def allow(_event: str, why: str) -> Said:
-    """It may be done."""
+    """Allow the operation."""
     return Said(json.dumps({"permission": "allow", "agent_message": why}))
 
 
 def deny(_event: str, why: str) -> Said:
-    """It may not."""
+    """Deny the operation."""
     return Said(json.dumps({"permission": "deny", "user_message": why, "agent_message": why}))
 
 
 def pass_on(event: str) -> Said:
-    """Nothing is said against it. Cursor takes an answer that does not fit its form for a fault, and then blocks."""
+    """Do not object. Cursor treats an answer of the wrong form as an error, and then blocks."""
     return Said("{}" if event == _STOP else json.dumps({"permission": "allow"}))
 
 
 def go_on(_event: str, words: str) -> Said:
-    """The agent does not stop yet, and is told this."""
+    """Keep the agent from stopping, and give it this text."""
     return Said(json.dumps({"followup_message": words}))

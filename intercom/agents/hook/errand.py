@@ -1,4 +1,4 @@
-"""A question to a server, through all its lives: asked again until it is answered or there is no time left."""
+"""A hook request to the server, repeated after server restarts until it is answered or its time is over."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from intercom.agents.shim.relay import Effect, ToServer
 from intercom.agents.shim.replies import Failure
 from intercom.local.lines import decode, encode
 
-#: What the server says as soon as a person has been asked.
+#: The notification that a person has been asked.
 ASKED = "intercom/asked"
-#: What it says when the agent is paused, so that nobody is asked until it goes on.
+#: The notification that the agent is paused, so nobody is asked until it continues.
 PAUSED = "intercom/paused"
 _LAST_WORDS_SECONDS = 1.0
-#: How long a hook stays to hear that what it printed is on record: its client waits for it to end.
+#: How long a hook waits for the record of its delivery, in seconds: its client waits for its end.
 _TOLD_SECONDS = 3.0
 
 
 class Answer(NamedTuple):
-    """What came of it: the server's `result`; or why there is none. `request_id` names what a person was asked;
-    `paused` says that nobody is, as long as the agent is held up."""
+    """The outcome of a hook request: the server's `result`, or the `failure` if there is none. `request_id` names the
+    request that a person was asked. `paused` says that nobody is asked because the agent is paused."""
 
     result: dict[str, Any] | None = None
     failure: Failure | None = None
@@ -34,12 +34,13 @@ class Answer(NamedTuple):
 
 
 class Errand:
-    """The party at a `Link` that asks, one thing at a time. `method` and `params` as in docs/reference/shim-wire.md.
+    """The hook's side of a `Link`, which asks one question at a time. `method` and `params` follow
+    docs/reference/shim-wire.md.
 
-    A server that dies meanwhile is asked again, about the same request in the same session.
+    If the server dies, the next one is asked about the same request in the same session.
     """
 
-    #: What a shim would give back and be known by; a hook has neither.
+    #: Receipts and agents of a shim; a hook has neither.
     undelivered: Mapping[str, str] = {}
     agents: Sequence[str] = ()
 
@@ -48,7 +49,7 @@ class Errand:
         self.ask(method, params)
 
     def ask(self, method: str, params: dict[str, Any]) -> bytes:
-        """Turn to this question; its line, for a server that listens already."""
+        """Replace the question. Returns its line, for a server that is already connected."""
         self._method, self._params = method, params
         self._id += 1
         self.answer = Answer()
@@ -59,23 +60,23 @@ class Errand:
         return encode({"jsonrpc": "2.0", "id": self._id, "method": self._method, "params": self._params})
 
     def server_up(self) -> list[Effect]:
-        """A server listens: ask it."""
+        """Ask the server that is now connected."""
         return [ToServer(self._line())]
 
     def server_down(self) -> list[Effect]:
-        """It is gone; the next one is asked."""
+        """Do nothing: the next server is asked."""
         return []
 
     def server_failed(self, failure: Failure) -> list[Effect]:
-        """There is none, and there will be none soon."""
+        """Fail the request: there is no server, and there will be none soon."""
         self._close(self.answer._replace(failure=failure))
         return []
 
     def retry_allowed(self) -> None:
-        """A shim would let its next call try again; here is no next call."""
+        """Do nothing: a shim would let its next call try again, and a hook has no next call."""
 
     def server_line(self, line: bytes) -> list[Effect]:
-        """Read what the server says."""
+        """Process a line from the server."""
         try:
             said = decode(line)
         except ValueError:
@@ -87,7 +88,7 @@ class Errand:
             request_id, session_id = params.get("request_id"), params.get("session_id")
             if isinstance(request_id, str) and isinstance(session_id, str):
                 self.answer = self.answer._replace(request_id=request_id, paused=False)
-                # A server that comes after this one is asked in the same place, wherever else it would look.
+                # A later server is asked in the same session, wherever it would look otherwise.
                 self._params = {**self._params, "session": session_id}
         elif said.get("method") == PAUSED:
             self.answer = self.answer._replace(paused=True)
@@ -112,10 +113,11 @@ class Errand:
 
 
 class Way:
-    """The way to the server that an errand is run over; `with` it, so that it is left in good order."""
+    """The connection to the server for one hook request, as a context manager that closes it cleanly."""
 
     def __init__(self, errand: Errand, options: Options, stop: Sequence[int], wake: int, *, start: bool) -> None:
-        """`stop` fills when the process is to end, and `wake` polls readable then; `start` allows starting a server."""
+        """Prepare the connection. `stop` is non-empty once the process is to end, and `wake` polls readable then.
+        `start` allows starting a server."""
         self._errand, self._stop, self._wake = errand, stop, wake
         name = os.urandom(16).hex()
         self._link = Link(options, errand, name, self._perform, _silent, start=start, alone=False)
@@ -128,14 +130,14 @@ class Way:
         self._link.close(_LAST_WORDS_SECONDS)
 
     def run(self, until: float) -> Answer:
-        """Go, and come back with the answer, at the latest at `until` (`time.monotonic` seconds)."""
+        """Wait for the answer, at the latest until `until` (`time.monotonic` seconds)."""
         while not self._errand.done and not self._stop and time.monotonic() < until:
             self._link.on_time()
             self._turn(until)
         return self._errand.answer
 
     def told(self, receipt: object) -> None:
-        """The client has what this receipt came with: let the server put that on record, this one or the next."""
+        """Confirm to the server that the client has what this receipt came with."""
         if isinstance(receipt, str):
             self._link.send(self._errand.ask("intercom/told", {"receipt": receipt}))
             self.run(time.monotonic() + _TOLD_SECONDS)
@@ -158,4 +160,4 @@ class Way:
 
 
 def _silent(_text: str) -> None:
-    """What a shim tells people on standard error would be taken for this hook's reason."""
+    """Drop a message that a shim would print: on a hook's standard error the client would take it for the reason."""

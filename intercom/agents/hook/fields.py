@@ -1,4 +1,4 @@
-"""Taking fields out of what a client wrote, which may be anything."""
+"""Functions that take fields from a client's payload, which may contain anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def text(data: object, *names: str) -> str | None:
-    """The first of these fields that is a text with something in it; None when none is."""
+    """Return the first of these fields that is a non-empty text; None if none is."""
     if isinstance(data, Mapping):
         for name in names:
             value = data.get(name)
@@ -18,14 +18,12 @@ def text(data: object, *names: str) -> str | None:
 
 
 class Contradiction(Exception):
-    """Fields that are names of one thing hold different values: it is not known which one counts."""
+    """Fields that are names for one thing have different values, so it is unknown which one counts."""
 
 
 def one(given: Mapping[str, Any], *names: str) -> str | None:
-    """The text in whichever of these fields is there, which are names of one thing; None when none is.
-
-    Raises Contradiction where two differ: the one shown may not be the one that is heeded.
-    """
+    """Return the text of these fields, which are names for one thing; None if there is none. Raises Contradiction if
+    two differ: the client may not use the one that people see."""
     values = [given[name] for name in names if given.get(name) is not None]
     if any(value != values[0] for value in values[1:]):
         raise Contradiction
@@ -33,12 +31,12 @@ def one(given: Mapping[str, Any], *names: str) -> str | None:
 
 
 def one_text(given: Mapping[str, Any], *names: str) -> str | None:
-    """As `one`, and None for an empty text."""
+    """Like `one`, and None for an empty text."""
     return one(given, *names) or None
 
 
 def table(data: object, *names: str) -> dict[str, Any]:
-    """The first of these fields that is an object, or a text that holds one as JSON; empty when none is."""
+    """Return the first of these fields that is an object, or a text with one as JSON; empty if none is."""
     if isinstance(data, Mapping):
         for name in names:
             value = data.get(name)
@@ -50,26 +48,27 @@ def table(data: object, *names: str) -> dict[str, Any]:
 
 
 def rows(data: object, name: str) -> list[dict[str, Any]]:
-    """The objects in a field that is a list."""
+    """Return the objects in a field that is a list."""
     value = data.get(name) if isinstance(data, Mapping) else None
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def texts(data: object, name: str) -> list[str]:
-    """The texts in a field that is a list."""
+    """Return the texts in a field that is a list."""
     value = data.get(name) if isinstance(data, Mapping) else None
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
 def event_of(data: object, named: str | None, known: Collection[str], *names: str) -> str | None:
-    """The event that a client says this is, by one of these fields; `named`, the one the hook was set up for, where the
-    client says none, or one that is not `known` (it may be called otherwise tomorrow, and asks all the same)."""
+    """Return the event that the client names in one of these fields. Returns `named`, which the hook was set up for, if
+    the client names none. A client's name that is not `known` gives way to a known `named`, in case the client renames
+    the event."""
     said = text(data, *names)
     return named if said is None or (said not in known and named in known) else said
 
 
 def canonical(value: object) -> str:
-    """The same text for the same JSON value."""
+    """Return the same text for equal JSON values."""
     return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
 
 

@@ -1,7 +1,7 @@
-"""The patch format of `apply_patch` (Codex, Copilot, Cursor), as far as showing it needs: files, and their lines.
+"""The patch format of `apply_patch` (Codex, Copilot, Cursor), as far as display needs it: files and their lines.
 
-What is read here must be what the client does. So lines end where the client has them end (at a line feed, and nowhere
-else), and a patch with anything in it that clients might read another way is not read at all: a person sees it whole.
+It must be read as the client does. So only a line feed ends a line. A patch that clients might read differently is not
+parsed, and a person sees all of it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 _BEGIN, _END, _LAST = "*** Begin Patch", "*** End Patch", "*** End of File"
 _ADD, _UPDATE, _DELETE, _MOVE = "*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "
-#: A patch may come in the shell's quotes.
+#: A patch may be wrapped in a shell heredoc.
 _HEREDOC = ("<<EOF", "<<'EOF'", '<<"EOF"')
 
 
 def touches(patch: str) -> tuple[dict[str, Any], ...]:
-    """The files a patch touches; empty when it holds a line that its grammar does not know, or names no file."""
+    """Return the files that a patch touches; empty if a line does not match the grammar, or there is no file."""
     lines = [line.removesuffix("\r") for line in patch.strip().split("\n")]
     if lines[0] in _HEREDOC and lines[-1] == "EOF":
         lines = lines[1:-1]
@@ -34,18 +34,18 @@ def touches(patch: str) -> tuple[dict[str, Any], ...]:
 
 
 class _Touch:
-    """One file of the patch, while its lines are read."""
+    """One file of the patch while its lines are read."""
 
     def __init__(self, mark: str, path: str) -> None:
         self._mark, self._path, self._target = mark, path, ""
         self._lines: list[str] = []
 
     def takes(self, line: str) -> bool:
-        """Take one more line; False where none like this belongs."""
+        """Add a line. Returns False if it does not belong here."""
         if self._mark == _DELETE:
             return False
         if self._mark == _ADD:
-            # Every line of a new file stands behind a plus.
+            # Every line of a new file begins with a plus.
             self._lines.append(line[1:])
             return line.startswith("+")
         if line.startswith(_MOVE):
@@ -71,12 +71,12 @@ class _Touch:
 
 
 def _is_header(line: str) -> bool:
-    """Whether some client could take this for a header: not all ask that it begins the line."""
+    """Whether some client could read this as a header: not all require it at the beginning of the line."""
     return line.strip().startswith((_ADD.rstrip(), _UPDATE.rstrip(), _DELETE.rstrip()))
 
 
 def _begun(line: str) -> _Touch | None:
-    """The file that begins with this header; None where it is not certain which."""
+    """Return the file that begins with this header; None if that is not certain."""
     for mark in (_ADD, _UPDATE, _DELETE):
         path = line.removeprefix(mark)
         if path != line and _is_plain(path):
@@ -85,5 +85,5 @@ def _begun(line: str) -> _Touch | None:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether every client reads this name alike: what is white space, and what ends a line, differs."""
+    """Whether every client reads this name alike: clients differ in what white space and line ends are."""
     return path != "" and path == path.strip() and path.isprintable()

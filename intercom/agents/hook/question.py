@@ -1,19 +1,19 @@
-"""What a hook has to answer, and what it answers."""
+"""The requests to a hook, and its answer."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-#: What an operation does; the first six are the values of `intercom.model.operation.OperationKind`.
+#: Kinds of operations; these are the values of `intercom.model.operation.OperationKind`.
 WRITE, COMMAND, FETCH, MCP, READ, OTHER = "write", "command", "fetch", "mcp", "read", "other"
-#: A tool of Intercom's own, and what happens inside the client alone: nobody is ever asked about either.
+#: Intercom's own tools, and what happens only inside the client: no person is asked about either.
 OWN, INNER = "own", "inner"
 KINDS = (WRITE, COMMAND, FETCH, MCP, READ, OTHER)
 
 
 class Operation(NamedTuple):
-    """One use of a tool. Fields as in `intercom.model.operation.Operation`; `touches` are its files, as JSON holds
-    them."""
+    """One use of a tool. The fields are those of `intercom.model.operation.Operation`; `touches` holds its files as
+    JSON."""
 
     kind: str
     tool: str
@@ -29,8 +29,8 @@ class Operation(NamedTuple):
 
 
 class Question(NamedTuple):
-    """May this be done? `conversation` and `turn` are the client's names of them, "" where it has none; `use` that of
-    this very use of the tool, if it has one."""
+    """The request for a permission. `conversation` and `turn` are the client's names for them, or "". `use` is its id
+    of this use of the tool, if any."""
 
     client: str
     event: str
@@ -43,7 +43,7 @@ class Question(NamedTuple):
 
 
 class Stopping(NamedTuple):
-    """The agent is about to end its turn: is there something for it to do first?"""
+    """The request at the end of an agent's turn, which asks for work to do first."""
 
     client: str
     event: str
@@ -53,7 +53,7 @@ class Stopping(NamedTuple):
 
 
 class Other(NamedTuple):
-    """An event that nothing is asked about."""
+    """An event without a question."""
 
     event: str
 
@@ -62,11 +62,11 @@ Asked = Question | Stopping | Other
 
 
 class Unreadable(Exception):
-    """The client's words are not what its hooks are documented to get; the message says what is missing."""
+    """The payload is not what the client documents for its hooks; the message says what is missing."""
 
 
 class Said(NamedTuple):
-    """What the hook prints, and how it exits."""
+    """The output of the hook and its exit code."""
 
     stdout: str
     stderr: str = ""

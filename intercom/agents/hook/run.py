@@ -1,7 +1,7 @@
-"""`agent-intercom hook CLIENT`: read what the client is about to do, have it judged, say so in the client's own words.
+"""`agent-intercom hook CLIENT`: reads an operation from the client, asks about it, and answers in the client's format.
 
-It fails closed. Whatever goes wrong (input that can not be read, no server, no verdict in time, a fault in here) is
-answered with a refusal and exit code 2, which every client takes for one.
+It fails closed: unreadable input, no server, no decision in time and internal errors all lead to a refusal. Every
+client accepts its exit code 2 as one.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from intercom.local.lines import MEBIBYTE
 from intercom.local.places import peek, places
 from intercom.model.errors import IntercomError
 
-#: The most a client may write to its hook, and how long it may take to.
+#: The largest input of a hook, in bytes, and the time limit for it, in seconds.
 MOST_BYTES = 16 * MEBIBYTE
 INPUT_SECONDS = 20.0
-#: How much sooner than the client's limit a hook answers: one that is killed has refused nothing.
+#: How long before the client's limit a hook answers, in seconds: a killed hook has refused nothing.
 MARGIN_SECONDS = 30.0
-#: How long an agent that wants to stop is kept waiting for words to be found.
+#: How long the end of an agent's turn may wait for instructions, in seconds.
 STOP_SECONDS = 10.0
-#: What is asked for where the configuration does not say (`[hooks] ask_for`).
+#: The kinds to ask about by default (`[hooks] ask_for` in the configuration).
 ASK_FOR = tuple(kind for kind in KINDS if kind != READ)
 
 REFUSED = 2
 
 
 class Order(NamedTuple):
-    """The command line: which client, the event where the client does not name it, and how many seconds there are."""
+    """The command line: the client, the event if the client does not name it, and the time limit in seconds."""
 
     client: str
     event: str | None
@@ -55,7 +55,8 @@ class Order(NamedTuple):
 
 
 def main(order: Order) -> int:
-    """Answer one event on standard output; returns the exit code. Needs the main thread, for signals."""
+    """Answer one event on standard output. Returns the exit code. Must run in the main thread because it sets
+    signals."""
     output = _claim_standard_output()
     client = clients.CLIENTS[order.client]
     wait = order.wait if order.wait is not None else client.seconds - MARGIN_SECONDS
@@ -113,7 +114,7 @@ class _Hook:
             answer = way.run(self._until)
             said = self._verdict(answer)
             if not _write(self._output, said):
-                # Should the client look at how the hook ended only, that is no leave.
+                # The client may look only at the exit code, which must not allow anything then.
                 return said._replace(code=REFUSED)
             if answer.result is not None:
                 way.told(answer.result.get("receipt"))
@@ -130,12 +131,12 @@ class _Hook:
         else:
             why = str(answer.result.get("message") or "denied")
         if self._client.name != self._order.client:
-            # It runs another's hooks, and which form it expects of them is its own affair.
+            # This client runs another client's hooks, and may expect either answer format.
             return self._deny(why)
         return self._client.deny(self._event, why)
 
     def _detain(self, asked: Stopping) -> Said:
-        """Whether there are words the agent should hear before it stops. Where that can not be known, it stops."""
+        """Give the agent pending instructions before it stops. If they cannot be read, it stops."""
         params = {**_where(asked, self._order.client), "call": f"stop/{os.urandom(16).hex()}"}
         errand = Errand("intercom/stopping", params)
         until = min(self._until, time.monotonic() + STOP_SECONDS)
@@ -151,7 +152,7 @@ class _Hook:
         return said
 
     def _ask_for(self) -> tuple[str, ...]:
-        """What the configuration wants a person asked for; everything, where it can not be read."""
+        """Return the kinds to ask about; all kinds if the configuration is unreadable."""
         try:
             config = peek(self._order.options.config or places().config_file)
         except IntercomError:
@@ -167,7 +168,7 @@ class _Hook:
 
 
 def _refused(client: Client, event: str | None, why: str) -> Said:
-    """A refusal that every client understands; an agent that wants to stop is not kept by it."""
+    """Return a refusal that every client understands. The end of a turn is never refused."""
     if event in ("Stop", "SubagentStop", "agentStop", "subagentStop", "stop"):
         return client.pass_on(event)
     return client.deny(event or "PreToolUse", why)._replace(stderr=why, code=REFUSED)
@@ -189,7 +190,7 @@ def _params(asked: Question, named: str) -> dict[str, Any]:
     use = asked.use or os.urandom(16).hex()
     return {
         **_where(asked, named),
-        # One use of a tool, at one event, as one hook asks about it: asked again, it is answered alike.
+        # The same use of a tool at the same event gets the same call name, and so the same answer.
         "call": f"hook/{named}/{asked.event}/{asked.conversation}/{use}"[:1000],
         "turn": asked.turn,
         "operation": asked.operation._asdict(),
@@ -219,7 +220,7 @@ def _as_hook(options: Options) -> Options:
 
 
 def _read_input(until: float) -> bytes:
-    """All of standard input. Raises Unreadable when it is more than a hook is given, or does not end."""
+    """Read all of standard input. Raises Unreadable if it is too large or does not end."""
     until = min(until, time.monotonic() + INPUT_SECONDS)
     parts: list[bytes] = []
     size = 0
@@ -242,7 +243,7 @@ def _read_input(until: float) -> bytes:
 
 
 def _write(output: int, said: Said) -> bool:
-    """Say it; whether all of it is said. Nobody may be there to hear it any more."""
+    """Write the answer. Returns whether all of it was written; the client may be gone."""
     try:
         if said.stderr:
             with contextlib.suppress(OSError):
@@ -256,7 +257,7 @@ def _write(output: int, said: Said) -> bool:
 
 
 def _claim_standard_output() -> int:
-    """Standard output is the answer's alone: whatever else is printed goes to standard error."""
+    """Reserve standard output for the answer: all other output goes to standard error."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -277,7 +278,7 @@ def _listen_for_signals(wait: float) -> tuple[list[int], int]:
         signal.signal(number, lambda signum, _frame: received.append(signum))
 
     def too_late(_signum: int, _frame: object) -> None:
-        # Something holds the process up where it should not; the client would let the tool run.
+        # Something blocks the process; after its time limit the client would let the tool run.
         os.write(2, b"agent-intercom: the hook did not get through in time; this is denied\n")
         os._exit(REFUSED)
 

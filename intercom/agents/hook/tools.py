@@ -1,6 +1,7 @@
-"""What each tool of the known clients does, by its name: one table, since they differ in spelling more than in kind.
+"""The operation of each tool of the known clients, by the tool's name.
 
-A tool that stands nowhere here is of kind `other`, and a person is asked: new tools are not let through by surprise.
+One table serves all clients because they differ more in spelling than in kind. Unknown tools are of kind `other`, about
+which a person is asked, so no new tool passes unnoticed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from intercom.agents.hook import patch
 from intercom.agents.hook.fields import Contradiction, canonical, one, one_text, rows, text
 from intercom.agents.hook.question import COMMAND, FETCH, INNER, MCP, OTHER, OWN, READ, WRITE, Operation
 
-#: The name under which clients know our server, as `agent-intercom init` writes it, and the names of its tools.
+#: The name of our server as `agent-intercom init` writes it, and the names of its tools.
 OUR_SERVER = "agent-intercom"
 OUR_TOOLS = frozenset(
     [
@@ -56,7 +57,7 @@ _COMMANDS = frozenset(
     ]
 )
 _TYPED = frozenset(["write_bash", "write_powershell", "write_stdin"])
-#: What they are given besides the text: how clients call the command that runs, and for how long to look at its output.
+#: The arguments besides the text: the id of the running command, and how long to read its output.
 _RUNNING = ("session_id", "sessionId", "shell_id", "shellId")
 _LOOKING = frozenset(["yield_time_ms", "max_output_tokens", "delay"])
 _READS = frozenset(
@@ -133,12 +134,12 @@ _INNER = frozenset(
     ]
 )
 
-#: What takes a command out of the sandbox that its client would run it in.
+#: The arguments that run a command outside its client's sandbox.
 _FREE = ("dangerouslyDisableSandbox", "with_escalated_permissions", "sandbox_permissions")
-#: What clients call the line of a command.
+#: The names for a command line.
 _LINE = ("command", "cmd", "script", "input", "chars")
 
-#: What clients call a file, a notebook, lines to be put in and the content of a cell.
+#: The names for a file, a notebook, inserted lines and the content of a cell.
 _PATH = ("file_path", "path", "target_file", "filePath", "filename")
 _NOTEBOOK = ("notebook_path", "target_notebook", "path")
 _ADDED = ("new_str", "insert_text", "text")
@@ -148,11 +149,11 @@ Reader = Callable[[dict[str, Any]], tuple[dict[str, Any], ...]]
 
 
 def operation(tool: str, given: dict[str, Any], cwd: str | None = None) -> Operation:
-    """What the use of `tool` with the arguments `given` does."""
+    """Return the operation of `tool` with the arguments `given`."""
     try:
         return _operation(tool, given, cwd)
     except Contradiction:
-        # Which of them the client goes by is not known: a person sees them all.
+        # It is unknown which value the client uses, so a person sees all of them.
         return other(OTHER, tool, given)
 
 
@@ -180,10 +181,10 @@ def _operation(tool: str, given: dict[str, Any], cwd: str | None) -> Operation:
 
 
 def is_own(tool: str, server: str | None = None) -> bool:
-    """Whether a tool is one of Intercom's: asking leave to ask leave would never end."""
+    """Whether a tool is one of Intercom's: asking for permission to ask would never end."""
     if server is not None:
         return server == OUR_SERVER and tool in OUR_TOOLS
-    # Codex writes what is no letter of a server's name as an underscore.
+    # Codex replaces special characters in a server's name with underscores.
     for start in (f"mcp__{OUR_SERVER}__", f"mcp__{OUR_SERVER.replace('-', '_')}__", f"{OUR_SERVER}-", f"{OUR_SERVER}/"):
         if tool.startswith(start):
             return tool.removeprefix(start) in OUR_TOOLS
@@ -191,11 +192,11 @@ def is_own(tool: str, server: str | None = None) -> bool:
 
 
 def command(tool: str, given: dict[str, Any], cwd: str | None = None) -> Operation:
-    """A command line. Raises Contradiction."""
+    """Return the operation of a command line. Raises Contradiction."""
     line = _line(given)
     where = one_text(given, "working_directory", "workdir", "cwd")
     if where is not None and cwd is not None:
-        # The server knows the workspace, and not where in it the client stands.
+        # The server has the workspace, but not the client's directory in it.
         where = os.path.join(cwd, os.path.expanduser(where))
     if line is None:
         return other(OTHER, tool, given)
@@ -208,12 +209,12 @@ def command(tool: str, given: dict[str, Any], cwd: str | None = None) -> Operati
 
 
 def _type(tool: str, given: dict[str, Any], cwd: str | None) -> Operation:
-    """Words typed into a command that runs. What they do depends on what that is."""
+    """Return the operation of text typed into a running command, whose effect depends on that command."""
     ids = {str(given[name]) for name in _RUNNING if given.get(name) is not None}
     line, into = _line(given), ", ".join(sorted(ids))
     rest = {name for name, value in given.items() if value not in (None, "")} - {*_RUNNING, *_LOOKING}
     if line is None and not rest:
-        # Nothing is typed: its output is looked at.
+        # Nothing is typed: only the output is read.
         return Operation(INNER, tool)
     if line is None or len(ids) > 1:
         return other(OTHER, tool, given)
@@ -223,7 +224,7 @@ def _type(tool: str, given: dict[str, Any], cwd: str | None) -> Operation:
 
 
 def mcp(tool: str, given: dict[str, Any], server: str | None = None) -> Operation:
-    """A tool of another MCP server, by its full name; or by its own, with what names the `server`."""
+    """Return the operation of another MCP server's tool. `server` identifies the server if `tool` does not."""
     title = f"Use {tool.removeprefix('mcp__').removeprefix('mcp:').replace('__', ' / ')}"
     title = title if server is None else f"{title} of {_first(server)}"
     return Operation(MCP, tool, title, _shown(given), (), canonical([MCP, server, tool, given]))
@@ -252,19 +253,19 @@ def _read(tool: str, given: dict[str, Any], cwd: str | None) -> Operation:
 
 
 def other(kind: str, tool: str, given: dict[str, Any], title: str = "") -> Operation:
-    """The use of a tool of which no more is known than what it is given."""
+    """Return the operation of a tool of which only the arguments are known."""
     title = title or f"Use the tool {tool}"
     return Operation(kind, tool, title, _shown(given), (), canonical([kind, tool.lower(), given]))
 
 
 def _write(tool: str, given: dict[str, Any], touches: tuple[dict[str, Any], ...], cwd: str | None) -> Operation:
     if not touches:
-        # It changes something, and does not say what: a person sees all that it does say.
+        # The change is unknown, so a person sees all arguments.
         return other(OTHER, tool, given)
     names = [os.path.basename(touch["path"]) or touch["path"] for touch in touches]
     shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     verb = "Delete" if all(touch.get("delete") for touch in touches) else "Change"
-    # Paths are compared by the server, which knows where they lead.
+    # The server compares paths because it resolves them.
     plain = [{name: value for name, value in touch.items() if name not in ("path", "move_to")} for touch in touches]
     identity = canonical([WRITE, plain])
     return Operation(WRITE, tool, f"{verb} {shown}", None, touches, identity, cwd)
@@ -297,13 +298,13 @@ def _replacement(part: dict[str, Any]) -> dict[str, Any] | None:
         return None
     every = part.get("replace_all")
     if not (every is None or isinstance(every, bool)):
-        # Some clients take a text for yes or no.
+        # Some clients read a text as true or false.
         raise Contradiction
     return {"old": old, "new": new or "", **({"every": True} if every else {})}
 
 
 def _editor(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    """`str_replace_editor`: several tools in one."""
+    """Return the files that `str_replace_editor` changes; it is several tools in one."""
     path = _path(given)
     match text(given, "command"):
         case "create":
@@ -328,7 +329,7 @@ def _notebook(given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
 
 
 def _rest(given: dict[str, Any], *known: str) -> str:
-    """What else is said of lines that change: which they are, and what becomes of them."""
+    """Return the other arguments of a change as a hunk header: which lines change, and how."""
     rest = {name: value for name, value in given.items() if name not in known and value is not None}
     return f"@@ {canonical(rest)} @@\n" if rest else ""
 
@@ -348,7 +349,7 @@ def _path(given: dict[str, Any]) -> str | None:
 
 
 def _first(line: str, width: int = 100) -> str:
-    """The first line of something, cut; said to be cut."""
+    """Return the first line of a text, with an ellipsis if anything was cut."""
     lines = line.strip().splitlines() or [""]
     return lines[0][: width - 2] + " …" if len(lines) > 1 or len(lines[0]) > width else lines[0]
 

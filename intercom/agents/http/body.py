@@ -1,4 +1,4 @@
-"""Reading requests: no larger than allowed, and no slower; and hearing, after that, that their client is gone."""
+"""Reads request bodies with limits of size and time, and then notices the client's disconnect."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from starlette.types import Message, Receive, Scope
 
 from intercom.agents.http.refusal import Refusal
 
-#: How long a client may take between two parts of a request, and over all of it, in seconds.
+#: The time limits between two parts of a request, and for all of it, in seconds.
 PART_SECONDS = 20.0
 WHOLE_SECONDS = 120.0
-#: How much of a request that is too large is taken in all the same, so that its sender hears why, as a multiple of what
-#: is allowed; and for how long, in seconds.
+#: How much of a too large request is still read, so that its sender gets the refusal: a multiple of the limit, and a
+#: time in seconds.
 _OVER = 3
 _OVER_SECONDS = 10.0
 
 
 class Body:
-    """A request that was read whole. In place of `receive` it gives that, once, and then what comes after: that the
-    client is `gone`. Made with `read`."""
+    """A request that was read whole, as a replacement for `receive`; made with `read`. It returns the request once, and
+    then waits for the client's disconnect, which sets `gone`."""
 
     __slots__ = ("_receive", "data", "gone")
 
@@ -31,7 +31,7 @@ class Body:
 
     async def __call__(self) -> Message:
         if self.data is not None:
-            # Whoever takes it keeps it, for as long as that is needed.
+            # Not kept here: the receiver decides how long it needs the data.
             data, self.data = self.data, None
             return {"type": "http.request", "body": data, "more_body": False}
         if self.gone:
@@ -43,7 +43,7 @@ class Body:
 
 
 async def read(scope: Scope, receive: Receive, limit: int) -> Body:
-    """Read a request. Raises Refusal when it is larger than `limit` bytes, or slower than a client may be."""
+    """Read a request. Raises Refusal if it is larger than `limit` bytes or too slow."""
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if int(declared) > limit:
         raise await _too_large(receive, limit, 0)
@@ -77,7 +77,7 @@ async def _part(receive: Receive, began: float) -> Message:
 
 
 async def _too_large(receive: Receive, limit: int, taken: int) -> Refusal:
-    """The refusal, once the sender is done or has gone on for too long: before that it would not listen."""
+    """Return the refusal after the sender has finished or the limits are over: before that, it would not read it."""
     with trio.move_on_after(_OVER_SECONDS):
         while taken <= limit * _OVER:
             message = await receive()

@@ -1,7 +1,7 @@
-"""/sse and /message: the transport of older clients, by the SDK's, with a door behind each stream.
+"""/sse and /message, the transport of older clients: the SDK's, with an agent connection for each stream.
 
-What a client says of itself stands in the URL of /sse and holds as long as the stream. The `session_id` that the SDK
-puts into the URL of /message is its own: it names the stream, and nothing of ours.
+The URL of /sse identifies the client for the whole stream. The `session_id` in the URL of /message is the SDK's: it
+identifies the stream and has no relation to Intercom's sessions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Classic:
         self.transport = SseServerTransport("/message", max_request_body_size=limit)
 
     async def stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """GET /sse: a connection, for as long as its stream is read."""
+        """GET /sse: serve a connection until its stream ends."""
         if scope["method"] != "GET":
             raise wrong_method("/sse", "GET")
         try:
@@ -62,7 +62,7 @@ class Classic:
             visit.go()
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """POST /message: one message for a stream that is open."""
+        """POST /message: take one message for an open stream."""
         if scope["method"] != "POST":
             raise wrong_method("/message", "POST")
         body = await read(scope, receive, self.guests.config.http_max_request_bytes)
@@ -83,7 +83,7 @@ class Classic:
         await self.transport.handle_post_message(scope, body, _as_refusals(send))
 
     def _stream(self, query: bytes) -> ClassicStream | None:
-        """The stream that a message is for; None where the SDK will say that there is none."""
+        """Return the stream of a message, or None, for which the SDK sends the error."""
         name = dict(parse_qsl(query.decode("latin-1"))).get("session_id")
         return next((stream for stream in self._open if name is not None and stream.name == name), None)
 
@@ -110,7 +110,7 @@ class Classic:
 
 
 def _require_alike(opened: identity.Identity, headers: identity.Headers) -> None:
-    """Raises Refusal for a message whose headers say something else than those who opened its stream did."""
+    """Raise Refusal if a message's headers contradict those that opened its stream."""
     try:
         said = identity.read(b"", headers)
     except identity.Unclear as fault:
@@ -120,7 +120,7 @@ def _require_alike(opened: identity.Identity, headers: identity.Headers) -> None
 
 
 def _as_refusals(send: Send) -> Send:
-    """`send` for an application whose errors are plain text: they become refusals as all others are."""
+    """Wrap `send` for an application with plain text errors, which become refusals like all others."""
     failed: HTTPStatus | None = None
 
     async def sent(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""One stream of /sse: the requests that came for it, and which of their answers have left."""
+"""One stream of /sse: its requests, and which of their answers were written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DATA = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
 
 @define(eq=False)
 class ClassicStream:
-    """`name` is what the SDK calls the stream in the URL of /message, once it has said so."""
+    """One stream. `name` is the SDK's name for it in the URL of /message, once the SDK has announced it."""
 
     visit: Visit
     visits: Visits
@@ -36,11 +36,11 @@ class ClassicStream:
 
     @property
     def requests(self) -> int:
-        """How many requests are under way."""
+        """The number of requests in progress."""
         return len(self._waiting)
 
     async def read(self, reads: Any) -> SessionMessage | None:
-        """The next message for the SDK's server; None at the end."""
+        """Return the next message for the SDK's server; None at the end."""
         try:
             item = await reads.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
@@ -53,12 +53,12 @@ class ClassicStream:
         return SessionMessage(item.message, ServerMessageMetadata(request_context=self.visit.door))
 
     def came(self, id: types.RequestId) -> ServerMessageMetadata:
-        """Note a request; what the SDK is told of it."""
+        """Note a request. Returns its metadata for the SDK."""
         self._over(id)
         came = self._waiting[id] = self.visits.exchange(self.visit.door)
 
         async def unanswered() -> None:
-            # It was cancelled, and on this transport nothing is sent for it.
+            # A cancelled request gets no answer on this transport.
             if self._waiting.get(id) is came:
                 self._over(id)
 
@@ -72,19 +72,19 @@ class ClassicStream:
             self.visit.door.deliveries.unheeded(id)
 
     def _over(self, id: types.RequestId) -> None:
-        """Nobody waits for this answer any more."""
+        """Drop a request and its answer."""
         came = self._waiting.pop(id, None)
         if came is not None:
             came.leave()
             self.visits.done(came)
 
     def close(self) -> None:
-        """The stream is gone, and what has not left with it."""
+        """Drop all requests whose answers were not written: the stream is closed."""
         for id in tuple(self._waiting):
             self._over(id)
 
     def watched(self, send: Send) -> Send:
-        """`send` for the SDK's transport, of whose answers it is noted when they have left."""
+        """Wrap `send` for the SDK's transport, to note which answers were written."""
 
         async def sent(message: Message) -> None:
             data: bytes = message.get("body", b"")
@@ -107,7 +107,7 @@ class ClassicStream:
 
 
 def _answered(event: bytes) -> types.RequestId | None:
-    """The request that this event answers, if it does."""
+    """Return the id of the request that this event answers; None if it is not an answer."""
     said = json.loads(b"".join(_DATA.findall(event)))
     id: types.RequestId | None = None if "method" in said else said.get("id")
     return id

@@ -1,7 +1,7 @@
-"""One TCP connection, as the web server sees it: a stream that nobody can hold it up by.
+"""A TCP connection for the web server, with time limits for slow clients.
 
-The web server waits without end for a client to send its request and to take its answer, and shields the latter, so
-that not even a shutdown gets past a client that does not read. Here both have an end.
+The web server waits without limit for a client to send its request and to read its answer. It shields the latter, so a
+client that does not read would block even a shutdown.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import trio
 
 from intercom.model import crash_points
 
-#: How long a new connection may take until it has made a request that was let in, in seconds.
+#: How long a new connection may take until its first accepted request, in seconds.
 FIRST_SECONDS = 10.0
-#: How long a client may leave what it is sent untaken.
+#: How long a client may not read what is sent to it, in seconds.
 STALLED_SECONDS = 60.0
-#: How long, after the last word to a client that may still be sending, its end is waited for.
+#: How long to wait for the end of a client that may still be sending after the last answer, in seconds.
 LINGER_SECONDS = 1.0
 _LINGER_BYTES = 8 * 2**20
 
 
 class Connection:
-    """What hypercorn uses of a stream. `broken` once something could not be sent, `welcome` once a request was let in,
-    `answered` once a page was shown that needs no token; `peer` is the client's address, `number` names the connection
-    for good."""
+    """The part of a stream that hypercorn uses. `broken` is set once a send failed, `welcome` once a request was
+    accepted, and `answered` once a page without a token was served. `peer` is the client's address. `number` identifies
+    the connection for good."""
 
     def __init__(self, stream: trio.SocketStream, number: int) -> None:
         self.socket = stream.socket
@@ -44,7 +44,7 @@ class Connection:
 
     async def receive_some(self, most: int | None = None) -> bytes:
         if self._lingers:
-            # The web server's task that reads comes back for more while another one closes.
+            # The web server's reading task asks for more while another task closes.
             return b""
         data = bytes(await self._stream.receive_some(most))
         self._ended = not data
@@ -57,7 +57,7 @@ class Connection:
             self._sent += 1
         except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError):
             self.broken = True
-            # What is left of an answer must not be taken for the beginning of another.
+            # The rest of an answer must not look like the beginning of another.
             await trio.aclose_forcefully(self._stream)
             raise trio.BrokenResourceError("the client does not take what it is sent") from None
 
@@ -71,10 +71,8 @@ class Connection:
 
     @contextmanager
     def reaching(self, reached: Callable[[], None]) -> Iterator[None]:
-        """Call `reached` if something was sent meanwhile, and all of it left.
-
-        The web server tells its application that a request is over as soon as the last byte has left, so what sends
-        that byte may be cancelled by its own success."""
+        """Call `reached` if the `with` block sent something and all of it left. The web server ends a request when its
+        last byte has left. That may cancel the code that sent the byte, so this also works when cancelled."""
         before = self._sent
         crash_points.reach("answer.leaving")
         try:
@@ -85,16 +83,16 @@ class Connection:
                 reached()
 
     async def abort(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close the connection at once, also in the middle of an answer."""
         self.broken = True
         await trio.aclose_forcefully(self._stream)
 
     def let_in(self) -> None:
-        """A request of this client was let in: from now on it may take its time between two."""
+        """Note an accepted request: from now on the client may pause between two requests."""
         self.welcome = True
 
     async def _linger(self) -> None:
-        """Take in what the client is still sending: a socket that is closed with something unread loses the answer."""
+        """Read what the client is still sending: a socket that closes with unread data loses the answer."""
         left = _LINGER_BYTES
         self._lingers = True
         with trio.move_on_after(LINGER_SECONDS, shield=True):
@@ -102,5 +100,5 @@ class Connection:
                 while left > 0 and (data := await self._stream.receive_some(65536)):
                     left -= len(data)
             except (trio.BusyResourceError, trio.BrokenResourceError, trio.ClosedResourceError):
-                # The web server is reading itself, or there is nothing to be read any more.
+                # The web server reads at the same time, or there is no more to read.
                 return

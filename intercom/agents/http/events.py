@@ -1,7 +1,7 @@
-"""What a session's streams have carried, for a client that comes back for what it missed (`Last-Event-ID`).
+"""The events of a session's streams, for a client that reconnects with `Last-Event-ID`.
 
-The SDK keeps one event store for all sessions and names streams by the ids of requests, which every session counts from
-the same beginning. So each session has a log of its own here, and the store the SDK sees is a signpost to it.
+The SDK has one event store for all sessions. It identifies streams by request ids, which every session counts from the
+same start. So each session has its own log here, and `Signpost`, the SDK's store, finds it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import mcp_types as types
 from attrs import define, field, frozen
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
-#: How much one session's log may hold, and all of them together; the oldest goes first.
+#: The limits of one session's log, in events and bytes, and of all logs, in bytes. The oldest events go first.
 MOST_EVENTS = 256
 MOST_BYTES = 2**20
 ALL_BYTES = 64 * 2**20
@@ -22,7 +22,8 @@ ALL_BYTES = 64 * 2**20
 
 @frozen
 class Event:
-    """`data` is the message's JSON, a fraction of what the message itself takes; None for what only marks a place."""
+    """One event. `data` is the message's JSON, much smaller than the message object; None if the event only marks a
+    place."""
 
     number: int
     stream: str
@@ -30,21 +31,21 @@ class Event:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size in memory, in bytes."""
         return 64 if self.data is None else 256 + len(self.data)
 
 
 @define
 class Room:
-    """The room that all logs share; `logs` are those that hold something, the one that was added to last at the end."""
+    """The memory that all logs share. `logs` holds the non-empty logs, the most recently changed last."""
 
     most: int = ALL_BYTES
     taken: int = 0
     logs: dict[int, EventLog] = field(factory=dict, init=False)
 
     def added(self, log: EventLog) -> None:
-        """Something was added to this log. Where that is too much, the log that has had no news for longest loses its
-        oldest events; of this one the newest stays."""
+        """Count a change of this log, and enforce the limit. The least recently changed logs lose their oldest events
+        first. The newest event of this log always stays."""
         self.logs.pop(id(log), None)
         self.logs[id(log)] = log
         while self.taken > self.most:
@@ -54,14 +55,13 @@ class Room:
             quietest.drop_oldest()
 
     def emptied(self, log: EventLog) -> None:
-        """This log holds nothing any more."""
+        """Drop a log that is empty."""
         self.logs.pop(id(log), None)
 
 
 @define(eq=False)
 class EventLog:
-    """The events of one session, oldest first. `on_answer` is told the number under which an answer was put down, and
-    the stream it belongs to."""
+    """The events of one session, oldest first. `on_answer` gets each answer's event id and its stream."""
 
     room: Room
     on_answer: Callable[[str, str], object]
@@ -71,7 +71,7 @@ class EventLog:
     _closed: bool = field(default=False, init=False)
 
     def add(self, stream: str, message: types.JSONRPCMessage | None) -> str:
-        """Put an event down; its id. Once the session is over nothing is kept of it."""
+        """Add an event and return its id. After `clear` nothing is stored."""
         self._count += 1
         if not self._closed:
             event = Event(self._count, stream, _written(message))
@@ -85,7 +85,7 @@ class EventLog:
         return str(self._count)
 
     def after(self, event_id: str) -> tuple[str, tuple[Event, ...]] | None:
-        """The stream of an event, and what came on it later. None for one that is not known (any more)."""
+        """Return the stream of an event and its later events; None for an unknown or dropped event."""
         known = next((event for event in self._events if str(event.number) == event_id), None)
         if known is None:
             return None
@@ -96,13 +96,13 @@ class EventLog:
         return len(self._events)
 
     def drop_oldest(self) -> None:
-        """Forget the oldest event, of which there must be one."""
+        """Drop the oldest event. The log must not be empty."""
         self._take(-self._events.popleft().size)
         if not self._events:
             self.room.emptied(self)
 
     def clear(self) -> None:
-        """Forget all, for good: the session is over."""
+        """Drop all events and store no more: the session is over."""
         self._closed = True
         self._take(-self._size)
         self._events.clear()
@@ -121,7 +121,7 @@ current: ContextVar[EventLog | None] = ContextVar("intercom_http_events", defaul
 
 
 class Signpost(EventStore):
-    """The event store that the SDK sees."""
+    """The SDK's event store, which uses the log of the current session."""
 
     async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
         log = current.get()
@@ -135,7 +135,7 @@ class Signpost(EventStore):
             return None
         stream, later = found
         for event in later:
-            # What only marked a place says nothing.
+            # Events without data only mark a place.
             if event.data is not None:
                 message = types.jsonrpc_message_adapter.validate_json(event.data, by_name=False)
                 await send_callback(EventMessage(message, str(event.number)))
@@ -143,7 +143,7 @@ class Signpost(EventStore):
 
 
 def _written(message: types.JSONRPCMessage | None) -> bytes | None:
-    """As the SDK writes it. What can not be written marks its place: the SDK can not send it either, and says so."""
+    """Return a message as the SDK writes it; None if that fails. The SDK cannot send it either, and reports that."""
     if message is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The guard at the port: whose pages may call, by which name, and who knows the token. Pure."""
+"""The access rules of the HTTP port: allowed hosts, allowed origins and the token. No I/O."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SCHEME = b"bearer "
 
 @frozen
 class Rules:
-    """`hosts` and `origins` are what those headers may say, in lower case; a name among `names` may come with any port.
-    `token` is None where none has to be shown."""
+    """The access rules. `hosts` and `origins` are the allowed values of those headers, in lower case. The hosts in
+    `names` may have any port. `token` is None if none is required."""
 
     hosts: frozenset[bytes]
     names: frozenset[bytes]
@@ -26,7 +26,7 @@ class Rules:
     token: bytes | None = field(repr=False)
 
     def refuse(self, headers: Headers, *, open: bool = False) -> Refusal | None:
-        """Why a request with these headers is not let in; None if it is. `open` spares the token."""
+        """Return why a request with these headers is refused; None if it is accepted. `open` pages need no token."""
         host = origin = shown = None
         for name, value in headers:
             if name == b"host":
@@ -34,7 +34,7 @@ class Rules:
             elif name == b"origin":
                 origin = value
             elif name == b"authorization":
-                # Of several the last; a caller who knows the token needs but one.
+                # The last of several counts; this gives an attacker nothing.
                 shown = value
         if not self._knows(host):
             return _wrong_host()
@@ -55,8 +55,7 @@ class Rules:
 
 
 def rules(config: Config, port: int, token: str | None) -> Rules:
-    """The rules for a server of this configuration that listens at `port`. `token` is asked for unless the
-    configuration lifts that."""
+    """Return the rules for a server with this configuration at `port`. The configuration may lift the `token`."""
     own = {*_LOOPBACK, _as_host(config.http_host)}
     names = {each.lower() for each in config.http_allowed_hosts if not _has_port(each)}
     hosts = own | names | {each.lower() for each in config.http_allowed_hosts} | {f"{each}:{port}" for each in own}
@@ -82,7 +81,7 @@ def _bytes(texts: set[str]) -> frozenset[bytes]:
 
 
 def _shows(shown: bytes | None, token: bytes) -> bool:
-    """Whether a header shows the token; it takes as long whatever is wrong with what it shows."""
+    """Whether a header contains the token. The comparison takes constant time."""
     given = shown[len(_SCHEME) :].strip() if shown is not None and shown[: len(_SCHEME)].lower() == _SCHEME else b""
     return hmac.compare_digest(given, token)
 

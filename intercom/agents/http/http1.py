@@ -1,9 +1,8 @@
-"""HTTP/1.1 alone: the web server's connection without its ways into HTTP/2.
+"""HTTP/1.1 only: the web server's connection without HTTP/2.
 
-HTTP/2 lets one connection open and reset streams by the thousand before the first of them is looked at: its tasks and
-buffers exist before the guard sees a header. No client needs it here. So the preface is answered 505 and its connection
-closed, as with any request of a version that is not spoken, and `Upgrade: h2c` is ignored, as RFC 9110 (7.8) allows:
-clients that offer it go on in HTTP/1.1.
+With HTTP/2 one connection can open and reset thousands of streams before the access rules see a header. Each of them
+already has a task and buffers. No client needs HTTP/2 here. The preface gets 505 and its connection closes, as for any
+unsupported version. `Upgrade: h2c` is ignored, as RFC 9110 (7.8) allows: clients that offer it continue with HTTP/1.1.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ _AMBIGUOUS = Refusal(
 
 
 class Http1Protocol(H11Protocol):
-    """The web server's HTTP/1.1, which never becomes another protocol."""
+    """The web server's HTTP/1.1 protocol, which never switches to another."""
 
     async def handle(self, event: Event) -> None:
-        """Take in what arrived; a request that is refused by its head alone never reaches the application."""
+        """Process received data. A request refused by its head never reaches the application."""
         try:
             await super().handle(event)
         except Refusal as refused:
@@ -49,21 +48,21 @@ class Http1Protocol(H11Protocol):
             await self.send(Closed())
 
     async def _check_protocol(self, event: h11.Request) -> None:
-        # Here hypercorn would change to HTTP/2, for the preface and for an upgrade.
+        # hypercorn switches to HTTP/2 here, for the preface and for an upgrade.
         if event.http_version not in _SPOKEN:
             raise _OTHER_VERSION
         names = {name for name, _ in event.headers}
         if b"transfer-encoding" in names and (b"content-length" in names or event.http_version != b"1.1"):
-            # A proxy in front may see its end elsewhere (RFC 9112, 6.1): what it takes for the body would be read here
-            # as somebody else's next request.
+            # A proxy may see another end of this request (RFC 9112, 6.1). What it takes for the body would be read here
+            # as the next request.
             raise _AMBIGUOUS
 
 
 class Http1Server(TCPServer):
-    """One plain connection. Without TLS there is no ALPN, so no client can choose HTTP/2 that way either."""
+    """One plain connection. Without TLS there is no ALPN, so no client can choose HTTP/2 that way."""
 
     async def run(self) -> None:
-        """Serve until either side ends the connection; the stream is closed then."""
+        """Serve until either side ends the connection, and then close the stream."""
         socket = self.stream.socket
         try:
             client = parse_socket_addr(socket.family, socket.getpeername())
@@ -84,8 +83,8 @@ class Http1Server(TCPServer):
                 await self.protocol.initiate()
                 await self.idle_task.restart(self._task_group, self._idle_timeout)
                 await self._read_data()
-                # hypercorn keeps a connection that has ended, and what is kept for it, until it would have been idle
-                # for too long: a crowd that comes and goes would fill all places.
+                # hypercorn keeps an ended connection until its idle limit: many short connections would use up all
+                # places.
                 await self.idle_task.stop()
         except OSError:
             pass  # the client is gone

@@ -1,4 +1,4 @@
-"""Who a request over HTTP says it is: the query of its URL, or headers that mean the same. Pure."""
+"""The identity in a request over HTTP, from the query of its URL or from equivalent headers. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADERS = {
     b"x-intercom-workspace": "workspace",
 }
 _NAMES = frozenset(_HEADERS.values())
-#: What a stable agent key is made of: what needs no escaping, and the marks that names of hosts and paths have.
+#: A stable agent key: characters that need no escaping, and those in host names and paths.
 _KEY = re.compile(r"[A-Za-z0-9._~:@/+=-]{1,200}")
 _SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
 _LONGEST_PATH = 4096
@@ -27,8 +27,8 @@ _LONGEST_PATH = 4096
 
 @frozen
 class Identity:
-    """What one connection says of itself. `session_id` claims that session and comes before `agent`, a key that its
-    agent keeps for good; a caller with neither has only what it is told the ids of."""
+    """What one connection says of itself. `session_id` claims that session and takes precedence over `agent`, the
+    stable key of an agent. An anonymous client has neither, and can only use the ids it was given."""
 
     session_id: str | None = None
     agent: str | None = None
@@ -44,11 +44,11 @@ NOBODY = Identity()
 
 
 class Unclear(Exception):
-    """What a request says of itself can not be used; the message says why, and what to do."""
+    """What a request says of itself is unusable; the message says why, and what to do."""
 
 
 def read(query: bytes, headers: Headers) -> Identity:
-    """The identity in a request's query string and headers. Raises Unclear."""
+    """Return the identity in a request's query string and headers. Raises Unclear."""
     said: dict[str, str] = {}
     if query:
         for name, value in _query(query):

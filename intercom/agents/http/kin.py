@@ -1,4 +1,4 @@
-"""Whose processes HTTP clients are: an agent's commands may not answer for it, by whatever road it came in."""
+"""Finds the processes behind HTTP connections, so that an agent's commands cannot answer for it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from intercom.model.errors import IntercomError
 
 log = logging.getLogger("intercom.http")
 
-#: Looking through the system's tables may not hold up a client for longer, in seconds.
+#: The time limit of a search in the system's tables, in seconds.
 _SECONDS = 5.0
 
 
 @define(eq=False)
 class Kin:
-    """`agents` keeps on record whose processes are agents'. Many connections that come at once are looked up at
-    once."""
+    """Finds processes for many connections in one search. `agents` records which processes are agents'."""
 
     agents: AgentProcesses
     _waiting: dict[tcp_peers.Pair, Connection] = field(factory=dict, init=False)
@@ -34,9 +33,9 @@ class Kin:
     _busy: trio.Lock = field(factory=trio.Lock, init=False)
 
     async def look(self, connection: Connection) -> None:
-        """Find the processes behind a connection, and put them on record; none where that cannot be known (another
-        user's, another machine's). Where the system takes too long to tell, or they cannot be put on record, nothing
-        may be answered: raises Refusal, and they are looked for with the next request."""
+        """Find and record the processes of a connection; none for another user's or another machine's. Raises Refusal
+        if the search takes too long, or the processes cannot be recorded. No request may be answered then, and the next
+        request searches again."""
         if not tcp_peers.is_local(connection.peer[0], connection.here[0]):
             connection.processes = frozenset()
             return
@@ -59,7 +58,7 @@ class Kin:
             log.warning("whose the processes of %d connections over HTTP are could not be found in time", len(waiting))
             return
         async with trio.open_nursery() as nursery:
-            # Together, so that they share a commit.
+            # In parallel, to share one commit.
             for pair, connection in waiting.items():
                 # A client inside this process is the program that embeds the server.
                 nursery.start_soon(self._record, connection, found.get(pair, frozenset()) - {os.getpid()})
@@ -76,7 +75,7 @@ class Kin:
             self._known[pid] = self._known.get(pid, 0) + 1
 
     def closed(self, connection: Connection) -> None:
-        """The connection is gone; its processes stay an agent's for as long as they live."""
+        """Note that the connection is closed. Its processes count as an agent's until they end."""
         self._waiting.pop((connection.peer, connection.here), None)
         for pid in connection.processes or ():
             self._known[pid] -= 1

@@ -1,4 +1,4 @@
-"""The actor `http`: opens the port, and holds it until it is stopped."""
+"""The actor `http`, which opens the port and serves it until it is stopped."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from intercom.model.errors import IpcError
 
 log = logging.getLogger("intercom.http")
 
-#: Seconds between two attempts to open a port that another program holds: at first, and at most.
+#: The first and the longest pause between two attempts to open a port in use, in seconds.
 _RETRY_SECONDS = (1.0, 30.0)
 _BACKLOG = 512
 
 
 class HttpListener(Actor):
-    """Registered as `http`. Its port may be taken, or its token unusable: it says so to operators, and tries again."""
+    """The actor registered as `http`. If its port is taken or its token unusable, it tells the operators and tries
+    again."""
 
     def __init__(self, at: Surroundings) -> None:
         super().__init__()
@@ -54,11 +55,11 @@ class HttpListener(Actor):
             await Serving(self._at).run(listener)
 
     async def _keep(self, address: str) -> None:
-        """See to it that the token's file and the address are there, for as long as the port is open."""
+        """Restore the token's file and the address file if they disappear while the port is open."""
         token = self._at.standing.token
 
         def keep_address() -> None:
-            # Nobody needs to be told: it is for our own programs.
+            # No notice: only our own programs read it.
             if not os.path.exists(self._at.address_file):
                 _write(self._at.address_file, address)
 
@@ -76,7 +77,7 @@ class HttpListener(Actor):
         pause, longest = _RETRY_SECONDS
         while True:
             try:
-                # Before the port: nobody is served without it.
+                # Before the port opens: without the token no request is served.
                 self._at.standing.token = None if self._at.token is None else self._at.token()
                 KNOWN.add(self._at.standing.token or "", "Intercom token")
                 opened = _listen(host, port)
@@ -109,7 +110,7 @@ class HttpListener(Actor):
         try:
             os.unlink(self._at.address_file)
         except OSError:
-            # Never written, or its directory is gone.
+            # It was never written, or its directory is gone.
             pass
 
 
@@ -119,7 +120,7 @@ def _listen(host: str, port: int) -> trio.SocketListener:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # Connections of an earlier server that linger do not keep the port; one that listens does.
+        # Lingering connections of an earlier server do not block the port; a listening one does.
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         opened.bind((address, port))
@@ -141,7 +142,7 @@ def _why(error: OSError) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """Say where the server is; who asks finds the whole line or none."""
+    """Write the address file. The replacement is atomic, so readers see the whole line or none."""
     draft = f"{path}.{os.getpid()}.new"
     try:
         private_directory(os.path.dirname(path))

@@ -1,8 +1,7 @@
-"""What clients say is let go of with the request that said it.
+"""Limits pydantic's string cache for HTTP requests, so that their strings are freed with them.
 
-The SDK reads requests with pydantic's parser of JSON, which as a rule remembers the last 16,384 strings of less than 64
-bytes that it met, to make no second object of one that comes again. Ids and titles never do: in a server that runs for
-hours they would only stay, up to 1.5 MB of them, and each keep the memory around it from being given back.
+By default, pydantic's JSON parser caches the last 16,384 strings of less than 64 bytes. Ids and titles rarely repeat:
+in a long run they take up to 1.5 MB, and fragment the memory around them.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from mcp.server import streamable_http
 
 
 def keep_no_strings() -> None:
-    """Have the SDK's server over HTTP remember the names of fields alone, which do come again; in this process, for
-    good. Once is enough."""
+    """Make the SDK's HTTP server cache only field names, which do repeat. It affects the whole process, and is
+    idempotent."""
     parser = ModuleType(pydantic_core.__name__)
     vars(parser).update(vars(pydantic_core), from_json=partial(pydantic_core.from_json, cache_strings="keys"))
     vars(streamable_http)["pydantic_core"] = parser

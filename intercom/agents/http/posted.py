@@ -1,4 +1,4 @@
-"""What the message in a request over HTTP is, as far as that matters before the SDK reads it."""
+"""Checks of a message in an HTTP request, before the SDK reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intercom.agents.http.refusal import Refusal, unclear
 
 
 def require_initialize(method: str, data: bytes | None) -> None:
-    """Raises Refusal for what opens no session: it may not cost another one its place."""
+    """Raise Refusal for a message that opens no session, so that it cannot replace another session."""
     if method == "POST" and data is not None:
         try:
             message = reading.read(data)
@@ -24,7 +24,7 @@ def require_initialize(method: str, data: bytes | None) -> None:
 
 
 def cancelled(data: bytes | None) -> str | int | None:
-    """Which request this message cancels, if it does."""
+    """Return the id of the request that this message cancels, if it does."""
     if data is None or b"cancelled" not in data:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Refusals as HTTP answers: a status, and a body that both JSON-RPC and a person can read."""
+"""Refusals as HTTP responses: a status, and a body for JSON-RPC and for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.types import Send
 
 @frozen
 class Refusal(Exception):
-    """`code` is one of the documented error codes, `rpc` the JSON-RPC code beside it."""
+    """A refused request. `code` is one of the documented error codes, `rpc` its JSON-RPC code."""
 
     status: HTTPStatus
     code: str
@@ -26,14 +26,14 @@ class Refusal(Exception):
         return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
 
     async def send(self, send: Send) -> None:
-        """Answer a request with this; nothing of an answer may have been sent before."""
+        """Send this as the response, of which nothing may have been sent before."""
         await answer(send, self.status, b"application/json", self.body(), self.headers)
 
 
 async def answer(
     send: Send, status: int, media_type: bytes, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
-    """Send a whole answer."""
+    """Send a whole response."""
     told: list[tuple[bytes, bytes]] = [
         (b"content-type", media_type),
         (b"content-length", str(len(body)).encode()),

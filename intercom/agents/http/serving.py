@@ -1,4 +1,4 @@
-"""Serving: the connections at the open port, all that is kept for them, and how they end."""
+"""Serves the open port: its connections, their limits and their shutdown."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from intercom.agents.http.surroundings import Surroundings
 
 log = logging.getLogger("intercom.http")
 
-#: How long a client may keep a connection without a request on it, in seconds: longer than proxies and clients do, so
-#: that none sends one into a connection that closes.
+#: How long a connection may stay without a request, in seconds. This exceeds the limits of proxies and clients, so none
+#: sends a request into a closing connection.
 KEEP_ALIVE_SECONDS = 90.0
-#: How long calls that are under way may take to end when the server stops, in seconds.
+#: How long calls in progress may take to end when the server stops, in seconds.
 LEAVING_SECONDS = 3.0
 #: The most connections at once.
 MOST_CONNECTIONS = 8192
-#: How many connections that have shown no token are kept. Over the first number the oldest one that has had so many
-#: seconds is closed, over the second the oldest one whatever its age: who has a token shows it at once.
+#: Limits of connections without a token. Above MOST_STRANGERS, the oldest one closes if it had STRANGER_SECONDS. Above
+#: MOST_NEW_STRANGERS, it closes at once: a client with a token shows it immediately.
 MOST_STRANGERS = 256
 MOST_NEW_STRANGERS = 1024
 STRANGER_SECONDS = 2.0
@@ -39,7 +39,7 @@ _LONGEST_HEAD = 32 * 1024
 
 
 class Serving:
-    """One opening of the port: its connections, and all that is kept for them."""
+    """One run of the open port, with its connections."""
 
     def __init__(self, at: Surroundings) -> None:
         self._at = at
@@ -52,7 +52,7 @@ class Serving:
         self._kin = Kin(at.processes)
         standing = at.standing
         assert standing.port is not None, "the port is open"
-        # The web server's own types for ASGI and Starlette's do not agree.
+        # The ASGI types of the web server and of Starlette do not match.
         application: Any = site.Site(
             guard.rules(at.guests.config, standing.port, standing.token),
             {"/mcp": self._streamable, "/sse": self._classic.stream, "/message": self._classic.message},
@@ -62,10 +62,10 @@ class Serving:
             at.measured,
         )
         if origins := at.guests.config.http_allowed_origins:
-            # Without a word of ours a browser does not let its page read what we answer.
+            # Without CORS headers, a browser does not let its page read our responses.
             application = CORSMiddleware(
                 application,
-                # As browsers write them, and as the guard reads them.
+                # In the case that browsers send and the access rules compare.
                 allow_origins=[origin.lower() for origin in origins],
                 allow_methods=("GET", "POST", "DELETE"),
                 allow_headers=("*",),
@@ -80,7 +80,7 @@ class Serving:
         return Guestbook(len(self._connections), len(visits.sessions), len(visits.named), len(visits.live))
 
     async def run(self, listener: trio.SocketListener) -> None:
-        """Serve until cancelled; calls that wait are answered first then."""
+        """Serve until cancelled, and then answer waiting calls."""
         serving = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:
             accepting = trio.CancelScope()
@@ -111,7 +111,7 @@ class Serving:
                 visits.close()
 
     async def _leave(self, accepting: trio.CancelScope) -> None:
-        """Let nobody in, tell who waits, and give the answers time to leave."""
+        """Stop accepting, end waiting calls, and give their answers time to be sent."""
         accepting.cancel()
         await self._context.terminated.set()
         self._streamable.visits.hurry()
@@ -121,12 +121,12 @@ class Serving:
             await connection.abort()
 
     async def _converse(self, stream: trio.SocketStream) -> None:
-        """Serve one connection. Nothing that goes wrong with it is anybody else's."""
+        """Serve one connection. Its errors do not affect others."""
         self._count += 1
         try:
             connection = Connection(stream, self._count)
         except OSError:
-            # Gone before it could be looked at.
+            # The client disconnected already.
             await trio.aclose_forcefully(stream)
             return
         await self._make_room(connection)
@@ -143,7 +143,7 @@ class Serving:
             self._kin.closed(connection)
 
     async def _turn_out(self) -> None:
-        """Close connections on which no request has come in time; runs for ever."""
+        """Close connections without a request in time, forever."""
         while True:
             await trio.sleep(1.0)
             late = trio.current_time() - FIRST_SECONDS
@@ -155,8 +155,8 @@ class Serving:
                     await stranger.abort()
 
     async def _make_room(self, connection: Connection) -> None:
-        """Close a connection that has shown no token when there are too many: the oldest, for who has one shows it at
-        once. Connections that have shown it are never closed for others."""
+        """Close the oldest connection without a token if there are too many. Connections that have shown a token are
+        never closed for others."""
         if len(self._connections) >= MOST_CONNECTIONS:
             await connection.abort()
         if len(self._strangers) < MOST_STRANGERS:

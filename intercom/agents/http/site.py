@@ -1,4 +1,4 @@
-"""The site: what is served at the port. Everybody passes the guard first; then each path has its application."""
+"""The ASGI application of the port: it applies the access rules, and then routes by path."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from intercom.model.page import Page
 
 log = logging.getLogger("intercom.http")
 
-#: Of the requests that are refused for one reason, one is logged in so many seconds.
+#: The shortest time between two log lines about requests refused for the same reason, in seconds.
 LOGGED_SECONDS = 60.0
-#: Finds out, before an agent's first request is served, whose processes a connection belongs to.
+#: Finds the processes of a connection, before its first request is served.
 Look = Callable[[Connection], Awaitable[None]]
 
 _FAILED = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "mcp", "the server failed on this request; the fault is in its log")
@@ -30,8 +30,8 @@ _FAILED = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "mcp", "the server failed on
 
 @define(eq=False)
 class Site:
-    """The ASGI application of the whole port. `agents` are those of the paths that agents use, `pages` what else there
-    is, `connections` maps a client's address to its connection. `measured` is told of every error answered."""
+    """The ASGI application of the whole port. `agents` are the applications of the agents' paths, and `pages` all other
+    pages. `connections` maps a client's address to its connection. `measured` gets every error response."""
 
     rules: Rules
     agents: Mapping[str, ASGIApp]
@@ -43,7 +43,7 @@ class Site:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            # A WebSocket, which nothing here speaks.
+            # A WebSocket, which is not supported.
             await send({"type": "websocket.close"})
             return
         begun = False
@@ -74,12 +74,12 @@ class Site:
             raise refused
         connection = self.connections.get(tuple(scope["client"] or ()))
         if connection is None:
-            # Closed while its request was on the way here.
+            # The connection closed before its request got here.
             return
         if page is None or not page.open:
             connection.let_in()
         else:
-            # Anybody may ask for it, so it earns no place.
+            # Open pages do not prove a token, so the connection stays limited.
             connection.answered = True
         if page is not None:
             await _show(page, scope, send)
@@ -93,8 +93,8 @@ class Site:
         await application(scope, receive, send)
 
     def _log_refused(self, path: str, code: str) -> None:
-        """Log a request that was refused, and not each: whoever reaches the port would fill the log, which is kept up
-        to a size, and what stood in it would be gone."""
+        """Log a refused request, with a rate limit: otherwise any client could push older lines out of the limited
+        log."""
         now = trio.current_time()
         at, more = self._logged.get(code, (-math.inf, 0))
         if now - at < LOGGED_SECONDS:

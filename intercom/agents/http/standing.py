@@ -1,4 +1,4 @@
-"""How serving over HTTP stands, for whoever asks: nothing that has to be loaded for it."""
+"""The status of the HTTP service. It imports nothing heavy, so that it can be read without the web server."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from attrs import define, field, frozen
 
 @frozen
 class Guestbook:
-    """How many connections are open; how many sessions and agents known by their name alone are in by them, and how
-    many requests are being served."""
+    """The counts of open connections, HTTP sessions, agents known by name alone, and requests in progress."""
 
     connections: int = 0
     sessions: int = 0
@@ -20,8 +19,8 @@ class Guestbook:
 
 @define
 class Standing:
-    """`port` is the one listened at now, None while there is none; `fault` then says why in a sentence. `token` is what
-    callers have to show while it is open, None where nothing is asked. `guests` counts who is in."""
+    """The status of the HTTP service. `port` is the open port, None while there is none; `fault` then says why. `token`
+    is the token that callers must show; None if none is required. `guests` returns the counts."""
 
     host: str
     token: str | None = field(default=None, repr=False)
@@ -31,7 +30,7 @@ class Standing:
 
     @property
     def url(self) -> str | None:
-        """Where MCP is served now; a client on this machine takes it as it is."""
+        """The URL of MCP for clients on this machine; None while the port is closed."""
         base = self.base
         return None if base is None else f"{base}/mcp"
 

@@ -1,7 +1,7 @@
-"""/mcp: streamable HTTP in both eras, by the SDK's session manager, with a door behind every request.
+"""/mcp: streamable HTTP for both kinds of protocol versions, with an agent connection for each request.
 
-The era of 2026-07-28 has no sessions: each POST stands alone. The older one opens a session with `initialize`; what
-that request said of itself holds for all of the session's.
+It uses the SDK's session manager. Version 2026-07-28 has no sessions: each POST stands alone. Older versions open a
+session with `initialize`; the identity in that request holds for the whole session.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from intercom.agents.http.identity import Identity
 from intercom.agents.http.refusal import Refusal, unclear, wrong_method
 from intercom.agents.http.visits import AWAY_SECONDS, Guests, Visit, Visits
 
-#: How long the answer of a request whose stream broke off is kept open for its client to come back for.
+#: How long the answer of an interrupted stream stays available for its client, in seconds.
 RESUME_SECONDS = 5.0
-#: How soon a client is asked to come back, so that it does within that.
+#: The delay before a reconnect that clients are told, in milliseconds; it must be below RESUME_SECONDS.
 RETRY_MILLISECONDS = 500
-#: How many HTTP sessions there may be in all.
+#: The most HTTP sessions in all.
 MOST_SESSIONS = 10_000
-#: A stream that was taken up again and on which the answer has not come after so many seconds, though it is there, is
-#: closed: the SDK may have passed it by, and gives it to who asks again.
+#: How long a resumed stream may stay without an available answer, in seconds. Then it is closed, because the SDK may
+#: have skipped the answer; the client gets it when it reconnects.
 _STUCK_SECONDS = 1.0
 
-#: What is answered alike whoever asks.
+#: Methods with the same answer for every client.
 _PLAIN = frozenset(
     ("server/discover", "ping", "tools/list", "resources/list", "resources/templates/list", "prompts/list")
 )
@@ -44,7 +44,7 @@ _TOLD = (b"mcp-protocol-version", b"mcp-method", b"mcp-session-id", b"last-event
 
 @define(eq=False)
 class Streamable:
-    """The ASGI application for /mcp. `run` must be running meanwhile."""
+    """The ASGI application for /mcp. The manager's `run` must be active while it serves."""
 
     server: Server[Any]
     guests: Guests
@@ -61,7 +61,7 @@ class Streamable:
             session_idle_timeout=AWAY_SECONDS,
             max_sessions=MOST_SESSIONS,
         )
-        # Without what limits requests, which would keep a copy of each: ours are read whole before they come here.
+        # Without the SDK's size limit, which copies each request: requests are read whole before they come here.
         self.application = self.manager.asgi_app.app
         self.visits = Visits(self.guests, self._end_session)
 
@@ -85,7 +85,7 @@ class Streamable:
         else:
             await self._within(id, said, last, scope, body, send)
 
-    # --- the era without sessions ------------------------------------------------------------------------------------
+    # --- protocol versions without sessions --------------------------------------------------------------------------
 
     async def _alone(self, said: Identity, method: str | None, scope: Scope, body: Body, send: Send) -> None:
         if method in _PLAIN:
@@ -123,13 +123,13 @@ class Streamable:
             exchange = self.visits.exchange(door)
             await self._exchange(exchange, scope, body, send)
             if exchange.is_written:
-                # There is no next call that could say so.
+                # No next call could confirm it.
                 await door.deliveries.read_all()
 
-    # --- the era of sessions -----------------------------------------------------------------------------------------
+    # --- protocol versions with sessions -----------------------------------------------------------------------------
 
     async def _open(self, said: Identity, scope: Scope, body: Body, send: Send) -> None:
-        """A request outside any session: only `initialize` can be answered, and opens one."""
+        """Serve a request outside a session: only `initialize` is accepted, and opens one."""
         posted.require_initialize(scope["method"], body.data)
         visit = await self.visits.begin(said, _remote(scope))
 
@@ -170,7 +170,7 @@ class Streamable:
                 _unheeded(visit, cancelled)
             await self._post(visit, scope, body, send)
             if cancelled is not None:
-                # Its call may have begun, and been answered, before the SDK came to this.
+                # The call may have begun and been answered before the SDK processed this.
                 _unheeded(visit, cancelled)
         elif scope["method"] == "GET":
             await self._listen(visit, last, scope, body, send)
@@ -190,7 +190,7 @@ class Streamable:
             visit.ended()
 
     async def _kept(self, exchange: Exchange) -> None:
-        """Give the client of a stream that broke off the time to come back."""
+        """Wait for the client of an interrupted stream to reconnect."""
         while exchange.call is not None and not exchange.is_written and not exchange.is_left:
             if not await exchange.returns_within(RESUME_SECONDS):
                 return
@@ -217,7 +217,7 @@ class Streamable:
                 nursery.cancel_scope.cancel()
 
     async def _delete(self, visit: Visit, scope: Scope, body: Body, send: Send) -> None:
-        # A client that takes its leave has read what it was sent.
+        # A client that ends its session has read all answers.
         await visit.door.deliveries.read_all()
         await self.application(scope, body, send)
         self.visits.forget(visit, for_good=True)
@@ -238,7 +238,7 @@ class Streamable:
         return sent
 
     async def _end_session(self, id: str) -> None:
-        """End a session of the SDK's as its client would."""
+        """End a session of the SDK as its client would."""
         scope: Scope = {
             "type": "http",
             "method": "DELETE",
@@ -270,14 +270,14 @@ def _remote(scope: Scope) -> str:
 
 
 def _processes(scope: Scope) -> frozenset[int] | None:
-    """The processes of the client; None where they are not known."""
+    """Return the processes of the client; None if they are unknown."""
     connection: Connection = scope["state"]["connection"]
     return connection.processes
 
 
 def _told(scope: Scope, wanted: tuple[bytes, ...]) -> list[str | None]:
-    """What the headers of these names say. Raises Refusal for one that is given twice: who reads it next might take the
-    other."""
+    """Return the values of these headers. Raises Refusal for a repeated one: a later reader might use the other
+    value."""
     found: list[str | None] = [None] * len(wanted)
     for name, value in scope["headers"]:
         if name in wanted:
@@ -289,7 +289,7 @@ def _told(scope: Scope, wanted: tuple[bytes, ...]) -> list[str | None]:
 
 
 def _carries(message: Message, event: str | None) -> bool:
-    """Whether this part of a stream is that event; they leave one by one."""
+    """Whether this part of a stream is that event; each event is sent by itself."""
     return event is not None and bool(message.get("body", b"").startswith(b"id: " + event.encode() + b"\r\n"))
 
 

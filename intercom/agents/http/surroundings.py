@@ -1,4 +1,4 @@
-"""What the server gives to serving over HTTP, as values and names."""
+"""The dependencies of the HTTP service."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from intercom.model.page import Page
 
 @frozen
 class Surroundings:
-    """What serving needs of the server: the MCP server, what doors need, the standing to keep, the pages besides, whom
-    to tell of trouble, the clock, where an agent's processes are noted, what gives the token to ask for (it raises
-    IpcError; None where nothing is asked), what puts its file back when that is gone, and what is told of errors."""
+    """The dependencies of the HTTP service.
+
+    `guests` makes agent connections. `standing` is the status to update. `pages` are the pages besides MCP. `operators`
+    gets notices. `processes` records agents' processes. `token` returns the required token or raises IpcError; it is
+    None if none is required. `keep_token` restores the token's file. `measured` gets errors.
+    """
 
     server: Server[Any]
     guests: Guests

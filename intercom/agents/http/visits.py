@@ -1,5 +1,4 @@
-"""Visits: the agents that are in over HTTP, each with its door, from their first request until they have been away for
-long."""
+"""The agents connected over HTTP, each with its agent connection, from the first request to a long absence."""
 
 from __future__ import annotations
 
@@ -23,32 +22,35 @@ from intercom.sessions import agent_keys
 from intercom.sessions.presence import Presence
 from intercom.sessions.reception_messages import key_of
 
-#: How long an agent that makes no request counts as here, in seconds. It may work for long between two calls, and over
-#: HTTP nothing says that it does not; the stall detector asks after it much sooner.
+#: How long an agent without requests counts as present, in seconds. It may work for long between two calls, and HTTP
+#: gives no sign of it. The stall detector reacts much sooner.
 AWAY_SECONDS = 1800.0
-#: The same for one that kept a stream open for what the server has to say, and has let go of it.
+#: The same for an agent that had an open stream for server messages and closed it.
 LET_GO_SECONDS = 60.0
-#: The same for the agent of a session that has ended, and whose actors have been stopped.
+#: The same for the agent of an ended session whose actors have stopped.
 ENDED_SECONDS = 20.0
-#: How many HTTP sessions one agent may have, and how many a machine's agents without a name; or, in the era that has
-#: none, calls under way.
+#: The most HTTP sessions of one agent, and of all anonymous clients of one machine. In protocol versions without
+#: sessions, the latter limits calls in progress.
 SESSIONS_EACH = 32
 SESSIONS_NAMELESS = 256
-#: How many agents may be in by their keys alone.
+#: The most agents known by their keys alone.
 MOST_NAMED = 10_000
-#: How many requests one agent may have under way at once.
+#: The most requests of one agent in progress.
 REQUESTS_EACH = 256
 
 
-#: Connections of agents by their doors' names, each with the processes behind it.
+#: Agent connections by name, each with the processes behind it.
 Doors = dict[str, tuple[Door, frozenset[int]]]
 
 
 @define(eq=False)
 class Visit:
-    """`id` is that of the HTTP session, None in the era that has none. There, `streams` are the exchanges whose answers
-    have not been written, and `log` is what the session's streams have carried. While it is here it stands among the
-    `doors` with the processes of its client, for that client's hooks."""
+    """One agent's HTTP session, or its use of a protocol version without sessions.
+
+    `id` is that of the HTTP session; None in versions without sessions. In a session, `streams` holds the exchanges
+    whose answers were not written, and `log` the events of its streams. While present, it is listed in `doors` with its
+    client's processes, so that the client's hooks find it.
+    """
 
     identity: Identity
     remote: str
@@ -64,8 +66,8 @@ class Visit:
     over_at: float = field(default=math.inf, init=False)
 
     def begun(self, processes: frozenset[int] | None) -> None:
-        """A request of this agent is going to be served, and comes from a client of these processes, where they are
-        known. Raises Refusal when it has too many under way."""
+        """Count a request that is about to be served, from a client with these processes, if known. Raises Refusal if
+        the agent has too many in progress."""
         if self.requests >= REQUESTS_EACH:
             raise too_many(f"this agent has {REQUESTS_EACH} requests under way: wait for some of them")
         self.requests += 1
@@ -73,7 +75,7 @@ class Visit:
         self.come(processes)
 
     def ended(self, *, listened: bool = False) -> None:
-        """It has been served; or, `listened`, it was a stream for what the server has to say, and is let go of."""
+        """Count a request that was served. With `listened`, it was a stream for server messages."""
         self.requests -= 1
         if not self.requests:
             now = trio.current_time()
@@ -96,7 +98,7 @@ class Visit:
 
 @frozen
 class Guests:
-    """What a door needs of the server, and where those are that hooks may belong to."""
+    """The connection factory of HTTP clients. `doors` lists the agent connections that hooks may belong to."""
 
     system: System
     config: Config
@@ -104,7 +106,7 @@ class Guests:
     doors: Doors = field(factory=dict)
 
     def door(self, identity: Identity, key: str, *, nameless: bool = False) -> Door:
-        """A door for whom a request says it is."""
+        """Make an agent connection for the identity of a request."""
         return Door(
             self.system,
             self.config,
@@ -120,7 +122,7 @@ class Guests:
 
 @define(eq=False)
 class Visits:
-    """`end_session` ends an HTTP session in the SDK, by its id."""
+    """All `Visit`s. `end_session` ends an HTTP session in the SDK, by its id."""
 
     guests: Guests
     end_session: Callable[[str], Awaitable[None]]
@@ -133,9 +135,8 @@ class Visits:
     _quiet: trio.Event | None = field(default=None, init=False)
 
     def of(self, identity: Identity) -> Visit:
-        """The visit of a named agent in the era without HTTP sessions: one, however many connections it uses. Raises
-        Refusal when there are too many agents, all of them with requests under way; else the one that has made none for
-        longest makes room."""
+        """Return the `Visit` of a named agent in a protocol version without sessions: one for all its connections. If
+        there are too many, the one idle for longest is ended. Raises Refusal if all have requests in progress."""
         visit = self.named.get(identity)
         if visit is None or visit.over:
             if len(self.named) >= MOST_NAMED:
@@ -148,13 +149,13 @@ class Visits:
         return visit
 
     def visit(self, identity: Identity, remote: str) -> Visit:
-        """A visit for one connection, which is noted nowhere else."""
+        """Make a `Visit` for one connection. It is not registered here."""
         return Visit(identity, remote, self.guests.door(identity, _key(identity)), doors=self.guests.doors)
 
     @contextmanager
     def nameless(self, identity: Identity, remote: str) -> Iterator[Door]:
-        """A door for one call of a caller without a name. Raises Refusal when there are too many of its machine's, as
-        each has a session of its own."""
+        """Make an agent connection for one call of an anonymous client, which gets its own session. Raises Refusal if
+        too many such calls of its machine are in progress."""
         if self._passing[remote] >= SESSIONS_NAMELESS:
             raise too_many(f"{SESSIONS_NAMELESS} calls without a name are under way: wait, or name agents in the URL")
         self._passing[remote] += 1
@@ -168,8 +169,8 @@ class Visits:
                 del self._passing[remote]
 
     async def begin(self, identity: Identity, remote: str) -> Visit:
-        """A visit for an HTTP session that is about to be opened. Raises Refusal when this client has too many, all of
-        them in use; of those in no use the one used longest ago makes room."""
+        """Make a `Visit` for an HTTP session that is about to open. If this client has too many, the one idle for
+        longest is ended. Raises Refusal if all are in use."""
         mine = [visit for visit in self.sessions.values() if _same(visit, identity, remote)]
         coming = sum(1 for visit in self._opening if _same(visit, identity, remote))
         most = SESSIONS_EACH if identity.is_named else SESSIONS_NAMELESS
@@ -180,7 +181,7 @@ class Visits:
                 raise too_many(f"this client has {most} sessions open: end some of them (DELETE), or wait")
         visit = self.visit(identity, remote)
         visit.log = EventLog(self.room, lambda number, stream: _note_answer(visit, number, stream))
-        # Before anything is waited for: who comes meanwhile counts this one.
+        # Before the first wait, so that concurrent requests count this one.
         self._opening.add(visit)
         try:
             if idle is not None:
@@ -191,14 +192,14 @@ class Visits:
         return visit
 
     def opened(self, visit: Visit, id: str) -> None:
-        """The HTTP session has its id."""
+        """Note the id of the HTTP session."""
         visit.id = id
         self._opening.discard(visit)
         self.sessions[id] = visit
         self._supersede(visit)
 
     def forget(self, visit: Visit, *, for_good: bool = False) -> None:
-        """The visit is over."""
+        """Remove an ended `Visit`."""
         visit.over = True
         self._opening.discard(visit)
         if visit.id is not None:
@@ -210,13 +211,13 @@ class Visits:
         visit.go(for_good=for_good)
 
     async def end(self, visit: Visit) -> None:
-        """End a visit from here."""
+        """End a `Visit` from the server's side."""
         self.forget(visit)
         if visit.id is not None:
             await self.end_session(visit.id)
 
     def exchange(self, door: Door, visit: Visit | None = None) -> Exchange:
-        """Note a request that is about to be served; to be given back with `done`."""
+        """Register a request that is about to be served; the caller returns it with `done`."""
         exchange = Exchange(door, None if visit is None or visit.id is None else visit.streams)
         self.live.add(exchange)
         return exchange
@@ -233,12 +234,12 @@ class Visits:
             await self._quiet.wait()
 
     def hurry(self) -> None:
-        """The server is leaving: every call that waits is told so by its answer."""
+        """End all waiting calls because the server stops."""
         for exchange in tuple(self.live):
             exchange.hurry()
 
     async def keep(self) -> None:
-        """Send home who has been away for long; runs for ever."""
+        """End each `Visit` after its time of absence, forever."""
         while True:
             await trio.sleep(5.0)
             now = trio.current_time()
@@ -249,18 +250,18 @@ class Visits:
                     visit.go()
 
     def _has_ended(self, visit: Visit, now: float) -> bool:
-        """Whether the session that this visit was for is over, so that nobody comes to it any more."""
+        """Whether this `Visit` was for a session that is over, and is idle."""
         id = visit.identity.session_id
         is_idle = now >= visit.over_at - AWAY_SECONDS + ENDED_SECONDS
         return id is not None and is_idle and self.guests.system.ref(f"session/{id}") is None
 
     def close(self) -> None:
-        """All connections are gone; agents may come back to another life of this."""
+        """Remove each `Visit`: all connections are closed. Agents may return to the next run."""
         for visit in (*self.sessions.values(), *self.named.values()):
             self.forget(visit)
 
     def _supersede(self, visit: Visit) -> None:
-        """A client of the same agent starts anew: what was written to one that is not there any more may be unread."""
+        """Make unread deliveries of the same agent's idle sessions pending again: their client may have restarted."""
         if not visit.identity.is_named:
             return
         for other in self.sessions.values():
@@ -277,7 +278,7 @@ def _key(identity: Identity) -> str:
 
 
 def _idlest(visits: Iterable[Visit]) -> Visit | None:
-    """Of these the one that has had no request for longest; None where all have some under way."""
+    """Return the `Visit` without requests for the longest time; None if all have requests in progress."""
     return min((visit for visit in visits if not visit.requests), key=lambda each: each.over_at, default=None)
 
 

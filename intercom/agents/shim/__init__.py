@@ -1,1 +1,1 @@
-"""The relay an MCP client launches: it finds or starts the server and survives it. Standard library only."""
+"""The relay that an MCP client launches: it finds or starts the server and survives it. Standard library only."""

@@ -1,4 +1,4 @@
-"""Requests a server sends to the client: their ids are kept apart by the server's life."""
+"""Requests from a server to the client, with ids that differ between server runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 
 class ServerAsks:
-    """Gives each of a server's requests an id no other life used, and finds the way back for the answer.
-
-    A request's progress token gets the same treatment, with the same id as the new token.
-    """
+    """Maps each request of a server to an id that no other server run used, and its answer back. The request's progress
+    token is mapped to the same id."""
 
     __slots__ = ("_life", "_open", "_tokens")
 
@@ -20,7 +18,7 @@ class ServerAsks:
         self._tokens: dict[str, Any] = {}
 
     def new_life(self) -> list[str]:
-        """Another server asks from here on; returns the ids of requests the old one left open."""
+        """Switch to another server run. Returns the open request ids of the earlier one."""
         left = list(self._open)
         self._life += 1
         self._open.clear()
@@ -28,7 +26,7 @@ class ServerAsks:
         return left
 
     def outward(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Turn a server's request into what the client sees."""
+        """Convert a server's request to what the client sees."""
         key = f"s{self._life}/{json.dumps(message['id'])}"
         self._open[key] = message["id"]
         params: Any = message.get("params")
@@ -39,7 +37,7 @@ class ServerAsks:
         return {**message, "id": key, "params": {**params, "_meta": {**meta, "progressToken": key}}}
 
     def inward(self, answer: dict[str, Any]) -> dict[str, Any] | None:
-        """Turn a client's answer into what the server expects; None when no server waits for it (any more)."""
+        """Convert a client's answer to what the server expects; None if no server waits for it."""
         key = answer.get("id")
         if not isinstance(key, str) or key not in self._open:
             return None
@@ -47,7 +45,7 @@ class ServerAsks:
         return {**answer, "id": self._open.pop(key)}
 
     def withdrawn(self, server_id: object) -> str | None:
-        """The server cancelled its request: the id the client knows it by; None when it is not open."""
+        """Remove a request that the server cancelled. Returns the id that the client got; None if it is not open."""
         key = f"s{self._life}/{json.dumps(server_id)}"
         if key not in self._open:
             return None
@@ -56,7 +54,7 @@ class ServerAsks:
         return key
 
     def progressed(self, params: dict[str, Any]) -> dict[str, Any] | None:
-        """Turn a client's progress on a request of the server's into what the server expects; None to drop it."""
+        """Convert a client's progress report to what the server expects; None to drop it."""
         token = params.get("progressToken")
         if not isinstance(token, str) or token not in self._tokens:
             return None

@@ -1,4 +1,4 @@
-"""What a connection of the handshake era is told once, and every later server must be told again."""
+"""The state of an MCP connection with handshake that each new server must be told again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from intercom.local.lines import encode
 
-#: Ids of the shim's own requests begin so; their answers are for nobody else.
+#: The prefix of the shim's own request ids; their answers are not passed on.
 OWN = "intercom/"
 
 
@@ -24,15 +24,15 @@ class Greeting:
 
     @property
     def given(self) -> bool:
-        """Whether the client has been greeted: its `initialize` has been answered."""
+        """Whether the client's `initialize` has been answered."""
         return self._initialize is not None
 
     def initialized(self) -> None:
-        """The client has said that it is ready."""
+        """Note that the client is ready."""
         self._initialized = True
 
     def learn(self, method: str, params: Any) -> None:
-        """A request has been answered with a result: keep what outlives the server that gave it."""
+        """Note a request that succeeded, if its effect must outlive the server."""
         if method == "initialize":
             self._initialize = params
         elif method == "logging/setLevel":
@@ -43,7 +43,7 @@ class Greeting:
             self._subscribed.pop(str(params.get("uri")), None)
 
     def again(self) -> list[bytes]:
-        """The lines that bring a new server to where the last one was."""
+        """Return the lines that restore this state in a new server."""
         lines: list[bytes] = []
         if self.given:
             lines.append(self._own("initialize", self._initialize))

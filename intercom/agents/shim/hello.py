@@ -1,4 +1,4 @@
-"""The first words between shim and server (docs/reference/shim-wire.md)."""
+"""The first messages between shim and server (docs/reference/shim-wire.md)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from intercom.agents.shim.options import Options
 from intercom.local.lines import decode, encode
 from intercom.local.places import Places
 
-#: The version of the wire, apart from the package's.
+#: The version of the shim protocol, which differs from the package's.
 WIRE = 1
 
 
 class Word(NamedTuple):
-    """One control line: what it says and with what; `kind` is empty for a line that is none."""
+    """A control line: its kind and its value. `kind` is empty for any other line."""
 
     kind: str
     value: dict[str, Any]
@@ -25,7 +25,7 @@ class Word(NamedTuple):
 def hello(
     shim: str, options: Options, where: Places | None, delivered: Sequence[str], agents: Sequence[str] = ()
 ) -> bytes:
-    """What a shim says first; without `where` there is no token to show (a private server knows its shim)."""
+    """Return a shim's first line. Without `where` it has no token, which a private server does not need."""
     config = None if options.config is None else os.path.abspath(options.config)
     said = {
         "wire": WIRE,
@@ -62,7 +62,7 @@ def _directory() -> str:
     try:
         return os.getcwd()
     except OSError:
-        return "/"  # removed under the client's feet; the server refuses it as a workspace and says so
+        return "/"  # the directory was removed; the server refuses "/" as a workspace, with a message
 
 
 def _digest(path: str) -> str | None:

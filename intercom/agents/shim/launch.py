@@ -1,4 +1,4 @@
-"""Start a server: once per machine, in the background, and hear whether it got ready."""
+"""Starts a server, once per machine and in the background, and reports whether it became ready."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _READ_ONLY = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 
 
 class NotReady(Exception):
-    """The server said why it did not start; `again` when another may be there by now, `sandboxed` when it could not
-    write."""
+    """The server reported why it did not start. `again` is set if another one may run by now, `sandboxed` if it could
+    not write."""
 
     def __init__(self, failure: Failure, *, again: bool = False, sandboxed: bool = False) -> None:
         super().__init__(failure.message)
@@ -32,7 +32,7 @@ class NotReady(Exception):
 
 
 class Start:
-    """A server on its way; `descriptor` polls readable when there is news. Make one with `start`."""
+    """A starting server; `descriptor` polls readable if there is news. Made with `start`."""
 
     def __init__(self, descriptor: int, lock: int) -> None:
         self.descriptor = descriptor
@@ -40,10 +40,8 @@ class Start:
         self._said = b""
 
     def ready(self) -> bool:
-        """Read the news: True when the server is ready, False when there is more to come.
-
-        Raises NotReady when it said why not, and EOFError when it ended without a word.
-        """
+        """Read the news. Returns True if the server is ready, False if there is more to come. Raises NotReady if the
+        server reported why it is not, and EOFError if it ended without a report."""
         data = os.read(self.descriptor, 65536)
         self._said += data
         if b"\n" not in self._said:
@@ -66,10 +64,8 @@ class Start:
 
 
 def claim(places: Places) -> int | None:
-    """Take the right to start a server, as a descriptor to give to `start` or to close; None while another shim has it.
-
-    Raises IpcError when the runtime directory is not to be trusted, and OSError when it can not be written.
-    """
+    """Take the right to start a server, as a descriptor for `start` or to close; None while another shim has it. Raises
+    IpcError if the runtime directory is not trustworthy, and OSError if it is not writable."""
     private_directory(places.runtime_dir)
     lock = os.open(places.start_lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -81,7 +77,7 @@ def claim(places: Places) -> int | None:
 
 
 def start(options: Options, lock: int) -> Start:
-    """Start a server in the background, with the right that `claim` gave; raises OSError when there is no room."""
+    """Start a server in the background, with the right from `claim`. Raises OSError if the system lacks resources."""
     try:
         hear, tell = os.pipe()
         try:
@@ -99,11 +95,9 @@ def start(options: Options, lock: int) -> Start:
 
 
 def sandboxed(places: Places) -> str | None:
-    """Say which directory a server of this user could not write here, by trying; None when all is well.
-
-    Whoever started the shim may have shut it, and so whatever it starts, out of the user's directories. Raises IpcError
-    when a directory is not to be trusted.
-    """
+    """Return the directory that a server of this user could not write to, by trying; None if there is none. The program
+    that started the shim may deny it, and what it starts, the user's directories. Raises IpcError if a directory is not
+    trustworthy."""
     for directory in (places.runtime_dir, places.state_dir):
         try:
             private_directory(directory)
@@ -118,10 +112,8 @@ def sandboxed(places: Places) -> str | None:
 
 
 def start_private(options: Options) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """Start a server for this shim alone, as its child, over a socket pair whose closing ends it.
-
-    Raises OSError when no process can be made.
-    """
+    """Start a server for this shim alone, as its child process, over a socket pair. Closing the pair ends it. Raises
+    OSError if no process can be made."""
     import subprocess  # slow to import, and hardly ever needed
 
     ours, theirs = socket.socketpair()
@@ -140,7 +132,7 @@ def start_private(options: Options) -> tuple[socket.socket, subprocess.Popen[byt
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """End a private server: gently, and after two seconds not so."""
+    """Terminate a private server, and kill it after two seconds."""
     import subprocess
 
     child.terminate()

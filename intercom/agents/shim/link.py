@@ -1,4 +1,4 @@
-"""The way to a server: find one, else start one, greet it, and begin again when it is gone."""
+"""The connection to a server: it finds or starts one, greets it, and repeats this when the server is gone."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ LINE_LIMIT = 64 * MEBIBYTE
 
 _GREETING_SECONDS = 15.0
 _START_SECONDS = 60.0
-_LOOK_SECONDS = 0.05  # between looks for a server that another shim is starting
+_LOOK_SECONDS = 0.05  # between checks for a server that another shim is starting
 _SHORT_LIFE_SECONDS = 1.0
 _CRASH_LOOP_SECONDS = 120.0
 _CRASH_LOOP_LIVES = 20
-_HELD_SECONDS = 15.0  # how long another server may hold the database and not answer
+_HELD_SECONDS = 15.0  # how long another server may hold the database without an answer
 _LONGEST_PAUSE = 2.0
 _SILENT_STARTS = 5
 _RETRY_SECONDS = 2.0  # after a failure, before a call may cause another try
 
 
 class Party(Protocol):
-    """Who a link is for: a shim's relay, or a hook with one question. Each of these says what is to be done then."""
+    """The user of a link: a shim's relay, or a hook with one question. Each method returns the effects to perform."""
 
     @property
     def undelivered(self) -> Iterable[str]: ...
@@ -59,11 +59,9 @@ class Party(Protocol):
 
 
 class Link:
-    """One shim's connection, through all the lives of its server.
-
-    `perform` is given the relay's effects, `say` a line of diagnostics. `start` allows it to start a server where none
-    is found, and `alone` one for this shim alone where no other can be. Times are `time.monotonic` seconds.
-    """
+    """One shim's connection, across all server runs. `perform` gets the relay's effects, `say` a line of diagnostics.
+    `start` allows it to start a server if none is found. `alone` allows a server for this shim alone if no other is
+    possible. Times are `time.monotonic` seconds."""
 
     def __init__(
         self,
@@ -76,7 +74,7 @@ class Link:
         start: bool = True,
         alone: bool = True,
     ) -> None:
-        self.due: float = 0.0  # when `on_time` wants to be called; at once, to begin with
+        self.due: float = 0.0  # when to call `on_time`; at first, at once
         self._options, self._relay, self._shim = options, relay, shim
         self._perform, self._say = perform, say
         self._may_start, self._may_be_alone = start, alone
@@ -87,17 +85,17 @@ class Link:
         self._child: subprocess.Popen[bytes] | None = None
         self._greeted = False
         self._up_since = 0.0
-        self._tries = 0  # since a server last lived for a while
+        self._tries = 0  # since a server last ran for a while
         self._trying_since = time.monotonic()
-        self._unheard_since = self._trying_since  # since a server last answered, however soon it fell
+        self._unheard_since = self._trying_since  # since a server last answered, however soon it crashed
         self._silent = 0
         self._failures = 0
         self._retry_at: float | None = None
 
-    # The loop's side
+    # Called by the loop
 
     def wanted(self, *, reading: bool) -> dict[int, int]:
-        """The descriptors to poll and for what; without `reading`, the server's lines are left where they are."""
+        """Return the descriptors to poll and their events. Without `reading`, the server's lines are not read."""
         if self._start is not None:
             return {self._start.descriptor: select.POLLIN}
         if self._socket is None or self._out is None:
@@ -107,7 +105,7 @@ class Link:
 
     @property
     def backlog(self) -> int:
-        """Bytes that wait for the server to read them."""
+        """The number of bytes that the server has not read yet."""
         return self._out.waiting if self._out is not None else 0
 
     @property
@@ -116,7 +114,7 @@ class Link:
         return self._greeted
 
     def on_ready(self, descriptor: int, events: int) -> None:
-        """One of the `wanted` descriptors is ready."""
+        """Process a ready descriptor, one of the `wanted`."""
         if self._start is not None and descriptor == self._start.descriptor:
             self._on_start(self._start)
         elif self._socket is not None and self._out is not None and descriptor == self._socket.fileno():
@@ -129,7 +127,7 @@ class Link:
                 self._lost()
 
     def on_time(self) -> None:
-        """Do what is due, if anything is."""
+        """Do what is due, if anything."""
         now = time.monotonic()
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
@@ -153,7 +151,7 @@ class Link:
             self._out.put(line)
 
     def flush(self) -> None:
-        """Let leave what there is room for."""
+        """Write as much as there is room for."""
         if self._out is not None and self._out.waiting:
             try:
                 self._out.write()
@@ -161,16 +159,16 @@ class Link:
                 self._lost()
 
     def leave(self) -> None:
-        """Leave the server there is and look for another."""
+        """Leave the current server and look for another."""
         self._lost()
 
     def retry(self) -> None:
-        """Look for a server now rather than later, unless one is being greeted or started."""
+        """Look for a server now, unless one is being greeted or started."""
         if self._socket is None and self._start is None:
             self.due = 0.0
 
     def close(self, seconds: float) -> None:
-        """Write what waits, for at most `seconds`, and go; a private server goes too."""
+        """Write queued lines for at most `seconds`, and disconnect; end a private server."""
         end = time.monotonic() + seconds
         try:
             while self._greeted and self._out and self._out.waiting and (left := end - time.monotonic()) > 0:
@@ -184,7 +182,7 @@ class Link:
             self._end_start()
         self._disconnect()
 
-    # Finding
+    # Finding a server
 
     def _seek(self, now: float) -> None:
         try:
@@ -206,7 +204,7 @@ class Link:
             if lock is None:
                 self._wait_for_another(now)
                 return
-            if self._reach(where):  # started by another while the claim was made
+            if self._reach(where):  # another shim has started one meanwhile
                 os.close(lock)
                 return
             self._start = launch.start(self._options, lock)
@@ -281,7 +279,7 @@ class Link:
             self._start.close()
             self._start = None
 
-    # Talking
+    # Exchanging lines
 
     def _hello(self, where: Places | None) -> bytes:
         return hello(self._shim, self._options, where, list(self._relay.undelivered), self._relay.agents)
@@ -301,7 +299,7 @@ class Link:
         self._lines.feed(data)
         lines = self._lines
         try:
-            # A line may end this connection, and with it this buffer.
+            # A line may end this connection and replace its buffer.
             while self._lines is lines and (line := lines.next_line()) is not None:
                 if self._greeted:
                     self._perform(self._relay.server_line(line))
@@ -361,7 +359,7 @@ class Link:
         if self._tries > _CRASH_LOOP_LIVES and now - self._trying_since > _CRASH_LOOP_SECONDS:
             self._fail(Failure("unavailable", "the server keeps ending right after its start: see its log"))
         else:
-            # The first try is made at once; then 50 ms, and twice as long each time.
+            # The first try is immediate; then the pause is 50 ms, and doubles each time.
             self.due = now if self._tries <= 2 else now + min(_LONGEST_PAUSE, 0.025 * 2 ** (self._tries - 2))
 
     def _fail(self, failure: Failure) -> None:

@@ -1,4 +1,4 @@
-"""What a shim is started with, and the server that it starts."""
+"""The command line of a shim, and of the server that it starts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 
 def isolation(executable: str, package: str) -> tuple[str, ...]:
-    """The interpreter's options for a server that a client's relay starts.
+    """Return the interpreter's options for a server that a client's relay starts.
 
-    It takes nothing from the client's directory, and from its environment only what `intercom.local.daemon` lets
-    through: no PYTHON* variable, and no directory that these name. Nor does it load the user's own site directory,
-    unless that is where Intercom is installed: there it would not find itself.
+    The server takes nothing from the client's directory. From the environment it takes only what
+    `intercom.local.daemon` passes: no PYTHON* variable, and no directory in one. It also ignores the user's site
+    directory, unless Intercom is installed there and could not be imported otherwise.
     """
     import site
 
@@ -24,17 +24,17 @@ def isolation(executable: str, package: str) -> tuple[str, ...]:
 
 
 ISOLATED = isolation(sys.executable, __file__)
-#: The command that serves.
+#: The default server command.
 SERVER: tuple[str, ...] = (sys.executable, *ISOLATED, "-m", "intercom.cli.main", "serve")
 
 
 class Options(NamedTuple):
     """The command line of a shim.
 
-    `config` and `workspace` are paths as given, or None; `ipc_name` overrides the configuration's; `channel` is the id
-    of the chat channel where the agent is shown, `session_id` the session it was started for. `role` is "hook" for a
-    client's permission hook. `server` is the command that serves where it is not SERVER, to which `serve_command` adds,
-    and `shipped` a file of shipped answers other than the package's: tests put stand-ins there.
+    `config` and `workspace` are paths as given, or None; `ipc_name` overrides the configuration's. `channel` is the id
+    of the chat channel of the agent, `session_id` the session it was started for. `role` is "hook" for a client's
+    permission hook. For tests, `server` replaces SERVER, to which `serve_command` adds, and `shipped` the package's
+    file of shipped answers.
     """
 
     config: str | None = None
@@ -48,7 +48,7 @@ class Options(NamedTuple):
 
 
 def serve_command(options: Options, *how: str) -> list[str]:
-    """The command that starts a server for this shim; `how` says in which manner."""
+    """Return the command that starts a server for this shim; `how` holds additional options."""
     command = [*(options.server or SERVER), *how]
     if options.config is not None:
         import os

@@ -1,4 +1,4 @@
-"""The shim's ends of streams: reads and writes that never block, with bounded memory."""
+"""Reads and writes of the shim's streams that never block, with bounded memory."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ import stat
 from collections import deque
 
 _CHUNK = 256 * 1024
-# A pipe that polls writable has room for this much, whether or not it is in blocking mode.
+# A pipe that polls writable has room for this much, in blocking mode too.
 _PIPE_ROOM = min(select.PIPE_BUF, 4096)
 
 
 class Outlet:
-    """What waits to be written to one descriptor; lines leave in the order they came.
-
-    The descriptor's mode is left alone, since others may share it: a client's terminal, a log. `write` is called only
-    when the system says that there is room.
-    """
+    """The queue of lines for one descriptor, written in order. The descriptor's mode is not changed because others may
+    share it: a client's terminal, a log. `write` must be called only if the system reports room."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -28,17 +25,17 @@ class Outlet:
         self._socket = socket.socket(fileno=os.dup(descriptor)) if is_socket else None
 
     def put(self, line: bytes, receipt: str | None = None) -> None:
-        """Queue a line; `receipt` is returned by `write` once it has left."""
+        """Queue a line; `write` returns the `receipt` once the line was written."""
         self._lines.append((memoryview(line), receipt))
         self.waiting += len(line)
 
     def clear(self) -> None:
-        """Forget what waits: its reader is gone."""
+        """Drop the queued lines: the reader is gone."""
         self._lines.clear()
         self.waiting = 0
 
     def write(self) -> list[str]:
-        """Write as much as there is room for; returns the receipts of lines that have left, or raises OSError."""
+        """Write as much as there is room for. Returns the receipts of written lines; raises OSError."""
         done: list[str] = []
         while self._lines:
             view, receipt = self._lines[0]
@@ -63,7 +60,7 @@ class Outlet:
             return 0
 
     def close(self) -> None:
-        """Let go of the descriptor's duplicate; the descriptor itself is its owner's."""
+        """Close the duplicate of the descriptor; the caller closes the descriptor itself."""
         if self._socket is not None:
             self._socket.close()
 
@@ -76,7 +73,7 @@ def has_room(descriptor: int) -> bool:
 
 
 def read(descriptor: int) -> bytes | None:
-    """Read what a descriptor that polled readable holds: b"" at its end, None when there was nothing after all."""
+    """Read from a descriptor that polled readable. Returns b"" at its end, None if there was nothing."""
     try:
         return os.read(descriptor, _CHUNK)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Progress that only rises, although each server's life counts from its own beginning."""
+"""Progress values that only increase, although each server run counts from its own start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Number = int | float
 
 
 class Progress:
-    """Follows the progress of requests in flight, by token."""
+    """The progress of requests in flight, by token."""
 
     __slots__ = ("_last", "_shift")
 
@@ -17,24 +17,22 @@ class Progress:
         self._shift: dict[str, Number] = {}
 
     def follow(self, token: object) -> None:
-        """Begin with a request that carries `token`; whatever was known of that token is forgotten."""
+        """Start a request that has `token`, and forget an earlier use of that token."""
         self._last[json.dumps(token)] = None
 
     def forget(self, token: object) -> None:
-        """The request is answered or cancelled: progress for it is stale from now on."""
+        """Drop an answered or cancelled request: its progress is stale."""
         self._last.pop(json.dumps(token), None)
         self._shift.pop(json.dumps(token), None)
 
     def new_life(self) -> None:
-        """Another server counts from here on."""
+        """Switch to another server run."""
         self._shift.clear()
 
     def rise(self, token: object, value: object) -> Number | None:
-        """Say which value the client should see for what the server reported; None to tell it nothing.
-
-        A new life's first value is shown as it is when it is higher than the last one shown, else as one more than
-        that, and the values behind it move along.
-        """
+        """Return the value to show for a value that the server reported; None to show nothing. The first value of a new
+        server run is shown unchanged if it is higher than the last one shown. Otherwise it is raised to one more than
+        that, and later values by the same amount."""
         key = json.dumps(token)
         if key not in self._last or isinstance(value, bool) or not isinstance(value, int | float):
             return None

@@ -1,8 +1,8 @@
-"""The shim's mind: what to pass on, what to remember, what to ask again. No I/O, no clock.
+"""The shim's protocol logic: what to pass on, remember and repeat. No I/O, no clock.
 
-Feed it what happens, perform the effects it returns, in order. It keeps the handshake and the requests in flight, so
-that a server's death is invisible to the client: the next life is told the handshake and asked again, each tool call
-under the name it always had.
+The caller reports events and performs the returned effects, in order. The relay keeps the handshake and the requests in
+flight, so that a client does not notice a server's death. The next server run gets the handshake and those requests
+again; each tool call keeps its name.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from intercom.agents.shim.replies import Failure
 from intercom.local.lines import decode, encode
 
 _MANY = 10_000
-#: How many bytes of requests are kept to be asked again, in all; only lines of a size that counts are counted.
+#: The most bytes of requests kept for repetition. Only lines above `_LARGE` are checked against it.
 _ROOM = 256 * 2**20
 _LARGE = 65536
 
 
 class ToClient(NamedTuple):
-    """Write `line`; when it has left for good, report `written(receipt)` if it has a receipt."""
+    """Write `line` to the client. After the write, report `written(receipt)` if there is a receipt."""
 
     line: bytes
     receipt: str | None = None
 
 
 class ToServer(NamedTuple):
-    """Write `line`."""
+    """Write `line` to the server."""
 
     line: bytes
 
@@ -42,11 +42,11 @@ class Leave(NamedTuple):
 
 
 class Retry(NamedTuple):
-    """Find or start a server now, unless that is under way: a call waits for it."""
+    """Find or start a server now, unless that is in progress: a call waits for it."""
 
 
 class Note(NamedTuple):
-    """Something worth a line of diagnostics."""
+    """Print a line of diagnostics."""
 
     text: str
 
@@ -66,15 +66,15 @@ class InFlight(NamedTuple):
 
 
 class Relay:
-    """The state of one shim's life; `shim` is its id, `results` the shipped answers (see `shipped`)."""
+    """The state of one shim's run; `shim` is its id, `results` the shipped answers (see `shipped`)."""
 
     def __init__(self, shim: str, results: shipped.Results) -> None:
         self.in_flight: dict[str, InFlight] = {}
-        #: Receipts of answers that were written and which no server has recorded yet, oldest first.
+        #: Receipts of written answers that no server has recorded yet, oldest first.
         self.undelivered: dict[str, None] = {}
-        #: The conversations that the client has named, in the words of the last server.
+        #: The conversations that the client has named, as the last server reported them.
         self.agents: list[str] = []
-        #: What the server wants back when the answers to these calls have been written.
+        #: The receipts to return when the answers to these calls were written.
         self._receipts: dict[str, str] = {}
         self._shim = shim
         self._results = results
@@ -87,17 +87,17 @@ class Relay:
         self._asks = ServerAsks()
         self._progress = Progress()
 
-    # What the client does
+    # Events of the client
 
     def client_line(self, line: bytes) -> list[Effect]:
-        """A line came from the client."""
+        """Process a line from the client."""
         try:
             message = decode(line)
         except ValueError as fault:
             return [ToClient(replies.error(None, replies.PARSE_ERROR, f"not a line of JSON: {fault}"))]
         try:
             if not (isinstance(message, dict) and message.get("method") == "tools/call"):
-                # What could be read and not written again must not get half-way. A call is written first thing.
+                # Refuse at once what can be decoded but not encoded. A tool call is encoded first anyway.
                 encode(message)
             return self._client_message(message)
         except ValueError as fault:
@@ -106,20 +106,20 @@ class Relay:
             return [ToClient(replies.error(known, replies.INVALID_REQUEST, f"not usable: {fault}"))]
 
     def client_line_too_long(self) -> list[Effect]:
-        """The client sent more in one line than there is room for; what it was is unknown."""
+        """Process a line from the client that exceeds the limit; its content is unknown."""
         return [ToClient(replies.error(None, replies.INVALID_REQUEST, "the line is too long"))]
 
     def written(self, receipt: str) -> list[Effect]:
-        """The answer that this receipt is of has been written to the client."""
+        """Note that the answer with this receipt was written to the client."""
         self.undelivered[receipt] = None
         while len(self.undelivered) > _MANY:
             del self.undelivered[next(iter(self.undelivered))]
         return [_delivered([receipt])] if self._up else []
 
-    # What happens to the server
+    # Events of the server
 
     def server_up(self) -> list[Effect]:
-        """A server has welcomed the shim: tell it what its predecessors knew, then ask what they did not answer."""
+        """Process a server's welcome: repeat the receipts, the handshake and the unanswered requests."""
         self._up, self._failure = True, None
         effects: list[Effect] = []
         if self.undelivered:
@@ -129,7 +129,7 @@ class Relay:
         return effects
 
     def server_line(self, line: bytes) -> list[Effect]:
-        """A line came from the server."""
+        """Process a line from the server."""
         try:
             message = decode(line)
         except ValueError as fault:
@@ -142,7 +142,7 @@ class Relay:
             return [Note(f"the server sent what can not be passed on: {fault}")]
 
     def server_down(self) -> list[Effect]:
-        """The server is gone, or was left: withdraw what it asked, answer what needs no server, keep the rest."""
+        """Process the loss of the server: withdraw its requests, answer what needs no server, keep the rest."""
         if not self._up:
             return []
         self._up = False
@@ -154,7 +154,7 @@ class Relay:
         return effects
 
     def server_failed(self, failure: Failure) -> list[Effect]:
-        """No server can be had for now: tell every caller why. `retry_allowed` ends the refusing of new calls."""
+        """Answer every request with this failure: there is no server. New calls fail until `retry_allowed`."""
         self._up, self._failure, self._may_retry = False, failure, False
         waiting = list(self.in_flight.values())
         self.in_flight.clear()
@@ -165,17 +165,17 @@ class Relay:
         return effects
 
     def retry_allowed(self) -> None:
-        """Some time has passed since the failure: the next call may have another try made for it."""
+        """Let the next call cause another try: some time has passed since the failure."""
         self._may_retry = True
 
-    # Parts
+    # Helpers
 
     def _client_message(self, message: Any) -> list[Effect]:
         if isinstance(message, list):
             text = "batches are not supported: send each message on a line of its own"
             return [ToClient(replies.error(None, replies.INVALID_REQUEST, text))]
         if isinstance(message, dict):
-            message.pop("intercom", None)  # the wire to the server has words of its own under this name
+            message.pop("intercom", None)  # the shim protocol uses this key for control lines
             method = message.get("method")
             if isinstance(method, str):
                 _strip(message)
@@ -258,7 +258,7 @@ class Relay:
             if mapped is None:
                 return []
             message["params"] = mapped
-        # With no server, nothing is lost: the next one is told the handshake and asks for the rest itself.
+        # Without a server nothing is lost: the next one gets the handshake and requests the rest itself.
         return [ToServer(encode(message))] if self._up else []
 
     def _control(self, word: object) -> list[Effect]:
@@ -296,7 +296,7 @@ class Relay:
         request_id = message.get("id")
         done = self.in_flight.pop(json.dumps(request_id), None)
         if done is None:
-            # Cancelled, answered by an earlier life, or asked by the shim itself.
+            # Cancelled, answered by an earlier server run, or a request of the shim itself.
             ours = isinstance(request_id, str) and request_id.startswith(OWN)
             return [Note(f"the server refused {request_id}: {message['error']}")] if ours and "error" in message else []
         self._progress.forget(done.token)
@@ -325,7 +325,7 @@ class Relay:
 
 
 def _strip(message: dict[str, Any]) -> None:
-    """Take our own keys out of what a client put into `_meta`: they are the shim's word, not the client's."""
+    """Remove our own keys from a client's `_meta`: only the shim may set them."""
     params: Any = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if isinstance(meta, dict) and any(key.startswith(OWN) for key in meta):

@@ -1,4 +1,4 @@
-"""What the shim itself says to the client, as lines."""
+"""The lines that the shim itself sends to the client."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ SERVER_ERROR = -32000
 
 
 class Failure(NamedTuple):
-    """Why there is no server: a code of docs/reference/errors.md and a sentence."""
+    """Why there is no server: a code of docs/reference/errors.md, and a sentence."""
 
     code: str
     message: str
 
 
 def result(request_id: object, value: dict[str, Any]) -> bytes:
-    """A request's result."""
+    """Return a request's result."""
     return encode({"jsonrpc": "2.0", "id": request_id, "result": value})
 
 
 def error(request_id: object, code: int, message: str, data: object = None) -> bytes:
-    """A request's error; `request_id` is None when the request could not be read."""
+    """Return a request's error; `request_id` is None if the request could not be read."""
     body: dict[str, Any] = {"code": code, "message": message}
     if data is not None:
         body["data"] = data
@@ -33,15 +33,13 @@ def error(request_id: object, code: int, message: str, data: object = None) -> b
 
 
 def notification(method: str, params: dict[str, Any]) -> bytes:
-    """A notification."""
+    """Return a notification."""
     return encode({"jsonrpc": "2.0", "method": method, "params": params})
 
 
 def failed(request_id: object, method: str, failure: Failure, *, modern: bool) -> bytes:
-    """Tell a caller that there is no server, in the shape every tool's errors have.
-
-    A tool call is answered with a result, which models read; anything else with a JSON-RPC error.
-    """
+    """Return the answer for a caller without a server, in the error shape of all tools. A tool call gets a result,
+    which models read; other requests get a JSON-RPC error."""
     if method != "tools/call":
         return error(request_id, SERVER_ERROR, failure.message, {"error_code": failure.code})
     told = {"status": "error", "error_code": failure.code, "error_message": failure.message}

@@ -1,4 +1,4 @@
-"""The shim's loop: the client on one side, a server on the other, and never a wait that blocks."""
+"""The shim's event loop between the client and a server. It never blocks on one side."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong, encode
 from intercom.local.places import peek, places
 from intercom.model.errors import IntercomError
 
-#: What a shim says before it goes, when it is the client that has ended the conversation.
+#: The shim's last line if the client has closed the connection.
 BYE = encode({"intercom": {"bye": {}}})
 
-_MUCH = 8 * MEBIBYTE  # waiting for one side, and the other is not read until there is less
-_LINGER_SECONDS = 1.5  # for answers still to come when the client has said all it will
+_MUCH = 8 * MEBIBYTE  # with more queued for one side, the other is not read
+_LINGER_SECONDS = 1.5  # for outstanding answers after the client closed its input
 _LAST_WORDS_SECONDS = 0.5
 
 
 def main(options: Options) -> int:
-    """Relay between standard input and output and a server until the client is gone; returns the exit code.
-
-    Standard output carries MCP and nothing else: whatever else would be printed goes to standard error. Needs the main
-    thread, for signals. SIGTERM and SIGINT end it in good order.
-    """
+    """Relay between standard input and output and a server until the client is gone. Returns the exit code. Standard
+    output carries MCP only: all other output goes to standard error. Must run in the main thread because it sets
+    signals. SIGTERM and SIGINT end it cleanly."""
     client = _claim_standard_output()
     stop, wake = _listen_for_signals()
     return _Shim(options, client, stop, wake).run()
@@ -67,13 +65,13 @@ class _Shim:
         return idle or time.monotonic() > self._ended + _LINGER_SECONDS
 
     def _turn(self) -> None:
-        """Wait until something can be done, and do it."""
+        """Wait until something is ready, and process it."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
-        # Much of what is said is answered right here, so a client that does not read is not listened to either.
+        # Many requests are answered here, so a client that does not read is not read from either.
         if self._ended is None and self._link.backlog < _MUCH and self._client.waiting < _MUCH:
             poll.register(0, select.POLLIN)
-        # Without interest in anything, a descriptor still tells that its reader is gone.
+        # Without any events, a descriptor still reports that its reader is gone.
         poll.register(self._client.descriptor, select.POLLOUT if self._client.waiting else 0)
         for descriptor, events in self._link.wanted(reading=self._client.waiting < _MUCH).items():
             poll.register(descriptor, events)
@@ -89,7 +87,7 @@ class _Shim:
         self._flush()
 
     def _flush(self) -> None:
-        """Let leave at once what there is room for: another turn of the loop costs a call as much as its errand."""
+        """Write at once what there is room for: another turn of the loop would delay each call."""
         self._link.flush()
         if self._client.waiting and has_room(self._client.descriptor):
             self._write_client(select.POLLOUT)
@@ -98,7 +96,7 @@ class _Shim:
         due = self._link.due
         if self._ended is not None:
             due = min(due, self._ended + _LINGER_SECONDS + 0.001)
-        # A failed start is retried on demand as well, which has a time of its own: look once a second at least.
+        # A failed start has a second retry time, on demand: wake up at least once a second.
         return min(1000.0, max(0.0, (due - time.monotonic()) * 1000))
 
     def _read_client(self) -> None:
@@ -110,7 +108,7 @@ class _Shim:
             return
         if not data:
             self._ended = time.monotonic()
-            # A last line without its end is a line all the same.
+            # A last line may lack its end.
             data = b"\n" if self._lines.partial else b""
         self._lines.feed(data)
         while True:
@@ -174,17 +172,17 @@ def _shipped_for(options: Options) -> shipped.Results:
     try:
         settings = peek(options.config or places().config_file)
     except IntercomError:
-        return results  # calls will be told what is wrong
+        return results  # calls will report what is wrong
     mcp = settings.get("mcp")
     if isinstance(mcp, dict) and (mcp.get("legacy_tool_names") or mcp.get("permission_prompt_tool")):
-        # The list that was shipped lacks these names: let clients wait for the server's own.
+        # The shipped list lacks these names: clients wait for the server's own.
         for era in results.values():
             era.pop("tools/list", None)
     return results
 
 
 def _say(text: str) -> None:
-    """Tell people something on standard error, unless it is full: a client that never reads it must not stop us."""
+    """Print a line on standard error unless it is full: a client that never reads it must not block the shim."""
     line = f"agent-intercom: {text}\n".encode(errors="replace")
     try:
         poll = select.poll()

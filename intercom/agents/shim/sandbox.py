@@ -1,4 +1,4 @@
-"""Whether a server started here would die with its agent: a sandbox takes along whatever was started in it."""
+"""Detects whether a server started here would end with its agent: a sandbox ends all processes in it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from typing import NamedTuple
 
 from intercom.local.launchers import is_launcher
 
-#: The number of the machine's own PID namespace, which the kernel gives to it alone.
+#: The number of the machine's own PID namespace, which the kernel reserves for it.
 _FIRST_NAMESPACE = "pid:[4026531836]"
-#: Programs that shut others in; names as the kernel keeps them, 15 characters at most.
+#: Sandbox programs, by the names that the kernel keeps: 15 characters at most.
 SANDBOXES = frozenset(
     name[:15] for name in ("bwrap", "codex-linux-sandbox", "firejail", "flatpak-bwrap", "minijail0", "nsjail")
 )
-#: First processes of a container that only wait for the one they start.
+#: First processes of a container that only wait for the process they start.
 _INITS = frozenset({"catatonit", "docker-init", "dumb-init", "podman-init", "tini", "tini-static"})
-#: A longer line of ancestors is cut off: nobody has one.
+#: The most ancestors to look at; real processes have fewer.
 _LONGEST_LINE = 64
 
 Command = tuple[str, ...]
 
 
 class Surroundings(NamedTuple):
-    """What a process sees of its PID namespace. `nested`: it is not the machine's own. `image`: the root directory is a
-    container's, so that its files are its own too. `first`: the name of process 1. `line`: the command lines of our
-    ancestors, the nearest first, if it ends with process 1 (else empty); `is_first`: we are process 1 ourselves."""
+    """What a process can see of its PID namespace.
+
+    `nested` says that it is not the machine's own. `image` says that the root directory is a container's, with its own
+    files. `first` is the name of process 1. `line` holds the command lines of the ancestors, the nearest first; it is
+    empty unless it ends with process 1. `is_first` says that this process is process 1.
+    """
 
     nested: bool
     image: bool = False
@@ -34,11 +37,11 @@ class Surroundings(NamedTuple):
 
 
 def doom(at: Surroundings) -> str | None:
-    """Why whatever is started here ends with the agent, as half a sentence; None when it need not.
+    """Return why all processes started here end with the agent, as half a sentence; None if they do not.
 
-    So it is where process 1 is a sandbox, or is the client or a mere launcher of it: when process 1 ends, the kernel
-    ends all others. A container that exists for its client is left alone: its files end or stay with it, so a server of
-    its own, found again at the next start, is just what is wanted there.
+    That is so if process 1 is a sandbox, the client, or a launcher of the client: the kernel ends all others with it. A
+    container that exists for its client is excepted. Its files end or stay with it, so it gets its own server, which
+    the next start finds again.
     """
     if not at.nested:
         return None
@@ -53,7 +56,7 @@ def doom(at: Surroundings) -> str | None:
 
 
 def look(proc: str = "/proc", root: str = "/", pid: int | None = None) -> Surroundings:
-    """Look around, as process `pid` (this one if left out). Where there is no /proc, nothing is nested."""
+    """Inspect the namespace of process `pid` (default: this process). Without /proc, nothing is nested."""
     own = os.getpid() if pid is None else pid
     try:
         nested = os.readlink(f"{proc}/{own}/ns/pid") != _FIRST_NAMESPACE
@@ -73,7 +76,7 @@ def _line(proc: str, pid: int) -> tuple[Command, ...]:
     while pid != 1 and len(line) < _LONGEST_LINE:
         pid = _parent(proc, pid)
         if pid <= 0:
-            # Started from outside of the namespace, and no child of its first process.
+            # Started from outside the namespace, and not by its first process.
             return ()
         line.append(tuple(_read(f"{proc}/{pid}/cmdline").rstrip("\0").split("\0")))
     return tuple(line)

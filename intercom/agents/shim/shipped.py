@@ -1,7 +1,7 @@
-"""Answers that need no server: the handshake and the lists, as shipped with the package.
+"""The shipped answers that need no server: the handshake and the lists.
 
-They are given while no server is connected, so that a client's first turn has its tools. Whatever is unusual (a page of
-a list, a malformed request, another protocol revision) is left to the server, which is then waited for.
+They are used while no server is connected, so that a client's first turn has its tools. Anything unusual (a page of a
+list, a malformed request, another protocol version) waits for the server.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ _CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
 _FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "handshake.json")
 _LISTS = ("tools/list", "resources/list", "resources/templates/list")
 
-#: What each era's results look like: protocol revision to method to result.
+#: The results by protocol version and method.
 Results = dict[str, dict[str, Any]]
 
 
 def load(path: str = _FILE) -> Results:
-    """Read the shipped results; empty when the package was built without them (then every answer waits for a server).
-
-    Raises ValueError when the file is there and damaged.
-    """
+    """Read the shipped results. Returns none if the package lacks them; every answer then waits for a server. Raises
+    ValueError for a damaged file."""
     try:
         with open(path, "rb") as file:
             found = json.load(file)
@@ -37,10 +35,8 @@ def load(path: str = _FILE) -> Results:
 
 
 def answer(results: Results, method: str, params: object, *, greeted: bool) -> dict[str, Any] | None:
-    """Answer a request from `results`, or None to leave it to the server.
-
-    `greeted` says that the connection has begun with the handshake (`initialize`) of the older era.
-    """
+    """Answer a request from `results`, or return None to leave it to the server. `greeted` says that the connection
+    began with the handshake (`initialize`) of older protocol versions."""
     if params is None:
         params = {}
     if not isinstance(params, dict):
@@ -71,7 +67,7 @@ def _initialize(results: Results, params: dict[str, Any]) -> dict[str, Any] | No
     agreed = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
     answer = {**shipped, "protocolVersion": agreed}
     if agreed != HANDSHAKE_VERSIONS[-1] and "capabilities" in shipped:
-        # Tasks are of the newest revision alone.
+        # Only the newest handshake version has tasks.
         answer["capabilities"] = {key: value for key, value in shipped["capabilities"].items() if key != "tasks"}
     return answer
 

@@ -1,4 +1,4 @@
-"""The nine tools, as one table."""
+"""The table of the nine tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments of the nine tools, with the words agents read."""
+"""The arguments of the nine tools, with the descriptions that agents read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intercom.model.approval import RiskLevel
 from intercom.model.prompt import PromptType
 from intercom.model.session import ProgressStatus, SessionMode
 
-#: Time-outs beyond this are clamped rather than refused; only nonsense is refused.
+#: The limit of numbers that are clamped later; only larger ones are refused.
 _ANY = 10**12
 
 
@@ -29,12 +29,12 @@ class Operation(StrEnum):
 
 
 def said(doc: str, default: Any = None, **limits: Any) -> Any:
-    """A field with a default, and what it means."""
+    """Make a field with a default and a description."""
     return field(default=default, metadata={"doc": doc, **limits})
 
 
 def needed(doc: str, **limits: Any) -> Any:
-    """A field that must be given, and what it means."""
+    """Make a required field with a description."""
     return field(metadata={"doc": doc, **limits})
 
 

@@ -1,6 +1,6 @@
-"""The tool for Claude Code's `--permission-prompt-tool`: asked by the client itself, not by its model.
+"""The tool for Claude Code's `--permission-prompt-tool`, which the client calls itself, not its model.
 
-It is not one of the nine. It is offered where `[mcp] permission_prompt_tool` says so.
+It is not one of the nine tools. `[mcp] permission_prompt_tool` enables it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLIENT = "claude-code"
 
 @frozen
 class PermissionVerdict:
-    """`behavior` is allow or deny."""
+    """The decision in Claude Code's format. `behavior` is allow or deny."""
 
     behavior: str
     updatedInput: dict[str, Any] | None = None  # noqa: N815 - the client's spelling
@@ -36,12 +36,12 @@ class PermissionVerdict:
 
 
 async def permission_prompt(call: Call, given: inputs.PermissionPrompt) -> dict[str, Any]:
-    """Answer as Claude Code reads it."""
+    """Answer in Claude Code's format."""
     found = tools.operation(given.tool_name, given.input)
     if found.kind == OWN:
         return {"behavior": "allow", "updatedInput": given.input}
     if found.kind == INNER:
-        # The client does not want to decide this alone, so somebody has to.
+        # The client has asked, so a person decides even about its inner tools.
         found = tools.other(OTHER, given.tool_name, given.input)
     asked = AskPermission(call.name, _CLIENT, operation_of(found), f"{_CLIENT}/permission-prompt")
     answer = await decided(call, asked)
@@ -54,7 +54,7 @@ async def permission_prompt(call: Call, given: inputs.PermissionPrompt) -> dict[
 
 
 async def decided(call: Call, asked: AskPermission) -> PermissionAnswer:
-    """Ask leave, and wait for a person as long as the client lets the call wait; then the answer is "pending"."""
+    """Ask for a permission, and wait for a person until the poll interval ends; then the answer is "pending"."""
     while True:
         opened = await call.ask(asked)
         if opened.answered is not None:

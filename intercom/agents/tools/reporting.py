@@ -1,4 +1,4 @@
-"""The tools that answer at once; check_diff only where no person has to decide first."""
+"""The tools that answer at once; only a forced check_diff may wait for a person."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ async def check_diff(call: Call, given: inputs.CheckDiff) -> dict[str, Any]:
 
 
 async def apply(call: Call, request_id: str, *, force: bool) -> Answered[ApplyAnswer]:
-    """Write an approved change. Where a person is asked first, wait for that: the answer is pending when the client's
-    patience is over."""
+    """Write an approved change. If a person is asked first, wait for the decision. The answer is pending if the poll
+    interval ends first."""
     answered = await call.ask(Apply(call.name, request_id, force))
     while answered.answer.status == "pending":
         asked = answered.answer.request_id
@@ -103,7 +103,7 @@ async def broadcast(call: Call, given: inputs.Broadcast) -> dict[str, Any]:
 
 
 async def reboot(call: Call, given: inputs.Reboot) -> dict[str, Any]:
-    """The door has given the agent its session before this runs; here it is told what stands in it."""
+    """Return the session's state. The agent connection has chosen the session before this runs."""
     return call.finish(await call.ask(Recall(call.name, adopted=call.adopted)))
 
 

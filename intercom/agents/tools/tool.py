@@ -1,4 +1,4 @@
-"""A tool: its names, its words, its schemas and what it does."""
+"""A tool: its names, its description, its schemas and its function."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Run = Callable[[Call, Any], Awaitable[dict[str, Any]]]
 
 @frozen
 class Waiting:
-    """How a tool waits for a person: `open` puts its request on record, `awaits` (call, request, ticket) is the message
-    that waits for the verdict, and `pending` the answer for a call that can wait no longer."""
+    """How a tool waits for a person. `open` records its request. `awaits` (call, request, ticket) makes the message
+    that waits for the decision. `pending` makes the answer at the end of the poll interval."""
 
     open: Callable[[Call, Any], Awaitable[Opened[Any]]]
     awaits: Callable[[str, str, str], Request[Answered[Any]]]
@@ -27,8 +27,8 @@ class Waiting:
 
 @frozen
 class Hints:
-    """What a client may tell its user of the tool, honestly: whether it changes nothing, may destroy something, does no
-    more when repeated, and reaches beyond this machine."""
+    """Hints for a client's user: the tool changes nothing, may destroy data, is idempotent, reaches beyond this
+    machine."""
 
     read_only: bool = False
     destructive: bool = False
@@ -38,8 +38,8 @@ class Hints:
 
 @frozen
 class Tool:
-    """`run` gets the call and its arguments as `takes`; `result` is the attrs class of the answer. `waiting` is there
-    for the tools that wait for a person."""
+    """One tool. `run` gets the call and its arguments as `takes`; `result` is the attrs class of the answer. `waiting`
+    is set for tools that wait for a person."""
 
     name: str
     legacy_name: str
@@ -55,8 +55,8 @@ class Tool:
         return schema.of(self.takes)
 
     def output_schema(self) -> dict[str, Any]:
-        """The answer, and what may ride on any answer. Open to more and to less, so that a client's validator never
-        refuses one: while the session is paused there is a status and a message, and nothing else."""
+        """Return the schema of the answer and its pending deliveries. It requires and forbids no fields, so that a
+        client's validator never refuses an answer: in a paused session there is only a status and a message."""
         described = schema.of(self.result)
         described.pop("additionalProperties")
         described.pop("required", None)

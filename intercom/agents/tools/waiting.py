@@ -76,7 +76,7 @@ async def _stand_by(call: Call, given: inputs.Standby) -> Opened[StandbyAnswer]:
 
 
 async def _wait(waiting: Waiting, call: Call, given: Any) -> dict[str, Any]:
-    """Wait as long as the client lets the call; it is answered then, or told how to go on waiting."""
+    """Wait until the poll interval ends. Returns the answer, or how to continue waiting."""
     opened = await waiting.open(call, given)
     id = opened.request_id
     answered = opened.answered or await call.wait(waiting.awaits(call.name, id, call.ticket), id)

@@ -1,1 +1,1 @@
-"""The local channel: a person at this machine, over a socket only they can open."""
+"""The local channel: a Unix socket that only the user of the server can open."""

@@ -1,7 +1,7 @@
-"""Authorization: whether what asks at the local socket may act, and what people are told about that.
+"""Authorization of requests at the local socket.
 
-Every verb that acts goes through `Authorization.require`. What is refused, what is decided right after a restart, and
-what is decided from a terminal for the first time is put on record and told on every channel.
+Every verb with `acts` goes through `Authorization.require`. Three kinds of events are recorded and announced on every
+channel: a refusal, an act right after a restart, and the first act from a terminal.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from intercom.operators.ctl.wire import CtlRequest
 
 log = logging.getLogger(__name__)
 
-#: How long after its start a server that follows another waits for agents to come back, in seconds.
+#: How long a restarted server waits for agents to reconnect, in seconds.
 AWAIT_SECONDS = 5.0
-#: For how long after a restart people are told of what is decided.
+#: How long after a restart acts are announced, in seconds.
 RESTART_SECONDS = 10.0
-#: Refusals of one source within so many seconds are told of together.
+#: Refusals of one source within this many seconds are announced together.
 COALESCE_SECONDS = 60.0
-#: How many sources of refusals are told apart; those beyond are told of as one.
+#: How many sources of refusals are tracked separately; further sources are counted as one.
 _MOST_SOURCES = 16
 
 _OTHERS = -1
 
 
 class Agents(Protocol):
-    """What is known of agents' processes, as `intercom.agents.processes.AgentProcesses` has it."""
+    """The known agent processes; implemented by `intercom.agents.processes.AgentProcesses`."""
 
     @property
     def awaited(self) -> int: ...
@@ -48,7 +48,7 @@ class Agents(Protocol):
 
 
 class NoAgents:
-    """Nobody is known, and nobody is awaited."""
+    """No agents are known or awaited."""
 
     awaited = 0
     is_restart = False
@@ -59,8 +59,8 @@ class NoAgents:
 
 @frozen
 class Connected:
-    """One connection's other end. `key` names the process that opened it, None where that could not be told when it
-    came; `writers` are the pids that wrote the request, empty where the system does not tell."""
+    """The peer of one connection. `key` identifies the process that opened it; None if it could not be examined.
+    `writers` are the pids that wrote the request; empty if the system does not report them."""
 
     pid: int
     key: ProcessKey | None
@@ -68,7 +68,7 @@ class Connected:
 
 
 def connected(pid: int) -> Connected:
-    """The process that has opened a connection; to be called as soon as that is there."""
+    """Examine the process that opened a connection. Call it at once, before the pid is reused."""
     try:
         return Connected(pid, processes.examine(pid).key)
     except NotExaminable:
@@ -77,8 +77,11 @@ def connected(pid: int) -> Connected:
 
 @define(eq=False)
 class Authorization:
-    """`record` puts a security event on record, `tell` tells people on every channel, and `is_new_terminal` says
-    whether a terminal is one that nobody has decided from. With `trusting` everybody may act."""
+    """Decides whether the sender of a request may act.
+
+    `record` persists a security event and `tell` announces a line on every channel. `is_new_terminal` says whether a
+    terminal has no recorded decision yet. With `trusting` every process may act.
+    """
 
     agents: Agents
     record: Callable[[str, dict[str, Any]], Awaitable[None]]
@@ -90,12 +93,12 @@ class Authorization:
     _terminals: set[tuple[str | None, int | None, int | None, str | None]] = field(factory=set)
 
     async def require(self, request: CtlRequest, by: Connected, user: str, is_proven: Callable[[], bool]) -> Origin:
-        """Let the caller act, and say where the act comes from; raises Unauthorized.
+        """Authorize the request and return the origin of the act.
 
-        An act that `is_proven`, by a signature with a PIN typed for it, may come from anywhere, also from a terminal in
-        which an agent runs; that is verified only where it matters. Without it, an agent's process may not act, and
-        what cannot be recognised. While agents of an earlier server are awaited, nobody may: raises IpcError, which
-        says for how long to wait.
+        Raises Unauthorized if the sender is an agent's process or cannot be recognised. Raises IpcError with
+        `retry_after` while agents of an earlier server run are awaited. Neither applies if `is_proven`: the request
+        carries a signature with a PIN typed for it. Then any process may send it, also one in an agent's terminal. The
+        signature is verified only if it matters.
         """
         if self.trusting:
             return processes.origin(CHANNEL, by.pid)
@@ -152,7 +155,7 @@ class Authorization:
         raise Unauthorized(f"{found.why}; {_ADVICE[found.who]}")
 
     async def flush(self, *, all_of_them: bool = False) -> None:
-        """Tell of refusals that were held back, once their time has come."""
+        """Announce coalesced refusals that are due; with `all_of_them` all of them."""
         now = trio.current_time()
         for source, held in list(self._refused.items()):
             if not all_of_them and now - held.since < COALESCE_SECONDS:
@@ -164,17 +167,17 @@ class Authorization:
                 self.tell(summary)
                 await self._record(summary, {**held.data, "count": held.more})
                 if not all_of_them:
-                    # It goes on, so the next ones are held back from the start.
+                    # The source is still active: coalesce its next refusals from the start.
                     self._refused[source] = _Refusals(now, held.data)
 
     async def keep_telling(self) -> None:
-        """Flush again and again."""
+        """Flush at regular intervals, forever."""
         while True:
             await trio.sleep(COALESCE_SECONDS / 4)
             await self.flush()
 
     async def _tell_of(self, request: CtlRequest, found: Recognised, user: str, since: float) -> None:
-        """Tell people of an act that they may want to know of although it was allowed."""
+        """Announce an allowed act that is unusual: right after a restart, or from a new terminal."""
         origin = found.origin
         what = f"{user} used {request.command}{f' on {request.id}' if request.id else ''}"
         said = []
@@ -200,13 +203,13 @@ class Authorization:
         try:
             await self.record(summary, data)
         except Exception:
-            # The refusal stands all the same, and people have been told.
+            # The refusal holds anyway, and people have been told.
             log.exception("a security event could not be recorded")
 
 
 @define
 class _Refusals:
-    """Refusals of one source: `more` of them have not been told of."""
+    """Refusals of one source; `more` counts those not announced yet."""
 
     since: float
     data: dict[str, Any]

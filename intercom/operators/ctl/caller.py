@@ -1,4 +1,4 @@
-"""Who asks at the local socket."""
+"""The caller at the local socket."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ CHANNEL = "ctl"
 
 @frozen
 class Caller:
-    """The name of the user at the other end of the socket, and which process it is."""
+    """The user name of the peer, and the process it is."""
 
     name: str
     origin: Origin | None = None
 
 
 def act_of(verdict_id: str | None) -> str | None:
-    """What names an act of this channel for good, so that asking again does it once; None where the caller did not."""
+    """Return the id that makes a repeated act of this channel safe; None if the caller gave none."""
     return None if verdict_id is None else f"{CHANNEL}/{verdict_id}"

@@ -1,7 +1,8 @@
-"""ctl's end of the local socket, on the standard library alone: whoever types a command waits for its imports.
+"""ctl's client of the local socket.
 
-A server may be killed while it is being asked. So a request whose answer was lost is sent again, for a short while, and
-a verdict carries an id that makes the repetition the same act.
+It uses only the standard library, because every ctl command waits for its imports. A server may be killed during a
+request. So a request without an answer is sent again for a short time, and an act carries an id that makes the
+repetition safe.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from intercom.local.dial import connect
 from intercom.local.places import Places, peek
 from intercom.model.errors import ConfigError, IpcError
 
-#: Seconds a request is repeated for after its answer was lost.
+#: How long a request is repeated after its answer was lost, in seconds.
 PATIENCE = 10.0
 
-#: Seconds a first try waits for a server whose socket is there but which does not listen: it was killed, and a shim may
-#: be starting it again, which takes the time of its imports.
+#: How long the first try waits, in seconds, for a server whose socket exists but does not listen: after a kill a shim
+#: may be restarting it, which takes the time of its imports.
 FIRST_PATIENCE = 4.0
 
-#: Seconds an answer may take.
+#: How long an answer may take, in seconds.
 ANSWER = 90.0
 
 _PAUSE = 0.05
 
-#: Seconds between two tries at a server that has no place for another connection: at first, and at most.
+#: Seconds between two tries at a server with too many connections: the first pause, and the longest.
 _BUSY_PAUSES = (0.05, 1.0)
 _CHUNK = 256 * 1024
 
-#: Verbs that a repetition would do twice, so they are sent once.
+#: Verbs that are sent only once, because a repetition would run twice.
 ONCE = frozenset({"nudge"})
 
-#: Verbs that change something, and so travel under an id of their own.
+#: Verbs that change something; each such request carries a `verdict_id`.
 _VERDICTS = frozenset({"approve", "reject", "answer", "policy-accept", "policy-reject"})
 _CONTROLS = frozenset({"resume", "mode", "nudge", "start", "clear", "pause", "unpause", "steer", "task", "take-back"})
 _KEYS = frozenset({"key-add", "key-revoke"})
@@ -45,11 +46,11 @@ ACTS = _VERDICTS | _CONTROLS | _CHECKPOINTS | _KEYS
 
 
 class NoServer(Exception):
-    """Nobody listens at the socket."""
+    """No server listens at the socket."""
 
 
 class Refusal(Exception):
-    """The server said no: its sentence, its code, and what else it told."""
+    """The server refused the request; holds its sentence, code and details."""
 
     def __init__(self, reply: dict[str, Any]) -> None:
         super().__init__(str(reply.get("error", "the server gave no reason")))
@@ -58,11 +59,10 @@ class Refusal(Exception):
 
 
 def request(places: Places, command: str, fields: dict[str, Any], *, patience: float = PATIENCE) -> Any:
-    """Ask the server to carry out `command` and return the data of its answer.
+    """Send `command` to the server and return the data of its answer.
 
-    A connection that breaks, or that there is no place for, is made again for `patience` seconds; an act keeps its
-    `verdict_id` meanwhile (one is made up if `fields` has none). Raises NoServer, Refusal, or IpcError for a socket
-    that is not this user's.
+    A broken or refused connection is retried for `patience` seconds. An act keeps its `verdict_id` meanwhile; one is
+    generated if `fields` has none. Raises NoServer, Refusal, or IpcError for a socket that is not this user's.
     """
     fields = dict(fields)
     if command in ACTS and "verdict_id" not in fields:
@@ -72,8 +72,8 @@ def request(places: Places, command: str, fields: dict[str, Any], *, patience: f
     pause, longest = _BUSY_PAUSES
     while True:
         token = None
-        # Looked at before each try: a server that starts takes the old socket away for a moment, and one whose listener
-        # fell has none until that is back; the socket of its agents is there meanwhile.
+        # Checked before each try. A starting server removes the old socket for a moment, and a crashed listener has
+        # none until its restart. The socket of the agents exists meanwhile.
         there = there or os.path.exists(places.ctl_socket) or os.path.exists(places.mcp_socket) or _is_served(places)
         try:
             with _Line(places) as line:
@@ -89,17 +89,18 @@ def request(places: Places, command: str, fields: dict[str, Any], *, patience: f
                 raise _no_server(lost) from None
         except Refusal as refusal:
             if refusal.code == "busy" and time.monotonic() < deadline:
-                # Nothing was done: also what must not be done twice is asked again. Not all in step.
+                # Nothing was done, so even a request that must not run twice is retried. The pause is random, so
+                # clients do not retry in step.
                 time.sleep(pause * (0.5 + os.urandom(1)[0] / 510))
                 pause = min(longest, pause * 2)
                 continue
             if (left := _retry_after(refusal)) and time.monotonic() + left < deadline:
-                # A server that has just started decides nothing yet, and says for how long.
+                # A server that has just started decides nothing yet; it says how long to wait.
                 sys.stderr.write(f"agent-intercom-ctl: {refusal}\n")
                 time.sleep(left)
                 continue
-            # The token may have been that of the server before this one: a new one is written once the socket is had.
-            # Or its file was taken away: the server writes it again.
+            # The token may be that of the previous server, or its file was removed. The server writes a new one once it
+            # has the socket.
             known = token is not None and token == _token(places)
             if refusal.code != "unauthorized" or known or time.monotonic() >= deadline:
                 raise
@@ -107,10 +108,8 @@ def request(places: Places, command: str, fields: dict[str, Any], *, patience: f
 
 
 class Watch:
-    """A watch that has begun: cards and notices as they come. Use it as a context; it has a `fileno` to wait on.
-
-    Raises NoServer or Refusal when it can not begin.
-    """
+    """A watch that has begun; it yields cards and notices as they arrive. Use it as a context manager; wait on its
+    `fileno`. Raises NoServer or Refusal if it cannot begin."""
 
     def __init__(self, places: Places) -> None:
         try:
@@ -119,7 +118,7 @@ class Watch:
             _data(self._line.receive())
         except (OSError, EOFError) as lost:
             raise _no_server(lost) from None
-        # From here on silence is normal: nothing may happen for hours.
+        # No time limit from here on: hours without an event are normal.
         self._line.patience(None)
 
     def __enter__(self) -> Watch:
@@ -133,11 +132,12 @@ class Watch:
 
     @property
     def ready(self) -> bool:
-        """Whether there are events that need no waiting, which the `fileno` does not tell of."""
+        """Whether events are buffered, which `fileno` does not signal."""
         return self._line.buffered
 
     def read(self) -> list[dict[str, Any]]:
-        """What has come, `{"event": ..., "data": ...}` each, perhaps none. Waits for bytes; EOFError at the end."""
+        """Return the events that arrived, `{"event": ..., "data": ...}` each; maybe none. Waits for bytes. Raises
+        EOFError at the end."""
         try:
             return self._line.receive_some()
         except OSError as error:
@@ -145,14 +145,14 @@ class Watch:
 
 
 class _Line:
-    """One connection, and the token of the server behind it."""
+    """One connection, and the token of its server."""
 
     def __init__(self, places: Places) -> None:
         try:
             self._socket: socket.socket = connect(places.ctl_socket)
         except (FileNotFoundError, ConnectionRefusedError) as error:
             raise NoServer(str(error)) from None
-        # Read after connecting: a server writes its token as soon as it listens, and answers nobody before.
+        # Read after connecting: a server writes its token as soon as it listens, and answers no request before.
         self.token = _token(places)
         self._parts = [b""]
         self.patience(ANSWER)
@@ -174,11 +174,11 @@ class _Line:
         try:
             self._socket.sendall(json.dumps(line).encode("ascii") + b"\n")
         except (BrokenPipeError, ConnectionResetError):
-            # It may have answered before it hung up, so let the answer be read.
+            # The server may have answered before it closed the connection, so the answer is still read.
             return
 
     def receive(self) -> dict[str, Any]:
-        """The next line; raises EOFError at the end, TimeoutError, or IpcError for what is no object."""
+        """Return the next line. Raises EOFError at the end, TimeoutError, or IpcError if the line is no JSON object."""
         while not self.buffered:
             self._fill()
         line, _, rest = b"".join(self._parts).partition(b"\n")
@@ -186,7 +186,7 @@ class _Line:
         return _object(line)
 
     def receive_some(self) -> list[dict[str, Any]]:
-        """The whole lines that are there, after waiting for bytes once if there are none; raises as `receive`."""
+        """Return the whole lines that are buffered; if there are none, wait for bytes once. Raises as `receive`."""
         if not self.buffered:
             self._fill()
         if not self.buffered:
@@ -217,7 +217,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _retry_after(refusal: Refusal) -> float:
-    """For how many seconds the server wants to be left alone; 0 where it does not say."""
+    """Return how many seconds the server asks to wait; 0 if it does not say."""
     after = refusal.details.get("retry_after") if isinstance(refusal.details, dict) else None
     return float(after) if isinstance(after, int | float) and 0 < after <= PATIENCE else 0.0
 
@@ -240,8 +240,8 @@ def _token(places: Places) -> str | None:
 
 
 def _is_served(places: Places) -> bool:
-    """Whether a server of this user runs although there are no sockets: it has its database locked, and makes what was
-    taken away again in a moment."""
+    """Return whether a server of this user runs without sockets. Its database is locked then, and it is about to create
+    its sockets again."""
     import fcntl
 
     database = places.database

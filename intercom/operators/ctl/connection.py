@@ -1,4 +1,4 @@
-"""One connection from ctl: who is at the other end, may they, and what they want, line by line."""
+"""One connection from ctl: it authenticates the peer, authorizes each request, and answers line by line."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ CHUNK = 64 * 1024
 
 @frozen
 class Limits:
-    """Seconds a peer may take to show the token (`first`), to send one more request line and to take one reply, and the
-    server to find the reply; and how many connections there may be."""
+    """Time limits in seconds, and limits on the number of connections. The peer has `first` to show the token,
+    `request` to send one more line and `reply` to take one reply. The server has `work` to find a reply."""
 
     first: float = 10.0
     request: float = 30.0
@@ -45,8 +45,8 @@ class Limits:
 
 @frozen
 class Door:
-    """What every connection shares. `open_cards` gives the cards a new watch begins with, `agents` knows agents'
-    processes, and `tell` tells people a line on every channel."""
+    """What all connections share. `open_cards` returns the cards that a new watch begins with. `agents` tracks the
+    agent processes. `tell` announces a line on every channel."""
 
     desk: Desk
     token: str
@@ -66,25 +66,25 @@ def _authorization(door: Door) -> Authorization:
     return Authorization(door.agents, record, door.tell, is_new, trusting=door.trust_agent_processes)
 
 
-#: The answer to one connection too many: nothing was done, so whoever asked may ask again.
+#: The answer to one connection too many. Nothing was done, so the peer may try again.
 BUSY = failure(IpcError("too many connections to the local socket; try again shortly", code="busy"))
 
 
 async def serve(stream: trio.abc.Stream, peer: Peer, door: Door) -> None:
-    """Answer one peer until it goes, breaks the framing, sends a wrong token, is too slow, or gives way to another. The
-    stream is closed."""
+    """Serve one peer, then close the stream. It ends if the peer leaves, breaks the framing, sends a wrong token or is
+    too slow. It also ends if `Admission` evicts it in favour of another connection."""
     async with stream:
         with trio.CancelScope() as scope:
             place = door.admission.arrive(scope.cancel, lambda: _is_operator(peer, door))
             try:
                 await _serve(stream, peer, door, place)
             except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-                # The peer is gone, or does not read what it asked for: nobody is left to tell.
+                # The peer is gone or does not read: no reply is possible.
                 return
             finally:
                 door.admission.leave(place)
         if scope.cancelled_caught:
-            # It gave way while it asked for nothing, or before that was read: nothing of it was done.
+            # The connection was evicted while idle, or before its request was read: nothing was done.
             await _turn_away(stream)
 
 
@@ -110,7 +110,7 @@ async def _serve(stream: trio.abc.Stream, peer: Peer, door: Door, place: Place) 
         try:
             with trio.fail_after(seconds):
                 line = await lines.next()
-            # A connection that gave way just now is told that nothing was done, so nothing may be.
+            # An evicted connection is told that nothing was done, so nothing may be done from here on.
             await trio.lowlevel.checkpoint_if_cancelled()
         except trio.TooSlowError:
             late = IpcError(f"no whole request line came within {seconds:g} s; connect again")
@@ -155,7 +155,7 @@ def _check_token(request: CtlRequest, door: Door) -> None:
 
 
 async def _answer(request: CtlRequest, peer: Peer, by: Connected, door: Door) -> bytes:
-    """The reply line to one request, whatever happens at the desk."""
+    """Return the reply line to one request; never raises an error of the operator service."""
     try:
         verb = verbs.verb_of(request)
         user = _user(peer.uid)
@@ -170,19 +170,19 @@ async def _answer(request: CtlRequest, peer: Peer, by: Connected, door: Door) ->
     except Busy:
         return failure(IpcError("too much is queued in the server; try again shortly", code="busy"))
     except trio.TooSlowError:
-        # Nobody has taken it back: a look at a large workspace goes on, say.
+        # The work was not cancelled; a look at a large workspace goes on, for example.
         words = "this takes longer than is waited for, and may yet be done: look before you ask for it again"
         return failure(IpcError(words, code="unavailable"))
     except (Down, NotRunning):
         return failure(IpcError("the part of the server that does this is restarting; try again", code="unavailable"))
     except Exception:
-        # A fault of ours must not take the other connections down with it, nor show its insides to the peer.
+        # A fault of the server must not close the other connections, nor show internals to the peer.
         log.exception("the command %s failed", request.command)
         return failure(IpcError("the server failed at this; its log says why, try again", code="unavailable"))
 
 
 async def _watch(stream: trio.abc.Stream, door: Door) -> None:
-    """Stream cards and notices until the peer goes or falls behind. Whatever else it sends is ignored."""
+    """Stream cards and notices until the peer leaves or cannot keep up. Further input is ignored."""
     watcher = door.watchers.add()
     try:
         await _send(stream, success({"watching": True}), door)
@@ -196,7 +196,7 @@ async def _watch(stream: trio.abc.Stream, door: Door) -> None:
                 await _send(stream, DROPPED, door)
             nursery.cancel_scope.cancel()
     except* (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-        pass  # gone, or it does not read: the watch is over either way
+        pass  # the peer is gone or does not read; the watch is over either way
     finally:
         door.watchers.remove(watcher)
 
@@ -224,8 +224,8 @@ async def _send(stream: trio.abc.Stream, line: bytes, door: Door) -> None:
 
 
 class _Lines:
-    """The lines of a stream, each at most MAX_REQUEST bytes. `writers` are the processes that have written on it, where
-    the system tells."""
+    """The lines of a stream, each at most MAX_REQUEST bytes. `writers` are the processes that wrote to it, if the
+    system reports them."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -238,7 +238,7 @@ class _Lines:
         return frozenset(self._writers)
 
     async def next(self) -> bytes | None:
-        """The next line that is not blank; None at the end. Raises IpcError for a line over the limit."""
+        """Return the next line that is not blank; None at the end. Raises IpcError for a line over the limit."""
         try:
             while (line := self._buffer.next_line()) is None:
                 chunk = await self._receive()

@@ -1,4 +1,4 @@
-"""The JSON forms of what ctl shows: plain dicts with the field names of the reference."""
+"""The JSON forms of ctl's output: plain dicts with the field names of the reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from intercom.model.clock import to_text
 from intercom.model.session import Session
 from intercom.model.steering import Instruction
 
-#: How many characters of diffs one listing carries; past it an entry says that its diff was left out.
+#: How many characters of diffs one listing carries; further diffs are omitted and marked as such.
 LISTED_DIFFS = 4 * 1024 * 1024
 
 _MAX_DEPTH = 32
@@ -39,7 +39,7 @@ def session_entry(session: Session) -> dict[str, Any]:
 
 
 def card_entry(card: Card, *, diff: bool = True) -> dict[str, Any]:
-    """One entry of `pending`, and what `show` and `watch` print."""
+    """Return the entry of a card in `pending`, `show` and `watch`."""
     return {
         "request_id": card.id,
         "kind": card.kind.value,
@@ -67,7 +67,7 @@ def card_entry(card: Card, *, diff: bool = True) -> dict[str, Any]:
 
 
 def card_entries(cards: Iterable[Card], budget: int = LISTED_DIFFS) -> list[dict[str, Any]]:
-    """Entries in the given order; diffs stay in while they fit `budget` characters together."""
+    """Return entries in the given order; diffs are included while they fit `budget` characters together."""
     entries = []
     for card in cards:
         size = len(card.diff or "")
@@ -78,7 +78,7 @@ def card_entries(cards: Iterable[Card], budget: int = LISTED_DIFFS) -> list[dict
 
 
 def words_entry(word: Instruction) -> dict[str, Any]:
-    """One entry of `steering` and `tasks`."""
+    """Return one entry of `steering` and `tasks`."""
     status = "queued" if word.is_open else "closed" if word.delivered_at is None else "delivered"
     return {
         "request_id": word.id,
@@ -105,7 +105,7 @@ def notice_entry(notice: Notice) -> dict[str, Any]:
 
 
 def how_to_answer(kind: CardKind, request_id: str) -> str:
-    """The command that answers a card of this kind, for a sentence that says what to do."""
+    """Return the command that answers a card of this kind, as part of a sentence."""
     match kind:
         case CardKind.APPROVAL:
             return f"approve {request_id} or reject {request_id}"
@@ -124,10 +124,8 @@ def how_to_answer(kind: CardKind, request_id: str) -> str:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Turn a value of attrs classes, enums, instants and containers into what JSON can hold.
-
-    What JSON has no form for becomes its text; what is nested deeper than a reader could follow becomes three dots.
-    """
+    """Turn a value of attrs classes, enums, instants and containers into what JSON can hold. A value without a JSON
+    form becomes its text. A value nested too deep becomes three dots."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if value is None or (isinstance(value, bool | int | float) and not isinstance(value, Enum)):

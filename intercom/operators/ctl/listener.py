@@ -1,4 +1,4 @@
-"""The listener: the actor that holds the local socket ctl talks to."""
+"""The actor that listens on the local socket of ctl."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _REMEMBERED = 10_000
 
 
 class CtlListener(Actor):
-    """Registered as `ctl`. A crash closes the connections; ctl asks again under the same verdict id.
+    """Listens on the local socket; registered as `ctl`.
 
-    `socket_path` and `token_path` are where the socket and the token file go, both mode 0600. `token` is the server's
-    secret; one is made up if it is left out. `trust_agent_processes` lets an agent's own processes give verdicts.
-    `agents` knows agents' processes; nobody is one if it is left out. `operators` names the router, and `now` is the
-    wall clock. `transport` makes a listener from a path and `peer_of` says who is at the other end of
-    a stream: with another pair this runs over another kind of socket.
+    A crash closes the connections; ctl asks again under the same verdict id. The socket at `socket_path` and the token
+    file at `token_path` have mode 0600. `token` is the server's secret; default: a new one. With
+    `trust_agent_processes` an agent's own processes may decide. `agents` tracks the agent processes; default: none.
+    `operators` is the name of the router, `now` the wall clock. `transport` makes a listener from a path, and `peer_of`
+    identifies the peer of a stream. Another pair of them serves another kind of socket.
     """
 
     mailbox_size = 10_000
@@ -86,7 +86,7 @@ class CtlListener(Actor):
         self._now = now
 
     def on_start(self) -> None:
-        # The socket first: where another server has it, that one's token stays as it is.
+        # The socket first: if another server holds it, that server's token must stay.
         self._listener = self._transport(self._socket_path)
         write_token(self._token_path, self._door.token)
         self.spawn(self._accept, self._listener)
@@ -133,21 +133,21 @@ class CtlListener(Actor):
         self.spawn(self._subscribe, frozenset(self._open))
 
     async def _subscribe(self, known: frozenset[str]) -> None:
-        """Ask the router, which may be restarting, to be told from now on. `known` are the cards shown as open."""
+        """Subscribe to the router, which may be restarting. `known` are the ids of the cards shown as open."""
         answer = await subscribe(self.system, self._operators, self.name or "ctl", Channel.CTL)
         cards = answer.cards
         closed = [await self._closed(gone) for gone in known - {card.id for card in cards}]
         self.actor_ref.tell(Subscribed(answer.router, (*cards, *(card for card in closed if card is not None))))
 
     async def _closed(self, card_id: str) -> Card | None:
-        """A card that closed while nobody told of it; None if the desk does not know it (any more)."""
+        """Look up a card that closed without a message; None if the operator service does not know it."""
         try:
             return await self._door.desk.card(card_id)
         except (IntercomError, Down, NotRunning, Busy):
             return None
 
     def _catch_up(self, message: Subscribed) -> None:
-        # What came by itself meanwhile is newer than the answer.
+        # A card that arrived meanwhile is newer than the answer.
         told, self._told = self._told or set(), None
         for card in message.cards:
             if card.id not in told and self._open.get(card.id) != card:
@@ -155,10 +155,10 @@ class CtlListener(Actor):
         self.monitor(message.router)
 
     async def _keep(self, listener: trio.abc.Listener[Any]) -> None:
-        """See to it that socket and token are there, for as long as this runs."""
+        """Restore the socket and the token file whenever they are missing."""
         checks: list[Check] = [partial(keep_token, self._token_path, self._door.token)]
         if isinstance(listener, LocalListener):
-            # The socket first, as at the start.
+            # The socket first, as in `on_start`.
             checks.insert(0, listener.renew)
         renewal = Renewal(self._tell, *checks)
         while True:
@@ -169,7 +169,7 @@ class CtlListener(Actor):
         await trio.serve_listeners(self._greet, [listener])
 
     async def _greet(self, stream: Any) -> None:
-        """Serve one connection. Nothing that goes wrong with it is anybody else's."""
+        """Serve one connection; its errors affect no other connection."""
         try:
             try:
                 who = self._peer_of(stream)

@@ -1,4 +1,4 @@
-"""The token file: what a client of the local socket must know besides being the same user."""
+"""The token file: the secret that a client of the local socket must present, besides having the same user id."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from intercom.model.errors import IpcError
 
 
 def new_token() -> str:
-    """A token no one can guess, as 64 hex digits."""
+    """Return a random token of 64 hex digits."""
     return secrets.token_hex(32)
 
 
 def write_token(path: str, token: str) -> None:
-    """Put `token` at `path` with mode 0600, whole or not at all, in place of what an earlier server left.
-
-    Raises IpcError when the directory is not this user's alone, or can not be written.
-    """
+    """Write `token` to `path` with mode 0600, atomically; an earlier file is replaced. Raises IpcError if the directory
+    is not private to this user or cannot be written."""
     try:
         private_directory(os.path.dirname(path))
-        # Written beside and renamed: a reader never meets half a token, and a link at `path` is replaced, not followed.
+        # A temporary file is renamed: no reader sees half a token, and a link at `path` is replaced, not followed.
         draft = f"{path}.{os.getpid()}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(draft, flags, 0o600)
@@ -35,8 +33,8 @@ def write_token(path: str, token: str) -> None:
 
 
 def keep_token(path: str, token: str) -> str | None:
-    """Write the token again if its file was removed, changed, or is not this user's alone; a sentence about it, None
-    where nothing had to be done. Raises IpcError as `write_token`."""
+    """Write the token again if its file was removed, changed, or is not private to this user. Returns a sentence about
+    it; None if nothing had to be done. Raises IpcError as `write_token`."""
     found = _token_at(path)
     if found == token:
         return None
@@ -46,7 +44,7 @@ def keep_token(path: str, token: str) -> str | None:
 
 
 def _token_at(path: str) -> str | None:
-    """What the file holds; None where there is none, and "" for what is no file of this user alone."""
+    """Read the token file; None if there is none, "" if it is not a private regular file of this user."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

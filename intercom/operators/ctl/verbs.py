@@ -1,6 +1,7 @@
-"""The verbs of ctl: one table from a word to what it does at the desk.
+"""The verbs of ctl: a table from each verb to its handler.
 
-A handler takes the desk, who asks, and the request; it returns what JSON can hold, or raises an `IntercomError`.
+A handler takes the operator service, the caller and the request. It returns what JSON can hold, or raises an
+`IntercomError`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from intercom.operators.ctl.entries import card_entries, card_entry, how_to_answ
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.operators.desk import Desk
 
-#: What a rejection without a reason says.
+#: The default reason of a rejection.
 DEFAULT_REASON = "rejected via local CLI"
 
-#: How many log entries come when no limit is given.
+#: The default number of log entries.
 DEFAULT_LIMIT = 50
 
-#: The word a reply says about each decision that won.
+#: The status in a reply, by decision.
 DONE = {
     Decision.APPROVE: "approved",
     Decision.REJECT: "rejected",
@@ -46,7 +47,7 @@ DONE = {
     Decision.CANCEL: "cancelled",
 }
 
-#: The words of `answer`, with what each means to a standby, which is resumed rather than continued.
+#: The arguments of `answer`: the decision for most cards, and the one for a standby, which is resumed.
 ANSWERS = {
     "continue": (Decision.CONTINUE, Decision.RESUME),
     "refine": (Decision.REFINE, Decision.RESUME),
@@ -56,7 +57,7 @@ ANSWERS = {
     "cancel": (Decision.CANCEL, Decision.CANCEL),
 }
 
-#: What the other verbs decide that answer a card.
+#: The decisions of the other verbs that answer a card.
 _DECISIONS = {
     "approve": (Decision.APPROVE,),
     "reject": (Decision.REJECT,),
@@ -65,7 +66,7 @@ _DECISIONS = {
 }
 
 
-#: The verbs that look for the session they are given themselves.
+#: Verbs that resolve the session they are given themselves.
 FIND_THEIR_SESSION = frozenset(
     {
         *("resume", "mode", "clear", "logs", "pause", "unpause", "steer", "steering"),
@@ -79,7 +80,7 @@ Handler = Callable[[Desk, Caller, CtlRequest], Awaitable[Any]]
 
 @frozen
 class Verb:
-    """`acts` marks the verbs that an agent's own processes may not use: verdicts and changes of mode or policy."""
+    """One row of the table. `acts` marks the verbs that an agent's own processes may not use."""
 
     handler: Handler
     acts: bool
@@ -87,9 +88,11 @@ class Verb:
 
 
 async def run(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """Carry out one request and return what its reply holds. An unknown verb is refused with the known ones, and an
-    unknown session whatever the verb does with it. Where there is an operator key, what changes something has to be
-    signed: raises SignatureRefused."""
+    """Carry out one request and return the data of its reply.
+
+    Raises InvalidArguments for an unknown verb, and NotFound for an unknown session, even if the verb ignores it. If
+    there is an operator key, what changes something must be signed: raises SignatureRefused.
+    """
     verb = verb_of(request)
     if verb.acts and request.command not in signing.OF_A_CARD | signing.UNSIGNED:
         await desk.admit_command(request.command, request.verdict_id, _subject(request), request.signature)
@@ -99,7 +102,8 @@ async def run(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 def is_proven(desk: Desk, request: CtlRequest) -> bool:
-    """Whether the request was signed with a PIN typed for this act, and no other: then any process may bring it."""
+    """Return whether the request carries a signature with a PIN typed for exactly this act: then any process may send
+    it."""
     if request.command not in signing.OF_A_CARD:
         return desk.signatures.proves_command(request.command, request.verdict_id, _subject(request), request.signature)
     decisions = ANSWERS.get(request.decision or "", ()) if request.command == "answer" else _DECISIONS[request.command]
@@ -107,12 +111,12 @@ def is_proven(desk: Desk, request: CtlRequest) -> bool:
 
 
 def _subject(request: CtlRequest) -> str:
-    """The hash of what a command does, as its signature names it."""
+    """Return the hash of the command's effect, which its signature covers."""
     return signing.command_subject(request.command, request.meant)
 
 
 def verb_of(request: CtlRequest) -> Verb:
-    """The table's row for the request's verb; raises InvalidArguments, which lists the verbs, for any other word."""
+    """Return the row of the request's verb. Raises InvalidArguments, which lists the verbs, for any other word."""
     verb = VERBS.get(request.command)
     if verb is None:
         known = ", ".join(sorted([*VERBS, "watch"]))
@@ -229,7 +233,7 @@ async def _policy(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 async def _keys(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     signatures = desk.signatures
-    # Who has just signed settings asks here.
+    # Settings that were just signed are noticed here.
     await desk.note_settings()
     return {
         "required": signatures.has_keys,
@@ -259,7 +263,7 @@ async def _version(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
     return plain(desk.version())
 
 
-#: `watch` is no row: it is answered by a stream, which the connection itself carries.
+#: `watch` has no row: the connection answers it with a stream.
 VERBS: dict[str, Verb] = {
     "list": Verb(_list, False, "sessions and where they stand"),
     "pending": Verb(_pending, False, "what waits for a person, oldest first"),
@@ -307,7 +311,7 @@ async def _decide(desk: Desk, request: CtlRequest, verdict: Verdict) -> Any:
             f"{id} is a {kind.value} card, which {verdict.decision.value} does not answer; "
             f"use {how_to_answer(kind, id)}"
         )
-    # By its full id: between a look and an act another request may come to share the prefix.
+    # By its full id: meanwhile another request may have come to share the prefix.
     after = await desk.decide(id, verdict)
     won = after.decided
     if won is not None and won.verdict_id == verdict.id and won.decision != verdict.decision.value:

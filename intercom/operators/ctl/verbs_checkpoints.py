@@ -1,4 +1,4 @@
-"""The verbs of ctl about checkpoints: `checkpoint`, `checkpoints`, `restore`, and how a restore stands."""
+"""The verbs of ctl about checkpoints: `checkpoint`, `checkpoints`, `restore` and `restoring`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from intercom.operators.ctl.entries import plain
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.operators.desk import Desk
 
-#: The shortest beginning of a session's id that is taken for one where a label could stand.
+#: The shortest prefix of a session id that is accepted if a label could stand there.
 SHORTEST_ID = 4
 
 
 async def take(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """Take a checkpoint. Without --session, a first word that a session's id begins with names it."""
+    """Take a checkpoint. Without --session, the label's first word names a session if it is a prefix of its id."""
     session, label = request.whose, (request.label or "").strip()
     first, _, rest = label.partition(" ")
     if session is None and len(first) >= SHORTEST_ID and await _is_session(desk, first):
@@ -34,7 +34,7 @@ async def listed(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def restore(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """Ask whether to go back to a checkpoint; nothing changes until that is answered."""
+    """Ask people whether to go back to a checkpoint; nothing changes until they answer."""
     if request.id is None:
         raise InvalidArguments("restore needs a checkpoint's id; see checkpoints")
     try:
@@ -47,7 +47,7 @@ async def restore(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def restoring(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """How a restore stands, by its whole id."""
+    """Return the state of a restore, by its whole id."""
     if request.id is None:
         raise InvalidArguments("restoring needs a restore's id")
     return restore_entry(await desk.checkpoints.restore(request.id))
@@ -67,7 +67,7 @@ def checkpoint_entry(line: CheckpointLine) -> dict[str, Any]:
 
 
 def restore_entry(restore: Restore) -> dict[str, Any]:
-    """How a restore stands. `successor_id` is the session that follows, from `handed_over` on."""
+    """Return the JSON form of a restore. `successor_id` is the session that follows, set from `handed_over` on."""
     found = restore.divergence
     return {
         "restore_id": restore.id,

@@ -12,12 +12,12 @@ from intercom.operators.desk import Desk
 from intercom.sessions.children import LINES
 from intercom.sessions.spawning.output_files import Stream
 
-#: How much of an output one reply holds, in bytes.
+#: How many bytes of an output one reply holds.
 PIECE = 128 * 1024
 
 
 async def start(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """Start an agent. The session is everybody's: who sits at the machine has no name in the chat."""
+    """Start an agent. The session has no owner, because a local user has no Slack id."""
     session = await desk.children.start(
         request.text or "",
         by=caller.name,
@@ -30,7 +30,7 @@ async def start(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def clear(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """End a session, and the processes of its agent if people started it."""
+    """End a session; if people started its agent, end the agent's processes too."""
     named = request.whose
     if named is None:
         raise InvalidArguments("clear needs a session's id; see list")
@@ -39,7 +39,7 @@ async def clear(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def logs(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """A piece of what an agent wrote: its end, or what follows byte `start`."""
+    """Return a piece of an agent's output: its end, or what follows byte `start`."""
     named = request.whose
     if named is None:
         raise InvalidArguments("logs needs a session's id; see list")
@@ -60,7 +60,7 @@ async def logs(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 def child_entry(child: Child) -> dict[str, Any]:
-    """How an agent's process fares, for `list`."""
+    """Return the state of an agent process, for `list`."""
     return {
         "state": child.state.value,
         "pid": None if child.process is None else child.process.pid,

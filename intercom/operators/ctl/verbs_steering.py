@@ -1,4 +1,4 @@
-"""The verbs of ctl about agents that work: hold one up, let it go on, tell it something, leave it a task."""
+"""The verbs of ctl about working agents: pause, unpause, steer, and leave a task."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from intercom.sessions.steering_desk import LISTED
 
 
 async def pause(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """Hold an agent up; without a session, the only active one."""
+    """Pause an agent; default: the only active session."""
     session = await desk.steering.pause(request.whose, caller.name, CHANNEL, act_of(request.verdict_id))
     return {"session_id": session.id, "status": "paused"}
 
 
 async def unpause(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """Let an agent go on; without a session, the only paused one."""
+    """Let a paused agent continue; default: the only paused session."""
     session = await desk.steering.unpause(request.whose, caller.name, CHANNEL, act_of(request.verdict_id))
     return {"session_id": session.id, "status": session.status.value}
 
 
 async def steer(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """Queue words for an agent; without a session, for the only live one."""
+    """Queue an instruction for an agent; default: the only live session."""
     card = await desk.steering.steer(
         request.whose, request.text or "", caller.name, CHANNEL, act_of(request.verdict_id), request.signed
     )
@@ -34,7 +34,7 @@ async def steer(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def steering(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """What agents were told or are to be told, the newest last."""
+    """List the instructions that agents were or will be told, the newest last."""
     found = await desk.steering.words(request.whose, request.limit or LISTED)
     return {"words": [words_entry(word) for word in found]}
 
@@ -54,21 +54,21 @@ async def task(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
 
 
 async def task_workspace(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """The workspace that a task is for which is left in this directory."""
+    """Return the workspace that a task left in this directory belongs to."""
     if request.workspace is None:
         raise InvalidArguments("task-workspace needs the directory in workspace")
     return {"workspace_root": await desk.steering.workspace_of(request.workspace)}
 
 
 async def tasks(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """The tasks that no agent has yet; all with `everything`."""
+    """List the tasks that no agent has yet; with `everything` all tasks."""
     limit = request.limit or LISTED
     found = await desk.steering.tasks(request.whose, everything=request.everything, limit=limit)
     return {"words": [words_entry(word) for word in found]}
 
 
 async def take_back(desk: Desk, caller: Caller, request: CtlRequest) -> Any:
-    """Let words or a task never reach an agent."""
+    """Cancel an instruction or task before it reaches an agent."""
     if request.id is None:
         raise InvalidArguments("take-back needs an id; see steering and tasks")
     card = await desk.steering.take_back(request.id, caller.name, CHANNEL)

@@ -1,4 +1,4 @@
-"""Those who watch: each with a bounded queue of its own, so that one who does not read holds up nobody."""
+"""The watches of the local channel; each has its own bounded queue, so a slow reader delays no other."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from intercom.operators.ctl.wire import event
 #: How many lines may wait for one watcher before it is dropped.
 QUEUE = 256
 
-#: A diff longer than this many characters is left out of a watch line; `show` has it.
+#: A diff longer than this many characters is omitted from a watch line; `show` has it.
 WATCHED_DIFF = 128 * 1024
 
-#: The last line for one who could not keep up.
+#: The last line for a watcher that could not keep up.
 DROPPED = event("dropped", {"text": "this watch fell too far behind and was ended; start it again", "level": "warning"})
 
 
 class Watcher:
-    """One watch. `dropped` says that it ended because it fell behind."""
+    """One watch. `dropped` is true if it ended because its queue was full."""
 
     def __init__(self, capacity: int) -> None:
         self.dropped = False
@@ -28,7 +28,7 @@ class Watcher:
         self._send, self.lines = trio.open_memory_channel[bytes](capacity)
 
     def offer(self, line: bytes) -> bool:
-        """Queue a line; False, and the end of the watch once what is queued has been read, if the queue is full."""
+        """Queue a line. If the queue is full, return False and end the watch after the lines queued so far."""
         try:
             self._send.send_nowait(line)
         except (trio.WouldBlock, trio.BrokenResourceError):
@@ -43,7 +43,7 @@ class Watcher:
 
 
 class Watchers:
-    """All watches of the local channel. `capacity` bounds the lines that wait for each."""
+    """All watches of the local channel; `capacity` bounds the queue of each."""
 
     def __init__(self, capacity: int = QUEUE) -> None:
         self._capacity = capacity
@@ -71,7 +71,7 @@ class Watchers:
 
 
 def line_of(shown: Card | Notice) -> bytes:
-    """The watch line of a card or notice."""
+    """Return the watch line of a card or notice."""
     if isinstance(shown, Notice):
         return event("notice", notice_entry(shown))
     return event("card", card_entry(shown, diff=len(shown.diff or "") <= WATCHED_DIFF))

@@ -1,7 +1,6 @@
-"""What crosses the local socket: one JSON object a line, a request up and a reply down.
+"""The protocol of the local socket: one JSON object a line, both ways.
 
-Pure: bytes in, values out. A line that is no request raises an `IntercomError` that says why; nothing else is raised,
-whatever the bytes.
+Pure: bytes in, values out. A malformed line raises an `IntercomError` that says why; no bytes raise anything else.
 """
 
 from __future__ import annotations
@@ -29,14 +28,13 @@ _SIGNED = frozenset(each.name for each in fields(Signature))
 
 @frozen(repr=False)
 class CtlRequest:
-    """One request. The first six fields are the older protocol's; the rest are optional additions to it.
+    """One request. The first six fields are those of the older protocol; the rest are optional additions.
 
-    `verdict_id` names the act, so that asking again after a lost answer acts once. `limit` bounds how many log entries
-    are wanted, or lines of an output; `everything` asks `list` for ended sessions too. `workspace` is where a new agent
-    works or a task is left, `label` what an agent or a checkpoint is called; `stream` and `start` (a byte's number) are
-    of the output of one that was started; `files` says what becomes of them in a restore; `sha256` names the content
-    of a policy that its operator was shown. `signature` is an operator's, of this act; `public` and `name` are of an
-    operator key.
+    `verdict_id` identifies the act, so a repetition after a lost answer acts once. `limit` bounds the log entries, or
+    the lines of an output. `everything` includes ended sessions in `list`. `workspace` is the directory of a new agent
+    or a task. `label` names an agent or a checkpoint. `stream` and `start` (a byte offset) select the output of a
+    started agent. `files` says what a restore does with files. `sha256` is the hash of the policy that the operator
+    saw. `signature` is the operator's signature of this act; `public` and `name` belong to an operator key.
     """
 
     command: str
@@ -63,32 +61,30 @@ class CtlRequest:
 
     @property
     def whose(self) -> str | None:
-        """The session that is meant, by either of two names. Raises InvalidArguments where they name two: one of them
-        was meant for something else, and the wrong session would be ended, or told half of a sentence."""
+        """The session that is named, in `session` or `id`. Raises InvalidArguments if the two differ: acting on the
+        wrong session would be worse than a refusal."""
         if None not in (self.session, self.id) and self.session != self.id:
             raise InvalidArguments(f"two sessions are named, {self.session} and {self.id}: name one")
         return self.session or self.id
 
     @property
     def meant(self) -> dict[str, str]:
-        """The fields that say what it does, which its signature covers."""
+        """The fields that say what the request does; its signature covers them."""
         return {name: part for name in signing.MEANT if (part := getattr(self, name)) is not None}
 
     @property
     def signed(self) -> SignedCommand | None:
-        """The request as a person signed it, to be kept with what it says; None without a signature."""
+        """The signed request, stored together with its text; None without a signature."""
         return None if self.signature is None else SignedCommand(self.signature, self.meant)
 
     def __repr__(self) -> str:
-        """Without the token, which must not reach a log."""
+        """Omit the token, which must not reach a log."""
         return f"CtlRequest({self.command!r}, id={self.id!r})"
 
 
 def read_request(line: bytes) -> CtlRequest:
-    """Read one request line; raises IpcError for what is no JSON object, InvalidArguments for a field that is wrong.
-
-    Unknown fields are ignored, so that a newer ctl can talk to an older server; null stands for absent.
-    """
+    """Parse one request line. Raises IpcError if it is no JSON object, InvalidArguments for a wrong field. Unknown
+    fields are ignored, so a newer ctl can talk to an older server. null stands for absent."""
     if len(line) > MAX_REQUEST:
         raise IpcError(f"the request line is longer than {MAX_REQUEST} bytes")
     try:
@@ -122,12 +118,12 @@ def read_request(line: bytes) -> CtlRequest:
 
 
 def success(data: Any) -> bytes:
-    """The reply line for a request that was carried out."""
+    """Return the reply line for a request that was carried out."""
     return _line({"ok": True, "data": data})
 
 
 def failure(error: IntercomError) -> bytes:
-    """The reply line for a request that was refused: the sentence, its code, and what else a program may want."""
+    """Return the reply line for a refused request: the sentence, its code, and details for programs."""
     reply: dict[str, Any] = {"ok": False, "error": error.message, "error_code": error.error_code}
     if error.details:
         reply["details"] = error.details
@@ -135,7 +131,7 @@ def failure(error: IntercomError) -> bytes:
 
 
 def event(name: str, data: Any) -> bytes:
-    """One line of a watch."""
+    """Return one line of a watch."""
     return _line({"event": name, "data": data})
 
 

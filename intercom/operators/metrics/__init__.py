@@ -1,1 +1,1 @@
-"""What the server says of itself to monitoring: `/healthz` and, for Prometheus, `/metrics`."""
+"""Pages for monitoring: `/healthz` and, for Prometheus, `/metrics`."""

@@ -1,4 +1,4 @@
-"""What has happened since the server started: counters and histograms, fed by two hooks."""
+"""Counters and histograms since the server started, fed by two hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intercom.model.measure import Committed, Delivered, HttpFailed, Measure, Se
 from intercom.model.verdict import Decision
 from intercom.operators.metrics.family import OTHER, family
 
-#: How many requests are remembered, so that each is counted once however often it is told of.
+#: How many requests are remembered, so that a repeated report is counted once.
 REMEMBERED = 2_000
 
 _CALL = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 3600, 86400)
@@ -29,7 +29,7 @@ _CHANNELS = frozenset({"ctl", "slack", "web", "embed", "policy", "timeout", "ste
 
 
 class Counted:
-    """Counts into `registry`. Both hooks may be called from any thread, and neither waits nor raises."""
+    """Counts into `registry`. Both hooks may be called from any thread; neither waits nor raises."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, words: str, *labels: str) -> Counter:
@@ -68,7 +68,7 @@ class Counted:
         self._seen: OrderedDict[tuple[type, str], None] = OrderedDict()
 
     def measured(self, measure: Measure) -> None:
-        """Count what was done for agents and people."""
+        """Count a measure of the work for agents and people."""
         match measure:
             case ToolCalled(tool, outcome, seconds):
                 name = tool or "unknown"
@@ -89,7 +89,7 @@ class Counted:
                 self._http_errors.labels(_known(str(status), _STATUSES)).inc()
 
     def happened(self, event: events.Event) -> None:
-        """Count what became of actors: the hook for a system's events."""
+        """Count an event of an actor; the hook for a system's events."""
         match event:
             case events.ActorCrashed(name):
                 self._crashes.labels(family(name)).inc()
@@ -107,7 +107,7 @@ class Counted:
                 self._blocked.labels(family(name)).inc()
 
     def _is_new(self, measure: Measure, request_id: str) -> bool:
-        """Whether this is the first time: a session that restarts may tell again what its last life told."""
+        """Return whether this is the first report: a restarted session may repeat the reports of its last run."""
         key = type(measure), request_id
         if key in self._seen:
             return False

@@ -1,4 +1,4 @@
-"""The page for whoever watches over the process: whether this server does its work."""
+"""The health page: it says whether this server works."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from intercom.model.errors import IntercomError
 from intercom.model.page import Answer
 from intercom.store.messages import Transact
 
-#: How long the store may take to answer, in seconds: its writer restarts well within it.
+#: How long the store may take to answer, in seconds: a restart of its writer takes much less.
 STORE_SECONDS = 2.0
-#: How long an answer is good, in seconds. Anybody may ask, and each asking costs the store a transaction (empty, so
-#: that nothing is written).
+#: How long an answer is cached, in seconds. Anybody may ask, and each check costs the store an empty transaction.
 GOOD_SECONDS = 1.0
 
 
 @define
 class Health:
-    """`tree` is the living tree of actors, `life` this life of the server, `clock` the wall clock in seconds."""
+    """Answers `/healthz`. `tree` returns the current actor tree, `life` identifies this server run, and `clock` is the
+    wall clock in seconds."""
 
     tree: Callable[[], Info]
     store: Name
@@ -35,7 +35,8 @@ class Health:
     _known: tuple[float, list[str]] = field(default=(-math.inf, []), init=False)
 
     async def answer(self) -> Answer:
-        """200 and how things stand, or 503 and what is wrong: in general words, since anybody may read it."""
+        """Return 200 and the status, or 503 and the faults. Faults are described in general terms, because anybody may
+        read them."""
         async with self._one:
             asked, faults = self._known
             if trio.current_time() - asked >= GOOD_SECONDS:
@@ -69,11 +70,11 @@ _STORE = "the database can not be written; see the server's log, or agent-interc
 
 
 def _nothing(_db: object) -> None:
-    """Work that changes nothing: to be answered, the writer must run and the database be open for writing."""
+    """Change nothing. The transaction succeeds only if the writer runs and the database is open for writing."""
 
 
 def _parts(root: Info) -> list[tuple[str, str]]:
-    """The parts of the server, and how each is: what is below them restarts without anybody's notice."""
+    """Return the parts of the server with their state. Actors below them restart without any effect on health."""
     server = next((child for child in root.children if child.id == "server"), None)
     if server is None or server.state != "running":
         return [("the server", "starting or stopping")]

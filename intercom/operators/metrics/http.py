@@ -1,4 +1,4 @@
-"""The figures of the port that agents come in by over HTTP, as that keeps them."""
+"""The figures of the HTTP port for agents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 def figures(
     *, up: bool, connections: int = 0, sessions: int = 0, agents: int = 0, requests: int = 0
 ) -> Mapping[tuple[str, str], float]:
-    """Each figure, by its metric's name and words."""
+    """Return each figure by the name and help text of its metric."""
     return {
         ("http_up", "Whether the port for HTTP is open."): float(up),
         ("http_connections", "Connections over HTTP that are open."): connections,

@@ -1,4 +1,4 @@
-"""The page for Prometheus: what was counted since the server started, and how things stand now."""
+"""The page for Prometheus: counts since the server started, and current gauges."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ from intercom.store.census import Census
 
 log = logging.getLogger(__name__)
 
-#: How long the database may take to be counted, in seconds; a scrape is given up after ten.
+#: How long the counts of the database may take, in seconds; Prometheus gives up a scrape after ten.
 _CENSUS_SECONDS = 5.0
 
 
 @frozen
 class Sources:
-    """Where the figures of the moment come from. `census` reads the database, `policies` counts changes of a policy
-    that wait for a person, `agents` the agents that are connected; `chat` tells how the chat channel fares (None
-    without one), `own` the figures that parts keep themselves."""
+    """The sources of the gauges.
+
+    `census` counts in the database. `policies` counts policy changes that wait for a person, `agents` the connected
+    agents. `chat` returns the status of the chat channel, None without one. `own` returns figures that other parts keep
+    themselves.
+    """
 
     tree: Callable[[], Tree]
     census: Callable[[], Awaitable[Census]]
@@ -43,7 +46,7 @@ class Sources:
 
 @define
 class Metrics:
-    """One server's figures. `counted` holds the two hooks that feed it."""
+    """One server's metrics. `counted` holds the two hooks that feed them."""
 
     registry: CollectorRegistry = field(factory=CollectorRegistry, init=False)
     counted: Counted = field(init=False)
@@ -58,16 +61,16 @@ class Metrics:
         Info("intercom", "This server.", registry=self.registry).info({"version": __version__})
 
     async def answer(self, sources: Sources) -> Answer:
-        """The figures, in the text format that every scraper reads. A part that does not answer is left out, and its
-        figure says so."""
-        # Two at once would share the one moment.
+        """Return the metrics in the plain text format. A part that does not answer is omitted, and its `up` figure says
+        so."""
+        # Two answers at once would share the one `Moment`.
         async with self._one:
             self._moment.now = await present(sources)
             return Answer(200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(self.registry))
 
 
 async def present(sources: Sources) -> Present:
-    """How things stand."""
+    """Collect the current state from all sources."""
     return Present(
         at=sources.now(),
         tree=sources.tree(),

@@ -1,4 +1,4 @@
-"""The pages themselves, for whoever runs the web server."""
+"""The monitoring pages, for the web server."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def pages(
     agents: Callable[[], int],
     own: Callable[[], Mapping[tuple[str, str], float]] = dict,
 ) -> Sequence[Page]:
-    """`/healthz`, for anybody, and `/metrics`. `agents` counts the agents that are connected; `own` are the figures
-    that other parts keep of themselves, by name and words."""
+    """Return `/healthz`, open to anybody, and `/metrics`. `agents` counts the connected agents. `own` returns figures
+    that other parts keep themselves, by name and help text."""
     health = Health(desk.tree, desk.context.store, life, desk.system.clock)
     sources = Sources(
         tree=desk.tree,

@@ -1,4 +1,4 @@
-"""How things stand at this moment: gauges, read anew for each answer."""
+"""The gauges of the current state, read again for each answer."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Metric = CounterMetricFamily | GaugeMetricFamily
 
 @frozen
 class Present:
-    """`census` is None where the database could not be read, `chat` where no chat channel is set up. `own` are figures
-    of parts that keep their own, by the metric's name (without the prefix) with words for it."""
+    """The state at one moment. `census` is None if the database could not be read, `chat` if no chat channel is set up.
+    `own` holds figures of other parts, by the metric's name (without the prefix) and its help text."""
 
     at: datetime
     tree: Info
@@ -33,7 +33,7 @@ class Present:
 
 
 class Moment(Collector):
-    """Collects the latest `Present` that was put in `now`; nothing before the first."""
+    """Collects the `Present` in `now`; yields nothing until the first one."""
 
     now: Present | None = None
 
@@ -43,7 +43,7 @@ class Moment(Collector):
 
 
 def families(now: Present) -> Iterator[Metric]:
-    """All gauges of a moment."""
+    """Yield all gauges of a moment."""
     yield from _actors(now.tree)
     yield _gauge("store_up", "Whether the database could be read just now.", float(now.census is not None))
     if now.census is not None:

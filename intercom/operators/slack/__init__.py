@@ -1,1 +1,1 @@
-"""Slack as a channel: cards become messages, and what people do there becomes verdicts."""
+"""The Slack channel: it shows cards as messages and turns people's actions into decisions."""

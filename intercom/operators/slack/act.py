@@ -1,4 +1,4 @@
-"""What people can do in Slack, as values: each act with an id that names it for good."""
+"""The actions of people in Slack, as values. Each has an id that makes a repetition safe."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from intercom.model.verdict import Decision
 
 @frozen
 class Button:
-    """What a button means: on which kind of card, which decision, and the form that asks for words first, if one
-    does."""
+    """The meaning of a button: the kind of card, the decision, and the form that asks for text first, if any."""
 
     kind: CardKind
     decision: Decision
     form: str | None = None
 
 
-#: Every button a card can have, by its `action_id`.
+#: Every button of a card, by its `action_id`.
 BUTTONS: dict[str, Button] = {
     "approve_accept": Button(CardKind.APPROVAL, Decision.APPROVE),
     "approve_reject": Button(CardKind.APPROVAL, Decision.REJECT, "reject"),
@@ -39,13 +38,13 @@ BUTTONS: dict[str, Button] = {
     "restore_cancel": Button(CardKind.RESTORE, Decision.CANCEL),
 }
 
-#: The forms, with the button whose decision their words go with.
+#: The forms, each with the button whose decision its text belongs to.
 FORMS: dict[str, Button] = {button.form: button for button in BUTTONS.values() if button.form is not None}
 
 
 @frozen
 class Person:
-    """Somebody in Slack. `name` is empty where the payload does not tell it."""
+    """A Slack user. `name` is empty if the payload does not contain it."""
 
     id: str
     name: str = ""
@@ -56,7 +55,7 @@ class Person:
 
 @frozen
 class Tap:
-    """A button was tapped. `thread` is the ts of the thread's root, that of the message itself where it is no reply."""
+    """A click on a button. `thread` is the ts of the thread's root; outside a thread it is the message's own ts."""
 
     act_id: str
     person: Person
@@ -74,14 +73,14 @@ class Tap:
 
     @property
     def within(self) -> str | None:
-        """The thread that the message with the button stands in; None where it stands in the channel itself."""
+        """The thread that contains the message with the button; None if it is outside a thread."""
         return None if self.thread == self.message else self.thread
 
 
 @frozen
 class Submitted:
-    """A form was sent. `block` is where its text stood, for a complaint about it; channel and thread are empty where
-    the form did not say where it came from."""
+    """A submitted form. `block` is the block of its text, for an error message there. `channel` and `thread` are empty
+    if the form did not carry them."""
 
     act_id: str
     person: Person
@@ -100,7 +99,7 @@ class Submitted:
 
 @frozen
 class Command:
-    """A slash command was typed; `text` is what followed it, as Slack escaped it."""
+    """A slash command. `text` is the text after it, as Slack escaped it."""
 
     act_id: str
     person: Person
@@ -114,7 +113,7 @@ class Command:
 
 @frozen
 class Said:
-    """A person replied in a thread; `text` as Slack escaped it, without a leading mention of the app itself."""
+    """A reply of a person in a thread. `text` is as Slack escaped it, without a leading mention of the app."""
 
     act_id: str
     person: Person
@@ -127,7 +126,7 @@ class Said:
 
 @frozen
 class Ignored:
-    """Nothing that concerns us, or nothing that can be read; `why` is for the log and holds nothing of the payload."""
+    """A payload that is irrelevant or unreadable. `why` is for the log and contains nothing of the payload."""
 
     why: str
 

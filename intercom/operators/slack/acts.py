@@ -1,4 +1,4 @@
-"""What people do in Slack, from the envelope to the record: who may act, and which act it is."""
+"""The handler of envelopes: it authorizes each action of a person and carries it out."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ log = logging.getLogger(__name__)
 
 
 class Commands(Protocol):
-    """What carries out slash commands. `run` returns what the acknowledgement is to hold, once the command is on
-    record; it is called for authorized people only, and for one command at least once."""
+    """Carries out slash commands. `run` returns the payload of the acknowledgement once the command is recorded. It is
+    called for authorized people only, and at least once for each command."""
 
     async def run(self, command: Command) -> dict[str, Any] | None: ...
 
 
 @frozen
 class Acts:
-    """Takes in what the connection hears.
-
-    `gate` says who may act; `commands` carries out slash commands, `means` is what all other acts go to.
-    """
+    """Handles the envelopes that the connection receives. `gate` decides who may act, `commands` carries out slash
+    commands, and `means` serves all other actions."""
 
     means: Means
     gate: Gate
@@ -37,11 +35,11 @@ class Acts:
     _once: Once = field(factory=Once, init=False, repr=False)
 
     async def handle(self, kind: str, payload: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Carry out what an envelope of type `kind` holds, and return what its acknowledgement is to hold, if anything.
+        """Carry out an envelope of type `kind`; return the payload of its acknowledgement, if any.
 
-        Returns when the act is on record, or is none of ours. The same act again, in whatever envelope, is answered as
-        the first time. Raises NotRecorded (or what a command raised) when it could not be recorded for now: then it is
-        not to be acknowledged, and Slack delivers it again.
+        Returns once the action is recorded, or is irrelevant. The same action in another envelope gets the same answer.
+        Raises NotRecorded (or the error of a command) if it could not be recorded. Then it must not be acknowledged, so
+        that Slack delivers it again.
         """
         act = envelopes.read(kind, payload)
         if isinstance(act, Ignored):
@@ -52,7 +50,7 @@ class Acts:
     async def _carry_out(self, act: Act) -> dict[str, Any] | None:
         match act:
             case Said():
-                # Whether it is for us is known only once the thread is looked up.
+                # Whether the reply concerns us is known only after a look-up of its thread.
                 await replies.said(self.means, self.gate, act)
             case Tap() if await self.gate.passes(act):
                 await taps.tapped(self.means, act)

@@ -1,4 +1,4 @@
-"""Where Slack is, and which addresses it may send us to."""
+"""The address of Slack's API, and the check of addresses that Slack sends."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from urllib.parse import urlsplit, urlunsplit
 
 SLACK = "https://slack.com/api/"
 
-#: Names another place of the Web API: a stand-in on this machine, or Slack for governments.
+#: The environment variable with another address of the Web API: a local fake, or GovSlack.
 VARIABLE = "INTERCOM_SLACK_API"
 
 _SOCKETS = {"ws": "http", "wss": "https"}
 
 
 def api_base(environ: Mapping[str, str]) -> str:
-    """The address of the Web API, with a slash at its end.
-
-    Raises ValueError if the environment names one that tokens must not be sent to.
-    """
+    """Return the base address of the Web API, with a trailing slash. Raises ValueError if the environment names an
+    address that must not receive tokens."""
     given = environ.get(VARIABLE, "").strip()
     return checked_base(given) if given else SLACK
 
 
 def checked_base(url: str) -> str:
-    """The address as a base for methods. Raises ValueError unless it is https, or http on the loopback."""
+    """Return the address as a base for methods. Raises ValueError unless it is https, or http on the loopback."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -38,12 +36,12 @@ def checked_base(url: str) -> str:
 
 
 def is_plain(url: str) -> bool:
-    """Whether what is sent there can be read on the way."""
+    """Return whether traffic to this address is unencrypted."""
     return urlsplit(url).scheme in ("http", "ws")
 
 
 def may_follow(url: str, base: str) -> bool:
-    """Whether an address that came from Slack may be used: encrypted, or on the loopback if the API is there too."""
+    """Return whether an address from Slack may be used: encrypted, or on the loopback if the API is there too."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -57,13 +55,13 @@ def may_follow(url: str, base: str) -> bool:
 
 
 def over_http(url: str) -> str:
-    """The http(s) address by which a ws(s) one is asked to upgrade: proxies are chosen by it."""
+    """Return the http(s) address that a ws(s) address is upgraded from; proxies are chosen by it."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(scheme=_SOCKETS.get(parts.scheme, parts.scheme)))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its literal address or the name localhost."""
+    """Return whether a host is this machine, by its literal address or the name localhost."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""What an HTTP answer says: done, refused, not done, or unknown. Pure."""
+"""The meaning of an HTTP answer: done, refused, not done, or unknown. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import httpx2
 
 from intercom.operators.slack.errors import RateLimited, SlackRefused, Unreachable
 
-#: Seconds until a call may be repeated when Slack limits it without saying.
+#: Seconds until a limited call may be repeated if Slack does not say.
 _RETRY_AFTER = 1.0
 _LONGEST_RETRY_AFTER = 3600.0
 
-#: Slack's words for "something broke here": part of what was asked may have happened.
+#: Slack's errors for a fault of its own: part of the request may have been done.
 _BROKEN = frozenset({"fatal_error", "internal_error", "service_unavailable"})
 _LIMITED = frozenset({"ratelimited", "rate_limited"})
 
 
 def read(body: bytes) -> dict[str, Any] | None:
-    """The answer as an object; None if it is no JSON object."""
+    """Parse the body as an object; None if it is no JSON object."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
@@ -29,7 +29,8 @@ def read(body: bytes) -> dict[str, Any] | None:
 
 
 def judge(what: str, response: httpx2.Response, data: dict[str, Any] | None) -> None:
-    """Raise if Slack says that it did not do it, or that it does not know."""
+    """Raise an error if Slack did not carry out the call, or if that is unknown. Raises RateLimited, Unreachable or
+    SlackRefused."""
     error = None if data is None or data.get("ok") is not False else str(data.get("error") or "unknown_error")
     if response.status_code == 429 or error in _LIMITED:
         raise RateLimited(what, _retry_after(response.headers.get("Retry-After")))

@@ -1,8 +1,8 @@
-"""The channel's own actor: it writes down what Slack is to show, and leaves the sending to the outbox.
+"""The actor of the Slack channel: it writes what Slack is to show into the outbox, which sends it.
 
-It keeps nothing but what is yet to be drawn, one state of each card: where many come, all but the last go unseen. What
-it was not told while it was down (or too busy) it finds by looking: every card that may still
-change is compared with the store whenever the router or the socket comes back, and every few minutes besides.
+It holds only what is not drawn yet, with the latest state of each card. It may miss messages while it is down or too
+busy. So it compares every card that may still change with the store. It does this every few minutes, and whenever the
+router or the socket comes back.
 """
 
 from __future__ import annotations
@@ -38,28 +38,31 @@ from intercom.store.reader import Reader
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at everything that may still change, and until the next after one that failed.
+#: Seconds between two comparisons, and until the next one after a failure.
 LOOK_SECONDS = 300.0
 AGAIN_SECONDS = 5.0
-#: Seconds the store may take.
+#: How long the store may take, in seconds.
 STORE_SECONDS = 30.0
 
-#: What may go wrong below and be better in a moment.
+#: Errors that are expected to pass.
 _PASSING = (IntercomError, Refused, Down, NotRunning, Busy, trio.TooSlowError)
 
 
-#: How much may wait to be drawn. What is dropped is found by the next look; a line that is dropped is one of thousands.
+#: How many drawings may wait. The next comparison finds a dropped card; a dropped line is one of thousands.
 MOST_DUE = 10_000
 
 
 @frozen
 class Look:
-    """Told by the actor itself: compare what Slack shows with what is so."""
+    """A message to itself: compare what Slack shows with the store."""
 
 
 class SlackChannel(Actor):
-    """Registered as `slack/channel`. Told `Card` and `Notice` by the router named `operators`, `Redraw` by whoever
-    handles people's acts, `SocketUp` and `SocketDown` by the connection; asked `ReadRecent` by agents."""
+    """Draws cards and notices for Slack; registered as `slack/channel`.
+
+    The router named `operators` tells it `Card` and `Notice`. The action handlers tell it `Redraw`, and the connection
+    `SocketUp` and `SocketDown`. Agents ask it `ReadRecent`.
+    """
 
     mailbox_size = 10_000
     overflow = "drop_oldest"
@@ -90,7 +93,7 @@ class SlackChannel(Actor):
         self._operators = operators
         self._looking: trio.CancelScope | None = None
         self._is_up = False
-        # Cards by their id, and whether they are to be drawn although nothing has changed; lines by a number.
+        # Cards by id and lines by number, each with a flag that forces a redraw.
         self._due: OrderedDict[str, tuple[Card | Notice | None, bool]] = OrderedDict()
         self._lines = 0
         self._news = trio.Event()
@@ -135,7 +138,7 @@ class SlackChannel(Actor):
                 self.spawn(self._read_recent, message, self.defer())
 
     def _await_turn(self, key: str, what: Card | Notice | None, *, anew: bool = False) -> None:
-        """Have it drawn after what came before; a card that waits already, as it is by then (None: to be looked up)."""
+        """Queue a drawing. A queued card keeps its place and gets the newer state; None means: look it up."""
         self._due[key] = what, anew or self._due.get(key, (None, False))[1]
         if len(self._due) > MOST_DUE:
             self._due.popitem(last=False)
@@ -156,7 +159,7 @@ class SlackChannel(Actor):
                         await self._try(partial(self._redraw, anew=anew), key)
 
     async def _try(self, work: Callable[[Any], Any], what: Any) -> None:
-        """Do it; where a neighbour is down, look at everything again soon instead."""
+        """Run `work`. If another actor is down, schedule a comparison instead."""
         try:
             await work(what)
         except _PASSING as failed:
@@ -170,7 +173,7 @@ class SlackChannel(Actor):
         place = await self._place(card.session_id)
         if place is None:
             return
-        # In a worker thread: a long diff takes a while to be searched for secrets.
+        # In a worker thread: the search for secrets in a long diff takes time.
         drawn = await trio.to_thread.run_sync(self._drawing.card, card)
         await self._transact(partial(placing.put_card, card=card, place=place, drawn=drawn, at=self._now(), anew=anew))
         self._outbox.tell(Wake())
@@ -184,9 +187,9 @@ class SlackChannel(Actor):
             await self._card(card, anew=anew)
 
     async def _compare(self, open_cards: tuple[Card, ...]) -> None:
-        """Make right what has come about unheard: cards that are open, and cards that were when they were drawn."""
+        """Redraw cards whose messages were missed: the open ones, and the ones that were open when last drawn."""
         for card in open_cards:
-            # As it is by now: that it was decided may have been told before this was.
+            # The current state is looked up, because a decision may have arrived before this answer.
             self._await_turn(card.id, None)
         told = {card_key(card.id) for card in open_cards}
         for row in await self._reader.read(outbox.open_rows):
@@ -204,7 +207,7 @@ class SlackChannel(Actor):
                 self._outbox.tell(Wake())
 
     async def _close(self, key: str) -> None:
-        """A card that nobody knows any more: its buttons must not stay."""
+        """Close the message of an unknown card, because its buttons must not stay."""
         await self._transact(partial(placing.put_closed, key=key, at=self._now()))
         self._outbox.tell(Wake())
 
@@ -222,12 +225,12 @@ class SlackChannel(Actor):
     # --- rows --------------------------------------------------------------------------------------------------------
 
     async def _place(self, session_id: str | None) -> Place | None:
-        """Where what concerns this session goes; None where no channel is set."""
+        """Return the place for messages of this session; None if no channel is set."""
         session, there = await self._reader.read(partial(_session_and_top, id=session_id))
         if session is None:
             channel = self._config.slack.channel_id
             return None if channel is None else Place(channel)
-        # A session stays in the channel where its thread is, whatever the configuration says since.
+        # A session stays in the channel of its thread, even after a change of the configuration.
         channel = channel_of(self._config, session) if there is None else there.channel
         if channel is None:
             return None
@@ -244,7 +247,7 @@ class SlackChannel(Actor):
         self._looking = self.spawn(self._subscribe)
 
     async def _look_now_and_then(self) -> None:
-        # A task and no timer: its message may be dropped, and the next comes all the same.
+        # A task, not a timer: the message of a timer may be dropped, and the timer would end.
         while True:
             await trio.sleep(LOOK_SECONDS)
             self.actor_ref.tell(Look())
@@ -261,6 +264,6 @@ class SlackChannel(Actor):
 
 
 def _session_and_top(db: Database, id: str | None) -> tuple[Session | None, Row | None]:
-    """The session of this id, and the row that its thread hangs from, None where there is none."""
+    """Return the session and its thread's root row; None for each that does not exist."""
     session = sessions.get(db, id) if id else None
     return session, None if session is None else outbox.by_key(db, thread_key(session.id))

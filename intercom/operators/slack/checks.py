@@ -1,4 +1,4 @@
-"""Proving that Slack is set up: each token, the scopes, the channels, the socket, and the people."""
+"""Checks that Slack is set up: each token, the scopes, the channels, the socket, and the people."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from intercom.operators.slack.setup import SlackSetup, web_api
 from intercom.operators.slack.socket_mode import SocketLimits, open_socket
 from intercom.operators.slack.web import SlackTokens, WebApi
 
-#: Seconds our clock may differ from Slack's: messages are looked for by time.
+#: Seconds our clock may differ from Slack's, because messages are searched by time.
 _SKEW = 30.0
-#: Seconds for each question, and for Slack to say hello.
+#: Seconds for each call, and for Slack's hello on a socket.
 _PATIENCE = 10.0
-#: How many people are looked up; a list any longer takes Slack's patience.
+#: How many people are looked up; a longer list would take too long.
 _PEOPLE = 20
 
 _AGAIN = "make a new one in the app's settings (api.slack.com/apps), and run agent-intercom slack login"
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
 
 @frozen
 class Proof:
-    """What was found about `subject`; `advice` says what to do where the text does not."""
+    """The result of a check of `subject`. `advice` says what to do if `text` does not."""
 
     subject: str
     outcome: Outcome
@@ -54,11 +54,11 @@ class _Bot:
 
 
 async def prove(setup: SlackSetup, *, socket: bool = True, patience: float = _PATIENCE) -> tuple[Proof, ...]:
-    """Ask Slack about everything the setup rests on. Nothing is posted.
+    """Check everything that the setup depends on, without posting anything.
 
-    With `socket` one is opened until Slack says hello; leave that out while a server is connected, since Slack would
-    hand some of what people do to this socket instead. `patience` is for each question, in seconds. Where Slack can not
-    be reached there is one warning and nothing else.
+    With `socket`, open a socket until Slack says hello. Do not use it while a server is connected, because Slack would
+    send some events to this socket instead. `patience` is the time limit of each call, in seconds. If Slack cannot be
+    reached, the result is one warning only.
     """
     async with web_api(setup) as web:
         proofs, bot = await _bot(web, setup.tokens, patience)
@@ -80,10 +80,8 @@ async def verify(
     ca_file: Path | None = None,
     patience: float = _PATIENCE,
 ) -> tuple[tuple[Proof, ...], str]:
-    """Ask Slack about the tokens and the scopes only; returns the bot's team as well, "" where it is not known.
-
-    Nothing is posted, and no socket is opened.
-    """
+    """Check the tokens and scopes only. Returns the proofs and the bot's team, "" if it is not known. Posts nothing and
+    opens no socket."""
     async with WebApi(tokens, base_url=api_url, proxy=proxy, ca_file=ca_file) as web:
         proofs, bot = await _bot(web, tokens, patience)
         if proofs[0].outcome is not Outcome.WARN:
@@ -92,7 +90,7 @@ async def verify(
 
 
 async def _bot(web: WebApi, tokens: SlackTokens, patience: float) -> tuple[list[Proof], _Bot | None]:
-    """What there is to say of the bot's token, of itself first, and who the bot is."""
+    """Check the bot's token. Return the proofs, the token's own first, and the bot."""
     subject = "slack bot"
     try:
         said = await web.call("auth.test", timeout=patience)
@@ -129,7 +127,7 @@ def _scopes(web: WebApi) -> Proof:
 
 
 def _skew(web: WebApi) -> float:
-    """Seconds by which this clock is ahead of Slack's."""
+    """Return by how many seconds this clock is ahead of Slack's."""
     try:
         theirs = parsedate_to_datetime(web.heard.get("date", ""))
     except ValueError:
@@ -176,7 +174,8 @@ def _socket_refused(subject: str, fault: SlackRefused) -> Proof:
 
 
 async def _apps(web: WebApi, tokens: SlackTokens, bot: _Bot | None, patience: float) -> str | None:
-    """A sentence when the tokens are of two apps: cards would be posted, and no tap would ever arrive."""
+    """Return a sentence if the tokens belong to two apps: then cards would be posted, but no button action would
+    arrive."""
     parts = tokens.app.split("-")
     if bot is None or not bot.bot_id or len(parts) < 4 or not parts[2].startswith("A"):
         return None

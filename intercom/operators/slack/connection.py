@@ -23,12 +23,12 @@ def _utc_now() -> datetime:
 
 
 class Connection(Actor):
-    """Registered as `slack/connection`: keeps one Socket Mode socket up and hands what comes by it to `handle`.
+    """Keeps one Socket Mode socket open and passes its envelopes to `handle`; registered as `slack/connection`.
 
-    Tells the actor named `channel` SocketUp and SocketDown; answers `Health`. An envelope is acknowledged once `handle`
-    returned, which is when the act is on record; if it raises, nothing is acknowledged and Slack sends it again.
-    `at_once` handlers run at the same time. `web` is open. A stop lets handlers in flight end for `patience.stop`
-    seconds. `random` gives a number from 0 to 1, `now` the time.
+    It tells the actor named `channel` `SocketUp` and `SocketDown`, and answers `Health`. An envelope is acknowledged
+    when `handle` returns, so the action is recorded by then. If `handle` raises, Slack sends the envelope again.
+    `at_once` handlers run at the same time. `web` must be open. At a stop, running handlers get `patience.stop` seconds
+    to end. `random` returns a number from 0 to 1, `now` the time.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The file that holds the credentials where a machine has no keychain: private to the user, or it is not read."""
+"""The credentials file for a machine without a keychain. It is read only if it is private to the user."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from intercom.model.errors import SlackError
 
 
 def read(path: Path) -> dict[str, str]:
-    """What the file holds by name; empty when there is none.
-
-    Raises SlackError when it is a link, another user's, open to others, or holds something else.
-    """
+    """Return the credentials by name; empty if there is no file. Raises SlackError if the file is a link, belongs to
+    another user, is open to others, or has other content."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -38,10 +36,8 @@ def read(path: Path) -> dict[str, str]:
 
 
 def write(path: Path, values: Mapping[str, str]) -> None:
-    """Write the file anew, mode 0600, all of it or nothing. Empty values are left out.
-
-    Raises IpcError when its directory is not the user's alone, OSError when it can not be written.
-    """
+    """Write the file with mode 0600, atomically. Empty values are omitted. Raises IpcError if its directory is not
+    private to the user, OSError if it cannot be written."""
     private_directory(str(path.parent))
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -56,7 +52,7 @@ def write(path: Path, values: Mapping[str, str]) -> None:
 
 
 def remove(path: Path) -> bool:
-    """Delete the file; returns whether there was one. Raises OSError when it can not be deleted."""
+    """Delete the file and return whether it existed. Raises OSError if it cannot be deleted."""
     try:
         path.unlink()
     except FileNotFoundError:
@@ -68,7 +64,7 @@ def _judge(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
         raise SlackError(f"{path} is not a file of yours: remove it, and log in to Slack again")
     if found.st_mode & 0o077:
-        # What others could read has to count as known to them.
+        # Credentials that others could read must count as known to them.
         raise SlackError(
             f"{path} is open to other users (mode {found.st_mode & 0o777:o}): run chmod 600 on it, and if others"
             " use this machine, make new tokens"

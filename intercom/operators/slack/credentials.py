@@ -1,7 +1,7 @@
-"""Slack's credentials: where each is looked for, and what it must look like.
+"""Slack's credentials: where each is looked up, and its format.
 
-Each is taken from the first place that has it: the keychain, the environment, the file that `slack login --file` wrote.
-They never stand in the configuration, and never come from a shim's environment (`intercom.local.daemon` drops them).
+The sources, in this order, are the keychain, the environment, and the file that `slack login --file` wrote. The
+configuration never holds them. A shim's environment is ignored (`intercom.local.daemon` drops them).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from intercom.model.errors import SlackError
 from intercom.operators.slack import credential_file, keychain
 from intercom.operators.slack.web import SlackTokens
 
-#: Seconds a server's start waits for the keychain, which may be asking somebody who is not there for its password.
+#: Seconds the server's start waits for the keychain, which may be asking an absent user for its password.
 PATIENCE = 3.0
 
 MEMBERS = "SLACK_MEMBER_IDS"
@@ -32,7 +32,7 @@ class Source(StrEnum):
 
 @frozen
 class Kind:
-    """A credential: its name in the keychain and the file, its environment variable, and what it is to people."""
+    """A kind of credential: its name in keychain and file, its environment variable, and its texts for people."""
 
     name: str
     variable: str
@@ -53,7 +53,7 @@ BOT = Kind("slack_bot_token", "SLACK_BOT_TOKEN", "bot token", "xoxb-", "OAuth & 
 TEAM = Kind("slack_team_id", "SLACK_TEAM_ID", "team id", "T", "the address of Slack in a browser", needed=False)
 KINDS = (APP, BOT, TEAM)
 
-#: What people paste by mistake, by its beginning.
+#: Wrong credentials that people paste, by prefix.
 _STRANGERS = {
     "xapp-": "the app-level token",
     "xoxb-": "the bot token",
@@ -66,7 +66,7 @@ _STRANGERS = {
 
 @frozen
 class Credential:
-    """One value and where it was found."""
+    """One value and its source."""
 
     kind: Kind
     value: str = field(repr=False)
@@ -75,8 +75,8 @@ class Credential:
 
 @frozen
 class Looked:
-    """What a look at every place found. `unread` are sentences on places that could not be looked at; a machine
-    without a keychain is not one of them."""
+    """The result of a look-up in all sources. `unread` has a sentence for each source that could not be read; a missing
+    keychain is not one."""
 
     found: Mapping[str, Credential]
     has_keychain: bool
@@ -91,7 +91,7 @@ class Looked:
         return credential.value if credential is not None else ""
 
     def tokens(self) -> SlackTokens | None:
-        """The tokens, or None where one is missing. Raises SlackError when one can not be what it should be."""
+        """Return the tokens; None if a needed one is missing. Raises SlackError if one is malformed."""
         if self.missing:
             return None
         for credential in self.found.values():
@@ -100,11 +100,8 @@ class Looked:
 
 
 def load(env: Mapping[str, str], *, file: Path | None = None, patience: float = PATIENCE) -> SlackTokens | None:
-    """The tokens of this user, or None where the app-level or the bot token is nowhere.
-
-    Blocks, for `patience` seconds at most. Raises SlackError when a token found can not be what it should be, or
-    when one is missing and a place that may have it could not be looked at.
-    """
+    """Return the tokens of this user; None if the app-level or the bot token is missing. Blocks for at most `patience`
+    seconds. Raises SlackError if a token is malformed, or if one is missing and a source could not be read."""
     looked = look(env, file=file, patience=patience)
     if looked.missing and looked.unread:
         raise SlackError("; ".join(looked.unread))
@@ -112,7 +109,7 @@ def load(env: Mapping[str, str], *, file: Path | None = None, patience: float = 
 
 
 def look(env: Mapping[str, str], *, file: Path | None = None, patience: float = PATIENCE) -> Looked:
-    """Look for every credential. Blocks, for `patience` seconds at most; raises nothing."""
+    """Look up every credential. Blocks for at most `patience` seconds; raises nothing."""
     unread: list[str] = []
     kept: Mapping[str, str] | None = None
     filed: Mapping[str, str] = {}
@@ -138,7 +135,7 @@ def look(env: Mapping[str, str], *, file: Path | None = None, patience: float = 
 
 
 def check(kind: Kind, value: str) -> None:
-    """Refuse a value that can not be this credential: raises SlackError, without the value in it."""
+    """Raise SlackError if the value is malformed; the error does not contain the value."""
     if kind is TEAM:
         if not re.fullmatch(r"[TE][A-Z0-9]{2,}", value):
             raise SlackError(f"the {TEAM.title} ({TEAM.variable}) must look like T0123456789")
@@ -154,12 +151,12 @@ def check(kind: Kind, value: str) -> None:
 
 
 def authorized(config: Config, env: Mapping[str, str]) -> frozenset[str]:
-    """Who may answer from Slack: the configuration's ids, else those in `SLACK_MEMBER_IDS`."""
+    """Return the ids of people who may answer from Slack: those of the configuration, otherwise `SLACK_MEMBER_IDS`."""
     members = (each.strip() for each in env.get(MEMBERS, "").split(","))
     return frozenset(config.slack.authorized_user_ids or (each for each in members if each))
 
 
 def file_in(state_dir: str) -> Path:
-    """Where `slack login --file` keeps the credentials."""
-    # Not beside the configuration, which people put under version control with their other dotfiles.
+    """Return the path of the credentials file of `slack login --file`."""
+    # Not beside the configuration, which people keep under version control.
     return Path(state_dir) / "slack-credentials.json"

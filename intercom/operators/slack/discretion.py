@@ -1,4 +1,4 @@
-"""Keep addresses that are secrets out of the HTTP library's log: sockets' tickets, response_urls, upload addresses."""
+"""Redaction of secret addresses in the HTTP library's log: socket tickets, response_urls and upload addresses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 
 def keep_addresses_out_of_logs() -> None:
-    """Have the HTTP library log where it calls, but no query and no path except a method's name. Once is enough."""
+    """Make the HTTP library log hosts and method names only, no other paths and no queries. Repeated calls have no
+    effect."""
     logger = logging.getLogger("httpx2")
     if _discreet not in logger.filters:
         logger.addFilter(_discreet)

@@ -1,4 +1,4 @@
-"""How things become rows: a card, a line, a session, as the content of what Slack is to show."""
+"""Drawing of cards, notices and sessions as the content of outbox rows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from intercom.model.session import Session
 from intercom.operators.slack.draw import cards, lines, sessions
 from intercom.operators.slack.draw.masks import Mask
 
-#: What a person is to answer is shown in the channel too, and not in its thread alone, where nobody may be looking.
+#: Requests are shown in the channel too, because a thread alone may go unnoticed.
 _IN_CHANNEL = {"reply_broadcast": True}
 
 
 @frozen
 class CardDrawn:
-    """A card's message; its diff as a file, where that does not fit in; and the line that calls people to it, if it was
-    escalated."""
+    """The contents for a card: its message, a diff too long for it as a file, and the line of an escalated alert."""
 
     message: Content
     diff: Content | None = None
@@ -26,12 +25,12 @@ class CardDrawn:
 
 @frozen
 class Drawing:
-    """Draws, with what `mask` finds secret masked. Pure; a long diff takes a while."""
+    """Draws contents, with secrets masked by `mask`. Pure; a long diff takes time."""
 
     mask: Mask
 
     def card(self, card: Card) -> CardDrawn:
-        """The card as it stands."""
+        """Draw the current state of a card."""
         waits = card.state is CardState.PENDING
         message = cards.card(card, self.mask, first=waits).content()
         diff = cards.diff_file(card, self.mask)
@@ -44,9 +43,9 @@ class Drawing:
         )
 
     def notice(self, notice: Notice) -> Content:
-        """One line."""
+        """Draw one notice as a line."""
         return lines.notices([notice], self.mask).content()
 
     def root(self, session: Session) -> Content:
-        """The message that a session's thread hangs from."""
+        """Draw the root message of a session's thread."""
         return sessions.thread_root(session, self.mask).content()

@@ -1,7 +1,7 @@
-"""What Slack delivers, read: from the payload of an envelope to the act of a person, or to nothing of ours.
+"""The parser of Slack's envelopes: from a payload to a person's action, or to `Ignored`.
 
-Pure, and total: whatever the payload holds, the answer is an act or `Ignored`, never an error. Each act has an id that
-names it for good: a redelivery is the same act, and a verdict takes the id over.
+Pure and total: no payload raises an error. Each action has a permanent id. A redelivery has the same id, and the
+decision uses it too.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = [
     "read",
 ]
 
-#: How much of a person's text is taken, in characters; Slack's own inputs and messages end below it.
+#: How many characters of a person's text are used; Slack's own limits are lower.
 TEXT_LIMIT = 40_000
 
-#: What a form's `callback_id` begins with; what follows names the form.
+#: The prefix of a form's `callback_id`; the rest is the form's name.
 FORM = "intercom_"
 
 _NAME_LIMIT = 80
@@ -57,11 +57,11 @@ _TOKEN = re.compile(r"[!-~]{1,512}")
 
 
 class _Unreadable(Exception):
-    """A part that an act needs is missing or has an impossible form."""
+    """A part that an action needs is missing or malformed."""
 
 
 def read(kind: str, payload: object) -> Act:
-    """The act that an envelope of type `kind` ("interactive", "slash_commands", "events_api") carries."""
+    """Return the action of an envelope of type `kind` ("interactive", "slash_commands", "events_api")."""
     try:
         match kind:
             case "interactive":
@@ -76,12 +76,12 @@ def read(kind: str, payload: object) -> Act:
 
 
 def form_metadata(card_id: str, channel: str, thread: str) -> str:
-    """What a form carries in `private_metadata`, so that its submission says what it is about."""
+    """Return the `private_metadata` of a form, which its submission brings back."""
     return json.dumps({"card": card_id, "channel": channel, "thread": thread}, separators=(",", ":"))
 
 
 def person_name(answer: object) -> str:
-    """The name in an answer to `users.info`, the same that a tap tells; empty where there is none."""
+    """Return the name in an answer to `users.info`, the same as in a button action; empty if there is none."""
     return _name(_at(answer, "user", "name"))
 
 
@@ -128,8 +128,8 @@ def _submitted(payload: object) -> Act:
     view = _fits(_TOKEN, _at(payload, "view", "id"), "view id")
     metadata = _json(_at(payload, "view", "private_metadata"))
     block, text = _typed(_at(payload, "view", "state", "values"))
-    # With the text: a person whose first try was refused may send the same form again with other words, which is
-    # another act; the same words sent again because no answer came are not.
+    # The id includes the text. A refused person may send the same form with other text, which is another action. The
+    # same text, sent again because no answer came, is the same action.
     words = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return Submitted(
         act_id=f"slack/{view}/{words}",
@@ -145,7 +145,7 @@ def _submitted(payload: object) -> Act:
 
 
 def _typed(values: object) -> tuple[str, str]:
-    """The block and value of the first text input among a form's `state.values`; empty where nothing was typed."""
+    """Return the block and value of the first text input in a form's `state.values`; empty if nothing was typed."""
     if not isinstance(values, Mapping):
         return "", ""
     for block, inputs in values.items():
@@ -198,7 +198,7 @@ def _event(payload: object) -> Act:
 
 
 def _us(payload: object) -> frozenset[str]:
-    """The user ids of the app itself, as the payload tells them."""
+    """Return the app's own user ids in the payload."""
     authorizations = _at(payload, "authorizations")
     if not isinstance(authorizations, list):
         return frozenset()
@@ -207,7 +207,7 @@ def _us(payload: object) -> frozenset[str]:
 
 
 def _without_mention(text: str, us: frozenset[str]) -> str:
-    # Only of the app: `@bob approve` asks Bob, and is no approval.
+    # Only a mention of the app is removed: `@bob approve` asks Bob, and is no approval.
     for id in us:
         mention = f"<@{id}>"
         if text.lstrip().startswith(mention):
@@ -221,7 +221,7 @@ def _person(user: object) -> Person:
 
 
 def _name(value: object) -> str:
-    """A name as one short line: it is shown, written to the audit and compared with nothing."""
+    """Return a name as one short line. It is displayed and audited, but never compared."""
     text = value[: 4 * _NAME_LIMIT] if isinstance(value, str) else ""
     printable = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(printable.split())[:_NAME_LIMIT].strip()
@@ -229,7 +229,7 @@ def _name(value: object) -> str:
 
 def _words(value: object) -> str:
     text = value[:TEXT_LIMIT] if isinstance(value, str) else ""
-    # Half a surrogate pair can be had from JSON, and can be written to no database and no socket.
+    # JSON can contain half a surrogate pair, which no database and no socket accepts.
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
 
 
@@ -248,12 +248,12 @@ def _json(value: object) -> object:
 
 
 def _first(value: object, *paths: tuple[str, ...]) -> Any:
-    """What stands at the first of the paths where something stands."""
+    """Return the value at the first path that has one."""
     return next((found for path in paths if (found := _at(value, *path)) is not None), None)
 
 
 def _at(value: object, *path: str) -> Any:
-    """What stands at a path of keys; None where there is no such path."""
+    """Return the value at a path of keys; None if there is no such path."""
     for key in path:
         if not isinstance(value, Mapping):
             return None

@@ -1,4 +1,4 @@
-"""What can go wrong between here and Slack. No text of these holds a token, a ticket or what a message said."""
+"""Errors of the communication with Slack. Their texts contain no token, no ticket and no message text."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 
 class SlackError(Exception):
-    """Slack did not do what it was asked."""
+    """Slack did not do what was requested."""
 
 
 class SlackRefused(SlackError):
-    """Slack answered no. `error` is Slack's word for why (`channel_not_found`), `data` the whole answer."""
+    """Slack refused the request. `error` is Slack's code (`channel_not_found`), `data` the whole answer."""
 
     def __init__(self, method: str, error: str, data: dict[str, Any] | None = None) -> None:
         super().__init__(f"slack refused {method}: {error}")
@@ -20,7 +20,7 @@ class SlackRefused(SlackError):
 
 
 class RateLimited(SlackError):
-    """Slack did nothing, as it is asked too often; ask again in `retry_after` seconds."""
+    """Slack did nothing because of too many requests; repeat in `retry_after` seconds."""
 
     def __init__(self, method: str, retry_after: float) -> None:
         super().__init__(f"slack limits {method}: ask again in {retry_after:g} s")
@@ -29,8 +29,8 @@ class RateLimited(SlackError):
 
 
 class Unreachable(SlackError):
-    """No answer that says whether it was done. `maybe_done` is False if surely nothing happened; `unanswered`: no
-    whole answer came, in time or before the connection broke, so that it may yet be done."""
+    """No answer says whether the request was carried out. `maybe_done` is False if it certainly was not. `unanswered`
+    means that no whole answer came, in time or before the connection broke, so it may still be carried out."""
 
     def __init__(self, why: str, *, maybe_done: bool, unanswered: bool = False) -> None:
         super().__init__(why)
@@ -39,4 +39,4 @@ class Unreachable(SlackError):
 
 
 class SocketLost(SlackError):
-    """A Socket Mode socket is of no more use."""
+    """A Socket Mode socket can no longer be used."""

@@ -1,4 +1,4 @@
-"""The last word in Slack before the server stops: said at once, or not at all, as later it would be wrong."""
+"""The shutdown notice in Slack. It is posted immediately or never, because later it would be wrong."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from intercom.store.messages import Database, Transact
 
 log = logging.getLogger(__name__)
 
-#: Seconds the word may take to stand in Slack, and between two looks whether it does.
+#: Seconds until the notice must be posted, and between two checks.
 FAREWELL_SECONDS = 1.5
 _LOOK_SECONDS = 0.05
 
 
 async def say(store: Name, sender: Name, channel: str, pending: int, now: Callable[[], datetime]) -> None:
-    """Say in `channel` that the server stops while `pending` requests wait. `sender` is the outbox's actor. Returns
-    when it stands there, or can not be said now; raises nothing."""
+    """Post in `channel` that the server stops while `pending` requests wait. `sender` is the outbox's actor. Returns
+    once the notice is posted or has failed; raises nothing."""
     key = f"farewell/{uuid.uuid4()}"
     content = lines.shutdown(pending).content()
     try:

@@ -1,4 +1,4 @@
-"""Finding a message that may have been posted, by the client id in its metadata."""
+"""The search for a message that may have been posted, by the client id in its metadata."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from intercom.model.outbox import Row
 from intercom.operators.slack.errors import SlackRefused
 from intercom.operators.slack.wire import EVENT_TYPE, Web
 
-#: How far before the first attempt the search begins: our clock and Slack's may differ.
+#: How far before the first attempt the search begins, because our clock and Slack's may differ.
 MARGIN = timedelta(minutes=5)
 
-#: Messages asked for at a time, and how often at most.
+#: Messages per page, and the maximum number of pages.
 PAGE = 200
 PAGES = 100
 
 
 @frozen
 class Sent:
-    """A message in Slack, and the version of its row that it shows (0: not known). `ts` None: a file whose message
-    Slack did not tell."""
+    """A message in Slack. `version` is the version of its row that it shows (0: not known). `ts` is None for a file if
+    Slack did not report its message."""
 
     ts: str | None
     version: int
 
 
 async def find(web: Web, row: Row, thread_ts: str | None) -> Sent | None:
-    """The message that shows `row`, perhaps as it was when it was first tried; None when there is none. Raises as
-    `Web.call` does."""
+    """Return the message of `row`, perhaps with an older version; None if there is none. Raises as `Web.call` does."""
     if row.first_at is None:
         return None
     place: dict[str, Any] = {"channel": row.channel}

@@ -1,4 +1,4 @@
-"""How forms are drawn: the drawings of `draw.modals`, with what is secret masked."""
+"""Forms drawn by `draw.modals`, with secrets masked."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _FORMS = {"reject": modals.reject, "refine": modals.refine, "nudge": modals.nudg
 
 @frozen
 class DrawnForms:
-    """What acts need of forms (`means.Forms`)."""
+    """Draws forms; implements `means.Forms`."""
 
     masker: Mask = field(repr=False)
 
     def form(self, name: str, card: Card, metadata: str) -> dict[str, Any]:
-        """The form `name` ("reject", "refine", "nudge", "resume") about this card, carrying `metadata` along."""
+        """Draw the form `name` ("reject", "refine", "nudge", "resume") about this card, with `metadata`."""
         return _FORMS[name](card, metadata, self.masker)
 
     def notice(self, title: str, text: str) -> dict[str, Any]:
-        """A view that only says something; `text` is in Slack's markup."""
+        """Draw a view with a message only; `text` is in Slack's markup."""
         return {
             "type": "modal",
             "title": plain(title, limits.MODAL_TITLE),

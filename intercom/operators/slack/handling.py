@@ -1,4 +1,4 @@
-"""Envelopes in hand: each is handled once however often it comes, and acknowledged after that."""
+"""Handling of envelopes: each is handled once, even if it is delivered again, and then acknowledged."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 
 log = logging.getLogger(__name__)
 
-#: Takes an envelope's kind (`interactive`, `events_api`, `slash_commands`) and its payload, and returns what the
-#: acknowledgement is to carry, if anything. It returns when the act is on record; if it raises, Slack sends the
-#: envelope again.
+#: Takes an envelope's kind (`interactive`, `events_api`, `slash_commands`) and payload; returns the payload of the
+#: acknowledgement, if any. It returns once the action is recorded. If it raises, Slack sends the envelope again.
 Handler = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 
-#: Sends an acknowledgement by where its envelope came from, or by another road; never raises a SlackError.
+#: Sends an acknowledgement by the socket of its envelope, or by another one; never raises a SlackError.
 Acknowledge = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 @define
 class _Handled:
-    """One envelope: who waits for its acknowledgement, and how it was answered once that is known."""
+    """One envelope: its pending acknowledgements, and its answer once that is known."""
 
     waiting: list[tuple[bool, Acknowledge]] = field(factory=list)
     done: bool = False
@@ -34,11 +33,11 @@ class _Handled:
 
 
 class Handling:
-    """Runs `handle` for what comes in, in tasks of the nursery given to `take`.
+    """Runs `handle` for each envelope, in tasks of the nursery given to `take`.
 
-    `at_once` handlers run at the same time and `waiting` envelopes more may wait for their turn; what comes beyond that
-    is dropped, and Slack sends it again. A handler gets `seconds`. The answers to the last `remembered` envelopes are
-    kept for those that come again.
+    `at_once` handlers run at the same time, and `waiting` more envelopes may queue. Further ones are dropped, and Slack
+    sends them again. A handler has `seconds` to finish. The answers to the last `remembered` envelopes are kept for
+    redeliveries.
     """
 
     def __init__(
@@ -61,23 +60,23 @@ class Handling:
 
     @property
     def in_hand(self) -> int:
-        """How many envelopes are being handled or wait for their turn."""
+        """How many envelopes are being handled or queued."""
         return len(self._open)
 
     async def until_idle(self) -> None:
-        """Wait until nothing is in hand."""
+        """Wait until no envelope is being handled or queued."""
         while self._open:
             await self._settled.park()
 
     def take(self, envelope: dict[str, Any], acknowledge: Acknowledge, nursery: trio.Nursery) -> None:
-        """Begin to handle what a socket received; returns at once. What is no envelope is logged and passed over."""
+        """Start to handle an envelope; returns immediately. A message that is no envelope is logged and ignored."""
         envelope_id = envelope.get("envelope_id")
         if not isinstance(envelope_id, str) or not envelope_id:
             log.warning("slack sent a message of an unknown kind, which is passed over")
             return
         request = _read(envelope)
         if request is None:
-            # Unanswered it would come again, and be no clearer.
+            # Without an acknowledgement it would come again.
             log.warning("slack sent an envelope without a payload, which is passed over")
             nursery.start_soon(acknowledge, SocketModeResponse(envelope_id).to_dict())
             return
@@ -99,7 +98,7 @@ class Handling:
                 await self._attempt(request, handled)
             if handled.done:
                 self._remember(request.envelope_id, handled)
-                # Not kept with the answer: they know the sockets they came by.
+                # Dropped, because the callbacks reference their sockets.
                 waiting, handled.waiting = handled.waiting, []
                 async with trio.open_nursery() as nursery:
                     for wants in waiting:
@@ -115,7 +114,7 @@ class Handling:
                 handled.payload = await self._handle(request.type, request.payload)
                 handled.done = True
         except Exception as failed:
-            # Its text and its traceback's values may hold what a person wrote.
+            # The error's text and the values in its traceback may contain a person's text.
             log.error("slack's envelope (%s) was not taken and will come again: %s", request.type, _where(failed))
             return
         if not handled.done:
@@ -131,7 +130,7 @@ def _read(envelope: dict[str, Any]) -> SocketModeRequest | None:
     try:
         return SocketModeRequest.from_dict(envelope)
     except (TypeError, ValueError):
-        # The model means to raise ValueError for a payload of a wrong type, and stumbles over a name on the way.
+        # For a payload of a wrong type the model raises TypeError: its parameter `type` shadows the builtin.
         return None
 
 

@@ -1,4 +1,4 @@
-"""What people wrote in a channel, as agents may read it."""
+"""Recent messages of a channel, for agents."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from intercom.sessions.chat import History, Message
 
 
 async def recent(web: WebApi, channel: str, limit: int) -> History:
-    """The latest `limit` messages of a channel, newest first. Raises SlackError when Slack can not say."""
+    """Return the latest `limit` messages of a channel, newest first. Raises SlackError if Slack does not answer."""
     answer = await web.call("conversations.history", channel=channel, limit=limit)
     messages = [_message(message) for message in answer.get("messages") or () if isinstance(message, dict)]
     return History(tuple(messages[:limit]), bool(answer.get("has_more")))
 
 
 def _message(message: dict[str, Any]) -> Message:
-    """As it was typed; a file is told by its title alone."""
+    """Convert a message to its text as typed; a file becomes its title."""
     text = unescape(str(message.get("text") or ""))
     files = [str(file.get("title") or file.get("name") or "file") for file in message.get("files") or ()]
     told = "\n".join((*([text] if text else ()), *(f"[file: {title}]" for title in files)))

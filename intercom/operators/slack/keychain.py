@@ -1,8 +1,7 @@
-"""The operating system's keychain, asked from a thread and under a deadline.
+"""The operating system's keychain, called in a thread with a deadline.
 
-It may wait for its owner to type a password at a screen nobody sits at, and it can not be called off: the thread is
-then left to itself, and does not keep the process. The library is loaded by the first question: it costs a tenth of a
-second.
+It may wait for a password at a screen without a user, and the call cannot be cancelled. After the deadline the daemon
+thread is abandoned. The library is imported lazily, because the import takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -20,10 +19,8 @@ T = TypeVar("T")
 
 
 def read(names: Iterable[str], *, patience: float) -> dict[str, str] | None:
-    """What the keychain holds under these names; None where this machine has no keychain.
-
-    Raises SlackError when it does not answer within `patience` seconds, or is locked.
-    """
+    """Return the values of these names in the keychain; None if this machine has no keychain. Raises SlackError if it
+    does not answer within `patience` seconds, or is locked."""
 
     def work() -> dict[str, str]:
         import keyring
@@ -35,10 +32,10 @@ def read(names: Iterable[str], *, patience: float) -> dict[str, str] | None:
 
 
 def write(values: Mapping[str, str], *, patience: float) -> str | None:
-    """Keep these values, and see that they are kept. Returns what the keychain calls itself; None where this machine
-    has none. An empty value is forgotten.
+    """Store these values and verify that they are stored; an empty value is deleted.
 
-    Raises SlackError when it does not answer within `patience` seconds, is locked, or keeps nothing.
+    Returns the keychain's own name; None if this machine has none. Raises SlackError if it does not answer within
+    `patience` seconds, is locked, or stores nothing.
     """
 
     def work() -> str:
@@ -47,7 +44,7 @@ def write(values: Mapping[str, str], *, patience: float) -> str | None:
         for name, value in values.items():
             if value:
                 keyring.set_password(SERVICE, name, value)
-                # The null backend takes everything and keeps nothing.
+                # The null backend accepts everything and stores nothing.
                 if keyring.get_password(SERVICE, name) != value:
                     raise SlackError(
                         "the keychain did not keep what it was given: see `python -m keyring --list-backends`"
@@ -60,10 +57,8 @@ def write(values: Mapping[str, str], *, patience: float) -> str | None:
 
 
 def forget(names: Iterable[str], *, patience: float) -> tuple[str, ...] | None:
-    """Delete these names. Returns those that were there; None where this machine has no keychain.
-
-    Raises SlackError when the keychain does not answer within `patience` seconds, or is locked.
-    """
+    """Delete these names. Returns the ones that existed; None if this machine has no keychain. Raises SlackError if the
+    keychain does not answer within `patience` seconds, or is locked."""
 
     def work() -> tuple[str, ...]:
         return tuple(name for name in names if _forget(name))
@@ -104,7 +99,7 @@ def _ask(work: Callable[[], T], patience: float) -> T | None:
 
 
 def _failed(error: BaseException) -> None:
-    """None when there is no keychain at all; raises what people should read otherwise."""
+    """Return if there is no keychain at all; otherwise raise an error for people."""
     from keyring.errors import KeyringLocked, NoKeyringError
 
     if isinstance(error, NoKeyringError):
@@ -113,5 +108,5 @@ def _failed(error: BaseException) -> None:
         raise error
     if isinstance(error, KeyringLocked):
         raise SlackError("the keychain is locked: unlock it, or use agent-intercom slack login --file")
-    # Each backend has errors of its own, those of D-Bus among them; none may keep the server from starting.
+    # Each backend has its own errors, D-Bus errors for example; none may keep the server from starting.
     raise SlackError(f"the keychain can not be used ({type(error).__name__}: {error})")

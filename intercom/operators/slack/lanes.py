@@ -1,7 +1,7 @@
-"""Lanes: a channel's posts, and a channel's updates. Each is a task that takes one row at a time while there are any.
+"""Channel workers: each channel has one for its posts and one for its updates. A worker sends one row at a time.
 
-A fault in one channel, or of one method, holds up no other. A lane waits by itself; nothing is ever given up because
-it failed too often.
+An error in one channel or method delays no other. Each worker does its own waiting. No row is given up because of too
+many failures.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ from intercom.store.postings import Begun
 
 log = logging.getLogger(__name__)
 
-#: Seconds at most between two tries, and between two while a person has to mend something.
+#: The longest pause between two tries, in seconds, and the pause while a person has to fix something.
 LONGEST_PAUSE = 60.0
 MENDING_PAUSE = 60.0
-#: Seconds from one post to the next, and for how long, once Slack has said that it is too fast. Counted from where a
-#: call begins, or its way there and back would be lost each time; a little over a second, as ways differ.
+#: Seconds between two posts, and for how long this pace applies, after Slack limited the rate. Measured between the
+#: starts of calls, so that round trips do not slow it down; slightly over a second, because their times vary.
 PACE = 1.02
 PACED = 60.0
 
-#: For so many seconds after Slack left a call unanswered, or after a sender fell that may have been calling, Slack may
-#: still do what it was asked; and between two looks whether it has.
+#: For this many seconds Slack may still carry out a call that it left unanswered, or that a crashed sender may have
+#: begun; and the pause between two searches for the result.
 SETTLING = 35.0
 LOOK_AGAIN = 5.0
-#: Seconds that are waited more than is left of that: clocks differ by a hair, and what is still too early by as much
-#: would be done again at once, and again.
+#: Extra seconds after that time: clocks differ slightly, and a retry too early would repeat at once, several times.
 HAIR = 1.0
 
 _STORE_TROUBLE = (IntercomError, Busy, Down, NotRunning, trio.TooSlowError)
@@ -51,7 +50,7 @@ _STORE_TROUBLE = (IntercomError, Busy, Down, NotRunning, trio.TooSlowError)
 
 @frozen
 class Report:
-    """What a lane tells its actor: how it fares (None: well)."""
+    """A worker's report to its actor; `trouble` is None if all is well."""
 
     lane: Lane
     trouble: str | None
@@ -59,17 +58,17 @@ class Report:
 
 @frozen
 class Done:
-    """These rows, whose content is not told, have come to stand in Slack."""
+    """These rows are now posted in Slack; their content is not included."""
 
     rows: tuple[Row, ...]
 
 
-#: How many threads' turns are kept.
+#: How many threads' turns are remembered.
 MOST_TURNS = 1_000
 
 
 class Lane:
-    """One channel's posts, or its updates. Runs in one task at a time; what it learns it tells its actor by `tell`."""
+    """One channel's posts or updates. It runs in one task at a time and reports to its actor by `tell`."""
 
     def __init__(self, means: Means, channel: str, tell: Callable[[object], object]) -> None:
         self.means = means
@@ -79,13 +78,13 @@ class Lane:
         self._paced_until = 0.0
         self._hurried: trio.Event | None = None
         self._trouble: str | None = None
-        #: Until when Slack may yet do what it was asked with a row; None until it is known what a sender before asked.
+        #: Until when Slack may still act on each row; None until the calls of an earlier sender are known.
         self._unanswered: dict[int, float] | None = None
-        #: When each thread had its last turn, as a rising number.
+        #: The last turn of each thread, as an increasing number.
         self._turns: dict[str, int] = {}
 
     async def run(self) -> datetime | None:
-        """Work until nothing may be done now; when something may again, by the clock, where that is known."""
+        """Work until nothing can be done now. Return the time of the next due row, if known."""
         while True:
             try:
                 if self._unanswered is None:
@@ -93,19 +92,19 @@ class Lane:
                 if not await self._next():
                     return await self.means.transact(partial(postings.next_due, now=self.means.now()))
             except _STORE_TROUBLE as failed:
-                # What was sent and not recorded is found again.
+                # A row that was sent but not recorded will be found later.
                 log.warning("the outbox has to wait for the store: %s", failed)
                 await self._wait(self._backoff())
 
     def hurry(self) -> None:
-        """Slack can be reached again: wait no longer, unless Slack said so."""
+        """End a pause that Slack did not impose: Slack is reachable again."""
         if self._hurried is not None:
             self._hurried.set()
 
     @abstractmethod
     async def _begun_before(self) -> dict[int, float]:
-        """The rows that a sender before this one, which fell, may have been calling Slack about, and for how many
-        seconds yet something may become of that."""
+        """Return the rows that a crashed earlier sender may have sent, with the seconds for which Slack may still act
+        on them."""
 
     async def _remember(self) -> None:
         begun = await self._begun_before()
@@ -114,7 +113,7 @@ class Lane:
 
     @abstractmethod
     async def _next(self) -> bool:
-        """Do one thing; False when there is nothing to do now."""
+        """Handle one row; return False if there is nothing to do now."""
 
     async def _went_well(self, began: float) -> None:
         self._fails = 0
@@ -123,7 +122,7 @@ class Lane:
             await trio.sleep_until(began + PACE)
 
     async def _failed(self, row: Row, error: SlackError, *, uncertain: bool) -> Remedy | None:
-        """Note a failure and wait as long as it takes. The remedy, where the caller has to see to it."""
+        """Record a failure and wait as long as needed. Return the remedy if the caller has to apply it."""
         means = self.means
         note = partial(postings.retry, id=row.id, error=str(error), uncertain=uncertain)
         match error:
@@ -151,7 +150,7 @@ class Lane:
         return None
 
     def _put_off(self, row: Row, error: SlackError, pause: float) -> datetime | None:
-        """Until when a row is passed over. If it is the row that Slack stumbles over, others must get a turn."""
+        """Return until when the row is skipped. If Slack fails on this row, others must get a turn."""
         if isinstance(error, Unreachable) and not error.maybe_done:
             return None
         tries = max(row.attempts, self._fails)
@@ -175,13 +174,13 @@ class Lane:
         self._hurried = None
 
     def _left_unanswered(self, row: Row) -> None:
-        """Slack did not answer what it was asked to do with a row, and may do it all the same."""
+        """Note that Slack did not answer a call about this row, and may still carry it out."""
         now = trio.current_time()
         known = self._unanswered or {}
         self._unanswered = {id: until for id, until in known.items() if until > now} | {row.id: now + SETTLING}
 
     def _unsettled(self, id: int) -> float:
-        """For how many seconds yet something may become of what Slack did not answer."""
+        """Return for how many seconds Slack may still carry out an unanswered call about this row."""
         return max(0.0, (self._unanswered or {}).get(id, 0.0) - trio.current_time())
 
     def _note(self, trouble: str | None) -> None:
@@ -191,7 +190,7 @@ class Lane:
 
 
 class Posts(Lane):
-    """A channel's posts. The actor is told of each row that has come to stand in Slack."""
+    """A channel's posts. The actor is told of each row that was posted."""
 
     async def _begun_before(self) -> dict[int, float]:
         posting = await self.means.transact(partial(postings.posting, channel=self.channel))
@@ -211,7 +210,7 @@ class Posts(Lane):
         try:
             sent = await sending.post(self.means, begun)
         except sending.StillOut as error:
-            # Slack answers by now: others are not kept waiting, and this one is looked for again soon.
+            # Slack answers again: other rows must not wait, and this one is searched again soon.
             again = self.means.now() + timedelta(seconds=min(LOOK_AGAIN, self._unsettled(row.id) + HAIR))
             await self.means.transact(
                 partial(postings.retry, id=row.id, not_before=again, error=str(error), uncertain=True)
@@ -265,7 +264,7 @@ class Updates(Lane):
         await self.means.transact(partial(postings.shown, id=row.id, version=row.version, interim=row.interim))
         unsettled = self._unsettled(row.id)
         if unsettled and row.interim is None:
-            # An older version that comes late would take its place: it is shown once more when that is over.
+            # An older version that arrives late would replace it, so it is sent once more after that time.
             again = self.means.now() + timedelta(seconds=unsettled + HAIR)
             await self.means.transact(partial(postings.show_again, id=row.id, version=row.version, not_before=again))
         await self._went_well(began)
@@ -275,8 +274,8 @@ class Updates(Lane):
 def begin_next(
     db: Database, channel: str, now: datetime, coming: frozenset[int], turns: dict[str, int] | None = None
 ) -> Begun | None:
-    """Choose what is posted next in a channel and begin it; None when nothing may be posted now. Of the rows `coming`
-    something may become yet that Slack was asked before. The thread's turn is noted in `turns`."""
+    """Choose and begin the next post of a channel; None if nothing may be posted now. Slack may still act on earlier
+    calls about the rows `coming`. The thread's turn is noted in `turns`."""
     choice = schedule.choose(postings.waiting(db, channel), now, turns)
     if choice is None:
         return None
@@ -288,7 +287,7 @@ def begin_next(
 
 
 def _left(asked: datetime | None, now: datetime) -> float:
-    """For how many seconds yet Slack may do what it was asked then, by a clock that may have been set since."""
+    """Return for how many seconds Slack may still act on a call of that time. The clock may have been set since."""
     if asked is None:
         return SETTLING
     return min(SETTLING, max(0.0, SETTLING - (now - asked).total_seconds()))

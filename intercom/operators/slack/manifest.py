@@ -1,4 +1,4 @@
-"""The Slack app that Intercom needs, made from the methods it calls and the events it hears, and nothing besides."""
+"""The manifest of the Slack app, with exactly the scopes for the methods it calls and the events it receives."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from urllib.parse import quote
 NAME = "Intercom"
 COMMAND = "/intercom"
 
-#: Every method of the Web API that is called, and the scopes the bot's token needs for it. One that takes a channel
-#: needs what its kind of channel asks for: public (`channels:`) or private (`groups:`).
+#: Every method of the Web API that is called, with the scopes the bot's token needs for it. A method with a channel
+#: needs the scope of each kind of channel: public (`channels:`) and private (`groups:`).
 METHODS: dict[str, tuple[str, ...]] = {
     "apps.connections.open": (),  # the app-level token's, with connections:write
     "auth.test": (),
@@ -28,18 +28,18 @@ METHODS: dict[str, tuple[str, ...]] = {
     "views.open": (),
 }
 
-#: What is heard of the channels, and the scopes for it: replies in sessions' threads.
+#: The events of channels, replies in sessions' threads, with their scopes.
 EVENTS: dict[str, tuple[str, ...]] = {
     "message.channels": ("channels:history",),
     "message.groups": ("groups:history",),
 }
 
-#: What the app-level token must be made with.
+#: The scope of the app-level token.
 APP_SCOPE = "connections:write"
 
 
 def scopes() -> tuple[str, ...]:
-    """The bot's scopes, sorted."""
+    """Return the bot's scopes, sorted."""
     needed = {"commands"}  # the slash command
     for each in (*METHODS.values(), *EVENTS.values()):
         needed.update(each)
@@ -47,7 +47,7 @@ def scopes() -> tuple[str, ...]:
 
 
 def manifest(name: str = NAME) -> dict[str, Any]:
-    """The app's manifest. `name` is what people see; Slack takes up to 35 characters."""
+    """Return the app's manifest. `name` is the display name, at most 35 characters."""
     return {
         "_metadata": {"major_version": 1, "minor_version": 1},
         "display_information": {
@@ -62,7 +62,7 @@ def manifest(name: str = NAME) -> dict[str, Any]:
                     "command": COMMAND,
                     "description": "Look after your coding agents",
                     "usage_hint": "help | sessions | list-files | show-file PATH",
-                    # People write paths and names; Slack would turn some of them into links.
+                    # People type paths and names; Slack would turn some of them into links.
                     "should_escape": False,
                 }
             ],
@@ -73,18 +73,18 @@ def manifest(name: str = NAME) -> dict[str, Any]:
             "interactivity": {"is_enabled": True},
             "org_deploy_enabled": False,
             "socket_mode_enabled": True,
-            # Tokens that expire every twelve hours would need a place to be written back to.
+            # Tokens that expire every twelve hours would have to be stored again each time.
             "token_rotation_enabled": False,
         },
     }
 
 
 def as_json(name: str = NAME) -> str:
-    """The manifest as text to paste."""
+    """Return the manifest as text to paste."""
     return json.dumps(manifest(name), indent=2, ensure_ascii=False)
 
 
 def link(name: str = NAME) -> str:
-    """An address that opens Slack's page for a new app with the manifest filled in."""
+    """Return the address of Slack's page for a new app with this manifest."""
     text = json.dumps(manifest(name), separators=(",", ":"))
     return f"https://api.slack.com/apps?new_app=1&manifest_json={quote(text, safe='')}"

@@ -1,4 +1,4 @@
-"""What it takes to carry out an act: the parts of the server that acts go to, and how they are spoken to."""
+"""The dependencies of the action handlers."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from intercom.store.messages import Database, Transact
 
 T = TypeVar("T")
 
-#: How long the store may take to record something, in seconds; a writer that restarts is back well within it.
+#: How long the store may take to record something, in seconds: a restart of its writer takes much less.
 STORE_SECONDS = 30.0
 
-#: How long a message may say that an act is being handled, in seconds, before its buttons come back by themselves.
+#: How long a message may say that an action is being handled, before its buttons return.
 INTERIM = timedelta(seconds=20)
 
 
 class NotRecorded(Exception):
-    """An act could not be put on record for now: it must not be acknowledged, so that Slack delivers it again."""
+    """An action could not be recorded now: it must not be acknowledged, so that Slack delivers it again."""
 
 
 class Api(Protocol):
-    """The Web API, as `intercom.operators.slack.web.WebApi` offers it."""
+    """The Web API; implemented by `intercom.operators.slack.web.WebApi`."""
 
     async def call(self, method: str, *, app: bool = ..., timeout: float = ..., **params: Any) -> Mapping[str, Any]: ...
 
 
 class Forms(Protocol):
-    """How forms are drawn, as views. What is secret in a card is masked in them."""
+    """Draws forms as views, with secrets masked."""
 
     def form(self, name: str, card: Card, metadata: str) -> dict[str, Any]:
-        """The form `name` ("reject", "refine", "nudge", "resume") about this card, carrying `metadata` along."""
+        """Draw the form `name` ("reject", "refine", "nudge", "resume") about this card, with `metadata`."""
 
     def notice(self, title: str, text: str) -> dict[str, Any]:
-        """A view that only says something; `text` is in Slack's markup."""
+        """Draw a view with a message only; `text` is in Slack's markup."""
 
 
 @frozen
 class Means:
-    """`outbox`, `channel` and `whispers` name the Slack channel's other actors, `store` the writer."""
+    """The dependencies. `outbox`, `channel` and `whispers` name the Slack channel's actors, `store` the writer."""
 
     desk: Desk
     store: Name
@@ -61,30 +61,29 @@ class Means:
     now: Callable[[], datetime]
 
     async def transact(self, work: Callable[[Database], T]) -> T:
-        """Run `work` in the store. Raises NotRecorded when the store can not do it."""
+        """Run `work` in the store. Raises NotRecorded if the store cannot do it."""
         try:
             return await ask(self.store, Transact(work), timeout=STORE_SECONDS, retry=True)
         except Exception as fault:
             raise NotRecorded(f"the store did not record it: {type(fault).__name__}") from fault
 
     def wake(self) -> None:
-        """There is something new to send."""
+        """Tell the outbox that there is something new to send."""
         self.outbox.tell(Wake())
 
     def processing(self, card_id: str, line: str) -> None:
-        """Show `line` in place of a card's buttons, for as long as nothing newer is known; never waits."""
+        """Show `line` in place of a card's buttons until something newer is known; never waits."""
         until = self.now() + INTERIM
         self.store.tell(Transact(partial(outbox.interim, key=f"card/{card_id}", line=line, until=until)))
         self.wake()
 
     def redraw(self, card_id: str) -> None:
-        """Take back what `processing` showed, and see to it that the card's message is what the card is; never
-        waits."""
+        """Undo `processing` and redraw the card's message; never waits."""
         self.store.tell(Transact(partial(outbox.restore, key=f"card/{card_id}")))
         self.wake()
         self.channel.tell(Redraw(card_id))
 
     def whisper(self, channel: str, person: str, text: str, thread: str | None = None) -> None:
-        """Tell one person something, if it can be done; never waits."""
+        """Send an ephemeral message to one person, if possible; never waits."""
         if channel:
             self.whispers.tell(Whisper(channel, person, text, thread or None))

@@ -1,4 +1,4 @@
-"""One message of several lines' messages. Pure."""
+"""Merging of several lines into one message. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from intercom.operators.slack.schedule import CHARS
 
 
 def merged(contents: Sequence[Content]) -> Content:
-    """The content that shows all of `contents`, one under the other; of a single one, that itself.
-
-    Plain sections that stand together become one. What is over Slack's limit of blocks is only in the text.
-    """
+    """Return one content that shows all of `contents` in order; a single content is returned unchanged. Adjacent plain
+    sections become one. What exceeds Slack's limit of blocks appears in the text only."""
     if len(contents) == 1:
         return contents[0]
     blocks: list[dict[str, Any]] = []
@@ -35,7 +33,7 @@ def _section(text: str) -> dict[str, Any]:
 
 
 def _plain(block: dict[str, Any]) -> bool:
-    """Whether a block is a section with nothing but text, which may run on in the next."""
+    """Return whether a block is a section with text only, which can be joined with the next."""
     text = block.get("text")
     return isinstance(text, dict) and block == _section(text.get("text", ""))
 

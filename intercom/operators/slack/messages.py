@@ -1,4 +1,4 @@
-"""What the actors of the Slack channel tell and ask each other."""
+"""The messages between the actors of the Slack channel."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from intercom.operators.slack.envelopes import Command
 
 @frozen
 class Wake:
-    """There may be something new to send. Told to `slack/outbox`; often is once too often at worst."""
+    """Tells `slack/outbox` that there may be something new to send. A superfluous one does no harm."""
 
 
 @frozen
 class SocketUp:
-    """Slack has said hello on a socket, and none was up before. Told to `slack/channel`."""
+    """Tells `slack/channel` that Slack said hello on a socket, and none was up before."""
 
 
 @frozen
 class SocketDown:
-    """No socket is up any more; `why` is a sentence for people. Told to `slack/channel`, again when `why` changes."""
+    """Tells `slack/channel` that no socket is up; `why` is a sentence for people. It is sent again if `why` changes."""
 
     why: str
 
 
 class ConnectionState(StrEnum):
-    """How the connection to Slack stands."""
+    """The state of the connection to Slack."""
 
     CONNECTING = "connecting"  # no socket is up; one is being opened
     UP = "up"  # Slack has said hello
     WAITING = "waiting"  # the last try failed; the next one is due soon
-    REFUSED = "refused"  # Slack says no, and a person has to change something; tried again now and then
+    REFUSED = "refused"  # Slack refuses, and a person has to change something; tried again at long intervals
 
 
 @frozen
 class Standing:
     """The answer to `Health`.
 
-    `since` is when the connection came up, or went down; `reconnects` how many sockets were opened after the first;
-    `last_error` a sentence on what went wrong last, None if nothing did; `last_heard` when anything came from Slack;
-    `in_hand` how many envelopes are being handled.
+    `since` is when the connection came up or went down. `reconnects` counts the sockets after the first. `last_error`
+    is a sentence about the last error, None if there was none. `last_heard` is when Slack last sent anything. `in_hand`
+    counts the envelopes being handled.
     """
 
     state: ConnectionState
@@ -58,20 +58,20 @@ class Standing:
 
 @frozen
 class Health(Request[Standing]):
-    """How the connection stands. Asked of `slack/connection`."""
+    """Asks `slack/connection` for the status of the connection."""
 
 
 @frozen
 class Redraw:
-    """The message of this card may not show how things stand: draw the card again. Told to `slack/channel`."""
+    """Tells `slack/channel` to draw a card again, because its message may be out of date."""
 
     card_id: str
 
 
 @frozen
 class Whisper:
-    """Show `text` to one person only, at the end of the channel or thread. Told to `slack/whispers`, which does it if
-    it can be done soon, and otherwise not at all."""
+    """Tells `slack/whispers` to send an ephemeral message to one person, in a channel or thread. It is sent soon or not
+    at all."""
 
     channel: str
     person: str
@@ -83,9 +83,9 @@ class Whisper:
 class OutboxStanding:
     """The answer to `OutboxHealth`.
 
-    `waiting` counts messages not posted yet by urgency ("card", "alert", "line", "log"), `updates` those that do not
-    show what they should; `oldest` is when the one that waits longest was asked for. `troubles` has a sentence for each
-    channel that fares badly now, `last_error` the latest there was, None if all went well.
+    `waiting` counts unposted messages by urgency ("card", "alert", "line", "log"), `updates` the outdated ones.
+    `oldest` is when the longest waiting one was requested. `troubles` has a sentence for each channel with a problem
+    now. `last_error` is the latest problem, None if there was none.
     """
 
     waiting: Mapping[str, int]
@@ -97,12 +97,12 @@ class OutboxStanding:
 
 @frozen
 class OutboxHealth(Request[OutboxStanding]):
-    """How the sending of messages stands. Asked of `slack/outbox`."""
+    """Asks `slack/outbox` for its status."""
 
 
 @frozen
 class CarryOut(Request[dict[str, Any] | None]):
-    """An authorized person typed a command: carry it out, once however often it is asked. Asked of `slack/commands`;
-    answered with what the acknowledgement is to hold, in good time, while a command that takes longer goes on."""
+    """Asks `slack/commands` to carry out a command of an authorized person; a repeated request acts once. The answer is
+    the payload of the acknowledgement. It comes in time for Slack, even if the command takes longer."""
 
     command: Command

@@ -1,4 +1,4 @@
-"""Forms: words that go with a decision are asked for in a form, or in the thread where no form can be opened."""
+"""Forms ask for the text of a decision; if no form can be opened, the thread asks for it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from intercom.store.slack_questions import Question
 
 log = logging.getLogger(__name__)
 
-#: How long a look at the card may keep its form waiting, in seconds: the right to open one lapses after 3.
+#: How long the look-up of the card may delay its form, in seconds: the trigger expires after 3.
 _LOOK_SECONDS = 0.5
 
-#: How long opening a form may take, in seconds. A thread is asked instead, then.
+#: How long opening a form may take, in seconds; after that the thread asks.
 _OPEN_SECONDS = 2.4
 
-#: Slack's word for a form that was opened with this tap before.
+#: Slack's error if this trigger has opened a form already.
 _OPENED = "exchanged_trigger_id"
 
 _TOO_LONG = f"at most {LONGEST} characters, please; shorten it, or let the agent read it from a file"
 
-#: What a reply is asked for, by form.
+#: The text that the question in the thread asks for, by form.
 _WANTED = {
     "reject": "why it is rejected (or `-` for no reason)",
     "refine": "what the agent should do instead",
@@ -44,8 +44,8 @@ _WANTED = {
 
 
 async def ask(means: Means, tap: Tap) -> None:
-    """Ask who tapped for the words that go with their decision. Returns when a form is open, or the question in the
-    thread is on record; raises NotRecorded when neither could be done."""
+    """Ask the person for the text of their decision. Returns once a form is open, or the question in the thread is
+    recorded. Raises NotRecorded if neither worked."""
     assert tap.button.form is not None, "only these buttons have forms"
     card = await _looked_up(means, tap)
     if isinstance(card, str):
@@ -66,8 +66,8 @@ async def ask(means: Means, tap: Tap) -> None:
 
 
 async def submitted(means: Means, form: Submitted) -> dict[str, Any] | None:
-    """Carry out a form that was sent. Returns what the acknowledgement holds: nothing where the verdict is on record,
-    else a complaint about the words, or a view that says why nothing was changed. Raises NotRecorded."""
+    """Carry out a submitted form; return the payload of the acknowledgement. None means that the decision is recorded.
+    Otherwise it is an error about the text, or a view that says why nothing was changed. Raises NotRecorded."""
     decision, text = form.button.decision, form.text.strip() or None
     if text is None and decision is Decision.REFINE:
         return _complaint(form, "say what the agent should do instead")
@@ -82,7 +82,7 @@ async def submitted(means: Means, form: Submitted) -> dict[str, Any] | None:
 
 
 async def _looked_up(means: Means, tap: Tap) -> Card | str | None:
-    """The card the form is about; None where it can not be had quickly; or why there is no form for it."""
+    """Return the card of the form; None if the look-up takes too long; or a sentence why there is no form."""
     try:
         with trio.fail_after(_LOOK_SECONDS):
             card = await means.desk.card(tap.card_id)
@@ -101,14 +101,14 @@ async def _looked_up(means: Means, tap: Tap) -> Card | str | None:
 
 
 def _unknown(means: Means, tap: Tap) -> Card:
-    """A card of which only what the tap says is known."""
+    """Return a substitute card with only what the button action says."""
     return Card(tap.card_id, tap.button.kind, "not known", "", "What you have tapped", means.now())
 
 
 def _ask_thread(db: Database, means: Means, tap: Tap, card: Card | None) -> None:
     key = f"question/{tap.act_id}"
     if outbox.by_key(db, key) is not None:
-        # Delivered again: it was asked, and may be answered.
+        # A redelivery: the question was asked already, and may be answered by now.
         return
     now = means.now()
     slack_questions.ask(
@@ -132,7 +132,7 @@ def _ask_thread(db: Database, means: Means, tap: Tap, card: Card | None) -> None
 
 
 def line(text: str) -> Content:
-    """A message of one section, from text in Slack's markup."""
+    """Return a message with one section, from text in Slack's markup."""
     return {"text": text, "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": text}}]}
 
 

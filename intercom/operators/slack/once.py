@@ -1,4 +1,4 @@
-"""The same act once: who comes with an act that is being carried out, or was, gets the answer of the first."""
+"""Deduplication of acts in memory: a repetition gets the answer of the first."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Answer = dict[str, Any] | None
 
 @define
 class Once:
-    """Remembers in memory only: what must not happen twice after a restart is on record under the act's id."""
+    """Remembers acts in memory only. Acts that must not repeat after a restart are also recorded under their id."""
 
     _answers: dict[str, Answer] = field(factory=dict, init=False)
     _under_way: dict[str, trio.Event] = field(factory=dict, init=False)
 
     async def run(self, act_id: str, work: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The answer of `work`, which is not begun while the same act is under way, and not after it succeeded. When it
-        raised, the next to come tries again."""
+        """Run `work` once for each act and return its answer; concurrent and later repetitions get the same answer. If
+        `work` raises, the next repetition runs it again."""
         while (first := self._under_way.get(act_id)) is not None:
             await first.wait()
         if act_id in self._answers:

@@ -1,4 +1,4 @@
-"""The sender: the actor that makes Slack show what stands in the outbox, for as long as it takes."""
+"""The sender: the actor that posts and updates messages in Slack until they match the outbox."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from intercom.store.messages import Database
 
 log = logging.getLogger(__name__)
 
-#: Seconds until the store is looked at again when it could not be read.
+#: Seconds until the next look at a store that could not be read.
 _AGAIN = 5.0
 
 
 @frozen
 class _Looked:
-    """What a look at the store found: channels with work, and when the next row is due."""
+    """Channels with work in the store, and the time of the next due row."""
 
     channels: tuple[str, ...]
     due: datetime | None
@@ -41,19 +41,18 @@ class _Looked:
 
 @frozen
 class _Ended:
-    """A lane has nothing to do now; a row of some lane is due at `due`."""
+    """A worker has nothing to do now; the next row is due at `due`."""
 
     lane: Lane
     due: datetime | None
 
 
 class Sender(Actor):
-    """Registered as `slack/outbox`. Tell it `Wake` when something was put, `SocketUp` when Slack is back; ask it
-    `OutboxHealth`.
+    """Posts and updates messages until Slack matches the outbox; registered as `slack/outbox`.
 
-    `now` is the wall clock; `processing` draws a message's content with a line in place of its buttons. Nothing of its
-    state matters: what may have been posted when it fell is looked for when it starts. Of a posted notice it tells the
-    session `Posted`.
+    Tell it `Wake` after an insert and `SocketUp` when Slack is back; ask it `OutboxHealth`. `now` is the wall clock.
+    `processing` draws a message with a line in place of its buttons. No state is lost in a crash: at its start it
+    searches Slack for what may have been posted. It tells the session `Posted` about each posted notice.
     """
 
     mailbox_size = 10_000
@@ -102,7 +101,7 @@ class Sender(Actor):
                 for lane in self._running:
                     lane.hurry()
             case OutboxHealth():
-                # Beside the mailbox: what lanes tell must not wait, or be dropped, behind a store that is away.
+                # In a task: the workers' reports must not wait, or be dropped, while the store is down.
                 self.spawn(self._health, self.defer())
 
     def _look_soon(self) -> None:
@@ -139,7 +138,7 @@ class Sender(Actor):
 
     def _start(self, lane: Lane) -> None:
         if lane in self._running:
-            # It may have looked before what woke us was put.
+            # It may have read the store before the new row was there.
             self._woken.add(lane)
         else:
             self._running.add(lane)
@@ -167,7 +166,7 @@ class Sender(Actor):
             if row.key.startswith("notice/") and row.session_id is not None and row.ts is not None:
                 self.system.named(f"session/{row.session_id}").tell(Posted(row.key, row.ts))
             if row.shown < row.version:
-                # changed, or tapped, while it was posted
+                # changed, or given an interim line, while it was posted
                 self._start(self._lane(row.channel, Updates))
 
     def _note(self, report: Report) -> None:

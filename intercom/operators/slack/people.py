@@ -1,4 +1,4 @@
-"""The names of the people who act: learned where Slack tells them, asked for where it does not."""
+"""The names of people: taken from Slack's payloads, or looked up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intercom.operators.slack.envelopes import Person, person_name
 
 log = logging.getLogger(__name__)
 
-#: How long a name may keep an act waiting, in seconds: whoever acted is known by id in any case.
+#: How long a name look-up may delay an action, in seconds; the user id is known anyway.
 ASK_SECONDS = 1.0
 
 _REMEMBERED = 1000
@@ -24,13 +24,13 @@ class _Api(Protocol):
 
 @define
 class People:
-    """Knows names by user id, for as long as the server runs."""
+    """A cache of names by user id."""
 
     web: _Api
     _names: dict[str, str] = field(factory=dict, init=False)
 
     async def named(self, person: Person) -> Person:
-        """The person with the name they were last seen under; without one where Slack does not tell it soon."""
+        """Return the person with their name; without one if Slack does not answer in time."""
         if person.name:
             self._learn(person.id, person.name)
             return person

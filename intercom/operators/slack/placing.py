@@ -1,4 +1,4 @@
-"""Cards and lines as rows of the outbox: under which key, in which channel and thread, how urgent. Run in the store."""
+"""Cards and lines as rows of the outbox, with key, channel, thread and urgency. Runs in the store."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from intercom.sessions.chat import thread_key
 from intercom.store import outbox
 from intercom.store.messages import Database
 
-#: In these states nothing more can become of a card.
+#: The final states of a card.
 _FINAL = frozenset({CardState.APPLIED, CardState.REJECTED, CardState.EXPIRED, CardState.INTERRUPTED, CardState.CLOSED})
 
 
 @frozen
 class Place:
-    """Where a card or line goes: a channel, and the session whose thread it hangs in, if it has one, with the message
-    that is the thread's top."""
+    """The destination of a card or line. `session` is the session whose thread it belongs to, `top` the root message of
+    that thread."""
 
     channel: str
     session: Session | None = None
@@ -42,12 +42,12 @@ class Place:
 
 
 def put_card(db: Database, card: Card, place: Place, drawn: CardDrawn, at: datetime, *, anew: bool) -> None:
-    """Have Slack show a card, and its file and its call where it has them. With `anew` what stands in place of its
-    buttons is taken back. One that was never shown is not shown when it is over."""
+    """Put a card into the outbox, with its file and its escalation line if it has them. With `anew` the line in place
+    of its buttons is removed. A closed card that was never shown is not put there."""
     key = card_key(card.id)
     there = outbox.by_key(db, key)
     if there is None and card.state not in (CardState.PENDING, CardState.QUEUED):
-        # It came and went while Slack was not to be told.
+        # The card was opened and closed while Slack was not notified.
         return
     put_top(db, place, at)
     urgency = Urgency.ALERT if card.kind is CardKind.STALL else Urgency.CARD
@@ -57,12 +57,12 @@ def put_card(db: Database, card: Card, place: Place, drawn: CardDrawn, at: datet
     if drawn.diff is not None and there is None:
         _put(db, f"diff/{card.id}", drawn.diff, place, urgency, at, kind=RowKind.FILE)
     if drawn.call is not None and there is not None and CALL not in there.content["text"]:
-        # To change a message makes no sound: who is to hear of the escalation is called by a new one, once.
+        # An update makes no sound, so the escalation is announced by a new message, once.
         _put(db, f"call/{card.id}", drawn.call, place, urgency, at)
 
 
 def put_closed(db: Database, key: str, at: datetime) -> None:
-    """Take the buttons from a card that nobody knows any more."""
+    """Remove the buttons from the message of an unknown card."""
     row = outbox.by_key(db, key)
     if row is not None and row.open:
         content = processing(row.content, "this is no longer open")
@@ -70,13 +70,13 @@ def put_closed(db: Database, key: str, at: datetime) -> None:
 
 
 def put_line(db: Database, notice: Notice, place: Place, content: Mapping[str, Any], at: datetime) -> None:
-    """Have Slack show one line more."""
+    """Put one line into the outbox."""
     put_top(db, place, at)
     _put(db, f"line/{uuid.uuid4()}", content, place, urgency_of(notice.level), at, thread=notice.thread)
 
 
 def put_top(db: Database, place: Place, at: datetime) -> None:
-    """Have Slack show how the session stands, at the top of its thread."""
+    """Put the root message of the session's thread into the outbox."""
     session, top = place.session, place.top
     if session is None or top is None:
         return
@@ -119,18 +119,18 @@ def _put(
 
 
 def card_key(card_id: str) -> str:
-    """The key of the row that shows this card."""
+    """Return the key of the row that shows this card."""
     return f"card/{card_id}"
 
 
 def may_change(card: Card) -> bool:
-    """Whether the card is to be looked at again: something may still become of it."""
+    """Return whether the card may still change, so it must be compared again."""
     if card.state is CardState.DELIVERED:
-        # An approval is yet to be applied, or lapses; for any other answer nothing comes after its arrival.
+        # An approval will still be applied or expire; other answers end with their delivery.
         return card.kind is CardKind.APPROVAL
     return card.state not in _FINAL
 
 
 def urgency_of(level: str) -> Urgency:
-    """How soon a line of this level goes."""
+    """Return the urgency of a line of this level."""
     return Urgency.LINE if level in ("warning", "error") else Urgency.LOG

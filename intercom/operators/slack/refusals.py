@@ -1,4 +1,4 @@
-"""What to make of Slack's words for no. Pure."""
+"""The meaning of Slack's error codes. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from enum import Enum
 
 
 class Remedy(Enum):
-    """MEND: a person has to change something, and until then nothing in the channel works. REDRAW: Slack does not take
-    this content. RETHREAD: the thread is not there. GONE: the message is not there, or not ours to change. LATER:
-    unknown; it may be better in a while."""
+    """What a refusal requires.
+
+    MEND: a person has to change something; until then nothing works in the channel. REDRAW: Slack rejects this content.
+    RETHREAD: the thread does not exist. GONE: the message does not exist, or is not ours. LATER: unknown; it may pass.
+    """
 
     MEND = "mend"
     REDRAW = "redraw"
@@ -21,7 +23,7 @@ _TOKEN = "run `agent-intercom slack login` again"
 _APP = "install the app from `agent-intercom slack manifest` again, then log in again"
 _POLICY = "ask an admin of the workspace to let the app post there"
 
-#: Slack's words for what a person can mend, with what to do.
+#: Advice for each error that a person can fix.
 ADVICE: dict[str, str] = {
     "access_denied": _POLICY,
     "account_inactive": _TOKEN,
@@ -89,7 +91,7 @@ _OF_THE_MESSAGE = frozenset({"cant_update_message", "edit_window_closed", "inval
 
 
 def remedy(error: str, *, updating: bool) -> Remedy:
-    """What to do when Slack answers a post, or an update, with `error`."""
+    """Return the remedy if Slack answers a post, or an update, with `error`."""
     if error in ADVICE:
         return Remedy.MEND
     if error in _OF_THE_CONTENT:
@@ -102,6 +104,6 @@ def remedy(error: str, *, updating: bool) -> Remedy:
 
 
 def sentence(error: str, channel: str) -> str:
-    """What is wrong in `channel` and what to do, for people."""
+    """Return the problem in `channel` and its remedy, for people."""
     advice = ADVICE.get(error, "it is tried again every minute")
     return f"slack takes nothing in channel {channel} ({error}); {advice}"

@@ -1,7 +1,7 @@
-"""Replies in a thread: the same decisions as the buttons', in words.
+"""Replies in a thread: the same decisions as the buttons', as text.
 
-What a reply means depends on what is open when it comes. So it is settled once, and put on record under the act's id
-before it is done: the same reply delivered again decides the same card, and never the next one.
+The meaning of a reply depends on the cards that are open when it arrives. So the meaning is determined once and
+recorded under the act's id before it is carried out. A redelivered reply decides the same card, and never the next one.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _TOOL = "slack.reply"
 #: How many open cards an answer lists.
 _LISTED = 10
 
-#: How much of an id is shown; more where that does not tell cards apart.
+#: How much of an id is shown; more if cards would look the same.
 _SHORT = 8
 
 
 @frozen
 class Thread:
-    """What a thread is about: a session, or one card alone; the question open in it; and what became of this reply
-    when it came before."""
+    """The subject of a thread: a session, or one card. `question` is the open question in it; `settled` is the recorded
+    meaning if this reply came before."""
 
     session_id: str | None
     card_id: str | None
@@ -58,7 +58,7 @@ class Thread:
 
 @frozen
 class Decides:
-    """The reply decides a card. `asked` marks the answer to a question, which is closed by it."""
+    """The reply decides a card. `asked` marks the answer to a question, which it closes."""
 
     card_id: str
     kind: CardKind
@@ -69,7 +69,7 @@ class Decides:
 
 @frozen
 class Tells:
-    """The reply is an instruction to the session's agent: nothing waits for an answer there."""
+    """The reply is an instruction for the session's agent, because no card waits for an answer there."""
 
     session_id: str
     text: str
@@ -77,8 +77,7 @@ class Tells:
 
 @frozen
 class Answered:
-    """The reply is answered in the thread, with text in Slack's markup, and decides nothing. `closes` drops the open
-    question."""
+    """The reply decides nothing and gets an answer in Slack's markup. `closes` drops the open question."""
 
     text: str
     closes: bool = False
@@ -88,7 +87,7 @@ Meaning = Decides | Tells | Answered
 
 
 async def said(means: Means, gate: Gate, reply: Said) -> None:
-    """Carry out a reply. Returns when what it means is on record, or it is none of ours; raises NotRecorded."""
+    """Carry out a reply. Returns once its meaning is recorded, or the reply is irrelevant; raises NotRecorded."""
     thread = await means.transact(partial(_thread, reply=reply))
     if thread is None or not await gate.passes(reply):
         return
@@ -110,8 +109,8 @@ async def _carry_out(means: Means, reply: Said, thread: Thread, meaning: Meaning
 
 
 async def _tell(means: Means, reply: Said, thread: Thread, tells: Tells) -> None:
-    """Queue the words for the agent. A card in the thread says so, and when the agent has them; where the session's
-    cards are not shown here, or nothing came of it, the reply is answered."""
+    """Queue the instruction for the agent. A card in the thread shows its status. If the session's cards are not shown
+    here, or it fails, the reply gets an answer."""
     person: Person = await means.people.named(reply.person)
     answer: str | None = None
     try:
@@ -157,14 +156,14 @@ async def _meaning(means: Means, thread: Thread, reply: Said) -> Meaning | None:
         card = await _card(means, thread.question.card_id)
         if card is not None and card.state is CardState.PENDING:
             return to_question(text, card, Decision(thread.question.decision))
-        # It was meant for that card: a short "no" must not come to reject another.
+        # The reply was meant for that card: a short "no" must not reject another one.
         return Answered("what you were asked about is no longer open, so this decided nothing", closes=True)
     cards = await _open(means, thread)
     return to_cards(text, cards, await _unseen(means, reply, cards)) or _to_agent(text, thread)
 
 
 def _to_agent(text: str, thread: Thread) -> Tells | Answered | None:
-    """What words mean that are no answer to anything: they are for the agent whose thread this is. Pure."""
+    """Return the meaning of a reply that answers nothing: an instruction for the agent of the thread. Pure."""
     if not text:
         return None
     if thread.session_id is None:
@@ -173,7 +172,7 @@ def _to_agent(text: str, thread: Thread) -> Tells | Answered | None:
 
 
 def to_question(text: str, card: Card, decision: Decision) -> Decides | Answered:
-    """What a reply means to whom was asked for the words of `decision` on this card. Pure."""
+    """Return the meaning of a reply to a question for the text of `decision` on this card. Pure."""
     if is_never_mind(text):
         return Answered("taken back; nothing was changed, and the card is still open", closes=True)
     plain = understand(text, card.kind)
@@ -193,9 +192,11 @@ def to_question(text: str, card: Card, decision: Decision) -> Decides | Answered
 
 
 def to_cards(text: str, cards: tuple[Card, ...], unseen: frozenset[str] = frozenset()) -> Decides | Answered | None:
-    """What a reply means where these cards are open: a decision, an answer that says what is possible, or nothing of
-    the kind, where nothing waits and this is no decision. A card that is `unseen`, by id, is decided only by name.
-    Pure."""
+    """Return the meaning of a reply while these cards are open.
+
+    It is a decision, an answer with the possible replies, or None if nothing waits and the text is no decision. A card
+    in `unseen` is decided only if the reply names its id. Pure.
+    """
     id, rest = addressed(text)
     named = [card for card in cards if id and card.id.casefold().startswith(id)]
     if not cards:
@@ -218,7 +219,7 @@ def to_cards(text: str, cards: tuple[Card, ...], unseen: frozenset[str] = frozen
 
 
 def _which(cards: tuple[Card, ...]) -> str:
-    """The question which of these is meant. Without titles: they are the agent's words, and the cards show them."""
+    """Ask which card is meant. Without titles: they are the agent's text, and the cards show them."""
     length = _SHORT
     while length < 64 and len({card.id[:length] for card in cards}) < len(cards):
         length += 4
@@ -248,7 +249,7 @@ async def _open(means: Means, thread: Thread) -> tuple[Card, ...]:
     try:
         return tuple(await means.desk.pending(thread.session_id))
     except NotFound:
-        # Its thread outlives a session that was purged.
+        # The thread of a purged session still exists.
         return ()
     except IntercomError as fault:
         raise NotRecorded(f"the open cards could not be read: {fault.error_code}") from fault
@@ -257,7 +258,7 @@ async def _open(means: Means, thread: Thread) -> tuple[Card, ...]:
 
 
 async def _unseen(means: Means, reply: Said, cards: tuple[Card, ...]) -> frozenset[str]:
-    """Those of the cards whose message did not stand in Slack yet when the reply was written."""
+    """Return the cards whose message was not in Slack yet when the reply was written."""
 
     def look(db: Database) -> frozenset[str]:
         there = {card.id: outbox.by_key(db, f"card/{card.id}") for card in cards}
@@ -265,7 +266,7 @@ async def _unseen(means: Means, reply: Said, cards: tuple[Card, ...]) -> frozens
             id for id, row in there.items() if row is None or row.ts is None or _instant(row.ts) > _instant(reply.ts)
         )
 
-    # Several are told apart by name in any case.
+    # With several cards the reply must name one anyway.
     return await means.transact(look) if len(cards) == 1 else frozenset()
 
 
@@ -275,7 +276,7 @@ def _instant(ts: str) -> tuple[int, int]:
 
 
 def _thread(db: Database, reply: Said) -> Thread | None:
-    """What the thread of a reply is about; None where it is none of ours."""
+    """Look up the subject of a reply's thread; None if the thread is not ours."""
     root = outbox.by_ts(db, reply.channel, reply.thread)
     question = slack_questions.peek(db, reply.channel, reply.thread)
     if root is None and question is None:

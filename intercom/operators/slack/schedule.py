@@ -1,4 +1,4 @@
-"""Which message is posted next in a channel, and which lines share it. Pure."""
+"""The choice of the next message to post in a channel, and of the lines merged into it. Pure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from attrs import field, frozen
 
 from intercom.model.outbox import RowKind, RowState, Waiting
 
-#: The most that lines sharing one message may come to.
+#: The maximum size of a message of merged lines.
 CHARS = 2_800
 LINES = 20
 
-#: How many rows are looked at for lines that can share a message.
+#: How many rows are examined for lines to merge.
 REACH = 500
 
-#: After so many attempts a message that may be out there, and is not found, no longer holds back those behind it.
+#: After this many attempts a message that may be posted, but is not found, no longer blocks the ones behind it.
 PATIENCE = 8
 
 
-#: How many cards and alerts are looked at for one of a thread whose turn it is.
+#: How many cards and alerts are examined to find a thread whose turn it is.
 FAIR_REACH = 5_000
 
 
 @frozen
 class Choice:
-    """Post the row `id`, with the lines of the rows `merge` under its own. `thread` is the one whose turn that was."""
+    """Post the row `id`, followed by the lines of the rows `merge`. `thread` is the thread whose turn is used."""
 
     id: int
     merge: tuple[int, ...] = ()
@@ -34,14 +34,14 @@ class Choice:
 
 
 def choose(waiting: Iterable[Waiting], now: datetime, turns: Mapping[str, int] | None = None) -> Choice | None:
-    """What is to be posted first of `waiting`, which comes the most urgent and oldest first and is read no further than
-    needed; None when nothing may be posted now.
+    """Choose the next row to post; None if nothing may be posted now.
 
-    The most urgent goes first, and of equally urgent ones the oldest, so that cards overtake lines and each keeps its
-    order within a thread. Cards and alerts of several threads take turns: `turns` says when a thread had its last, as a
-    rising number, so that one agent's hundred cards do not hold up another's one. A row whose time has not come is
-    passed over; but one that may be out there holds back those behind it in its thread. A reply waits for the message
-    at the top of its thread, which goes with the urgency of the most urgent reply.
+    `waiting` is ordered by urgency, then age; it is read no further than needed. The most urgent row is first, and
+    among equals the oldest, so cards overtake lines and each thread keeps its order. Cards and alerts of several
+    threads take turns, so that one agent's hundred cards do not delay another's one. `turns` has the last turn of each
+    thread, as an increasing number. A row that is not due is skipped; if it may be posted already, it also blocks the
+    ones behind it in its thread. A reply waits for its thread's root message, which gets the urgency of the most urgent
+    reply.
     """
     turns = turns or {}
     rows = iter(waiting)
@@ -76,8 +76,8 @@ def choose(waiting: Iterable[Waiting], now: datetime, turns: Mapping[str, int] |
 
 
 def _sharing(first: Waiting, behind: Iterator[Waiting], now: datetime) -> tuple[int, ...]:
-    """The rows behind a line whose lines can stand in its message. What was tried before must stay as it was, and what
-    stands in no thread may be the top of one: two sessions must not come to share theirs."""
+    """Return the rows whose lines can share the message of the first. A row that was tried before must stay unchanged.
+    A line outside a thread may become the root of one, and two sessions must not share a root."""
     if not first.urgency.is_line or first.kind is not RowKind.MESSAGE or first.attempts or first.thread is None:
         return ()
     chars, lines = first.chars, first.lines
@@ -91,7 +91,7 @@ def _sharing(first: Waiting, behind: Iterator[Waiting], now: datetime) -> tuple[
         fits = chars <= CHARS and lines <= LINES
         fresh = row.kind is RowKind.MESSAGE and row.attempts == 0 and _due(row.not_before, now)
         if not (fits and fresh):
-            # those behind it stay behind it
+            # the rows behind it keep their place
             break
         sharing.append(row.id)
     return tuple(sharing)

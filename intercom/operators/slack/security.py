@@ -1,4 +1,4 @@
-"""Who may act: the authorized people of our team. Everybody else is not answered, and goes on record."""
+"""Authorization in Slack: only authorized people of our team may act. Attempts by others are ignored and recorded."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ log = logging.getLogger(__name__)
 
 @frozen
 class Gate:
-    """`authorized` are user ids. With `team_id`, acts that say they come from another team are turned away as well."""
+    """Decides who may act. `authorized` are user ids. With `team_id`, actions from another team are refused as well."""
 
     desk: Desk
     authorized: frozenset[str]
     team_id: str = ""
 
     async def passes(self, act: Tap | Submitted | Command | Said) -> bool:
-        """Whether this person may act. If not, that they tried is recorded, without what they said; raises NotRecorded
-        when it can not be."""
+        """Return whether this person may act. If not, the attempt is recorded without its text; raises NotRecorded if
+        that fails."""
         why = self._against(act)
         if why is None:
             return True

@@ -1,4 +1,4 @@
-"""One row to Slack: posted (or found, where it may be there already), or updated. No state, and no retries."""
+"""Sending of one row to Slack: it is posted, found if it may be posted already, or updated. No state and no retries."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from intercom.store.postings import Begun, Update
 
 R = TypeVar("R")
 
-#: Seconds the store may take.
+#: How long the store may take, in seconds.
 STORE_SECONDS = 30.0
 
 
 @frozen
 class Means:
-    """What sending needs. `processing` draws a message with a line in place of its buttons; `dice` spreads retries."""
+    """The dependencies. `processing` draws a message with a line in place of its buttons; `dice` randomizes retries."""
 
     store: Name
     web: Web
@@ -39,22 +39,23 @@ class Means:
     dice: random.Random = Factory(random.Random)
 
     async def transact(self, work: Callable[[Database], R]) -> R:
-        """Run `work` in one transaction, which is on disk when this returns."""
+        """Run `work` in one transaction, which is durable when this returns."""
         return await ask(self.store, Transact(work), timeout=STORE_SECONDS, retry=True)
 
 
 class StillOut(SlackError):
-    """An earlier attempt has not come to anything yet, and still may."""
+    """An earlier attempt has no result yet, and may still be carried out."""
 
     def __init__(self) -> None:
         super().__init__("slack did not answer, and may still post it; it is looked for again")
 
 
 async def post(means: Means, begun: Begun) -> Sent:
-    """Post what was begun, or find it, perhaps in an older version.
+    """Post a begun row, or find it, perhaps with an older version.
 
-    Content that Slack does not take is posted once more as plain text. What may still come is not posted now: raises
-    StillOut, unless it is found. Raises SlackError otherwise: Unreachable with `maybe_done` if it may be there now.
+    Content that Slack rejects is posted as plain text. Raises StillOut if an earlier attempt may still be carried out
+    and is not found. Other failures raise another SlackError; with Unreachable, `maybe_done` says whether the row may
+    be posted now.
     """
     row = begun.row
     if row.kind is RowKind.FILE:
@@ -85,7 +86,7 @@ async def post(means: Means, begun: Begun) -> Sent:
 
 
 async def update(means: Means, wanted: Update) -> None:
-    """Have a message show its row. Content that Slack does not take is shown as plain text. Raises SlackError."""
+    """Update a message from its row. Content that Slack rejects is shown as plain text. Raises SlackError."""
     row = wanted.row
     content = merged(wanted.contents)
     if row.interim is not None:

@@ -1,4 +1,4 @@
-"""What a server needs to be in Slack, settled once when it starts."""
+"""The settings of the Slack channel, determined once at the server's start."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from intercom.operators.slack.web import SlackTokens, WebApi
 
 @frozen
 class SlackSetup:
-    """Slack as it is set up: the tokens, who may answer, where to post, and where Slack is (`api_url`); by which
-    proxy it is reached, and which certificates are trusted in place of the usual ones."""
+    """The settings of Slack. `api_url` is the address of the Web API. `proxy` is the proxy for it, and `ca_file`
+    replaces the usual trusted certificates."""
 
     tokens: SlackTokens
     channel_id: str
@@ -32,10 +32,10 @@ class SlackSetup:
 def settle(
     config: Config, env: Mapping[str, str], *, file: Path | None = None, patience: float = PATIENCE
 ) -> SlackSetup | None:
-    """Slack as configuration, keychain and environment set it up; None where the configuration names no channel.
+    """Return the setup from configuration, keychain and environment; None if the configuration names no channel.
 
-    Blocks while the keychain is asked, for `patience` seconds at most. Raises SlackError when a channel is named and
-    the rest is missing or not usable: the sentence says what to do, and a server starts without Slack.
+    Blocks on the keychain for at most `patience` seconds. Raises SlackError if a channel is named and the rest is
+    missing or unusable. The sentence says what to do, and a server starts without Slack.
     """
     channel_id = config.slack.channel_id
     if channel_id is None:
@@ -60,5 +60,5 @@ def settle(
 
 
 def web_api(setup: SlackSetup) -> WebApi:
-    """A client of Slack's Web API for this set-up."""
+    """Create a client of Slack's Web API for this setup."""
     return WebApi(setup.tokens, base_url=setup.api_url, proxy=setup.proxy, ca_file=setup.ca_file)

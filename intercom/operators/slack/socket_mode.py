@@ -1,7 +1,7 @@
-"""One Socket Mode socket: its handshake, its frames, its pings, and when it counts as dead.
+"""One Socket Mode socket: handshake, frames, pings, and the detection of a dead connection.
 
-The HTTP client opens it (so that it takes the same proxies, names and certificates as the Web API), wsproto reads and
-writes its frames.
+The HTTP client opens it, so it uses the same proxies, names and certificates as the Web API. wsproto reads and writes
+its frames.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ _READ = 64 * 1024
 
 @frozen
 class SocketLimits:
-    """What one socket may take. All times in seconds.
+    """The limits of one socket. All times are in seconds.
 
-    A socket is dead when nothing came for `silence`; once Slack has pinged on it, our own pings' answers no longer
-    count, as something on the way may give them. We ping every `ping_every`. `opening` is for the handshake,
-    `sending` for one message to leave, `closing` for Slack to say goodbye. A message over `max_message` characters is
-    dropped.
+    A socket is dead if nothing came for `silence`. Once Slack has pinged on it, the answers to our pings no longer
+    count, because an intermediary may send them. We ping every `ping_every`. `opening` limits the handshake, `sending`
+    one outgoing message, `closing` Slack's close frame. A message over `max_message` characters is dropped.
     """
 
     silence: float = 30.0
@@ -51,7 +50,7 @@ class SocketLimits:
 
 
 class Socket:
-    """An open socket. One task reads it with `next`; any may `send`."""
+    """An open socket. One task reads it with `next`; any task may `send`."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream, limits: SocketLimits) -> None:
         self.heard_at = trio.current_time()
@@ -68,10 +67,10 @@ class Socket:
         self._dead = False
 
     async def next(self) -> dict[str, Any] | None:
-        """The next message; None when Slack has closed the socket. What is no JSON object is passed over.
+        """Return the next message; None if Slack has closed the socket. A message that is no JSON object is ignored.
 
-        Also keeps the socket alive, so it is to be called again soon. Raises SocketLost if the connection broke, or
-        nothing came for too long.
+        It also keeps the socket alive, so call it again soon. Raises SocketLost if the connection broke, or nothing
+        came for too long.
         """
         while not self._ready:
             if self._dead or self._frames.state is ConnectionState.CLOSED:
@@ -84,18 +83,18 @@ class Socket:
         return self._ready.popleft()
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Send a message as JSON. Raises SocketLost if it did not leave; the socket is then of no more use."""
+        """Send a message as JSON. Raises SocketLost if it was not sent; then the socket can no longer be used."""
         if self._dead or self._frames.state is not ConnectionState.OPEN:
             raise SocketLost("the socket is closed")
         await self._write(TextMessage(json.dumps(await outgoing.masked(message))))
 
     async def say_goodbye(self) -> None:
-        """Begin to close: nothing can be sent from here on, what Slack still sends is read on with `next`."""
+        """Begin to close. Nothing can be sent from here on; `next` still reads what Slack sends."""
         if not self._dead and self._frames.state is ConnectionState.OPEN:
             await self._write(CloseConnection(1000))
 
     async def _read(self) -> bytes | None:
-        """What came, empty at the end; None when it is time for a ping."""
+        """Read bytes, empty at the end; None if a ping is due."""
         silent_at = self._lively_at + self._limits.silence
         with trio.move_on_at(min(self._ping_at, silent_at)):
             try:
@@ -139,7 +138,7 @@ class Socket:
                 if self._frames.state is ConnectionState.REMOTE_CLOSING:
                     await self._write(event.response())
                 elif self._frames.state is ConnectionState.OPEN:
-                    # So wsproto tells of bytes that are no frame.
+                    # wsproto reports bytes that are no frame as a close.
                     self._dead = True
                     raise SocketLost(f"slack sent what is no websocket frame: {event.reason}")
 
@@ -178,7 +177,7 @@ class Socket:
             except httpcore2.NetworkError as exc:
                 raise SocketLost(f"the connection broke: {exc or type(exc).__name__}") from None
             finally:
-                # After part of a frame nothing that follows can be understood.
+                # After part of a frame, the peer cannot parse what follows.
                 self._dead = self._dead or not whole
             if not whole:
                 raise SocketLost(f"slack took nothing for {self._limits.sending:g} s")
@@ -186,10 +185,8 @@ class Socket:
 
 @asynccontextmanager
 async def open_socket(web: WebApi, url: str, limits: SocketLimits) -> AsyncIterator[Socket]:
-    """Open the address that `apps.connections.open` gave, and close it in the end without waiting for anybody.
-
-    Raises Unreachable if it cannot be opened within `limits.opening`.
-    """
+    """Open the address from `apps.connections.open`; at the end close the socket without waiting. Raises Unreachable if
+    it does not open within `limits.opening`."""
     key = base64.b64encode(secrets.token_bytes(16))
     headers = {
         "Connection": "Upgrade",

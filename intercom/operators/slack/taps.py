@@ -1,4 +1,4 @@
-"""Taps on buttons: a verdict at once, or a form that asks for words first."""
+"""Button actions: each decides at once, or opens a form that asks for text first."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from intercom.operators.slack.means import Means
 
 
 async def tapped(means: Means, tap: Tap) -> None:
-    """Carry out a tap. Returns when it is on record, or can never be; raises NotRecorded when Slack should deliver it
-    again."""
+    """Carry out a button action. Returns once it is recorded, or can never be. Raises NotRecorded if Slack should
+    deliver it again."""
     button = tap.button
     if button.form is not None:
         await modals.ask(means, tap)

@@ -1,4 +1,4 @@
-"""Slack's part of the supervision tree, readable from top to bottom."""
+"""Slack's part of the supervision tree, from top to bottom."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from intercom.store.reader import Reader
 
 T = TypeVar("T")
 
-#: Seconds a part may take to say how it stands.
+#: How long an actor may take to report its status, in seconds.
 _STANDING_SECONDS = 2.0
 
 
 class OpenWeb(Actor):
-    """Registered as `slack/web`: holds the connection that all calls to the Web API share."""
+    """Holds the connection that all calls to the Web API share; registered as `slack/web`."""
 
     def __init__(self, web: WebApi) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class OpenWeb(Actor):
 
 @frozen
 class Slack:
-    """The Slack channel of one server, built and not yet running."""
+    """The Slack channel of one server, built but not running yet."""
 
     setup: SlackSetup
     config: Config
@@ -75,7 +75,7 @@ class Slack:
         object.__setattr__(self, "drawing", Drawing(self.mask))
 
     def chat(self) -> Chat:
-        """What sessions are told of this channel."""
+        """Return the functions of this channel that sessions use."""
         outbox = self.system.named("slack/outbox")
         return Chat(
             channel_for=lambda session: channel_of(self.config, session),
@@ -85,7 +85,7 @@ class Slack:
         )
 
     async def standing(self) -> Mapping[str, Any]:
-        """How the channel fares, for people at a terminal: None stands for a part that does not answer just now."""
+        """Return the channel's status for people at a terminal; a part that does not answer is None."""
         return {
             "channel": self.setup.channel_id,
             "connection": await self._asked("slack/connection", Health()),
@@ -99,7 +99,7 @@ class Slack:
             return None
 
     def children(self, desk: Desk, reader: Reader) -> Sequence[ChildSpec]:
-        """The actors, in the order they start. None needs another to be up: each finds the others by name."""
+        """Return the actors in start order. None needs another to be up: each finds the others by name."""
         named, web, config, now = self.system.named, self.web, self.config, self.now
         store, outbox = named("store"), named("slack/outbox")
         means = Means(
@@ -127,9 +127,8 @@ class Slack:
         acts = Acts(means, gate, Commands(named("slack/commands")))
         patience = Patience(backoff_max=config.slack.reconnect_backoff_max_seconds)
         return (
-            # The one connection that all calls share.
             ChildSpec("slack/web", lambda: OpenWeb(web)),
-            # What Slack is to show: who makes it so, and who says what it is.
+            # The actors that decide what Slack shows, and that send it.
             ChildSpec("slack/outbox", lambda: Sender(store, web, now)),
             ChildSpec(
                 "slack/channel",
@@ -144,7 +143,7 @@ class Slack:
                     now=now,
                 ),
             ),
-            # What people do: their commands, words for one of them alone, and the socket all of it comes by.
+            # The actors for people's actions: commands, ephemeral messages, and the socket.
             ChildSpec("slack/commands", lambda: CommandRunner(house), shutdown=10.0),
             ChildSpec("slack/whispers", lambda: Whispers(web, now)),
             ChildSpec("slack/connection", lambda: Connection(web, acts.handle, patience=patience), shutdown=10.0),

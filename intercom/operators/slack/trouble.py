@@ -1,4 +1,4 @@
-"""What is wrong with the connection, in words for people, and how long to wait before the next try."""
+"""Connection errors: sentences for people, and the pause before the next try."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from attrs import frozen
 
 from intercom.operators.slack.errors import RateLimited, SlackRefused
 
-#: The last word on a socket whose app may have no more of them.
+#: Slack's code if the app may open no more sockets.
 TOO_MANY = "too_many_websockets"
 LINK_DISABLED = "link_disabled"
 
@@ -29,12 +29,12 @@ _SENTENCES = {
 
 @frozen
 class Patience:
-    """How the connection waits, in seconds.
+    """The waiting times of the connection, in seconds.
 
-    After a failure it tries again at once, then waits `backoff_first`, twice as long after each failure in a row, at
-    most `backoff_max`; of that a random part between a half and the whole. A socket that lasted `stable` ends the row.
-    What a person must mend is tried every `slow`. A socket that was replaced is read on for `overlap`. At a stop,
-    handlers get `stop` to end.
+    After a failure the first retry is immediate. The next pause is `backoff_first`, doubled with each failure in a row,
+    up to `backoff_max`. Each pause is shortened at random, to no less than half. A socket that lasted `stable` ends the
+    row. An error that a person must fix is retried every `slow`. A replaced socket is read for `overlap` more. At a
+    stop, handlers get `stop` to end.
     """
 
     backoff_first: float = 0.5
@@ -46,7 +46,7 @@ class Patience:
 
 
 class Disconnected(Exception):
-    """Slack takes a socket away; `reason` is its word for why."""
+    """Slack closes a socket; `reason` is its code."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(_SENTENCES.get(reason, f"slack takes the socket away ({reason})"))
@@ -54,26 +54,26 @@ class Disconnected(Exception):
 
 
 def is_for_people(trouble: Exception) -> bool:
-    """Whether nothing but a person can mend it."""
+    """Return whether only a person can fix the error."""
     if isinstance(trouble, Disconnected):
         return trouble.reason == LINK_DISABLED
     return isinstance(trouble, SlackRefused)
 
 
 def sentence(trouble: Exception) -> str:
-    """What is wrong and what to do, for people."""
+    """Return the problem and its remedy, for people."""
     if isinstance(trouble, SlackRefused):
         return _SENTENCES.get(trouble.error, f"slack refuses to open a socket ({trouble.error})")
     return str(trouble)
 
 
 def wait_after(trouble: Exception, failures: int, patience: Patience, random: float) -> float:
-    """Seconds until the next try after `failures` in a row, this one included. `random` is from 0 to 1."""
+    """Return the seconds until the next try after `failures` in a row, this one included. `random` is from 0 to 1."""
     if is_for_people(trouble):
         return patience.slow * (1 + random / 4)
     if isinstance(trouble, Disconnected) and trouble.reason == TOO_MANY:
         failures += 1
-    # Past 64 doublings any cap is reached, and a float would overflow.
+    # After 64 doublings any limit is reached, and a float would overflow.
     whole = 0.0 if failures <= 1 else patience.backoff_first * 2.0 ** min(failures - 2, 64)
     wait = min(whole, patience.backoff_max) * (0.5 + random / 2)
     return max(wait, trouble.retry_after) if isinstance(trouble, RateLimited) else wait

@@ -1,4 +1,4 @@
-"""Keeping a socket up: opening one, replacing it before it ends, waiting when that fails."""
+"""The maintenance of a socket: it opens one, replaces it before its end, and waits after failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @frozen
 class News:
-    """How the connection stands now; `trouble` is a sentence on what went wrong, None if nothing did."""
+    """The state of the connection; `trouble` is a sentence about the error, None if there is none."""
 
     state: ConnectionState
     trouble: str | None = None
@@ -30,7 +30,7 @@ class News:
 
 @define(eq=False)
 class _Live:
-    """A socket on which Slack said hello. `over` is set once another is to take its place, `trouble` says why."""
+    """A socket on which Slack said hello. `over` is set once it must be replaced; `trouble` says why."""
 
     socket: Socket
     since: float
@@ -45,10 +45,8 @@ class _Live:
 
 
 class Upkeep:
-    """Keeps one socket up for as long as `run` runs; `report` is told whenever that changes.
-
-    `opened` counts the sockets so far. `random` gives a number from 0 to 1.
-    """
+    """Keeps one socket open while `run` runs, and reports each change to `report`. `opened` counts the sockets so far.
+    `random` returns a number from 0 to 1."""
 
     def __init__(
         self,
@@ -72,11 +70,11 @@ class Upkeep:
 
     @property
     def heard_at(self) -> float | None:
-        """When anything came from Slack last, by Trio's clock; None if nothing did."""
+        """When Slack last sent anything, by Trio's clock; None if it never did."""
         return max((live.socket.heard_at for live in self._live), default=self._heard_at)
 
     async def run(self) -> None:
-        """Keep a socket up until cancelled; then let what is in hand come to its end, for a short while."""
+        """Keep a socket open until cancelled; then give running handlers a short time to end."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_shielded)
             try:
@@ -124,7 +122,7 @@ class Upkeep:
     async def _attend(
         self, nursery: trio.Nursery, *, task_status: trio.TaskStatus[_Live] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Open a socket, say when Slack has said hello, and read it to its end."""
+        """Open a socket, report when Slack has said hello, and read it to its end."""
         url = (await self._web.call("apps.connections.open", app=True)).get("url")
         if not isinstance(url, str):
             raise Unreachable("slack gave no address for a socket", maybe_done=False)
@@ -175,7 +173,7 @@ class Upkeep:
                 self._handling.take(message, partial(self._acknowledge, live.socket), nursery)
 
     async def _acknowledge(self, came_by: Socket, answer: dict[str, Any]) -> None:
-        # Slack knows an envelope by its id, whichever of the app's sockets the answer comes by.
+        # Slack accepts an acknowledgement on any of the app's sockets.
         others = [live.socket for live in reversed(self._live) if live.socket is not came_by]
         for socket in (came_by, *others):
             try:

@@ -1,4 +1,4 @@
-"""Sending a file: a place for it, its bytes, and its sharing in a channel."""
+"""The upload of a file: get an address, send the bytes, and share the file in a channel."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Keep = Callable[[str | None], Awaitable[object]]
 
 
 async def share(web: Web, row: Row, thread_ts: str | None, keep: Keep) -> str | None:
-    """Share the file of `row`, once; the ts of its message where Slack tells it.
+    """Share the file of `row` once; return the ts of its message if Slack reports it.
 
-    The upload's id is handed to `keep` before it is shared. A row that has one may be shared already: then Slack is
-    asked, and nothing sent twice. Raises as `Web.call` does.
+    The upload's id is passed to `keep` before the file is shared. A row with an id may be shared already: then Slack is
+    asked first. Raises as `Web.call` does.
     """
     if row.file_id is not None:
         try:
@@ -29,7 +29,7 @@ async def share(web: Web, row: Row, thread_ts: str | None, keep: Keep) -> str | 
         except SlackRefused as refused:
             if remedy(refused.error, updating=False) is not Remedy.LATER:
                 raise
-            # the upload is gone or spoilt
+            # the upload no longer exists or is broken
             await keep(None)
     file_id = await _uploaded(web, row, typed=True)
     await keep(file_id)
@@ -39,9 +39,9 @@ async def share(web: Web, row: Row, thread_ts: str | None, keep: Keep) -> str | 
 async def _uploaded(web: Web, row: Row, *, typed: bool) -> str:
     content = row.content
     filename = str(content["filename"])
-    # an empty file is none
+    # Slack rejects an empty file
     data = str(content["text"]).encode("utf-8", "replace") or b"\n"
-    # Slack is told the length first, so the last look comes before.
+    # Masked before the upload, because Slack needs the final length first.
     data = (await outgoing.masked(data.decode())).encode()
     snippet_type = content.get("snippet_type") if typed else None
     try:
@@ -58,7 +58,7 @@ async def _uploaded(web: Web, row: Row, *, typed: bool) -> str:
     try:
         await web.upload(url, data, filename)
     except Unreachable as lost:
-        # an upload that is not shared is seen by nobody
+        # an upload that is not shared is visible to nobody
         raise Unreachable(str(lost), maybe_done=False) from lost
     return file_id
 

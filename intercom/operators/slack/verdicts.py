@@ -1,4 +1,4 @@
-"""Giving a verdict: the person's decision goes to the desk, and the card's message keeps up with it."""
+"""Decisions from Slack: the operator service decides, and the card's message is updated."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ log = logging.getLogger(__name__)
 
 CHANNEL = "slack"
 
-#: Refusals that say "not now": the act must be tried again.
+#: Temporary refusals: the action must be tried again.
 PASSING = frozenset({"db", "busy", "unavailable"})
 
 
 @frozen
 class Turned:
-    """Nothing was changed, and `why`, a sentence in Slack's markup, says so to the person. `late` marks that the card
-    was no longer open."""
+    """Nothing was changed. `why` is a sentence for the person, in Slack's markup; `late` means a closed card."""
 
     why: str
     late: bool = False
@@ -45,12 +44,11 @@ async def give(
     *,
     kind: CardKind | None = None,
 ) -> Turned | None:
-    """Decide the card `card_id` (the whole id) under the id of the act. None: it is on record, whoever delivered the
-    act how often. With `kind`, only a card of that kind.
+    """Decide the card `card_id` (its full id) under the id of the act; with `kind`, only a card of that kind.
 
-    The card's message says at once that somebody is at it, but not ahead of the verdict itself; when nothing comes of
-    it, its buttons come back. Raises NotRecorded when the verdict could not be recorded for now, and it is not known
-    whether it was.
+    None means that the decision is recorded, however often the action is delivered. The card's message shows at once
+    that the decision is being processed, but this never delays the decision. If nothing comes of it, the buttons
+    return. Raises NotRecorded if the decision could not be recorded now, or that is unknown.
     """
     verdict = Verdict(act_id, decision, str(person), CHANNEL, means.now(), text, Origin(CHANNEL))
     try:
@@ -78,7 +76,7 @@ async def give(
 async def _shown(
     means: Means, card_id: str, person: Person, work: Callable[[], Awaitable[Turned | None]]
 ) -> Turned | None:
-    """Do the work, and say in the card's message that it is done. What it raises is raised as it is."""
+    """Run the work, and show in the card's message that it is being processed. Errors pass through unchanged."""
     turned: Turned | None = None
     failed: Exception | None = None
     async with trio.open_nursery() as nursery:
@@ -88,7 +86,7 @@ async def _shown(
         except Exception as fault:
             failed = fault
         except trio.Cancelled:
-            # Whoever waits for us has given up; nobody knows what became of it until it is delivered again.
+            # The caller has given up; the result is unknown until a redelivery.
             means.redraw(card_id)
             raise
         nursery.cancel_scope.cancel()
@@ -98,7 +96,7 @@ async def _shown(
 
 
 async def _say_so(means: Means, card_id: str, person: Person) -> None:
-    # The verdict first: a commit of the line's own would hold it up, and an agent waits for it.
+    # The decision first: a commit for the line would delay it, and an agent waits for it.
     await trio.lowlevel.checkpoint()
     means.processing(card_id, f"⏳ Processing… ({escape(person.name or person.id)})")
 
@@ -116,7 +114,7 @@ async def _decide(means: Means, card_id: str, kind: CardKind | None, verdict: Ve
 
 
 async def _other_owner(means: Means, card_id: str, person: Person) -> str | None:
-    """Whose session a card is about, if it is somebody's who is not this person."""
+    """Return the owner of the card's session if it is another person."""
     card = await means.desk.card(card_id)
     for session in await means.desk.sessions(everything=True):
         if session.id == card.session_id and session.owner_user_id not in ("", person.id):
@@ -130,14 +128,14 @@ async def _late(means: Means, card_id: str, person: Person, verdict: Verdict, la
     if first is None:
         return Turned(escape(late.message), late=True)
     if first.verdict_id == verdict.id or _same(first, person, verdict):
-        # Delivered again, or tapped again out of impatience: it is done already.
+        # A redelivery, or a second click: it is done already.
         means.redraw(card_id)
         return None
     return Turned(f"too late: {who_was_first(first)}; nothing was changed", late=True)
 
 
 def who_was_first(first: Decided) -> str:
-    """A phrase in Slack's markup that says who decided what, where and when."""
+    """Return a phrase in Slack's markup that says who decided what, where and when."""
     word = PAST.get(Decision(first.decision), first.decision) if first.decision in set(Decision) else first.decision
     if first.channel == "timeout":
         return f"nobody answered in time, and at {first.at:%Y-%m-%d %H:%M} UTC it was {escape(word)} by itself"

@@ -1,4 +1,4 @@
-"""Slack's Web API over one kept-alive HTTP client: each call is done, refused, surely not done, or may have been."""
+"""A client of Slack's Web API over one HTTP connection pool. Each call is done, refused, not done, or perhaps done."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ["RateLimited", "SlackError", "SlackRefused", "SlackTokens", "Unreacha
 
 log = logging.getLogger(__name__)
 
-#: The longest answer that is read, in bytes. A page of history is the longest there is.
+#: The longest answer that is read, in bytes; a page of history is the longest in practice.
 MAX_ANSWER = 16 * 2**20
 
-#: With these the request surely never left.
+#: With these errors the request was certainly not sent.
 _NOT_SENT = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -48,10 +48,8 @@ _TOKEN = re.compile(r"[\x21-\x7e]*")
 
 @frozen
 class SlackTokens:
-    """The app-level token (Socket Mode) and the bot's (all else); `repr` shows neither. Empty means there is none.
-
-    Raises ValueError, without the token, if one holds what no token holds.
-    """
+    """The app-level token (Socket Mode) and the bot token (all other calls); an empty string stands for none. `repr`
+    shows neither. Raises ValueError, without the token, if one contains characters that no token has."""
 
     app: str = field(repr=False)
     bot: str = field(repr=False)
@@ -64,11 +62,11 @@ class SlackTokens:
 
 
 class WebApi:
-    """One client of Slack's Web API, to be used as `async with WebApi(tokens) as web`, inside Trio.
+    """A client of Slack's Web API, used as `async with WebApi(tokens) as web` under Trio.
 
-    `base_url` is where the methods are: https, or http on the loopback; raises ValueError for others. `max_answer` is
-    the most bytes read of an answer. `proxy` is how Slack is reached, and `ca_file` whose certificates are trusted in
-    place of the usual ones; of both the environment says nothing. `transport` takes the place of the network in tests.
+    `base_url` is the address of the methods: https, or http on the loopback; raises ValueError for others. `max_answer`
+    limits the bytes of an answer. `proxy` is the proxy, and `ca_file` replaces the usual trusted certificates. The
+    environment influences neither. `transport` replaces the network in tests.
     """
 
     def __init__(
@@ -82,7 +80,7 @@ class WebApi:
         ca_file: Path | None = None,
     ) -> None:
         self.base_url = checked_base(base_url)
-        #: What stood at the head of the last answer to `call`: the token's scopes, and Slack's time.
+        #: The headers of the last answer to `call`, with the token's scopes and Slack's time.
         self.heard: Mapping[str, str] = {}
         self._tokens = tokens
         self._max_answer = max_answer
@@ -101,7 +99,7 @@ class WebApi:
         try:
             self._open_client()
         except Unreachable as fault:
-            # Whoever calls is told the same; a server that Slack is only a part of starts all the same.
+            # Each call raises the same error; the server must start even without Slack.
             log.warning("%s", fault)
         return self
 
@@ -116,12 +114,12 @@ class WebApi:
     async def call(self, method: str, *, app: bool = False, timeout: float = 10.0, **params: Any) -> dict[str, Any]:
         """Call a method (`chat.postMessage`) and return its answer, which says `"ok": True`.
 
-        With `app` the app-level token is sent, else the bot's. `timeout` is for the whole call, in seconds. `params`
-        that are None are left out; lists and objects (blocks, metadata, view) go as JSON within the form, which every
-        method takes.
+        With `app` the app-level token is sent, otherwise the bot's. `timeout` limits the whole call, in seconds.
+        `params` that are None are omitted. Lists and objects (blocks, metadata, view) are sent as JSON within the form,
+        which every method accepts.
 
-        Raises SlackRefused (Slack said no; nothing was done), RateLimited (nothing was done), Unreachable (`maybe_done`
-        tells whether it may have been).
+        Raises SlackRefused or RateLimited if nothing was done, and Unreachable, whose `maybe_done` says whether it may
+        have been.
         """
         token = self._tokens.app if app else self._tokens.bot
         if not token:
@@ -135,15 +133,13 @@ class WebApi:
         data = read(body)
         judge(method, response, data)
         if data is None or data.get("ok") is not True:
-            # A proxy or a captive portal answered, or the answer was cut.
+            # A proxy or a captive portal answered, or the answer was cut off.
             raise Unreachable(f"no answer of slack's to {method} (HTTP {response.status_code})", maybe_done=True)
         return data
 
     async def upload(self, url: str, data: bytes, filename: str, *, timeout: float = 60.0) -> None:
-        """Send a file's bytes to the address `files.getUploadURLExternal` gave. Uploading again does no harm.
-
-        `filename` is for errors only: Slack knows the name already. Raises as `call` does.
-        """
+        """Send a file's bytes to the address from `files.getUploadURLExternal`. A repetition does no harm. `filename`
+        is for errors only, because Slack has the name already. Raises as `call` does."""
         what = f"the upload of {filename}"
         text = await outgoing.masked(data.decode(errors="surrogateescape"))
         data = text.encode(errors="surrogateescape")
@@ -154,10 +150,8 @@ class WebApi:
             raise Unreachable(f"{what} failed (HTTP {response.status_code})", maybe_done=True)
 
     async def respond(self, response_url: str, body: dict[str, Any], *, timeout: float = 10.0) -> None:
-        """Post to a `response_url`, which Slack gives with a command or a tap (5 times within 30 minutes).
-
-        Raises as `call` does; SlackRefused once the address is used up.
-        """
+        """Post to a `response_url`, which Slack gives with a command or a button action (5 times within 30 minutes).
+        Raises as `call` does; SlackRefused once the address is used up."""
         what = "the response_url"
         request = self._request(what, response_url, json=await outgoing.masked(body))
         response, answer = await self._send(what, request, timeout)
@@ -168,10 +162,8 @@ class WebApi:
 
     @asynccontextmanager
     async def upgraded(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[httpx2.Response]:
-        """The answer to a WebSocket handshake at a ws or wss address; its connection is closed at the end.
-
-        Raises Unreachable if there is none or the address may not be used. Nothing times out here but by the caller.
-        """
+        """Yield the answer to a WebSocket handshake at a ws or wss address; its connection is closed at the end. Raises
+        Unreachable if there is none or the address may not be used. The caller sets the time limit."""
         if not may_follow(url, self.base_url):
             raise Unreachable("the socket's address is neither wss nor on the loopback", maybe_done=False)
         client = self._open_client()
@@ -193,9 +185,11 @@ class WebApi:
             await response.aclose()
 
     def _open_client(self) -> httpx2.AsyncClient:
-        """The client, made if there is none yet. Raises Unreachable when it can not be made: the certificates or the
-        proxy of the configuration are at fault, and may be put right while we run; or whoever holds it open falls, and
-        opens it again."""
+        """Return the client; create it if there is none.
+
+        Raises Unreachable if it cannot be created, because the configured certificates or proxy are unusable, or
+        because the actor that holds it open has crashed. Both may be corrected at run time, so each call tries again.
+        """
         if not self._is_open:
             raise Unreachable("the connection to slack is closed just now", maybe_done=False)
         if self._client is None:
@@ -203,12 +197,12 @@ class WebApi:
             try:
                 verify = True if self._ca_file is None else ssl.create_default_context(cafile=self._ca_file)
                 self._client = httpx2.AsyncClient(
-                    # Whoever writes the environment must not be sent the tokens.
+                    # The environment could redirect the tokens to another host.
                     trust_env=False,
                     proxy=self._proxy,
                     verify=verify,
                     headers={"User-Agent": _AGENT},
-                    # Slack cuts idle connections by itself; a client that gives up first only pays for handshakes.
+                    # Slack closes idle connections itself; a client that closes earlier only pays for more handshakes.
                     limits=httpx2.Limits(max_connections=32, max_keepalive_connections=8, keepalive_expiry=120.0),
                     transport=self._transport,
                 )
@@ -233,7 +227,7 @@ class WebApi:
         journey = _Journey()
         request.extensions = {"timeout": httpx2.Timeout(timeout).as_dict(), "trace": journey.went}
         failure: Exception | None = None
-        # Raised below and not here: a traceback would lead to the request, and so to the token.
+        # Raised below, outside the handler: a traceback would reference the request, and so the token.
         try:
             with trio.fail_after(timeout):
                 response = await client.send(request, stream=True)
@@ -244,7 +238,7 @@ class WebApi:
         except (httpx2.TransportError, httpx2.DecodingError, OSError, trio.TooSlowError) as exc:
             failure = exc
         except RuntimeError as exc:
-            # Closed on the way; it says so in no other way.
+            # The client was closed during the request; nothing else signals it.
             if not client.is_closed:
                 raise
             failure = exc
@@ -265,7 +259,7 @@ class WebApi:
 
 
 class _Journey:
-    """How far a request came. `known` is False where the transport does not say."""
+    """How far a request got. `known` is False if the transport does not report it."""
 
     def __init__(self) -> None:
         self.known = False
@@ -283,11 +277,11 @@ def _form(params: Mapping[str, Any]) -> dict[str, str]:
 
 def _field(value: Any) -> str:
     if isinstance(value, str):
-        # What came from a file or a person may hold half a character, which no form can carry.
+        # Text of a file or a person may contain half a surrogate pair, which no form can carry.
         return value.encode("utf-8", "replace").decode("utf-8")
     return json.dumps(value, separators=(",", ":"))
 
 
 def _told(failure: Exception | None) -> str:
-    """What an error of the network says, on one line."""
+    """Return the text of a network error, on one line."""
     return " ".join(str(failure).split()) or type(failure).__name__

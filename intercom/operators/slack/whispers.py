@@ -1,4 +1,4 @@
-"""Words for one person: sent when they still mean something, and by nobody that an act has to wait for."""
+"""Ephemeral messages: each is sent while it still makes sense, and no action waits for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from intercom.operators.slack.messages import Whisper
 
 log = logging.getLogger(__name__)
 
-#: How old a whisper may become before nobody knows any more what it answers.
+#: A message older than this is dropped, because the person no longer sees what it answers.
 STALE = timedelta(seconds=60)
 
 _CALL_SECONDS = 10.0
@@ -24,15 +24,15 @@ _CALL_SECONDS = 10.0
 
 @frozen
 class _Again:
-    """A timer: a whisper that Slack would not take yet."""
+    """A timer for a message that Slack limited."""
 
     whisper: Whisper
     since: datetime
 
 
 class Whispers(Actor):
-    """Registered as `slack/whispers`. Told `Whisper`; one at a time goes out, and what can not be sent within a minute
-    is left."""
+    """Sends ephemeral messages, one at a time; registered as `slack/whispers`. It is told `Whisper`. A message that
+    cannot be sent within a minute is dropped."""
 
     mailbox_size = 200
     overflow = "drop_oldest"

@@ -1,4 +1,4 @@
-"""Rows as Slack's methods take them."""
+"""Rows in the form of Slack's method arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EVENT_TYPE = "intercom_message"
 
 
 class Web(Protocol):
-    """What the sender uses of the Web API; see `web.WebApi` for what each raises."""
+    """The part of the Web API that the sender uses; `web.WebApi` documents the errors."""
 
     async def call(self, method: str, *, app: bool = ..., timeout: float = ..., **params: Any) -> dict[str, Any]: ...
 
@@ -18,10 +18,8 @@ class Web(Protocol):
 
 
 def message(row: Row, content: Content, *, plain: bool = False) -> dict[str, Any]:
-    """The arguments with which a message shows `content`; `plain` without its blocks.
-
-    The metadata says which row this is, and which version of it, so that a message can be found again.
-    """
+    """Return the arguments for a message that shows `content`; with `plain`, without its blocks. The metadata
+    identifies the row and its version, so the message can be found again."""
     return {
         "channel": row.channel,
         "text": str(content.get("text", "")),

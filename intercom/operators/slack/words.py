@@ -1,7 +1,7 @@
-"""Words in a thread, understood: what a reply decides, if it is beyond doubt. Pure.
+"""The parser of replies in a thread: it returns a decision only if it is beyond doubt. Pure.
 
-Nothing is guessed. An approval is one of a few whole sentences and nothing around them: "don't approve", "approve?" and
-"approve if the tests pass" decide nothing. Whoever is not understood is told what is possible, and can say it again.
+It never guesses. An approval is one of a few whole sentences with nothing around them. "don't approve", "approve?" and
+"approve if the tests pass" decide nothing. A person who is not understood gets the list of possible replies.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import frozen
 from intercom.model.card import CardKind
 from intercom.model.verdict import Decision
 
-#: How long the words that go with a decision may be, in characters: what a form's input takes.
+#: How many characters the text of a decision may have: the limit of a form's input.
 LONGEST = 3000
 
 _YES = ("approve", "approved", "accept", "accepted", "yes", "yep", "y", "ok", "okay", "lgtm", "ship it")
@@ -27,7 +27,7 @@ _STOP = ("stop", "halt", "abort")
 #: The whole sentences that decide a card of each kind.
 SENTENCES: dict[CardKind, dict[Decision, tuple[str, ...]]] = {
     CardKind.APPROVAL: {Decision.APPROVE: _YES + _THUMB_UP, Decision.REJECT: _NO + _THUMB_DOWN},
-    # Yes and thumbs are left out where a question was asked in the agent's own words: they may answer something else.
+    # No "yes" and no thumbs for a question in the agent's own words: they may answer something else.
     CardKind.PROMPT: {Decision.CONTINUE: _GO_ON, Decision.STOP: _STOP},
     CardKind.STANDBY: {Decision.RESUME: ("resume", *_GO_ON), Decision.STOP: _STOP},
     CardKind.STALL: {Decision.NUDGE: ("nudge",), Decision.STOP: _STOP, Decision.DISMISS: ("dismiss", "ignore")},
@@ -38,7 +38,7 @@ SENTENCES: dict[CardKind, dict[Decision, tuple[str, ...]]] = {
     CardKind.RESTORE: {Decision.PROCEED: ("proceed",), Decision.CANCEL: ("cancel",)},
 }
 
-#: The first words that take the rest of the reply with them.
+#: First words that take the rest of the reply as their text.
 OPENINGS: dict[CardKind, dict[str, Decision]] = {
     CardKind.APPROVAL: {"reject": Decision.REJECT, "deny": Decision.REJECT, "decline": Decision.REJECT},
     CardKind.PROMPT: {"refine": Decision.REFINE},
@@ -63,7 +63,7 @@ _POSSIBLE: dict[CardKind, tuple[str, ...]] = {
     CardKind.RESTORE: ("proceed", "cancel"),
 }
 
-#: The past of each decision, for a sentence that says what was done.
+#: The past participle of each decision, for sentences.
 PAST: dict[Decision, str] = {
     Decision.APPROVE: "approved",
     Decision.REJECT: "rejected",
@@ -91,17 +91,17 @@ _NEVER_MIND = frozenset({"cancel", "never mind", "nevermind", "forget it"})
 
 @frozen
 class Understood:
-    """What a reply decides, with the words that go with it."""
+    """The decision of a reply, with its text."""
 
     decision: Decision
     text: str | None = None
 
 
 def understand(text: str, kind: CardKind) -> Understood | None:
-    """What this reply decides about a card of this kind, or None where that is in doubt.
+    """Return the decision of this reply about a card of this kind; None if it is in doubt.
 
-    `text` is what the person wrote, unescaped. Of a decision that takes words along (the reason of a rejection, an
-    instruction) the words are given as written; they may be longer than `LONGEST`.
+    `text` is what the person wrote, unescaped. The text of a decision (a reason or an instruction) is returned as
+    written; it may be longer than `LONGEST`.
     """
     said = _plain(text)
     sentence = _POLITE.sub("", said.rstrip(_ENDING)).rstrip(_ENDING)
@@ -119,49 +119,49 @@ def understand(text: str, kind: CardKind) -> Understood | None:
 
 
 def possible(kind: CardKind) -> str:
-    """What can be said to a card of this kind, as a phrase in Slack's markup."""
+    """Return the possible replies to a card of this kind, as a phrase in Slack's markup."""
     *first, last = (f"`{each}`" for each in _POSSIBLE[kind])
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def addressed(text: str) -> tuple[str, str]:
-    """The first word of a reply where it may be the beginning of an id, and what follows it; else two empty strings."""
+    """Split a reply into its first word, if that may be an id prefix, and the rest; otherwise two empty strings."""
     found = _ID.fullmatch(text.strip())
     return ("", "") if found is None else (found[1].rstrip("._-").casefold(), (found[2] or "").strip())
 
 
 def is_nothing(text: str) -> bool:
-    """Whether somebody who was asked for words says that there are none."""
+    """Return whether a person who was asked for text says that there is none."""
     return _plain(text).rstrip(".!") in _NOTHING
 
 
 def is_never_mind(text: str) -> bool:
-    """Whether somebody who was asked for words takes the whole act back."""
+    """Return whether a person who was asked for text cancels the whole action."""
     return _plain(text).rstrip(".!") in _NEVER_MIND
 
 
 def unescape(text: str) -> str:
-    """What a person typed, from what Slack makes of it: links and references as they read, `&lt;` as `<`."""
+    """Convert Slack's text to what a person typed: links and references as displayed, `&lt;` as `<`."""
     text = _LINK.sub(_link, text)
     text = _REFERENCE.sub(lambda found: f"{found[1][0].replace('!', '@')}{found[2].lstrip('@#')}", text)
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def escape(text: str) -> str:
-    """Text that is to be read in Slack as it is, and to mention nobody."""
+    """Escape text, so that Slack shows it literally and it mentions nobody."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _link(found: re.Match[str]) -> str:
     target, label = found[1], found[2]
-    # Slack makes links of bare host names and addresses; what was typed is their label.
+    # Slack makes links of bare host names and addresses; the label is the typed text.
     if label and target.removeprefix("mailto:").removeprefix("http://").removeprefix("tel:").rstrip("/") == label:
         return label
     return f"{label} ({target})" if label and label != target else target
 
 
 def _bare(text: str) -> str:
-    """Without emphasis or code marks around the whole. A struck-through word stays struck: it was taken back."""
+    """Remove emphasis or code marks around the whole text. A struck-through word stays, because it was revoked."""
     return text.strip().strip("*_`").strip()
 
 
@@ -171,6 +171,6 @@ def _plain(text: str) -> str:
 
 
 def _undecided(words: str) -> bool:
-    """Whether words that follow with no mark between make of the opening a question, or one of several choices."""
+    """Return whether text that follows without a mark makes the first word a question, or one of several choices."""
     first = words.split(None, 1)[0].casefold().rstrip(",") if words.split() else ""
     return words.rstrip().endswith("?") or first in {"or", "and", "if", "unless", "when", "maybe"}

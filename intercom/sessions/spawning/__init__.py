@@ -1,1 +1,1 @@
-"""Agents that people start: their processes, what they write, and what becomes of their sessions."""
+"""Agents that people start: their processes, their output, and the effects on their sessions."""

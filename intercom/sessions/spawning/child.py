@@ -1,7 +1,7 @@
-"""The child actor: one agent's process, from its start to the last of what it left behind.
+"""The agent process actor: one agent's process, from its start until nothing of it is left.
 
-All it knows stands in its row and with the keeper, so that any later incarnation, also of another server, goes on where
-this one stopped: it finds the process and watches it, or finds it gone and settles what hung on it.
+Its state is in its row and with the process monitor. So any later incarnation, also of another server, continues: it
+finds the process and watches it, or finds it gone and settles the effects.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ChildActor(Actor):
         return output_files.directory_of(self._at.root, self._id)
 
     def on_start(self) -> None:
-        # Asking the store here could keep the whole server's start waiting for a store that is down.
+        # If the store is down, asking it here would block the server's start.
         self.actor_ref.tell(Look())
 
     async def on_receive(self, message: object) -> Any:
@@ -69,12 +69,12 @@ class ChildActor(Actor):
                 await self._clear()
             case Suspend():
                 if self._launching:
-                    # One that stood still before it is the agent's program would never be one. It is held once it runs.
+                    # A process stopped before it executes the agent's program would never execute it.
                     return 0
                 return await processes.reach(self._family().members, signal.SIGSTOP)
             case Continue():
                 if self.row.state is ChildState.WAITING and not self._winding_up:
-                    # It may have been due while the session was paused.
+                    # The restart may have been due while the session was paused.
                     self._wait_for_restart()
                 return await processes.reach(self._family().members, signal.SIGCONT)
             case KeeperUp():
@@ -92,7 +92,7 @@ class ChildActor(Actor):
         return None
 
     async def on_stop(self) -> None:
-        """A server that stops takes its agents along, unless another is about to take them over."""
+        """End the agents of a server that stops, unless another server is about to take them over."""
         row = self._row
         if row is None or row.state is ChildState.OVER or not self.system.is_stopping or self._at.stays():
             return
@@ -101,7 +101,7 @@ class ChildActor(Actor):
         await self._wind_up(self.row)
         await self._record(evolve(self.row, state=ChildState.OVER))
 
-    # --- finding one's way -------------------------------------------------------------------------------------------
+    # --- recovery ----------------------------------------------------------------------------------------------------
 
     @property
     def row(self) -> Child:
@@ -109,7 +109,7 @@ class ChildActor(Actor):
         return self._row
 
     async def _look(self) -> bool:
-        """See how things stand, and go on from there; False when there is nothing to be done."""
+        """Read the current state, and continue from there. False if there is nothing to do."""
         row, session = await self._transact(partial(_load, session_id=self._id))
         if row is None or session is None or row.state is ChildState.OVER:
             self._at.forget(self._id)
@@ -142,7 +142,7 @@ class ChildActor(Actor):
             self._awaiting.append(self.defer())
 
     def _answer(self) -> None:
-        """Who asked for it hears that it runs, or has run."""
+        """Answer the start requests: the process runs, or has run."""
         self._is_known = True
         for reply in self._awaiting:
             reply.set(None)
@@ -166,7 +166,7 @@ class ChildActor(Actor):
             await self._record(evolve(self.row, keeper=keeper.process))
             crash_points.reach("child.keeper_recorded")
         except BaseException:
-            # It is not to wait for a word that nobody will give.
+            # It must not wait for instructions that never come.
             await keeper.close()
             with trio.CancelScope(shield=True):
                 await winding_up.dismiss(keeper.process)
@@ -193,13 +193,13 @@ class ChildActor(Actor):
         self._launching = False
         self._at.note(self.row)
         if self.row.state is not ChildState.RUNNING:
-            # Cleared while it was being started.
+            # The session was cleared during the start.
             self._begin_winding_up()
             return
         self._watch()
 
     async def _launched(self, fault: str | None) -> None:
-        """The launch is over, and nothing runs."""
+        """End a launch after which nothing runs."""
         self._launching = False
         if fault is not None and self.row.state is ChildState.STARTING:
             await self._record(evolve(self.row, state=ChildState.ENDING, why=Why.NOT_STARTED, said=fault))
@@ -215,7 +215,7 @@ class ChildActor(Actor):
 
     async def _said(self) -> None:
         self._answer()
-        # A server that fell between a pause on record and its effect has left it running, or standing.
+        # An earlier server may have crashed between recording a pause, or its end, and signalling the processes.
         session = await self._transact(partial(sessions.get, id=self._id))
         if session is not None:
             number = signal.SIGSTOP if session.is_paused else signal.SIGCONT
@@ -230,7 +230,7 @@ class ChildActor(Actor):
         self._begin(self._run, row.run, row.keeper, row.process)
 
     async def _run(self, run: int, keeper: Process, process: Process) -> Ended:
-        # Its session hears of its beginning before it hears of its end.
+        # The session is told of the start before the end.
         await self._say_started()
         return await runs.until_ended(self.directory, run, keeper, process)
 
@@ -259,7 +259,7 @@ class ChildActor(Actor):
         self._begin_winding_up()
 
     async def _words_at(self) -> datetime | None:
-        """When the newest words were given that wait for this agent."""
+        """Return when the newest instruction was given that waits for this agent; None if there is none."""
         queued = await self._transact(self._queued)
         return max((word.at for word in queued), default=None)
 
@@ -268,7 +268,7 @@ class ChildActor(Actor):
 
     def _begin_winding_up(self) -> None:
         if self._launching or self._winding_up:
-            # A launch reports what it has started, and then it goes on from there.
+            # A launch reports what it has started, and this continues from there.
             return
         self._winding_up = True
         self.spawn(self._wind_up_and_say)
@@ -296,14 +296,14 @@ class ChildActor(Actor):
     def _wait_for_restart(self) -> None:
         at = self.row.restart_at
         assert at is not None, "it waits for that"
-        # Never longer than any pause is: the clock may have been set back since.
+        # Never longer than the longest pause: the clock may have been set back since.
         left = min(restarts.LONGEST_PAUSE, (at - self._now()).total_seconds())
         self.set_timer(RunAgain(), max(0.0, left), RunAgain())
 
     async def _run_again(self) -> None:
         session = await self._transact(partial(sessions.get, id=self._id))
         if session is not None and session.is_paused:
-            # It is told when the session goes on.
+            # `Continue` comes when the session is unpaused.
             return
         run = self.row.run + 1
         again = evolve(self.row, run=run, keeper=None, process=None, restart_at=None, exit=None)
@@ -311,7 +311,7 @@ class ChildActor(Actor):
         self._launch()
 
     def _begin(self, step: Callable[..., Awaitable[object]], *given: Any) -> None:
-        """Do something beside the handlers; what comes of it is told to this actor."""
+        """Run a step in the background; its result is told to this actor."""
 
         async def run() -> None:
             self.actor_ref.tell(await step(*given))
@@ -322,17 +322,17 @@ class ChildActor(Actor):
 
     def _family(self) -> processes.Family:
         row = self.row
-        # Those that live: the pid of one that has gone may be one of ours by now, which would outlive its session.
+        # Only living ones: the pid of a dead one may have been reused by this agent, and would outlive its session.
         others = (keeper for id, keeper in self._at.keepers.items() if id != self._id)
         spared = {keeper.pid for keeper in others if processes.is_alive(keeper)}
         leader = None if row.process is None else row.process.pid
         if not processes.is_alive(row.process):
-            # Nobody holds the pid for it any more, and it may be another's by now.
+            # The pid is free, and may belong to another process by now.
             leader = None
         return processes.Family(self._id, row.keeper, leader, frozenset(spared))
 
     def _identify(self, pid: int, status: Status) -> Process:
-        """Which process the keeper means: while that has not seen its end, nobody else has its pid."""
+        """Return the process that the monitor reports. Its pid is not reused until the monitor has seen its end."""
         found = processes.identify(pid) if status.exit is None else None
         if found is not None and not processes.is_alive(self.row.keeper) and processes.marked(pid) != self._id:
             found = None

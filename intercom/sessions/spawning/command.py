@@ -1,5 +1,5 @@
-"""The command line of an agent that people start: `[host_cli, *host_cli_args, prompt]`, without a shell. Pure but for
-looking the program up."""
+"""Builds the command line of an agent: `[host_cli, *host_cli_args, prompt]`, run without a shell. The functions are
+pure, except for looking up the program."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from attrs import frozen
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError, InvalidArguments
 
-#: The longest prompt in bytes: Linux takes arguments of up to 128 KiB.
+#: The longest prompt in bytes. Linux allows arguments of up to 128 KiB.
 LONGEST_PROMPT = 100_000
 
-#: What an agent is told that is woken: the words themselves ride on its next result, as ever, and so are told once.
+#: The prompt of a woken agent. The instructions themselves are attached to its next result, as always.
 WAKE = "A person has something for you: call the tool ping of agent-intercom, and do what its instructions say."
 
 
 @frozen
 class Command:
-    """`program` is an absolute path, `arguments` begin with the program's name."""
+    """A command line. `program` is an absolute path, `arguments` begin with the program's name."""
 
     program: str
     arguments: tuple[str, ...]
 
 
 def check_prompt(prompt: str, host_cli_args: tuple[str, ...]) -> str:
-    """The prompt, if it can be an agent's one argument; raises InvalidArguments.
+    """Return the prompt if it can be an agent's only argument. Raises InvalidArguments.
 
-    One that begins with a dash would be an option to most programs, and options decide what an agent may do. Behind a
-    last argument `--` in `host_cli_args` it is none, by everybody's convention, and passes.
+    Most programs take a prompt that begins with a dash for an option, and options decide what an agent may do. It is
+    allowed if `host_cli_args` end with `--`, which by convention ends the options.
     """
     if not prompt.strip():
         raise InvalidArguments("a prompt is needed: say what the agent is to do")
@@ -56,10 +56,10 @@ def check_prompt(prompt: str, host_cli_args: tuple[str, ...]) -> str:
 def build(
     config: Config, prompt: str, environ: Mapping[str, str], session_id: str = "", *, resumes: bool = False
 ) -> Command:
-    """The command that starts an agent with this prompt, or (`resumes`) wakes one to hear what people have for it;
-    `environ` is the agent's, in whose PATH the program is found. `{session_id}` in an argument stands for the id.
+    """Return the command that starts an agent with this prompt, or (`resumes`) wakes one for its instructions. The
+    program is looked up in the PATH of `environ`, the agent's environment. `{session_id}` in an argument is replaced.
 
-    Raises ConfigError when none is configured or found, InvalidArguments for a prompt that can not be given.
+    Raises ConfigError if no program is configured or found, InvalidArguments for a prompt that cannot be used.
     """
     program = find(config.host_cli, environ)
     given = config.spawn.resume_args if resumes else config.host_cli_args
@@ -68,7 +68,7 @@ def build(
 
 
 def find(host_cli: str | None, environ: Mapping[str, str]) -> str:
-    """The program's absolute path. Raises ConfigError when `host_cli` is not set, not found, or can not be run."""
+    """Return the program's absolute path. Raises ConfigError if `host_cli` is not set, not found, or not executable."""
     if host_cli is None:
         raise ConfigError("no agent can be started: set host_cli in the server's configuration to an agent's program")
     name = _expanded(host_cli, environ)

@@ -1,4 +1,4 @@
-"""The environment of an agent that people start. Pure."""
+"""Builds the environment of an agent that people start. All functions are pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from intercom.workspace import running
 
-#: What marks the processes of a session, to the agent's shim and to who ends them.
+#: Marks the processes of a session: for the agent's shim, and for ending them.
 SESSION_ID = "INTERCOM_SESSION_ID"
 
 
@@ -17,8 +17,8 @@ def build(
     workspace_root: str,
     http: Mapping[str, str],
 ) -> dict[str, str]:
-    """What the agent gets of the server's environment `environ` (what programs need, no credential, and the names in
-    `passed_on`), and what is its own; `http` holds that of it which tells how to reach the server over HTTP."""
+    """Return the agent's environment. From the server's `environ` it gets what programs need, without credentials, and
+    the names in `passed_on`. `http` are the variables for reaching the server over HTTP."""
     return {
         **running.environment(environ),
         **{name: environ[name] for name in passed_on if name in environ},

@@ -1,14 +1,14 @@
-"""The keeper: a tiny process between the server and an agent that people started.
+"""The process monitor: a tiny process between the server and an agent that people started.
 
-The server may be killed at any time, and the agent is to notice nothing: so its output goes to this process, which
-keeps the newest of it in files, and its end is this process's to see, which keeps that too. Whatever the agent starts
-and loses comes back to it (it is their subreaper), so that nothing escapes from the agent's tree.
+The server may be killed at any time, and the agent must not be affected. So this process keeps the newest output of the
+agent in files, and records how it ended. It is the subreaper of the agent's processes: orphaned ones become its
+children, so that none escapes.
 
-Run as a program, on the standard library alone and without `site`: `python -I -S keeper.py DIRECTORY RUN LIMIT`. What
-to run comes as one JSON line on stdin, once the server has this process on record; without it nothing is run. One JSON
-line on stdout answers: the program's pid, or why there is none. `DIRECTORY/status.json` says the same, and how the
-program ended. It leaves when the program and all it started are gone, or, after the program's end, at SIGTERM; before
-that it passes SIGTERM on.
+It runs as a program, with the standard library alone and without `site`: `python -I -S keeper.py DIRECTORY RUN LIMIT`.
+The server sends one JSON line on stdin, with what to run, after it has recorded this process; without it nothing is
+run. One JSON line on stdout answers: the program's pid, or why it did not start. `DIRECTORY/status.json` says the same,
+and how the program ended. SIGTERM is passed on to the program while it runs. The monitor exits when the program and all
+its processes are gone, or at SIGTERM after the program's end.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import time
 from typing import Any, NoReturn
 
 STREAMS = ("stdout", "stderr")
-#: Bytes read at once.
+#: The most bytes that are read at once.
 _CHUNK = 65536
-#: As many of these as the largest pipe holds.
+#: This many chunks fill the largest pipe.
 _PIPE_CHUNKS = 16
-#: Seconds between two looks for what is left, once the program has ended.
+#: Seconds between two checks for remaining processes, once the program has ended.
 _LOOK_SECONDS = 1.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Segments:
-    """One stream's newest output in files, each named by where in the stream it begins; two are kept, of half the limit
-    each. What can not be written (a full disk) is dropped: the agent is not to stand still for it."""
+    """The newest output of one stream in files, named by their offsets in the stream. Two files of half the limit each
+    are kept. Output that cannot be written (a full disk) is dropped: the agent must not block."""
 
     def __init__(self, directory: str, stream: str, limit: int) -> None:
         self._directory = directory
@@ -61,7 +61,7 @@ class Segments:
             while piece and self._file >= 0:
                 piece = piece[os.write(self._file, piece) :]
         except OSError:
-            pass  # the next segment begins where it should, all the same
+            pass  # the next segment still begins at the right offset
 
     def _next(self) -> None:
         if self._size >= self._room:
@@ -81,12 +81,12 @@ class Segments:
 
 
 def segment_name(stream: str, start: int) -> str:
-    """What the file is called that holds a stream from byte `start` on."""
+    """Return the name of the file that holds a stream from byte `start` on."""
     return f"{stream}-{start:020d}.log"
 
 
 def segment_starts(directory: str, stream: str) -> list[int]:
-    """Where the stream's files begin, rising."""
+    """Return the offsets of the stream's files, in ascending order."""
     head, tail = f"{stream}-", ".log"
     try:
         names = os.listdir(directory)
@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _read_spec() -> dict[str, Any] | None:
-    """What to run; None when the server went before it said so, and then nothing must be run."""
+    """Return what to run; None if the server exited before it said so: then nothing must be run."""
     said = b""
     while b"\n" not in said:
         piece = os.read(0, _CHUNK)
@@ -136,7 +136,7 @@ def _read_spec() -> dict[str, Any] | None:
 
 
 def _start(spec: dict[str, Any], writers: list[int]) -> int:
-    """Start the program in a session of its own; raises OSError when it can not be run."""
+    """Start the program in a session of its own. Raises OSError if it cannot be run."""
     hear, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -152,7 +152,7 @@ def _start(spec: dict[str, Any], writers: list[int]) -> int:
 
 
 def _become(spec: dict[str, Any], writers: list[int], tell: int) -> NoReturn:
-    """In the new process: be the program, or say why not."""
+    """In the new process: execute the program, or report why not."""
     where = ""
     try:
         os.setsid()
@@ -175,7 +175,7 @@ def _become(spec: dict[str, Any], writers: list[int], tell: int) -> NoReturn:
 
 
 def _attend(directory: str, status: dict[str, Any], wake: int, readers: dict[int, Segments], kills: int | None) -> None:
-    """Keep what the program says until it is over."""
+    """Keep the program's output until it and all its processes are gone."""
     poll = select.poll()
     for reader in (wake, *readers):
         os.set_blocking(reader, False)
@@ -196,7 +196,7 @@ def _attend(directory: str, status: dict[str, Any], wake: int, readers: dict[int
 
 
 def _pass_on(reader: int, segments: Segments) -> bool:
-    """Keep what can be read now; False at the end."""
+    """Store what can be read now; False at the end of the stream."""
     try:
         data = os.read(reader, _CHUNK)
     except BlockingIOError:
@@ -208,7 +208,7 @@ def _pass_on(reader: int, segments: Segments) -> bool:
 
 
 def _asked_to_end(status: dict[str, Any]) -> bool:
-    """Whether to leave now: the program has ended before, and the server has seen to the rest."""
+    """Handle SIGTERM. Returns whether to exit now: the program has ended, and the server has handled the rest."""
     if status["exit"] is not None:
         return True
     try:
@@ -219,7 +219,7 @@ def _asked_to_end(status: dict[str, Any]) -> bool:
 
 
 def _reap(directory: str, status: dict[str, Any], kills: int | None, readers: dict[int, Segments]) -> bool:
-    """Take note of who has ended; True when nobody is left."""
+    """Reap processes that have ended; True if none is left."""
     while True:
         try:
             pid, ending = os.waitpid(-1, os.WNOHANG)
@@ -228,7 +228,7 @@ def _reap(directory: str, status: dict[str, Any], kills: int | None, readers: di
         if pid == 0:
             return False
         if pid == status["pid"] and status["exit"] is None:
-            # Its last words first: whoever hears of its end reads them.
+            # The last output first: the server reads it as soon as it sees the end.
             for reader, segments in list(readers.items()):
                 _drain(reader, segments)
             status["exit"] = _exit_of(ending, kills)
@@ -236,12 +236,12 @@ def _reap(directory: str, status: dict[str, Any], kills: int | None, readers: di
 
 
 def _drain(reader: int, segments: Segments) -> None:
-    """Keep what is in the pipe, and not what somebody else goes on writing into it."""
+    """Store what is in the pipe, but not what another process keeps writing into it."""
     try:
         for _ in range(_PIPE_CHUNKS):
             segments.add(os.read(reader, _CHUNK))
     except OSError:
-        pass  # nothing more just now
+        pass  # nothing more now
 
 
 def _exit_of(ending: int, kills: int | None) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def _exit_of(ending: int, kills: int | None) -> dict[str, Any]:
 
 
 def _oom_kills() -> int | None:
-    """How often the system has killed for want of memory in the control group we are in; None where it does not say."""
+    """Return how often the system has killed a process of our control group for lack of memory; None if unknown."""
     try:
         with open("/proc/self/cgroup") as file:
             path = next(line.split(":", 2)[2].strip() for line in file if line.startswith("0::"))
@@ -263,7 +263,7 @@ def _oom_kills() -> int | None:
 
 
 def _keep(directory: str, status: dict[str, Any]) -> None:
-    """Write the status down, whole or not at all."""
+    """Write the status atomically."""
     path = os.path.join(directory, "status.json")
     try:
         with open(f"{path}.new", "w") as file:
@@ -272,11 +272,11 @@ def _keep(directory: str, status: dict[str, Any]) -> None:
             os.fsync(file.fileno())
         os.rename(f"{path}.new", path)
     except OSError:
-        pass  # no room: how the program ends can not be known later, and the server says so
+        pass  # no room: the end of the program will be unknown, and the server says so
 
 
 def _tell(status: dict[str, Any]) -> None:
-    """Answer the server, if it is still there; and let go of what connects us."""
+    """Answer the server, if it still runs, and close the connection to it."""
     try:
         os.write(1, json.dumps(status).encode() + b"\n")
     except OSError:
@@ -295,7 +295,7 @@ def _adopt_descendants() -> None:
 
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except (ImportError, OSError, AttributeError):
-        pass  # what the agent loses is then found by its environment
+        pass  # orphaned processes are then found by their environment
 
 
 def _wake_on(*numbers: int) -> int:

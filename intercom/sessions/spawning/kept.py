@@ -1,4 +1,4 @@
-"""The server's end of a keeper: starting one, hearing from it, and waiting for processes that are not our children."""
+"""The server's side of a process monitor: starts one, reads its reports, and waits for any process to end."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from intercom.model.child import Exit, Process
 from intercom.sessions.spawning import keeper, processes
 from intercom.sessions.spawning.command import Command
 
-#: How long a keeper may take to start its program and say so, in seconds.
+#: Time limit for a monitor to start its program and report that, in seconds.
 START_SECONDS = 20.0
-#: How long its word on the program's end may be behind that end.
+#: How long after the program's end the monitor may report it, in seconds.
 _WORD_SECONDS = 5.0
 _POLL_SECONDS = 0.02
-#: Where the system has no pidfd: how often is looked whether a process is there.
+#: The poll interval on systems without pidfd, in seconds.
 _LOOK_SECONDS = 0.25
 
 
 @frozen
 class Status:
-    """A keeper's word: its program's pid, or why that could not be started (a sentence), and how it ended."""
+    """A monitor's report: its program's pid, or why it could not be started (a sentence), and how it ended."""
 
     run: int
     pid: int | None
@@ -38,7 +38,7 @@ class Status:
 
 
 class Keeper:
-    """A keeper that was started and not told yet what to run. Make one with `start`."""
+    """A process monitor that was started and does not know yet what to run. Create one with `start`."""
 
     def __init__(self, process: Process, says: trio.lowlevel.FdStream, hears: trio.lowlevel.FdStream) -> None:
         self.process = process
@@ -46,7 +46,7 @@ class Keeper:
         self._hears = hears
 
     async def run(self, command: Command, environment: Mapping[str, str], directory: str) -> Status:
-        """Tell it what to run, in which directory; how that went. Raises OSError when it falls or is too slow."""
+        """Tell the monitor what to run, and return its report. Raises OSError if it crashes or is too slow."""
         spec = {
             "program": command.program,
             "arguments": list(command.arguments),
@@ -69,14 +69,14 @@ class Keeper:
         return _status(json.loads(said))
 
     async def close(self) -> None:
-        """Let go of it: one that was not told what to run runs nothing."""
+        """Close the connection. A monitor that was not told what to run exits."""
         with trio.CancelScope(shield=True):
             await trio.aclose_forcefully(self._hears)
             await trio.aclose_forcefully(self._says)
 
 
 async def start(directory: Path, run: int, limit: int) -> Keeper:
-    """Start a keeper that will keep its files in `directory`. Raises OSError when the system has no room for one."""
+    """Start a monitor that will keep its files in `directory`. Raises OSError if the system lacks resources."""
     pid, ours_in, ours_out = await trio.to_thread.run_sync(_start, directory, run, limit)
     says, hears = trio.lowlevel.FdStream(ours_in), trio.lowlevel.FdStream(ours_out)
     found = processes.identify(pid)
@@ -89,7 +89,7 @@ async def start(directory: Path, run: int, limit: int) -> Keeper:
 
 
 def _start(directory: Path, run: int, limit: int) -> tuple[int, int, int]:
-    """Its pid, and our ends of what it says and hears."""
+    """Return the pid, and our ends of its stdout and stdin."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
@@ -97,7 +97,7 @@ def _start(directory: Path, run: int, limit: int) -> tuple[int, int, int]:
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", keeper.__file__, str(directory), str(run), str(limit)],
-            # Nothing of ours, and not the mark that tells an agent's own processes.
+            # None of our variables, and not the mark of an agent's own processes.
             {"PATH": os.defpath, "LANG": "C.UTF-8"},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, theirs_in, 0),
@@ -119,7 +119,7 @@ def _start(directory: Path, run: int, limit: int) -> tuple[int, int, int]:
 
 
 def read(directory: Path, run: int) -> Status | None:
-    """What the keeper of this run wrote down last; None when there is nothing of it."""
+    """Return the last recorded status of this run; None if there is none."""
     try:
         said = json.loads((directory / "status.json").read_bytes())
         status = _status(said)
@@ -129,7 +129,7 @@ def read(directory: Path, run: int) -> Status | None:
 
 
 async def ended(directory: Path, run: int, kept: Process) -> Exit:
-    """How the program of this run ended, once it has; an Exit that says nothing where its keeper did not see it."""
+    """Wait until the program of this run has ended, and return how; an empty Exit if its monitor saw no end."""
     with trio.move_on_after(_WORD_SECONDS):
         while True:
             there = processes.is_alive(kept)
@@ -137,21 +137,21 @@ async def ended(directory: Path, run: int, kept: Process) -> Exit:
             if status is not None and status.exit is not None:
                 return status.exit
             if not there:
-                # It said nothing before it went, and will not now.
+                # It exited without a report.
                 break
             await trio.sleep(_POLL_SECONDS)
     return Exit()
 
 
 async def gone(process: Process, *, reap: bool = False) -> None:
-    """Wait until this process has ended, whoever's child it is. With `reap` it is let go of, if it is ours."""
+    """Wait until this process has ended; it need not be our child. `reap` reaps it if it is."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
         await _looked_for(process)
     else:
         try:
-            # Of another that has got its pid meanwhile there is nothing to wait for.
+            # If the pid belongs to another process by now, there is nothing to wait for.
             if processes.is_alive(process):
                 await trio.lowlevel.wait_readable(descriptor)
         finally:

@@ -1,4 +1,4 @@
-"""The protocol of the spawner and of the child actors, whole."""
+"""The protocol of the spawner and of the agent process actors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from intercom.model.session import Session, SessionMode
 
 @frozen
 class Start(Request[Session]):
-    """To `spawner`: start an agent. `session_id` names the act as well: a session that has an agent already is answered
-    as it is, and none is started. A session with this id that has none (one that was restored) is used; otherwise it is
-    opened, in `workspace_root` (checked by the caller).
+    """To `spawner`: start an agent. `session_id` also names the action: if the session has an agent already, it is
+    returned and nothing is started. A session with this id but without an agent (a restored one) is used. Otherwise one
+    is opened in `workspace_root`, which the caller has checked.
 
-    Answered with the session once the process runs. Refused, and nothing is left behind: `config` (no program),
-    `invalid_arguments` (the prompt), `too_many_sessions`, `invalid_state` (the session is over). Refused as
-    `spawn_failed` when the program could not be run: then the session is there, and over.
+    Answered with the session once the process runs. Refused with `config` (no program), `invalid_arguments` (the
+    prompt), `too_many_sessions` or `invalid_state` (the session is over); then nothing has changed. Refused with
+    `spawn_failed` if the program could not be run; then the session exists, and is over.
     """
 
     session_id: str
@@ -32,7 +32,7 @@ class Start(Request[Session]):
 
 @frozen
 class AwaitStart(Request[None]):
-    """To `child/<session>`: answered when its process runs, or has run; refused (`spawn_failed`) when it could not."""
+    """To `child/<session>`: answered when its process runs, or has run. Refused with `spawn_failed`."""
 
 
 @frozen
@@ -42,9 +42,9 @@ class Stop:
 
 @frozen
 class Suspend(Request[int]):
-    """To `child/<session>`: let all its processes stand still. Answered with how many there were."""
+    """To `child/<session>`: stop all its processes (SIGSTOP). Answered with their number."""
 
 
 @frozen
 class Continue(Request[int]):
-    """To `child/<session>`: let them go on. Answered with how many there were."""
+    """To `child/<session>`: continue all its processes (SIGCONT). Answered with their number."""

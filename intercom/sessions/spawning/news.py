@@ -1,4 +1,4 @@
-"""What a child actor hears from its own tasks and timers: nobody else sends these."""
+"""Messages of an agent process actor's own tasks and timers. Nothing else sends them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from intercom.sessions.spawning.kept import Keeper, Status
 
 @frozen
 class Look:
-    """See how things stand."""
+    """Read the current state."""
 
 
 @frozen
 class KeeperUp:
-    """A keeper is there and waits to be told what to run; or why there is none."""
+    """A process monitor runs and waits to be told what to run; or why there is none."""
 
     run: int
     keeper: Keeper | None
@@ -24,7 +24,7 @@ class KeeperUp:
 
 @frozen
 class Told:
-    """The keeper has been told, and this is its answer; or why there is none."""
+    """The monitor's answer to what it was told to run; or why there is none."""
 
     run: int
     status: Status | None
@@ -33,7 +33,7 @@ class Told:
 
 @frozen
 class Said:
-    """The session knows that its process runs."""
+    """The session was told that its process runs."""
 
 
 @frozen
@@ -46,7 +46,7 @@ class Ended:
 
 @frozen
 class WoundUp:
-    """Nothing of this run is left, and its session knows."""
+    """Nothing of this run is left, and its session was told."""
 
     run: int
 

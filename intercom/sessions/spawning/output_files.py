@@ -1,4 +1,4 @@
-"""What an agent wrote, as its keeper keeps it: the newest of each stream, in files named by where they begin."""
+"""An agent's output as its process monitor stores it: the newest of each stream, in files named by offset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intercom.local.places import private_directory
 from intercom.masking import Masker
 from intercom.sessions.spawning.keeper import segment_name, segment_starts
 
-#: How many bytes before a piece are looked at for a secret that reaches into it. No key is longer.
+#: How many bytes before a piece are searched for a secret that reaches into it. No key is longer.
 LEAD = 64 * 1024
 
 
@@ -23,8 +23,8 @@ class Stream(StrEnum):
 
 @frozen
 class Piece:
-    """A piece of a stream: its bytes from `start` up to `end`, which is where to go on. `start` is later than what was
-    asked for where that is gone."""
+    """A piece of a stream: its bytes from `start` up to `end`, where reading continues. `start` is later than requested
+    if that part is gone."""
 
     data: bytes
     start: int
@@ -32,12 +32,12 @@ class Piece:
 
 
 def directory_of(root: Path, session_id: str) -> Path:
-    """Where the output of this session's agent is kept."""
+    """Return the directory of this session's output."""
     return root / session_id
 
 
 def read_from(directory: Path, stream: Stream, start: int, limit: int) -> Piece:
-    """At most `limit` bytes from byte `start` of the stream on. Blocks on the disk; never raises for what is gone."""
+    """Return at most `limit` bytes of the stream from byte `start` on. Blocks. Never raises for missing parts."""
     starts = segment_starts(str(directory), stream.value)
     if not starts:
         return Piece(b"", start, start)
@@ -47,7 +47,7 @@ def read_from(directory: Path, stream: Stream, start: int, limit: int) -> Piece:
         if following is not None and at + len(data) >= following:
             continue
         if at + len(data) < begin:
-            # Lost on a full disk: what came before is a piece of its own.
+            # A part was lost on a full disk: what came before is a piece of its own.
             break
         data += _bytes(directory / segment_name(stream.value, begin), at + len(data) - begin, limit - len(data))
         if len(data) >= limit:
@@ -58,7 +58,7 @@ def read_from(directory: Path, stream: Stream, start: int, limit: int) -> Piece:
 
 
 def read_tail(directory: Path, stream: Stream, lines: int, limit: int) -> Piece:
-    """The last `lines` lines of the stream, and at most `limit` bytes of them."""
+    """Return the last `lines` lines of the stream, at most `limit` bytes of them."""
     end = end_of(directory, stream)
     piece = read_from(directory, stream, max(0, end - limit), limit)
     kept = piece.data.splitlines(keepends=True)[-lines:] if lines else []
@@ -67,7 +67,7 @@ def read_tail(directory: Path, stream: Stream, lines: int, limit: int) -> Piece:
 
 
 def end_of(directory: Path, stream: Stream) -> int:
-    """How many bytes the stream has had so far."""
+    """Return how many bytes the stream has had so far."""
     starts = segment_starts(str(directory), stream.value)
     if not starts:
         return 0
@@ -78,7 +78,7 @@ def end_of(directory: Path, stream: Stream) -> int:
 
 
 def last_words(directory: Path, streams: tuple[Stream, ...], lines: int = 8, limit: int = 1200) -> str:
-    """The last lines of the first of these streams that has any, as text without secrets: it is told to people."""
+    """Return the last lines of the first non-empty stream, as text with secrets masked: people are shown it."""
     for stream in streams:
         tail = read_tail(directory, stream, lines, limit)
         text = masked_after(lead(directory, stream, tail.start), tail.data).strip()
@@ -88,28 +88,28 @@ def last_words(directory: Path, streams: tuple[Stream, ...], lines: int = 8, lim
 
 
 def lead(directory: Path, stream: Stream, start: int) -> bytes:
-    """What stands in the stream before byte `start`: as much as any secret is long."""
+    """Return what precedes byte `start` of the stream: at most `LEAD` bytes."""
     begin = max(0, start - LEAD)
     piece = read_from(directory, stream, begin, start - begin)
-    # What is gone, or what a piece lost on a full disk parts from it, does not lead up to it.
+    # If a part in between is gone, what precedes it does not lead up to the piece.
     return piece.data if piece.start + len(piece.data) == start else b""
 
 
 def masked_after(before: bytes, data: bytes) -> str:
-    """`data` as text without secrets, also without those that begin in what stands `before` it. If that ends within a
-    line, all of that line is in the result."""
+    """Return `data` as text with secrets masked, also those that begin `before` it. If `before` ends within a line, the
+    result holds all of that line."""
     text = (before + data).decode(errors="replace")
     return Masker().mask(text).lines(before.count(b"\n") + 1).text
 
 
 def forget(directory: Path) -> None:
-    """Remove all of it; nothing if it is gone."""
+    """Remove the directory, if it exists."""
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def make(directory: Path) -> None:
-    """Make the directory, and those above it, for this user alone. Raises OSError, and IpcError when one that is there
-    is not this user's alone."""
+    """Create the directory and its parents for this user alone. Raises OSError, and IpcError if an existing one is open
+    to others."""
     private_directory(str(directory))
 
 

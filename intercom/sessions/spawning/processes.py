@@ -1,7 +1,7 @@
-"""Whose processes are whose: finding all that belong to one session, stopping, continuing and ending them.
+"""Finds all processes of one session, and stops, continues and ends them.
 
-They are those of the agent's own session (in the system's sense), all that descend from its keeper, and all that carry
-the session's id in their environment. Only a process that shed all three can get away.
+They are the processes of the agent's own system session, the descendants of its monitor, and those with the session's
+id in their environment. Only a process that shed all three can escape.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from attrs import frozen
 from intercom.model.child import Process
 from intercom.sessions.spawning.environment import SESSION_ID
 
-#: How long processes have between being asked to end and being killed, and how long that may take, in seconds.
+#: Seconds between asking processes to end and killing them, and how long killing may take.
 GRACE_SECONDS = 5.0
 _KILL_SECONDS = 3.0
 _POLL_SECONDS = 0.03
-#: How often processes are looked for again that a signal missed: they were being started.
+#: How often processes are searched again that a signal missed, because they were just being started.
 _ROUNDS = 5
-#: Two start times of one process, as the system tells them, may differ by so many seconds.
+#: Two reported start times of one process may differ by this many seconds.
 _SAME_SECONDS = 0.05
 
 
 @frozen
 class Family:
-    """The processes of a session: of `keeper` all descendants, of `leader` (a pid) the system's session. `spared` are
-    pids that are others', although an agent may have been at their beginning: this server, and keepers."""
+    """The processes of a session: the descendants of `keeper`, and the system session of `leader` (a pid). `spared` are
+    pids that belong to others, although an agent may have started them: this server, and monitors."""
 
     session_id: str
     keeper: Process | None
@@ -40,8 +40,7 @@ class Family:
     spared: Collection[int] = ()
 
     def members(self) -> list[int]:
-        """Their pids now, without the keeper's and without those that have ended. Blocks while it looks at all
-        processes."""
+        """Return their pids, without the monitor's and without ended ones. Blocks while it reads all processes."""
         parents = _parents()
         spared = {os.getpid(), *self.spared}
         keeper = self.keeper
@@ -64,7 +63,7 @@ class Family:
 
 
 def marked(pid: int) -> str | None:
-    """The session whose id this process was started with; None for none, and for what can not be seen."""
+    """Return the session whose id this process was started with; None if there is none, or it cannot be read."""
     try:
         return psutil.Process(pid).environ().get(SESSION_ID)
     except (psutil.Error, OSError, ValueError):
@@ -72,7 +71,7 @@ def marked(pid: int) -> str | None:
 
 
 def identify(pid: int) -> Process | None:
-    """Which process has this pid now; None when there is none, or only its remains."""
+    """Return the process that has this pid now; None if there is none, or only a zombie."""
     try:
         return None if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE else Process(pid, _began(pid))
     except (psutil.Error, OSError, ValueError):
@@ -80,18 +79,18 @@ def identify(pid: int) -> Process | None:
 
 
 def _began(pid: int) -> float:
-    """When a process started: in seconds since the system did, where that is told, since a clock that is set moves all
-    start times that are told by it; else since the epoch."""
+    """Return when a process started, in seconds. It counts since boot where the system reports that, because setting
+    the clock shifts wall-clock start times; otherwise since the epoch."""
     if not sys.platform.startswith("linux"):
         return psutil.Process(pid).create_time()
     with open(f"/proc/{pid}/stat", "rb") as file:
-        # The name, in parentheses, may hold anything.
+        # The name, in parentheses, may contain anything.
         fields = file.read().rpartition(b")")[2].split()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def is_alive(known: Process | None) -> bool:
-    """Whether exactly this process is there, and has not ended."""
+    """Return whether exactly this process exists and has not ended."""
     if known is None:
         return False
     found = identify(known.pid)
@@ -99,14 +98,14 @@ def is_alive(known: Process | None) -> bool:
 
 
 def send(pids: Collection[int], number: signal.Signals) -> None:
-    """Send a signal to each that is still there and ours."""
+    """Send a signal to each process that still exists and is ours."""
     for pid in pids:
         with suppress(OSError):
             os.kill(pid, number)
 
 
 async def reach(members: Callable[[], list[int]], number: signal.Signals) -> int:
-    """Send a signal to all there are, also to those that are being started meanwhile; to how many it was sent."""
+    """Send a signal to all members, also to those started meanwhile. Returns how many got it."""
     reached: set[int] = set()
     for _ in range(_ROUNDS):
         found = set(await trio.to_thread.run_sync(members)) - reached
@@ -118,11 +117,11 @@ async def reach(members: Callable[[], list[int]], number: signal.Signals) -> int
 
 
 async def end(members: Callable[[], list[int]]) -> bool:
-    """Ask all to end, kill who is left after `GRACE_SECONDS`; False when some are there even then."""
+    """Ask all members to end, and kill the rest after `GRACE_SECONDS`. False if some remain even then."""
     for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
         left = await trio.to_thread.run_sync(members)
         send(left, number)
-        # One that stands still would not hear of it.
+        # A stopped process would not handle the signal.
         send(left, signal.SIGCONT)
         with trio.move_on_after(seconds):
             while left:
@@ -144,7 +143,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _parents() -> dict[int, int]:
-    """All processes, with who started each (or took it over)."""
+    """Return all processes with their parents."""
     found = {}
     for pid in psutil.pids():
         try:
@@ -161,7 +160,7 @@ def _descendants(root: int, parents: dict[int, int], spared: Collection[int]) ->
     found: set[int] = set()
     at_hand = [root]
     while at_hand:
-        # What a spared one started is as little the agent's.
+        # Descendants of a spared process are spared too.
         next_ones = [pid for pid in children.get(at_hand.pop(), ()) if pid not in spared and pid not in found]
         found.update(next_ones)
         at_hand += next_ones

@@ -1,4 +1,4 @@
-"""The steps of a run that take their time: each is a task beside the child actor, and its result what that hears."""
+"""The slow steps of a run. Each is a background task of the agent process actor, and returns a message for it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from intercom.sessions.spawning.kept import Keeper
 from intercom.sessions.spawning.news import Ended, KeeperUp, Told
 from intercom.sessions.spawning.surroundings import Surroundings
 
-#: How long an earlier server's keeper that has not said anything yet may still do so, in seconds.
+#: How long an earlier server's monitor may take for its first report, in seconds.
 _NEWS_SECONDS = 3.0
 
 
 async def start_keeper(directory: Path, run: int, limit: int) -> KeeperUp:
-    """Start a keeper for this run. One that is not told anything runs nothing: it may fall by the wayside any time."""
+    """Start a monitor for this run. It runs nothing until it is told to, so it may be dropped at any time."""
     try:
         output_files.make(directory)
         return KeeperUp(run, await kept.start(directory, run, limit))
@@ -33,14 +33,14 @@ async def start_keeper(directory: Path, run: int, limit: int) -> KeeperUp:
 async def tell_keeper(
     at: Surroundings, row: Child, session: Session, keeper: Keeper, words_at: Callable[[], Awaitable[datetime | None]]
 ) -> Told:
-    """Tell the keeper of this run what to run: the agent with its prompt; or, where words wait for one that ran before
-    (`words_at`), with what wakes it. The keeper is let go of: it has heard all it needs."""
+    """Tell the monitor to start the agent with its prompt. If instructions wait for an agent that ran before
+    (`words_at`), the prompt wakes it instead. Closes the connection to the monitor."""
     config = at.context.config
     variables = environment.build(
         at.environ, config.spawn.environment, session.id, session.workspace_root, at.http(session.id)
     )
     try:
-        # A first run has its prompt; a later one that words wait for goes on where the last one ended.
+        # A first run gets its prompt; a later one with waiting instructions continues where the last one ended.
         wakes = row.run > 1 and bool(config.spawn.resume_args) and await words_at() is not None
         line = command.build(config, session.prompt or "", variables, session.id, resumes=wakes)
         status = await keeper.run(line, variables, session.workspace_root)
@@ -54,7 +54,7 @@ async def tell_keeper(
 
 
 async def hear_of(directory: Path, row: Child, keeper: Process) -> Told:
-    """What an earlier server's keeper has to say: it was told what to run, or it was not, and leaves."""
+    """Read the report of an earlier server's monitor. It is None if the monitor was not told what to run."""
     with trio.move_on_after(_NEWS_SECONDS):
         while (  # noqa: ASYNC110 - a file tells nobody when it changes
             status := kept.read(directory, row.run)
@@ -62,13 +62,13 @@ async def hear_of(directory: Path, row: Child, keeper: Process) -> Told:
             await trio.sleep(0.02)
         status = status or kept.read(directory, row.run)
     if status is None:
-        # Nothing was run, or by a keeper that hangs: it begins anew, and so nothing of it may be left.
+        # Nothing was run, or its monitor hangs. The run starts again, so nothing of it may remain.
         await winding_up.end_processes(processes.Family(row.session_id, keeper, None), keeper)
     return Told(row.run, status)
 
 
 async def until_ended(directory: Path, run: int, keeper: Process, process: Process) -> Ended:
-    """Wait for the end of the process, or of its keeper: without that the agent loses its output, and goes as well."""
+    """Wait for the end of the process or of its monitor. Without a monitor the agent is ended too."""
     async with trio.open_nursery() as nursery:
 
         async def until_gone(which: Process) -> None:

@@ -1,4 +1,4 @@
-"""The spawner: lets people start agents, and finds those that an earlier server started."""
+"""The spawner: starts agents for people, and recovers those that an earlier server started."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from intercom.store.messages import Database, Transact
 T = TypeVar("T")
 
 STORE_SECONDS = 30.0
-#: How long a child may take to end its processes when the server stops, in seconds.
+#: How long an agent process actor may take to end its processes when the server stops, in seconds.
 _SHUTDOWN_SECONDS = 3 * GRACE_SECONDS
-#: Seconds between two tries to learn how a start went.
+#: Seconds between two checks of a start's result.
 _PAUSE = 0.1
 
 
 @frozen
 class BringBack:
-    """Told by the actor itself: look after what an earlier server, or incarnation, left."""
+    """Told by the actor to itself: recover what an earlier server, or incarnation, left."""
 
 
 class Spawner(Actor):
@@ -63,7 +63,7 @@ class Spawner(Actor):
         self._brought_back = False
 
     def on_start(self) -> None:
-        # A store that is down is not restarted while the server's start waits for this one.
+        # If the store is down, it is not restarted while the server's start waits for this actor.
         self.actor_ref.tell(BringBack())
 
     async def on_receive(self, message: object) -> Any:
@@ -73,7 +73,7 @@ class Spawner(Actor):
             case Start():
                 return await self._start(message)
             case DownEvent():
-                # All children's actors went with their supervisor, which comes back with none.
+                # All agent process actors ended with their supervisor, which restarts empty.
                 self._brought_back = False
                 await self.system.next_incarnation(self._at.children, None)
                 await self._bring_back()
@@ -82,7 +82,7 @@ class Spawner(Actor):
     async def _bring_back(self) -> None:
         found = await self._transact(children.unfinished)
         for child in found:
-            # Before the first of them ends anything, or answers for itself.
+            # Before the first of them ends a process or reports one.
             self._at.note_first(child)
         for child in found:
             await self._ensure(child.session_id)
@@ -95,7 +95,7 @@ class Spawner(Actor):
         variables = environment.build(
             self._at.environ, config.spawn.environment, asked.session_id, asked.workspace_root, {}
         )
-        # Refused before there is anything to be refused for.
+        # Checked before anything is recorded.
         await trio.to_thread.run_sync(command.build, config, asked.prompt, variables)
         session, child = await self._transact(partial(_record, asked=asked, at=self._at))
         crash_points.reach("child.recorded")
@@ -116,7 +116,7 @@ class Spawner(Actor):
                     reply.fail(failed)
                     return
                 except (Down, NotRunning, Busy, IntercomError, trio.TooSlowError):
-                    # Its actor, or the store, may be restarting or have much to do.
+                    # Its actor or the store may be restarting or overloaded.
                     done = None
                 if done is not None:
                     reply.set(done)
@@ -125,7 +125,7 @@ class Spawner(Actor):
         reply.fail(SpawnFailed(f"session {session.id} is recorded, and its agent is not there yet; see the log"))
 
     async def _outcome_of(self, session_id: str, child: Name) -> Session | None:
-        """The session once its agent runs, or has run; None while that is not known. Raises SpawnFailed."""
+        """Return the session once its agent runs, or has run; None while that is unknown. Raises SpawnFailed."""
         is_there = True
         try:
             await ask(child, AwaitStart(), timeout=START_SECONDS)
@@ -150,7 +150,7 @@ class Spawner(Actor):
 
 
 def _outcome(session: Session, child: Child) -> Session:
-    """The session of a start that has been before; raises SpawnFailed when it came to nothing."""
+    """Return the session of a start that is over. Raises SpawnFailed if it failed."""
     if child.why is Why.NOT_STARTED:
         raise SpawnFailed(f"the agent could not be started: {child.said}", session_id=session.id)
     return session
@@ -164,7 +164,7 @@ def _both(db: Database, session_id: str) -> tuple[Session, Child]:
 
 
 def _record(db: Database, asked: Start, at: Surroundings) -> tuple[Session, Child]:
-    """Put on record that this agent is to run; what is there already stays as it is."""
+    """Record that this agent is to run. Existing rows stay as they are."""
     now = at.context.now()
     session, child = sessions.get(db, asked.session_id), children.get(db, asked.session_id)
     if session is not None and child is not None:
@@ -172,7 +172,7 @@ def _record(db: Database, asked: Start, at: Surroundings) -> tuple[Session, Chil
     if session is not None and session.status is SessionStatus.TERMINATED:
         raise InvalidState(f"session {session.id} is over; start another")
     if session is not None and session.agent_key is not None and at.context.present(session.agent_key):
-        # One that was restored is there for any agent to take up, and two would not do.
+        # Any agent may take up a restored session, but not two.
         raise InvalidState(f"session {session.id} has an agent already, which is connected")
     running = children.unfinished(db)
     most = at.context.config.max_concurrent_sessions

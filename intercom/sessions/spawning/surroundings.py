@@ -1,4 +1,4 @@
-"""What the spawner and its children are given: their surroundings, as values and names."""
+"""The dependencies of the spawner and the agent process actors, as values and names."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from intercom.sessions.spawning import processes
 
 @frozen
 class Surroundings:
-    """`root` is where output is kept, one directory a session; `environ` the server's environment. `http` says what an
-    agent needs to reach the server over HTTP, as variables. `came` and `left` note whose processes are agents'; `stays`
-    is true when this server makes room for another that will take its agents over. `reception` lets sessions run."""
+    """`root` is the directory of the output, one directory per session. `environ` is the server's environment. `http`
+    returns the variables with which an agent reaches the server. `came` and `left` record agents' processes. `stays` is
+    true if another server will take the agents over. `reception` runs sessions' actors."""
 
     context: Context
     root: Path
@@ -30,12 +30,12 @@ class Surroundings:
     came: Callable[[str, str, frozenset[int]], None] = lambda _door, _session_id, _pids: None
     left: Callable[[str], None] = lambda _door: None
     stays: Callable[[], bool] = lambda: False
-    #: All keepers that this server knows: none of them is another's descendant.
+    #: The monitors of all sessions. None of them belongs to another agent.
     keepers: dict[str, Process] = field(factory=dict, init=False)
     _noted: set[str] = field(factory=set, init=False)
 
     def note(self, child: Child) -> None:
-        """What its row names, and is alive, are an agent's processes from now on."""
+        """Record the living processes in this row as an agent's."""
         if child.keeper is not None:
             self.keepers[child.session_id] = child.keeper
         living = (each.pid for each in (child.keeper, child.process) if each is not None and processes.is_alive(each))
@@ -43,12 +43,12 @@ class Surroundings:
         self.came(_door(child.session_id), child.session_id, frozenset(living))
 
     def note_first(self, child: Child) -> None:
-        """The same, unless something was noted for this session already: its own actor knows that better."""
+        """Note the row as `note` does, unless the session was noted before: its own actor has newer information."""
         if child.session_id not in self._noted:
             self.note(child)
 
     def forget(self, session_id: str) -> None:
-        """Nothing of it runs any more."""
+        """Record that nothing of this session's agent runs any more."""
         self._noted.discard(session_id)
         self.keepers.pop(session_id, None)
         self.left(_door(session_id))

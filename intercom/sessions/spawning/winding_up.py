@@ -1,4 +1,4 @@
-"""What remains to be done when a run is over: its processes end, and its session hears of it."""
+"""Cleanup after a run: its processes end, and its session is told."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from intercom.sessions.spawning.surroundings import Surroundings
 
 log = logging.getLogger("intercom.sessions")
 
-#: How long a session may take to hear of something: its parts may be restarting.
+#: Time limit of telling a session something, in seconds: its components may be restarting.
 SESSION_SECONDS = 60.0
-#: How long a keeper that has nothing left to do may take to leave, in seconds.
+#: How long a monitor with nothing left to do may take to exit, in seconds.
 _LEAVE_SECONDS = 2.0
 
 
 async def end_processes(family: processes.Family, keeper: Process | None) -> None:
-    """End all of a session's processes, and its keeper last."""
+    """End all of a session's processes, and its monitor last."""
     await processes.end(family.members)
     if keeper is not None:
         await dismiss(keeper)
-    # What the keeper held together is looked for once more, by what else it is known by.
+    # Without the monitor, its descendants are searched again by their other marks.
     if not await processes.end(family.members):
         left = await trio.to_thread.run_sync(family.members)
         log.error("processes of session %s do not end, even when killed: %s", family.session_id, left)
 
 
 async def dismiss(keeper: Process) -> None:
-    """Have a keeper leave: it has nothing to keep any more."""
+    """End a monitor that is not needed any more."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if processes.is_alive(keeper):
             processes.send((keeper.pid,), number)
@@ -55,7 +55,7 @@ async def say_started(system: System, at: Surroundings, session_id: str, row: Ch
 
 
 async def settle(system: System, at: Surroundings, row: Child, directory: Path) -> None:
-    """Tell the session what became of its agent's process, unless it was the session that ended it."""
+    """Tell the session how its agent's process ended, unless the session itself ended it."""
     if row.why is Why.CLEARED:
         return
     is_well = row.exit is not None and row.exit.is_success

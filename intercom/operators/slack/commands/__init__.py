@@ -1,1 +1,1 @@
-"""The `/intercom` command: one table of commands, and what each does."""
+"""The `/intercom` command: the table of commands and their handlers."""

@@ -1,4 +1,4 @@
-"""One call of a command: who typed it where, what they gave, and the parts of the server that commands go to."""
+"""One call of a command: its sender, its arguments, and the services that handlers use."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ STORE_SECONDS = 30.0
 
 
 class Responder(Protocol):
-    """Posts to a `response_url`, as `intercom.operators.slack.web.WebApi` does."""
+    """Posts to a `response_url`; implemented by `intercom.operators.slack.web.WebApi`."""
 
     async def respond(self, response_url: str, body: dict[str, Any]) -> None: ...
 
 
 @frozen
 class Surroundings:
-    """What all commands share. `store` and `outbox` name actors, `environ` is the server's environment."""
+    """The dependencies of all commands. `store` and `outbox` name actors; `environ` is the server's environment."""
 
     desk: Desk
     store: Name
@@ -57,7 +57,7 @@ class Surroundings:
     environ: Mapping[str, str]
 
     async def transact(self, work: Callable[[Database], T]) -> T:
-        """Run `work` in the store. Raises NotRecorded when the store can not do it."""
+        """Run `work` in the store. Raises NotRecorded if the store cannot do it."""
         try:
             return await ask(self.store, Transact(work), timeout=STORE_SECONDS, retry=True)
         except Exception as fault:
@@ -66,8 +66,8 @@ class Surroundings:
     async def show(
         self, key: str, channel: str, drawn: Drawn, beside: FileDrawn | None, asked: str, *where: str
     ) -> None:
-        """See to it that `drawn` stands in the channel under `key`, with a line that says what was asked by whom, and
-        the file in its thread."""
+        """Show `drawn` in the channel under `key`, with a line that names the call and its sender, and the file in its
+        thread."""
         masked = self.masker.mask(" · ".join((asked, *where))).text
         line = blocks.context(blocks.plain(masked, 300))
         content = Drawn(drawn.text, (*drawn.blocks, line)).content()
@@ -78,8 +78,8 @@ class Surroundings:
 
 @frozen
 class Call:
-    """`arguments` fit the entry. `recorded` is called once the call is on record, `accept` to acknowledge it then and
-    there, before its handler is done."""
+    """One call of a command. `arguments` fit the entry. A handler calls `recorded` once the call is persisted. It calls
+    `accept` to acknowledge the call before it is done."""
 
     house: Surroundings
     command: Command
@@ -91,27 +91,26 @@ class Call:
 
     @property
     def person(self) -> str:
-        """Who calls, by user id."""
+        """The user id of the sender."""
         return self.command.person.id
 
     @property
     def key(self) -> str:
-        """The key of the row that shows what came of this call."""
+        """The key of the row that shows the result of this call."""
         return f"command/{self.command.act_id}"
 
     @property
     def line(self) -> str:
-        """What was typed, on one line."""
+        """The typed command on one line."""
         return " ".join(f"{SLASH} {self.entry.name} {self.arguments.typed}".split())
 
     @property
     def asked(self) -> str:
-        """Who asked for what."""
+        """The sender and the typed command."""
         return f"{self.command.person.name or self.command.person.id}: {self.line}"
 
     async def workspace(self) -> Workspace:
-        """The workspace this call is about, checked to be one. Raises what `choice.workspace` and `check_workspace`
-        raise."""
+        """Return the workspace of this call. Raises the errors of `choice.workspace` and `check_workspace`."""
         live = await self.house.desk.sessions()
         name = self.arguments.options.get("--session")
         chosen = None if name is None else choice.named(await self.house.desk.sessions(everything=True), name)
@@ -125,33 +124,33 @@ class Call:
         return Workspace(await trio.to_thread.run_sync(check_workspace, found.root), found.session)
 
     async def channel(self) -> str:
-        """Where what came of this call is shown: the channel it was typed in, if that is one of ours, else the common
-        one. Raises SlackError when there is none."""
+        """Return the channel for the result: the channel of the call if Intercom uses it, otherwise the default
+        channel. Raises SlackError if there is none."""
         slack = self.house.config.slack
         ours = {slack.channel_id, *slack.workspace_channels.values()}
         ours |= {each.channel_id for each in await self.house.desk.sessions()}
         if self.command.channel in ours:
             return self.command.channel
-        # Elsewhere the app may be no member, and others than the agents' people may read along.
+        # In another channel the app may be no member, and strangers may read along.
         if slack.channel_id is None:
             raise SlackError("this channel is not one of intercom's; type the command in one that is")
         return slack.channel_id
 
     async def show(self, drawn: Drawn, beside: FileDrawn | None, workspace: Workspace) -> Drawn | None:
-        """Show what came of this call in its channel; the answer for the person, where that is another channel."""
+        """Show the result in its channel. If that is another channel than the call's, return a pointer to it."""
         channel = await self.channel()
         await self.house.show(self.key, channel, drawn, beside, self.asked, f"in {workspace.root}")
         return None if channel == self.command.channel else elsewhere(channel)
 
 
 def elsewhere(channel: str) -> Drawn:
-    """Word that the answer is in another channel than that the command was typed in."""
+    """Return a message that says in which other channel the answer is."""
     text = f"the answer is in <#{channel}>"
     return Drawn(text, (blocks.section(blocks.mrkdwn(text)),))
 
 
 def session_line(session: Session) -> str:
-    """A session as a sentence names it."""
+    """Describe a session within a sentence."""
     return f"session {choice.short(session)} in {session.workspace_root}"
 
 

@@ -1,4 +1,4 @@
-"""Commands about checkpoints: take one, list them, go back to one."""
+"""Commands about checkpoints: take one, list them, restore one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ async def take(call: Call) -> str:
 
 
 async def listed(call: Call) -> Drawn:
-    """The checkpoints of a session; without one, of the only one that is the person's own, or else all."""
+    """List the checkpoints of a session; default: of the person's only session. If there is no such session, or it has
+    no checkpoint, all are listed."""
     if call.arguments.words:
         known = await call.house.desk.sessions(everything=True)
         session = choice.named(known, call.arguments.words[0])
@@ -50,7 +51,7 @@ async def listed(call: Call) -> Drawn:
 
 
 async def restore(call: Call) -> str:
-    """Ask whether to go back to a checkpoint: the question is a card, on every channel."""
+    """Ask people whether to restore a checkpoint; the question is a card on every channel."""
     if not call.arguments.words:
         raise InvalidArguments(f"name a checkpoint: {call.entry.usage}")
     files = _files(call.arguments.options.get("--files"))

@@ -1,4 +1,4 @@
-"""Commands about agents that people start: start one, read what it wrote."""
+"""Commands about agents that people start: start one, read its output."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from intercom.operators.slack.draw.output import Run
 from intercom.sessions.children import LINES, Output
 from intercom.sessions.spawning.output_files import Stream
 
-#: How much of an output is read for a message and the file beside it, in bytes, and in lines.
+#: How much output is read for a message and its file, in bytes and in lines.
 _PIECE = 128 * 1024
 _MOST_LINES = 5000
 
 
 async def start(call: Call) -> str:
-    """Start an agent; the session is the caller's, and its thread hangs in the channel it was asked for in."""
+    """Start an agent. The caller owns the session; its thread is in the channel of the call."""
     prompt = call.arguments.text
     if not prompt:
         raise InvalidArguments(f"say what the agent is to do: {call.entry.usage}")
@@ -51,7 +51,7 @@ async def start(call: Call) -> str:
 
 
 async def logs(call: Call) -> Drawn | None:
-    """What an agent wrote, in the channel: its end, and all that was asked for as a file where that is long."""
+    """Show the end of an agent's output in the channel; if it is long, attach the requested part as a file."""
     session = await _started_here(call)
     stream = _stream(call.arguments.options.get("--stream"))
     lines = _lines(call.arguments.options.get("--lines"))
@@ -63,7 +63,7 @@ async def logs(call: Call) -> Drawn | None:
 
 
 async def _started_here(call: Call) -> Session:
-    """The session that is named, else the one whose agent was started last."""
+    """Return the named session; default: the session of the agent that was started last."""
     children = await call.house.desk.children.everyone()
     sessions = await call.house.desk.sessions(everything=True)
     if call.arguments.words:

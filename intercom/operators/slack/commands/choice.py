@@ -1,4 +1,4 @@
-"""Which session and which workspace a command means. Pure."""
+"""The session and the workspace that a command applies to. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intercom.model.errors import Ambiguous, InvalidState, NotFound, Unauthorize
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.slack.commands.typed import Arguments
 
-#: The shortest beginning of an id that is taken for one where anything else could stand.
+#: The shortest id prefix that is accepted if other text could stand in its place.
 SHORTEST_ID = 4
 
 ChannelOf = Callable[[Session], str | None]
@@ -22,14 +22,14 @@ _RUNNING = frozenset({SessionStatus.CREATED, SessionStatus.ACTIVE, SessionStatus
 
 @frozen
 class Workspace:
-    """`session` is whose workspace it is; None for the default one."""
+    """A workspace. `session` is the session it comes from; None for the default workspace."""
 
     root: Path
     session: Session | None
 
 
 def named(sessions: Sequence[Session], prefix: str) -> Session:
-    """The session with this id, or the only one whose id begins so. Raises NotFound and Ambiguous."""
+    """Return the session with this id, or the only one with this id prefix. Raises NotFound and Ambiguous."""
     found = [each for each in sessions if each.id == prefix] or [
         each for each in sessions if each.id.startswith(prefix)
     ]
@@ -41,17 +41,17 @@ def named(sessions: Sequence[Session], prefix: str) -> Session:
 
 
 def looks_like_id(word: str) -> bool:
-    """Whether a word can be meant for a session's id, and hardly for anything else."""
+    """Return whether a word is almost certainly a session id."""
     return len(word) >= 8 and any(char.isdecimal() for char in word) and set(word) <= set("0123456789abcdef-")
 
 
 def may_control(session: Session, person: str) -> bool:
-    """Whether a person may end or resume a session: its owner; anybody authorized where an agent came by itself."""
+    """Return whether a person may end or resume a session: its owner may; anybody authorized may if it has none."""
     return session.owner_user_id in ("", person)
 
 
 def require_control(session: Session, person: str) -> Session:
-    """The session, if the person may control it; raises Unauthorized."""
+    """Return the session if the person may control it; otherwise raise Unauthorized."""
     if not may_control(session, person):
         raise Unauthorized(f"session {short(session)} belongs to {session.owner_user_id}, who alone may do that")
     return session
@@ -60,10 +60,10 @@ def require_control(session: Session, person: str) -> Session:
 def workspace(
     live: Sequence[Session], chosen: Session | None, channel: str, channel_of: ChannelOf, default: Path | None
 ) -> Workspace:
-    """The workspace of the `chosen` session, else that of the sessions shown in `channel`, else the default one.
+    """Return the workspace of `chosen`, of the sessions shown in `channel`, or the default one, in this order.
 
-    Sessions whose agent was interrupted count only where no other is shown. Raises Ambiguous where the channel has
-    several workspaces, NotFound where there is none at all.
+    Interrupted sessions count only if the channel shows no other. Raises Ambiguous if the channel has several
+    workspaces, NotFound if there is no workspace at all.
     """
     if chosen is not None:
         return Workspace(Path(chosen.workspace_root), chosen)
@@ -82,8 +82,8 @@ def workspace(
 def to_resume(
     live: Sequence[Session], open_cards: Sequence[Card], person: str, *, has_instruction: bool = False
 ) -> Session:
-    """The session that has waited for the shortest time, of those a person may let go on: paused ones, and ones whose
-    agent stands by. With an instruction it must be the only one. Raises InvalidState when none waits, Ambiguous."""
+    """Return the paused or standby session that began to wait last, of those the person may control. With an
+    instruction it must be the only one. Raises InvalidState if none waits, and Ambiguous."""
     standing_by = {card.session_id: card.created_at for card in open_cards if card.kind is CardKind.STANDBY}
     waiting = [
         (standing_by.get(each.id, each.paused_at or each.updated_at), each)
@@ -93,13 +93,13 @@ def to_resume(
     if not waiting:
         raise InvalidState("no session of yours is paused or stands by; see /intercom sessions")
     if has_instruction:
-        # What another agent was to do must not be told to this one.
+        # An instruction for another agent must not reach this one.
         return only([each for _, each in waiting], "wait")
     return max(waiting, key=lambda pair: pair[0])[1]
 
 
 def to_clear(live: Sequence[Session], person: str) -> Session:
-    """The only session that a person may end. Raises NotFound when there is none, Ambiguous."""
+    """Return the only session that a person may end. Raises NotFound if there is none, and Ambiguous."""
     own = [each for each in live if may_control(each, person)]
     if not own:
         raise NotFound("there is no session of yours to clear; see /intercom sessions")
@@ -107,7 +107,7 @@ def to_clear(live: Sequence[Session], person: str) -> Session:
 
 
 def to_checkpoint(live: Sequence[Session], person: str) -> Session:
-    """The only session that runs, or else is there at all, of those a person may control. Raises NotFound and
+    """Return the only running session that a person may control; if none runs, the only one. Raises NotFound and
     Ambiguous."""
     own = [each for each in live if may_control(each, person)]
     if not own:
@@ -116,7 +116,7 @@ def to_checkpoint(live: Sequence[Session], person: str) -> Session:
 
 
 def to_pause(live: Sequence[Session], person: str) -> Session:
-    """The only session that a person may pause. Raises NotFound when there is none, Ambiguous."""
+    """Return the only session that a person may pause. Raises NotFound if there is none, and Ambiguous."""
     own = [each for each in live if each.status is SessionStatus.ACTIVE and may_control(each, person)]
     if not own:
         raise NotFound("there is no session of yours that runs; see /intercom sessions")
@@ -124,15 +124,15 @@ def to_pause(live: Sequence[Session], person: str) -> Session:
 
 
 def only(sessions: Sequence[Session], what: str) -> Session:
-    """The session, where there is one alone. Raises Ambiguous, with the sessions there are: none of them is guessed."""
+    """Return the session if there is exactly one; otherwise raise Ambiguous with the list. It never guesses."""
     if len(sessions) > 1:
         raise Ambiguous(f"{len(sessions)} sessions {what}; give the id of the one you mean: {listed(sessions)}")
     return sessions[0]
 
 
 def to_steer(live: Sequence[Session], channel: str, channel_of: ChannelOf) -> Session:
-    """The only session that runs in `channel`, else the only one that runs at all. Raises NotFound and Ambiguous: the
-    wrong agent is not to be told."""
+    """Return the only session that runs in `channel`; if none runs there, the only running one. Raises NotFound and
+    Ambiguous, so the wrong agent never gets the instruction."""
     running = [each for each in live if each.status in _RUNNING]
     found = [each for each in running if channel_of(each) == channel] or running
     if not found:
@@ -141,7 +141,7 @@ def to_steer(live: Sequence[Session], channel: str, channel_of: ChannelOf) -> Se
 
 
 def session_and_text(live: Sequence[Session], given: Arguments) -> tuple[Session | None, str | None]:
-    """Which session is named, None for none, and all that is no name of a session; None where that is nothing."""
+    """Split the arguments into the named session (None if none is named) and the remaining text (None if empty)."""
     text = given.text
     if "--session" in given.options:
         return named(live, given.options["--session"]), text or None
@@ -156,16 +156,16 @@ def session_and_text(live: Sequence[Session], given: Arguments) -> tuple[Session
 
 
 def latest(sessions: Sequence[Session]) -> Session:
-    """The one that was heard of last."""
+    """Return the session with the latest activity."""
     return max(sessions, key=lambda each: each.updated_at)
 
 
 def listed(sessions: Sequence[Session]) -> str:
-    """A few sessions as a sentence names them."""
+    """List up to five sessions within a sentence."""
     shown = [f"{short(each)} in {each.workspace_root}" for each in sessions[:5]]
     return ", ".join(shown) + (", ..." if len(sessions) > 5 else "")
 
 
 def short(session: Session) -> str:
-    """A session's id as people read it: enough of it to be typed."""
+    """Return the first eight characters of a session id, enough to type it."""
     return session.id[:8]

@@ -1,4 +1,4 @@
-"""Commands of the configuration: run exactly as written there, and shown while they run and when they have ended."""
+"""Commands of the configuration: they run exactly as configured, and their output is shown during and after the run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from intercom.store import command_runs
 from intercom.workspace.output import Output
 from intercom.workspace.running import Ending, Ran, Started, run
 
-#: A command that ends within this time is shown once, when it has ended; one that runs on is shown anew this often.
+#: Seconds until the message of a running command is posted, and between its updates. A command that ends earlier is
+#: shown once, at its end.
 FIRST_SECONDS = 1.0
 EVERY_SECONDS = 2.0
 
-#: How many run at the same time.
+#: How many commands run at the same time.
 AT_ONCE = 4
 
 
@@ -35,8 +36,7 @@ class Runs:
     _running: int = field(default=0, init=False)
 
     async def handle(self, call: Call) -> Drawn | None:
-        """Run the command of this name. It is acknowledged as soon as it is on record; what came of it stands in the
-        channel."""
+        """Run the command of this name. It is acknowledged once it is recorded; the channel shows its output."""
         if call.arguments.words:
             raise InvalidArguments(
                 f"{call.entry.name} takes no arguments: it runs exactly what the configuration says; only --session is"
@@ -62,7 +62,7 @@ class Runs:
 
 @define
 class _Shown:
-    """The message about one run, and the state it is in."""
+    """The message about one run."""
 
     call: Call
     channel: str
@@ -72,7 +72,7 @@ class _Shown:
     async def draw(self, run: Run, text: str, *, ran: Ran | None = None, cut: bool = False, last: bool = False) -> None:
         code = ran.exit_code if ran is not None and ran.ending is Ending.EXITED and ran.exit_code >= 0 else None
         seconds = None if ran is None else ran.seconds
-        # Looking for secrets in much text takes longer than the others can wait.
+        # In a worker thread: the search for secrets in a long text takes time.
         drawn, file = await trio.to_thread.run_sync(self._draw, run, text, code, seconds, cut, last)
         house = self.call.house
         await house.show(self.call.key, self.channel, drawn, file, self.call.asked, f"in {self.workspace.root}")
@@ -112,7 +112,7 @@ async def _run(call: Call, command: str, shown: _Shown) -> None:
 
 
 async def _note_process(call: Call, process: Started) -> None:
-    """Keep which process it is, for a server that comes after one that was killed."""
+    """Record the process, so that a server that starts after a kill can end it."""
     work = partial(
         command_runs.started, act_id=call.command.act_id, pid=process.pid, began=process.at, at=call.house.now()
     )
@@ -125,7 +125,7 @@ async def _follow(output: Output, shown: _Shown) -> None:
     seen = -1
     while True:
         if (total := output.total) != seen:
-            # A store that is away for a while is no reason to end the command; it is shown a little later.
+            # A store that is down for a while does not end the command; its output is shown later.
             with suppress(NotRecorded):
                 await shown.draw(Run.RUNNING, output.text(whole_lines=True), cut=output.is_cut)
                 seen = total

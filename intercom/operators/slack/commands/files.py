@@ -20,7 +20,7 @@ _SESSION = Option("--session", "ID", "look in this session's workspace")
 
 
 async def list_files(call: Call) -> Drawn | None:
-    """The tree of a directory, in the channel."""
+    """Show the tree of a directory in the channel."""
     depth = _depth(call.arguments.options.get("--depth"))
     path = call.arguments.words[0] if call.arguments.words else "."
     workspace = await call.workspace()
@@ -30,7 +30,7 @@ async def list_files(call: Call) -> Drawn | None:
 
 
 async def show_file(call: Call) -> Drawn | None:
-    """The text of a file, or some of its lines, in the channel."""
+    """Show the text of a file, or some of its lines, in the channel."""
     if not call.arguments.words:
         raise InvalidArguments(f"name a file: {call.entry.usage}")
     asked = call.arguments.options.get("--lines")

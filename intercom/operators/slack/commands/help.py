@@ -1,4 +1,4 @@
-"""`help`: what there is, by category, or one command in full. Made from the table."""
+"""The `help` command, generated from the table."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from intercom.operators.slack.draw.text import code, escaped, fitted
 
 
 async def handle(call: Call) -> Drawn:
-    """All commands; those of one category; or one command with all that is to be said of it."""
-    # What a custom command runs stands in the configuration, and may hold what nobody else is to see.
+    """Show all commands, the commands of one category, or one command in full."""
+    # A custom command's text comes from the configuration and may contain secrets.
     entries = [evolve(each, summary=call.house.masker.mask(each.summary).text) for each in call.table.entries]
     if not call.arguments.words:
         return help.command_help(entries)
@@ -33,7 +33,7 @@ async def handle(call: Call) -> Drawn:
 
 
 def in_full(entry: Entry) -> Drawn:
-    """One command: how it is typed, what it does, and each of its arguments."""
+    """Show one command: its usage, its effect, and each of its arguments."""
     lines = [f"{code(entry.usage)} {fitted(entry.summary, 300, flat=True)}", escaped(entry.details)]
     lines += [f"• {code(shape)} {escaped(doc)}" for shape, doc in entry.arguments]
     if entry.owner_only:

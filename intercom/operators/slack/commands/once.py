@@ -1,4 +1,4 @@
-"""Doing what must not be done twice: on record under the act's id first, and then done."""
+"""Acts that must not run twice: each is recorded under its id before it runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from intercom.operators.slack.commands.call import Call, Surroundings
 from intercom.store import command_runs
 from intercom.store.command_runs import Begun
 
-#: What is said of a command that was begun by a server that is gone.
+#: The answers about a command that an earlier server run began.
 INTERRUPTED = "interrupted by a restart of the server; run it again"
 UNKNOWN = "a restart of the server came between; whether it was done is not known: look, and if it was not, do it again"
 UNDER_WAY = "this is under way already"
 
 
 class Repeated(Exception):
-    """The same act was begun before; `answer` is what the person is told now, None for nothing."""
+    """The same act was begun before. `answer` is the message for the person now; None for none."""
 
     def __init__(self, answer: str | None) -> None:
         super().__init__(answer or "answered before")
@@ -25,7 +25,7 @@ class Repeated(Exception):
 
 
 async def begin(call: Call, note: dict[str, Any], session_id: str | None) -> None:
-    """Put the call on record. Raises Repeated when it is there, NotRecorded when it can not be put there."""
+    """Record the call. Raises Repeated if it is recorded already, NotRecorded if it cannot be recorded."""
     work = partial(
         command_runs.begin,
         act_id=call.command.act_id,
@@ -40,7 +40,8 @@ async def begin(call: Call, note: dict[str, Any], session_id: str | None) -> Non
 
 
 async def check(house: Surroundings, act_id: str) -> None:
-    """Raise Repeated when a call is on record: before anything is looked up that the first time may have changed."""
+    """Raise Repeated if the call is recorded. It runs before any look-up, because the first run may have changed the
+    result of the look-up."""
     _refuse_repeated(await house.transact(partial(command_runs.known, act_id=act_id)))
 
 
@@ -50,17 +51,15 @@ def _refuse_repeated(begun: Begun | None) -> None:
 
 
 async def finish(call: Call, told: str | None) -> None:
-    """Keep what the person was told of a call that is done."""
+    """Record what the person was told of a finished call."""
     await call.house.transact(
         partial(command_runs.finish, act_id=call.command.act_id, answer={"told": told}, at=call.house.now())
     )
 
 
 async def once(call: Call, act: Callable[[], Awaitable[str]], session_id: str | None) -> str:
-    """What `act` answers, which is done once for this act of a person; a repeat is answered as the first time.
-
-    A refusal of `act` is an answer too. Raises Repeated and NotRecorded as `begin` does, and what `act` raised.
-    """
+    """Run `act` once for this act of a person and return its answer; a repetition gets the first answer. An error of
+    `act` is an answer, too. Raises Repeated and NotRecorded as `begin` does, and the error of `act`."""
     await begin(call, {"line": call.line}, session_id)
     try:
         told = await act()

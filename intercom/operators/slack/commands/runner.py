@@ -1,4 +1,4 @@
-"""The actor that carries out commands, each in a task of its own."""
+"""The actor that carries out commands, each in its own task."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from intercom.workspace.running import Started, end_left
 
 log = logging.getLogger(__name__)
 
-#: Seconds until a command that is not done yet is acknowledged, if it is on record: Slack gives up after 3.
+#: Seconds until an unfinished command is acknowledged, if it is recorded: Slack gives up after 3.
 ACK_SECONDS = 2.0
-#: Seconds a command may take to be put on record.
+#: How long a command may take to be recorded, in seconds.
 RECORD_SECONDS = 25.0
-#: Seconds until an actor that could not see what an earlier life left looks again.
+#: Seconds until the next look for interrupted commands after a failed one.
 LOOK_BACK_SECONDS = 5.0
-#: Pauses, in seconds, before each try to tell somebody how a command ended that took long.
+#: Pauses, in seconds, before each try to send the answer of a long command.
 _TELLING = (0.0, 1.0, 5.0)
 
 _PASSING = (Refused, Down, NotRunning, Busy, trio.TooSlowError)
@@ -56,19 +56,22 @@ Payload = dict[str, Any]
 
 @frozen
 class Commands:
-    """The slash commands as the connection sees them; `runner` names the actor that carries them out."""
+    """The slash commands for the connection. `runner` names the actor that carries them out."""
 
     runner: Name
 
     async def run(self, command: Command) -> Payload | None:
-        """Carry out a command of an authorized person: what the acknowledgement is to hold, as soon as it is known or
-        the command is on record. The same command again is not carried out again. Raises NotRecorded (or what an actor
-        that is away raises) when it could not be recorded: then it is not to be acknowledged."""
+        """Carry out a command of an authorized person; return the payload of the acknowledgement.
+
+        Returns once the payload is known or the command is recorded. A repetition is not carried out again. Raises
+        NotRecorded (or the error of an unavailable actor) if the command could not be recorded. Then it must not be
+        acknowledged.
+        """
         return await ask(self.runner, CarryOut(command), timeout=RECORD_SECONDS, retry=True)
 
 
 def build(config_commands: dict[str, str], runs: custom.Runs) -> Table:
-    """The table of all commands there are under a configuration."""
+    """Return the table of all commands under a configuration."""
     built_in = (
         sessions.SESSIONS,
         children.START,
@@ -90,14 +93,12 @@ def build(config_commands: dict[str, str], runs: custom.Runs) -> Table:
 
 @frozen
 class LookBack:
-    """Told by the actor itself: see what an earlier life of the server left."""
+    """A message to itself: look for commands that an earlier server run left unfinished."""
 
 
 class CommandRunner(Actor):
-    """Registered as `slack/commands`.
-
-    When it ends, commands that run are killed; the next incarnation says so in their messages.
-    """
+    """The actor that carries out commands; registered as `slack/commands`. If it stops, running commands are killed;
+    the next incarnation reports that in their messages."""
 
     refusals = (Refused, IntercomError, NotRecorded)
 
@@ -108,7 +109,8 @@ class CommandRunner(Actor):
         self._has_looked = False
 
     def on_start(self) -> None:
-        # Not here: a store that is down is not restarted while the server's start waits for this one.
+        # By message, not here: the start of the server waits for this actor, and a store that is down restarts only
+        # later.
         self.actor_ref.tell(LookBack())
 
     async def on_receive(self, message: Any) -> Any:
@@ -123,13 +125,13 @@ class CommandRunner(Actor):
         except NotRecorded:
             self.set_timer("look back", LOOK_BACK_SECONDS, LookBack())
             raise
-        # Before the first command: what is under way from then on is not interrupted.
+        # Set before the first command: commands that begin from now on are not interrupted ones.
         self._has_looked = True
         self.spawn(_close, self._house, left)
 
 
 class _Acknowledgement:
-    """The reply to the asker, given once: with the answer, or before it is known."""
+    """The acknowledgement of one command, sent once: with the answer, or before it is known."""
 
     def __init__(self, reply: Reply[Payload | None]) -> None:
         self._reply = reply
@@ -137,17 +139,17 @@ class _Acknowledgement:
         self.given = False
 
     def hold(self) -> None:
-        """The command changes something: it is not acknowledged, however late it is, until it is on `record`."""
+        """Delay the acknowledgement until `record`, however late it gets: the command changes something."""
         self._is_held = True
 
     def record(self) -> None:
-        """The command is on record."""
+        """Note that the command is recorded."""
         self._is_held = False
         if self._is_late:
             self.give()
 
     def hurry(self) -> None:
-        """Slack waits no longer."""
+        """Acknowledge now, unless the command is held: Slack's time limit is near."""
         self._is_late = True
         if not self._is_held:
             self.give()
@@ -158,7 +160,7 @@ class _Acknowledgement:
         self.given = True
 
     def refuse(self, why: Exception) -> None:
-        """Have Slack deliver the command again."""
+        """Fail, so that Slack delivers the command again."""
         if not self.given and not self._reply.done:
             self._reply.fail(why)
         self.given = True
@@ -182,8 +184,8 @@ async def _acknowledge_in_time(ack: _Acknowledgement) -> None:
 
 
 async def _answer(house: Surroundings, known: Table, command: Command, ack: _Acknowledgement) -> Payload | None:
-    """What the person is to be told; never raises. A command that could not be recorded is refused, for Slack to
-    deliver it again."""
+    """Return the message for the person; never raises. A command that could not be recorded is refused, so that Slack
+    delivers it again."""
     try:
         told = await _do(house, known, command, ack)
     except once.Repeated as repeated:
@@ -210,7 +212,7 @@ async def _do(house: Surroundings, known: Table, command: Command, ack: _Acknowl
     arguments = typed.parse(
         said.text,
         {each.name: each.value for each in entry.options},
-        # A command of the configuration says itself that it takes none.
+        # The handler of a custom command itself rejects arguments.
         most=None if entry.category is table.Category.CUSTOM else len(entry.parameters),
         takes_text=any(each.takes_rest for each in entry.parameters),
     )
@@ -218,7 +220,7 @@ async def _do(house: Surroundings, known: Table, command: Command, ack: _Acknowl
 
 
 def payload_of(told: Drawn | str, house: Surroundings) -> Payload:
-    """A message that only the person sees."""
+    """Return a message that only the person sees."""
     if isinstance(told, str):
         text = house.masker.mask(told).text
         told = Drawn(fitted(text, 2_900), (blocks.section(blocks.plain(text)),))
@@ -226,7 +228,7 @@ def payload_of(told: Drawn | str, house: Surroundings) -> Payload:
 
 
 async def _tell(house: Surroundings, response_url: str, payload: Payload) -> None:
-    """Tell a person what came of a command that was acknowledged before it was done."""
+    """Send the answer of a command that was acknowledged before its end."""
     for pause in _TELLING:
         await trio.sleep(pause)
         try:
@@ -243,8 +245,7 @@ async def _tell(house: Surroundings, response_url: str, payload: Payload) -> Non
 
 
 async def _close(house: Surroundings, left: tuple[Unfinished, ...]) -> None:
-    """End what still runs of commands that an earlier life of the server left, and say in their messages that they were
-    interrupted."""
+    """End the processes of interrupted commands, and say in their messages that they were interrupted."""
     for each in left:
         try:
             if each.process is not None and await end_left(Started(*each.process)):

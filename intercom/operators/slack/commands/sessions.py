@@ -1,4 +1,4 @@
-"""Commands about sessions: list them, let one go on, end one."""
+"""Commands about sessions: list them, resume one, end one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from intercom.operators.slack.draw.drawn import Drawn
 
 
 async def list_sessions(call: Call) -> Drawn:
-    """All sessions that are not over."""
+    """List all sessions that have not ended."""
     found = await call.house.desk.sessions()
     newest_first = sorted(found, key=lambda each: each.updated_at, reverse=True)
     return drawing.session_list(newest_first, call.house.masker, now=call.house.now())
 
 
 async def resume(call: Call) -> str:
-    """Answer a standby, or let a paused session go on."""
+    """Answer a standby, or let a paused session continue."""
     live = await call.house.desk.sessions()
     chosen, instruction = choice.session_and_text(live, call.arguments)
     if chosen is None:
@@ -50,7 +50,7 @@ async def resume(call: Call) -> str:
 
 
 async def clear(call: Call) -> str:
-    """End a session: what waits in it is interrupted, and its agent is told so with its next call."""
+    """End a session. Its pending requests are interrupted, and its agent is told so with its next call."""
     live = await call.house.desk.sessions()
     names = call.arguments.words
     found = await _to_end(call, names[0]) if names else choice.to_clear(live, call.person)

@@ -1,4 +1,4 @@
-"""Commands about agents that work: hold one up, tell it something, leave a task for the next."""
+"""Commands about working agents: pause, steer, and leave a task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intercom.sessions.chat import channel_of
 
 
 async def pause(call: Call) -> str:
-    """Hold an agent up."""
+    """Pause an agent."""
     live = await call.house.desk.sessions()
     names = call.arguments.words
     found = choice.named(live, names[0]) if names else choice.to_pause(live, call.person)
@@ -31,7 +31,7 @@ async def pause(call: Call) -> str:
 
 
 async def steer(call: Call) -> str:
-    """Tell an agent something with its next result."""
+    """Queue an instruction, which the agent gets with its next result."""
     live = await call.house.desk.sessions()
     named, text = choice.session_and_text(live, call.arguments)
     if text is None:

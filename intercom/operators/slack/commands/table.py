@@ -1,4 +1,4 @@
-"""The table of commands: what there is, how it is typed, what it does. Help and the reference page are made from it."""
+"""The table of commands: name, arguments and help. The help texts and the reference page are generated from it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Call], Awaitable[Drawn | str | None]]
 
-#: What the slash command is called in words; the app's manifest names it so.
+#: The name of the slash command, as in the app's manifest.
 SLASH = "/intercom"
 
 
 class Category(StrEnum):
-    """What a command is about; `help` takes these names."""
+    """The topic of a command; `help` accepts these names."""
 
     SESSIONS = "session"
     CHECKPOINTS = "checkpoint"
@@ -42,7 +42,7 @@ TITLES: dict[Category, str] = {
 
 @frozen
 class Parameter:
-    """An argument by place. `takes_rest` takes all that follows, as it stands."""
+    """A positional argument. With `takes_rest` it takes the rest of the text unchanged."""
 
     name: str
     doc: str
@@ -56,7 +56,7 @@ class Parameter:
 
 @frozen
 class Option:
-    """An argument by name; `value` is what its value is called."""
+    """A named argument; `value` is the placeholder of its value."""
 
     name: str
     value: str
@@ -69,9 +69,12 @@ class Option:
 
 @frozen
 class Entry:
-    """A command. `summary` is a phrase, `details` whole sentences. `owner_only`: of a session that somebody started,
-    only they may do it. `acts`: it changes something, and is on record before it is done. The handler's answer is for
-    the person alone: a drawn message, a sentence, or nothing."""
+    """A command.
+
+    `summary` is a phrase, `details` are whole sentences. With `owner_only`, only the owner of a session may use it.
+    With `acts` it changes something, and is recorded before it runs. The handler's answer goes to the person only: a
+    drawn message, a sentence, or None.
+    """
 
     name: str
     category: Category
@@ -86,12 +89,12 @@ class Entry:
 
     @property
     def args(self) -> str:
-        """The arguments as help shows them: `[path] [--depth N]`."""
+        """The arguments in help's notation: `[path] [--depth N]`."""
         return " ".join(shape for shape, _ in self.arguments)
 
     @property
     def arguments(self) -> tuple[tuple[str, str], ...]:
-        """Each argument's shape, and what is to be said of it."""
+        """Each argument's notation and description."""
         places = [(each.shape, each.doc) for each in self.parameters]
         return (*places, *((each.shape, each.doc) for each in self.options))
 
@@ -107,18 +110,18 @@ class Table:
     entries: tuple[Entry, ...]
 
     def find(self, name: str) -> Entry:
-        """The command of this name; its letters' case does not count unless two differ by it. Raises NotFound with the
+        """Return the command of this name; its case is ignored if the name stays unique. Raises NotFound with the
         nearest names."""
         exact = [each for each in self.entries if each.name == name]
         alike = [each for each in self.entries if each.name.casefold() == name.casefold()]
-        # What runs a program is found by its exact name only.
+        # A custom command runs a program, so it needs its exact name.
         found = exact or [each for each in alike if each.category is not Category.CUSTOM]
         if len(found) == 1:
             return found[0]
         raise NotFound(f"there is no command {name[:40]!r}; {self._nearest(name)}")
 
     def categories(self) -> dict[Category, tuple[Entry, ...]]:
-        """The categories that have commands, with these."""
+        """Return the non-empty categories with their commands."""
         kept = {each: tuple(entry for entry in self.entries if entry.category is each) for each in Category}
         return {category: entries for category, entries in kept.items() if entries}
 
@@ -132,13 +135,13 @@ class Table:
 
 
 def either(names: Iterable[str]) -> str:
-    """`a`, `a or b`, `a, b or c`."""
+    """Join names: `a`, `a or b`, `a, b or c`."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def custom(commands: Mapping[str, str], handler: Handler, taken: Sequence[Entry]) -> tuple[Entry, ...]:
-    """An entry for each alias of `[commands]`; an alias that is the name of a built-in command is out of reach."""
+    """Return an entry for each alias of `[commands]`, except aliases that name a built-in command."""
     names = {each.name for each in taken}
     session = Option("--session", "ID", "run it in this session's workspace")
     return tuple(

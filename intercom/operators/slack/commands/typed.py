@@ -1,7 +1,7 @@
-"""What a person typed after `/intercom`, taken apart: words, options, and the text as it stands. Pure.
+"""The parser of the text after `/intercom`: words, options, and unchanged text. Pure.
 
-Phones change what is typed: straight quotes into curved ones, two hyphens into a dash, names of files into links. That
-is undone. Quotes count only around a whole word, so that an apostrophe is an apostrophe.
+Phones change typed text: straight quotes become curved, two hyphens a dash, and file names links. The parser undoes
+this. Quotes count only around a whole word, so an apostrophe stays an apostrophe.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import field, frozen
 from intercom.model.errors import InvalidArguments
 from intercom.operators.slack.words import unescape
 
-#: One character for one, so that places in the text stay where they are.
+#: One character for one, so that positions in the text stay the same.
 _QUOTES = str.maketrans(
     {
         **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
@@ -28,14 +28,14 @@ _WORD = re.compile(
     r"""(?:"(?P<double>(?:[^"\\]|\\.)*)"(?!\S)|'(?P<single>[^']*)'(?!\S)|(?P<plain>(?:[^\s\\]|\\.|\\$)+))""",
     re.DOTALL,
 )
-#: A word of a text that is an option, perhaps with its value, or the two hyphens that end options.
+#: An option within a text, perhaps with its value, or the two hyphens that end the options.
 _OPTION = re.compile(r"(?:--|[\u2013\u2014])(?:(?P<name>[A-Za-z][A-Za-z-]*)(?:=(?P<value>\S*))?)?")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 @frozen
 class Word:
-    """`text` without its quotes; a word that was quoted is never an option."""
+    """A word without its quotes. A quoted word is never an option."""
 
     text: str
     quoted: bool = False
@@ -43,7 +43,7 @@ class Word:
 
 @frozen
 class Typed:
-    """A command's name (empty when nothing was typed) and what came after it, both as they were meant."""
+    """The name of a command (empty if nothing was typed) and the text after it, with phone changes undone."""
 
     name: str
     text: str
@@ -51,8 +51,8 @@ class Typed:
 
 @frozen
 class Arguments:
-    """`words` are those that are no options, `options` their values by name. `text` is, of a command that takes a
-    person's own words, all from the first word on as it was typed; `typed` is all that was typed."""
+    """The arguments of a command. `words` are the words that are no options, `options` the values by name. For a
+    command with free text, `text` is that text as typed. `typed` is everything that was typed."""
 
     words: tuple[str, ...] = ()
     options: Mapping[str, str] = field(factory=dict)
@@ -61,14 +61,14 @@ class Arguments:
 
 
 def read(text: str) -> Typed:
-    """The command's name, and the text after it, from what Slack made of what was typed."""
+    """Return the command's name and the text after it, from Slack's text."""
     name, *rest = unescape(text).split(None, 1)[:2] or [""]
     return Typed(name, rest[0].strip() if rest else "")
 
 
 def split(text: str) -> list[Word]:
-    """The words of a text. A backslash takes the next character as it is. Raises InvalidArguments for a quote that is
-    opened before a word and not closed after one."""
+    """Split a text into words. A backslash takes the next character literally. Raises InvalidArguments for a quote that
+    opens before a word and does not close after one."""
     straight = text.translate(_QUOTES)
     words = []
     at = 0
@@ -92,11 +92,11 @@ def split(text: str) -> list[Word]:
 
 
 def parse(text: str, options: Mapping[str, str], *, most: int | None, takes_text: bool = False) -> Arguments:
-    """The arguments in a text: `options` gives the known ones with what their value is called; at most `most` words,
-    any number where that is None.
+    """Parse the arguments.
 
-    With `takes_text` the words are a person's own and stay as they were typed; options may stand before, between and
-    after them, and `--` ends the options. Raises InvalidArguments with a sentence for the person who typed.
+    `options` maps each known option to its placeholder. `most` limits the number of words (None: no limit). With
+    `takes_text` the words are free text and stay as typed. Options may stand before, between and after them, and `--`
+    ends the options. Raises InvalidArguments with a sentence for the person.
     """
     if takes_text:
         return _parse_text(text, options)
@@ -121,7 +121,7 @@ def parse(text: str, options: Mapping[str, str], *, most: int | None, takes_text
 
 
 def _parse_text(text: str, options: Mapping[str, str]) -> Arguments:
-    # By spaces alone: in a person's own words an apostrophe or a quote opens nothing.
+    # Split at white space only: in free text an apostrophe or a quote has no meaning.
     given: dict[str, str] = {}
     kept: list[str] = []
     rest = text.strip()
@@ -133,12 +133,12 @@ def _parse_text(text: str, options: Mapping[str, str]) -> Arguments:
         name = None if option is None or option["name"] is None else f"--{option['name']}"
         hyphens = word.startswith("--")
         if option is not None and name is None and (hyphens or not kept):
-            # Amid words the hyphens are among them, and end the options all the same.
+            # Within free text the hyphens belong to it, and still end the options.
             kept.append(rest if kept else after.lstrip())
             break
         rest = after.lstrip()
         if option is None or name is None or not (hyphens or name in options):
-            # A dash before a word is a dash, unless it is what a phone makes of the hyphens of an option.
+            # A dash before a word is a dash, unless a phone made it from the hyphens of a known option.
             kept += [word, space]
         elif option["value"] is not None:
             _take(Word(f"{name}={option['value']}"), [], options, given)

@@ -1,1 +1,1 @@
-"""Drawing: what Slack shows of cards, sessions, notices and files. Pure, and valid for any input."""
+"""Rendering of cards, sessions, notices and files for Slack. Pure, and valid for any input."""

@@ -1,7 +1,7 @@
-"""The blocks we use, each valid for any text: cut to its limit, never empty.
+"""Builders of Block Kit blocks. Each result is valid for any text: cut to its limit and never empty.
 
-What agents and people wrote goes into `plain` text, which Slack shows as it stands. `mrkdwn` is for our own words and
-for spans made by `text.code`.
+Text of agents and people goes into `plain`, which Slack shows literally. `mrkdwn` is for Intercom's own text and for
+spans of `text.code`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ PRIMARY, DANGER = "primary", "danger"
 
 
 def plain(text: str, limit: int = limits.SECTION) -> Block:
-    """A text object for words that are not ours."""
+    """Return a text object for foreign text."""
     return {"type": "plain_text", "text": fitted(text, limit), "emoji": False}
 
 
 def mrkdwn(text: str) -> Block:
-    """A text object for our own words; whoever composes it keeps it within its limit."""
+    """Return a text object for Intercom's own text; the caller keeps it within its limit."""
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
@@ -36,12 +36,12 @@ def section(text: Block) -> Block:
 
 
 def fields(texts: Sequence[Block]) -> Block:
-    """A section in two columns."""
+    """Return a section in two columns."""
     return {"type": "section", "fields": list(texts[: limits.FIELDS])}
 
 
 def context(*texts: Block) -> Block:
-    """A line in small type."""
+    """Return a line in small type."""
     return {"type": "context", "elements": list(texts[: limits.CONTEXT_ELEMENTS])}
 
 
@@ -60,7 +60,7 @@ def button(label: str, action_id: str, value: str, style: str | None = None) -> 
 
 
 def confirmed(element: Block, title: str, text: str, word: str) -> Block:
-    """The button, with a question before it does its work; the words are our own."""
+    """Add a confirmation dialog to the button. The texts are Intercom's own."""
 
     def said(words: str) -> Block:
         return {"type": "plain_text", "text": words}
@@ -82,7 +82,7 @@ def actions(buttons: Iterable[Block]) -> Block:
 
 
 def joined(lines: Iterable[str], limit: int) -> tuple[str, int]:
-    """As many of the lines as go into `limit` units, and how many did not."""
+    """Join as many lines as fit in `limit` units; return the text and the number of lines omitted."""
     kept: list[str] = []
     room = limit
     rest = 0

@@ -1,4 +1,4 @@
-"""Which buttons each kind of card has; their action ids are what the taps are known by."""
+"""The buttons of each kind of card; their action ids identify the button actions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUTTONS: Final[dict[CardKind, tuple[tuple[str, str, str | None], ...]]] = {
     CardKind.RESTORE: (("♻️ Proceed", "restore_proceed", DANGER), ("✖️ Cancel", "restore_cancel", None)),
 }
 
-#: What is asked once more before a button does its work: title, text, and the word that does it.
+#: The confirmation of a button: title, text, and the label that confirms.
 CONFIRMED: Final[dict[str, tuple[str, str, str]]] = {
     "restore_proceed": (
         "Go back?",
@@ -44,7 +44,7 @@ CONFIRMED: Final[dict[str, tuple[str, str, str]]] = {
 
 
 def buttons(card: Card) -> list[Block]:
-    """The block of the card's buttons, as a list: empty unless the card is pending, and a person's to answer."""
+    """Return the block with the card's buttons, as a list; empty unless the card is pending and has buttons."""
     if card.state is not CardState.PENDING or not BUTTONS[card.kind]:
         return []
     drawn = [button(label, action_id, card.id, style) for label, action_id, style in BUTTONS[card.kind]]

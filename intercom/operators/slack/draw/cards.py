@@ -1,4 +1,4 @@
-"""A card as a message: what is asked, of whom, at what risk, and where it stands."""
+"""A card as a message: the request, its risk, and its status."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS: Final = {
 }
 RISKS: Final = {RiskLevel.LOW: "🟢", RiskLevel.HIGH: "🟡", RiskLevel.CRITICAL: "🔴"}
 
-#: Calls everyone in the channel. Only ever written by us: what others write is escaped.
+#: Notifies everyone in the channel. Only Intercom can write it, because foreign text is escaped.
 CALL = "<!channel>"
 
 __all__ = ["CALL", "KINDS", "RISKS", "card", "diff_file", "escalation", "is_urgent"]
@@ -38,14 +38,13 @@ _BODY, _DETAIL, _NOTE, _TITLE = 1_800, 300, 400, 120
 
 
 def card(card: Card, masker: Mask, *, first: bool = False) -> Drawn:
-    """The message that shows a card as it stands. `first` says that it is about to be posted, not updated: it calls the
-    channel then, if the card is that urgent."""
+    """Return the message that shows the card. `first` means that it is posted, not updated; then an urgent card also
+    notifies the channel."""
     return drawn_to_fit(partial(_draw, card, masker, first))
 
 
 def is_urgent(card: Card) -> bool:
-    """Whether everyone in the channel is called: for an approval of high or critical risk that waits, and for an alert
-    that was escalated."""
+    """Return whether the card notifies everyone: a pending approval of high or critical risk, or an escalated alert."""
     if card.state is not CardState.PENDING:
         return False
     if card.kind is CardKind.STALL:
@@ -54,7 +53,7 @@ def is_urgent(card: Card) -> bool:
 
 
 def escalation(card: Card, masker: Mask) -> Drawn:
-    """The line that calls everyone to an alert that was escalated: an update of its card would make no sound."""
+    """Return the line that notifies everyone of an escalated alert: an update of its card would notify nobody."""
     title = Masking(masker)(card.title, _TITLE)
     text = f"{CALL} 📣 {fitted(title, _TITLE, flat=True)}"
     call = f"{CALL} 📣 *escalated*: the agent does not react; session {code(short(card.session_id))}"
@@ -94,7 +93,7 @@ def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
 
 
 def _agents(words: str) -> str:
-    """What an agent wrote, marked so that nothing in it reads as ours."""
+    """Mark an agent's text, so that no line of it looks like Intercom's own."""
     lines = words.strip("\n").split("\n")
     return f"From the agent: {lines[0]}" if len(lines) == 1 else "\n│ ".join(["From the agent:", *lines])
 
@@ -117,8 +116,7 @@ def _call(card: Card) -> str:
 
 
 def _has_detail(card: Card) -> bool:
-    """Whether the detail says more: an approval's is a path, which stands among the files; a policy's is the hash of
-    its file, which tells a person nothing."""
+    """Return whether the detail says more: an approval's is a listed path, a policy's is a hash."""
     detail = (card.detail or "").strip()
     return bool(detail) and detail not in paths(card) and card.kind is not CardKind.POLICY
 

@@ -1,4 +1,4 @@
-"""The change that a card proposes: in the message when it is small, beside it as a file when it is not."""
+"""The change that a card proposes: a small one is shown in the message, a large one as a file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from intercom.operators.slack.draw.text import amount, code, cut, fence, short, 
 
 #: How much of the message a diff may take, in characters.
 _INLINE = 2_400
-#: How many files are listed, and in how much room.
+#: How many files are listed, and how many characters they may take.
 _FILES, _FILES_ROOM = 10, 1_200
 _PATH = 120
-#: How many remarks on what a diff cannot show are drawn, and in how much room each and all together.
+#: How many remarks are drawn, and the characters of each and of all together.
 _REMARKS, _REMARK, _REMARKS_ROOM = 6, 300, 1_500
 _WORDS = "the agent's own words, and no diff made from the files"
 
 
 def is_inline(diff: str) -> bool:
-    """Whether a diff is small enough to be shown in the message."""
+    """Return whether a diff is small enough for the message."""
     if len(diff) > _INLINE:
         return False
     shown = visible(diff)
@@ -30,19 +30,19 @@ def is_inline(diff: str) -> bool:
 
 
 def change(card: Card, masking: Masking) -> list[Block]:
-    """The blocks of the proposed change: the diff, or the word that it follows as a file."""
+    """Return the blocks of the proposed change: the diff, or a line that says where its file is."""
     if not card.diff or not card.diff.strip():
         return []
     if is_inline(card.diff):
         words = [context(mrkdwn(f"🤖 {_WORDS}:"))] if card.diff_from_agent else []
         return [*words, section(mrkdwn(fence(masking(_outgoing(card, masking)), limits.SECTION)))]
     what = f"{_WORDS if card.diff_from_agent else 'the diff'} ({amount(_lines(card.diff), 'line')})"
-    # The card is shown in the channel too, its file in the thread alone.
+    # The channel shows the card too, but its file is in the thread only.
     return [context(mrkdwn(f"📎 {what} {'is in the thread' if card.session_id else 'follows'} as a file"))]
 
 
 def remarks(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
-    """What the diff cannot show, or shows badly; the first of it."""
+    """Return the remarks on what the diff cannot show or shows badly; the first few of them."""
     if not card.remarks:
         return []
     lines = [_remark(each, masking) for each in card.remarks[:_REMARKS]]
@@ -58,11 +58,8 @@ def _remark(remark: Remark, masking: Masking) -> str:
 
 
 def diff_file(card: Card, masker: Mask) -> FileDrawn | None:
-    """The diff of a card as a file; None when there is none, or it stands in the message.
-
-    The text is masked, made visible and bounded to what Slack shows as text. It costs time by its length: for a diff of
-    a megabyte it belongs beside the loop.
-    """
+    """Return the diff of a card as a file; None if there is none or the message shows it. The text is masked, made
+    visible, and cut to what Slack shows as text. A diff of a megabyte takes long: call this in a worker thread."""
     if not card.diff or not card.diff.strip() or is_inline(card.diff):
         return None
     masking = Masking(masker)
@@ -79,10 +76,10 @@ def diff_file(card: Card, masker: Mask) -> FileDrawn | None:
 
 
 def _outgoing(card: Card, masking: Masking) -> str:
-    """The diff with the lines masked that only the whole files show to be secret."""
+    """Return the diff, masked also in the lines that only the whole file reveals as secret."""
     diff = without_secrets(card.diff or "", card.masked)
     if card.masked and "[masked: " not in diff:
-        # The middle of a key; its first line would say so.
+        # The middle of a private key does not look like one; its first line would.
         masking.kinds["private key"] += 1
     if card.masked:
         masking.count(diff)
@@ -90,8 +87,8 @@ def _outgoing(card: Card, masking: Masking) -> str:
 
 
 def bounded(text: str, lines: int | None = None) -> str:
-    """`text` cut at a line's end so that Slack still shows it as text; it says how many lines are shown of how many
-    (`lines`, if `text` is not all of it)."""
+    """Cut `text` at a line end, so that Slack still shows it as text. The last line says how many lines of how many are
+    shown (`lines`, if `text` is incomplete)."""
     raw = text.encode()
     count = _lines(text) if lines is None else lines
     if len(raw) <= limits.SNIPPET:
@@ -102,12 +99,12 @@ def bounded(text: str, lines: int | None = None) -> str:
 
 
 def file_stem(name: str) -> str:
-    """`name` as the start of a file's name."""
+    """Return `name` as the beginning of a file name."""
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)[:64] or "card"
 
 
 def files(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
-    """The files that change, with how many lines come and go; the first ten of them."""
+    """Return the changed files with their added and removed lines; the first ten of them."""
     if not card.files:
         return []
     lines = [_file(entry, masking) for entry in card.files[:_FILES]]

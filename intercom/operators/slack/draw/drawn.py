@@ -1,4 +1,4 @@
-"""What drawing makes: a message, or a file."""
+"""The results of drawing: a message or a file."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from intercom.operators.slack.draw.text import size
 
 @frozen
 class Drawn:
-    """A message. `text` is what a notification says, and all that is shown where blocks are not; escaped, as the blocks
-    are."""
+    """A message. `text` is for notifications and for clients without blocks; it is escaped, as the blocks are."""
 
     text: str
     blocks: tuple[Block, ...]
 
     def content(self) -> dict[str, Any]:
-        """The message as an outbox row holds it."""
+        """Return the message as an outbox row stores it."""
         return {"text": self.text, "blocks": list(self.blocks)}
 
 
 @frozen
 class FileDrawn:
-    """A file to upload. `text` is masked and bounded; `snippet_type` is Slack's word for how to colour it."""
+    """A file to upload. `text` is masked and cut; `snippet_type` is Slack's name of its language."""
 
     filename: str
     title: str
@@ -36,7 +35,7 @@ class FileDrawn:
     text: str
 
     def content(self) -> dict[str, Any]:
-        """The file as an outbox row holds it."""
+        """Return the file as an outbox row stores it."""
         return {
             "filename": self.filename,
             "title": self.title,
@@ -46,13 +45,13 @@ class FileDrawn:
 
 
 def weight(blocks: Sequence[Block]) -> int:
-    """How much of Slack's limit for a whole message the blocks take."""
+    """Return how much of Slack's limit for a whole message the blocks take."""
     return size(json.dumps(blocks, ensure_ascii=False))
 
 
 def drawn_to_fit(draw: Callable[[float], Drawn]) -> Drawn:
-    """The message at the largest scale at which it fits. `draw` is given what share of their usual room texts may take;
-    it is rare that all of them need theirs."""
+    """Return the message at the largest scale that fits. `draw` gets the scale: the share of their usual room that
+    texts may take."""
     for scale in (1.0, 0.5, 0.2):
         made = draw(scale)
         if weight(made.blocks) <= limits.ALL_BLOCKS:

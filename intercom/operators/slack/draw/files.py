@@ -1,4 +1,4 @@
-"""Directory trees and files: in the message when they are small, beside it as a file when they are not."""
+"""Directory trees and files: a small one is shown in the message, a large one as a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
 from intercom.operators.slack.draw.masks import Mask, Masking
 from intercom.operators.slack.draw.text import amount, cut, fence, fitted, moment, size
 
-#: What Slack calls the language of a snippet, by the file's suffix; any other is text.
+#: Slack's name of a snippet's language, by file suffix; any other suffix is text.
 SNIPPET_TYPES: Final = {
     "bash": "shell", "c": "c", "cc": "cpp", "cfg": "ini", "clj": "clojure", "coffee": "coffeescript", "conf": "ini",
     "cpp": "cpp", "cs": "csharp", "css": "css", "csv": "csv", "dart": "dart",
@@ -32,7 +32,7 @@ SNIPPET_TYPES: Final = {
 def tree(
     path: str, text: str, directories: int, files: int, depth: int, masker: Mask
 ) -> tuple[Drawn, FileDrawn | None]:
-    """A directory's tree, drawn already in `text`. The file goes along when the tree is too long for the message."""
+    """Draw a directory tree, given as `text`. If it is too long for the message, the second result is a file."""
     masking = Masking(masker)
     name = masking(one_line(path[:4096]) or ".", 500)
     name = "the workspace" if name == "." else name
@@ -57,11 +57,10 @@ def file(
     total: int | None = None,
     masked: Sequence[str] = (),
 ) -> tuple[Drawn, FileDrawn | None]:
-    """A file's text, or the range `lines` of it (first and last, from 1, of `total`). `nbytes` is the whole file's
-    size.
+    """Draw a file's text, or the lines `lines` of it (first and last, from 1, of `total`).
 
-    `masked` tells the kinds of the secrets that were masked in `text` before. The file goes along when the text is too
-    long for the message (30 lines, 2 KB).
+    `nbytes` is the size of the whole file. `masked` lists the kinds of secrets that are already masked in `text`. If
+    the text is too long for the message (30 lines, 2 KB), the second result is a file.
     """
     masking = Masking(masker)
     masking.kinds.update(masked)
@@ -91,7 +90,7 @@ def file(
 
 
 def snippet_type(path: str) -> str:
-    """Slack's word for the language of a file, by its name."""
+    """Return Slack's name of a file's language, by the file name."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
     return SNIPPET_TYPES.get(name.rpartition(".")[2], "text")
 

@@ -1,4 +1,4 @@
-"""Help, made from the command table itself."""
+"""Help, generated from the command table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from intercom.operators.slack.draw.blocks import Block, context, divider, header
 from intercom.operators.slack.draw.drawn import Drawn
 from intercom.operators.slack.draw.text import code, fitted
 
-#: Category: its title, in the order in which they are shown.
+#: The title of each category, in display order.
 CATEGORIES: Final = {
     "files": "📁 Files",
     "session": "🔄 Sessions",
@@ -22,7 +22,7 @@ _ROOM = 1_500
 
 
 class Described(Protocol):
-    """What help wants to know of a command."""
+    """The properties of a command that help shows."""
 
     @property
     def name(self) -> str: ...
@@ -37,8 +37,8 @@ class Described(Protocol):
 
 
 def command_help(commands: Sequence[Described], category: str | None = None) -> Drawn:
-    """The commands by category; with a `category` only those, each with its example. A category that nothing is in is
-    answered with those there are."""
+    """List the commands by category; with a `category`, only its commands, each with an example. An empty or unknown
+    category lists all commands."""
     groups: dict[str, list[Described]] = {name: [] for name in CATEGORIES}
     for command in commands:
         groups.setdefault(command.category, []).append(command)
@@ -65,5 +65,5 @@ def _line(command: Described, long: bool) -> str:
 
 
 def _words(text: str, limit: int) -> str:
-    """Words of a configuration among our own: a backtick in them opens nothing."""
+    """Escape text of a configuration: a backtick in it must not open a code span."""
     return fitted(text, limit, flat=True).replace("`", "ˋ")

@@ -1,4 +1,4 @@
-"""Where a card stands: who decided what and when, and how far the answer has come."""
+"""The status of a card: who decided what and when, and whether the answer has arrived."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _STATES: Final = {
     CardState.INTERRUPTED: "🔌 Interrupted: the session ended first",
     CardState.CLOSED: "☑️ Closed",
 }
-#: The states that say how it ended, whatever was decided before.
+#: The states that determine how a card ended, even after a decision.
 _OVER: Final = frozenset({CardState.EXPIRED, CardState.INTERRUPTED})
-#: How the operators know who acted in Slack: `Ann (U0123)`.
+#: How the operator service stores a Slack user: `Ann (U0123)`.
 _IN_SLACK = re.compile(r"(?P<name>.+) \((?P<id>[A-Z0-9]+)\)", re.DOTALL)
 _CHANNELS: Final = {"ctl": "on the terminal", "slack": "in Slack", "web": "on the web page", "embed": "in a program"}
 
@@ -54,14 +54,14 @@ _REASON = 800
 
 
 def headline(card: Card) -> str:
-    """The state in a word or two, of our own words only."""
+    """Return the state in a word or two, without any foreign text."""
     if card.decided is not None and card.state not in _OVER:
         return DECISIONS.get(card.decided.decision, _STATES.get(card.state, "✅ Answered"))
     return _STATES.get(card.state, "⏳ Pending")
 
 
 def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
-    """What was decided, by whom, when and why; no blocks while the card is pending."""
+    """Return the decision, by whom, when and why; no blocks while the card is pending."""
     if card.state is CardState.PENDING:
         return []
     words = headline(card)
@@ -69,7 +69,7 @@ def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
     if decided is None:
         return [section(plain(words))]
     if card.state in _OVER and decided.channel != "timeout":
-        # Who said yes did not end it: that came after.
+        # The person who approved did not end the card: its end came later.
         said = DECISIONS.get(decided.decision, "✅ Answered")
         blocks = [section(plain(words)), section(plain(f"{said}{_who(decided, masking)}"))]
     else:
@@ -84,7 +84,7 @@ def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
 
 
 def life(card: Card) -> list[Block]:
-    """How far the card has come on its way; the step it is at in bold."""
+    """Return the steps of the card, with the current one in bold."""
     steps: tuple[CardState, ...]
     if card.kind is CardKind.APPROVAL:
         steps = _APPROVAL_LIFE
@@ -113,5 +113,5 @@ def _who(decided: Decided, masking: Masking) -> str:
 
 
 def _known(decided: Decided) -> re.Match[str] | None:
-    """Name and id of somebody in Slack; None for anybody else."""
+    """Match the name and id of a Slack user; None for anybody else."""
     return _IN_SLACK.fullmatch(decided.by) if decided.channel == "slack" else None

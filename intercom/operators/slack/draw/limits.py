@@ -1,5 +1,7 @@
-"""What Slack takes, as it publishes it (docs.slack.dev, "Block Kit" and the pages of the methods); and, where it
-publishes nothing, what it was seen to take. Lengths are in characters; we count UTF-16 units, which are never fewer."""
+"""Slack's limits, documented (docs.slack.dev, "Block Kit" and the pages of the methods) or else observed.
+
+Lengths are in characters; we count UTF-16 units, which are never fewer.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Final
 BLOCKS: Final = 50
 #: Of the plain text. chat.postMessage cuts at 40,000, but chat.update refuses more than 4,000.
 TEXT: Final = 3_000
-#: Of all blocks together, as JSON. Unpublished: `msg_blocks_too_long` came from about 11,300 characters of text on.
+#: Of all blocks together, as JSON. Undocumented: `msg_blocks_too_long` occurred from about 11,300 characters of text.
 ALL_BLOCKS: Final = 10_000
 
 # Blocks
@@ -30,10 +32,10 @@ LABEL: Final = 2_000
 PLACEHOLDER: Final = 150
 INPUT: Final = 3_000
 
-# Files. A snippet past one megabyte is no longer shown as text.
+# Files. Slack does not show a snippet over one megabyte as text.
 SNIPPET: Final = 1_000_000
 
-# Our own: what is read in the channel and what becomes a file.
+# Our own limits: what is shown in the message, and what becomes a file.
 DIFF_LINES: Final = 20
 TREE_LINES: Final = 40
 FILE_LINES: Final = 30

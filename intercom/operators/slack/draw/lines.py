@@ -1,4 +1,4 @@
-"""Lines: what is told and not asked. Broadcasts, warnings, the last word before a shutdown."""
+"""Lines: messages that need no answer, such as broadcasts, warnings and the shutdown notice."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ from intercom.operators.slack.draw.text import amount, fitted, size
 
 LEVELS: Final = {"info": "ℹ️", "success": "✅", "warning": "⚠️", "error": "❌"}
 
-#: How much one line may say, how much a message of several, and in how many blocks (some are left for others to add).
+#: Characters of one line, characters of a message with several, and its blocks (the rest is left for callers).
 _LINE = 2_800
 _ALL = 6_000
 _BLOCKS = 40
 
 
 def notices(notices: Sequence[Notice], masker: Mask) -> Drawn:
-    """Notices in one message, each with the icon of its level, in their order.
-
-    Meant for as many as a person reads at once: past 40 of them, or 6,000 characters, it says how many more there were.
-    """
+    """Draw notices as one message, each with the icon of its level, in order. It shows at most 40 notices and 6,000
+    characters, and says how many more there are."""
     return drawn_to_fit(lambda scale: _notices(notices, masker, scale))
 
 
 def shutdown(pending: int) -> Drawn:
-    """The last word before the server stops. What waits is not lost, and it says so."""
+    """Return the shutdown notice. It says that pending requests stay open."""
     words = "🌙 Intercom stops."
     if pending:
         stay = "stays" if pending == 1 else "stay"

@@ -1,4 +1,4 @@
-"""The forms that open from a card: each asks for words, in one field, and remembers what it was opened for."""
+"""The modal forms of a card: each has one text field and carries the card's reference."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from intercom.operators.slack.draw.blocks import Block, context, mrkdwn, plain, 
 from intercom.operators.slack.draw.masks import Mask, Masking
 from intercom.operators.slack.draw.text import code, cut, short
 
-#: Where a submitted form holds its words: `view["state"]["values"][BLOCK][FIELD]["value"]`.
+#: The location of a submitted form's text: `view["state"]["values"][BLOCK][FIELD]["value"]`.
 BLOCK: Final = "words"
 FIELD: Final = "text"
 
 
 def reject(card: Card, metadata: str, masker: Mask) -> Block:
-    """Reject, with a reason if there is one. `metadata` (at most 3,000 characters) comes back with the submission."""
+    """Return the form for a rejection, with an optional reason. `metadata` (at most 3,000 characters) comes back with
+    the submission."""
     ask = _input("Reason", "What should the agent know or do differently?", optional=True)
     return _modal("reject", "Reject", "Reject", card, metadata, ask, masker)
 
 
 def refine(card: Card, metadata: str, masker: Mask, prompt: str | None = None) -> Block:
-    """Refine: new instructions. The field begins with `prompt`, or with what the card asks."""
+    """Return the form for refined instructions. The field contains `prompt`, or the card's text."""
     before = Masking(masker)(prompt or card.body or "", limits.INPUT)
     ask = _input("Instructions", "What should the agent do from here on?", before=before)
     return _modal("refine", "Refine", "Send", card, metadata, ask, masker)
 
 
 def nudge(card: Card, metadata: str, masker: Mask) -> Block:
-    """Nudge, in the person's own words."""
+    """Return the form for a nudge in the person's own text."""
     ask = _input("Message", "What should the agent be told?")
     return _modal("nudge", "Nudge", "Send", card, metadata, ask, masker)
 
 
 def resume(card: Card, metadata: str, masker: Mask) -> Block:
-    """Resume, with instructions."""
+    """Return the form for a resume with instructions."""
     ask = _input("Instructions", "What should the agent do next?")
     return _modal("resume", "Resume", "Send", card, metadata, ask, masker)
 
@@ -64,7 +65,7 @@ def _input(label: str, placeholder: str, *, before: str = "", optional: bool = F
         "focus_on_load": True,
     }
     if before.strip():
-        # A value is taken as it stands: escaped it would be read with its entities.
+        # Slack takes the value literally: escaped, its entities would be visible.
         element["initial_value"] = cut(before, limits.INPUT, escape=False)
     return {
         "type": "input",

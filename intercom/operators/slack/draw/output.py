@@ -1,4 +1,4 @@
-"""What a command prints: while it runs, and how it ended."""
+"""The output of a command, during and after its run."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def output(
     seconds: float | None = None,
     truncated: bool = False,
 ) -> Drawn:
-    """A command's output so far: its end, since that is what one waits for. `truncated` says that the output limit was
-    reached and more was printed than `text` holds; `code_` is the exit code, `seconds` how long it ran."""
+    """Draw the end of a command's output so far. `truncated` says that the output limit was reached, so `text` is
+    incomplete. `code_` is the exit code, `seconds` the run time."""
     return drawn_to_fit(partial(_output, command, text, run, masker, code_, seconds, truncated))
 
 
 def output_file(command: str, text: str, masker: Mask) -> FileDrawn | None:
-    """The whole output as a file; None when the message shows all of it."""
+    """Return the whole output as a file; None if the message shows all of it."""
     if len(text) <= _ROOM // 2:
         return None
     masking = Masking(masker)
@@ -75,7 +75,7 @@ def _output(
     facts += [f"exit code {code_}"] if code_ is not None else []
     facts += [f"{seconds:.1f} s"] if seconds is not None else []
     facts += ["✂️ the output limit was reached"] if truncated else []
-    # All of it is masked, and its end taken then: no secret is seen from its middle on.
+    # Masked first and cut afterwards, so that no part of a secret is shown.
     shown = visible(masking(text))
     last = _tail(shown, room)
     if len(last) < len(shown):
@@ -87,7 +87,7 @@ def _output(
 
 
 def _tail(text: str, room: int) -> str:
-    """The last whole lines of `text` that go into `room` once escaped; the end of the last one if that is too long."""
+    """Return the last whole lines of `text` that fit in `room` once escaped; if the last line is too long, its end."""
     worth = text[-room:]
     extra = 4 * sum(map(worth.count, "&<>")) + 2 * worth.count("``") + sum(letter > "\uffff" for letter in worth)
     last = worth[max(0, extra - (room - len(worth))) :] if len(worth) + extra > room else worth

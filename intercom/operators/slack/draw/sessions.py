@@ -1,4 +1,4 @@
-"""Sessions: the message that a session's thread hangs on, the list of them, and their checkpoints."""
+"""Sessions: the root message of a session's thread, the session list, and the checkpoint list."""
 
 from __future__ import annotations
 
@@ -27,25 +27,23 @@ _LISTED = 20
 
 
 def thread_root(session: Session, masker: Mask) -> Drawn:
-    """The first message of a session's thread: which agent works where, who is told of it, how the session stands.
-
-    It shows nothing that changes with every call, so that it is redrawn only when something is news.
-    """
+    """Return the root message of a session's thread: the agent, its workspace, the mode, and the session's status. It
+    shows nothing that changes with every call, so it is rarely redrawn."""
     return drawn_to_fit(lambda scale: _root(session, masker, scale))
 
 
 def session_list(sessions: Sequence[Session], masker: Mask, *, now: datetime) -> Drawn:
-    """The sessions, as many as fit; `now` is when the list was made."""
+    """Return the sessions, as many as fit; `now` is the time of the list."""
     return drawn_to_fit(lambda scale: _list(sessions, masker, now, scale))
 
 
 def checkpoint_list(checkpoints: Sequence[CheckpointLine], masker: Mask) -> Drawn:
-    """The checkpoints in the given order, as many as fit."""
+    """Return the checkpoints in the given order, as many as fit."""
     return drawn_to_fit(lambda scale: _checkpoints(checkpoints, masker, scale))
 
 
 def agent_of(session: Session) -> str:
-    """What a person calls the session's agent."""
+    """Return the display name of the session's agent."""
     return session.client_name or "agent"
 
 

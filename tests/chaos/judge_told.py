@@ -165,7 +165,19 @@ def nudges(
         if outcome == "recorded" and words not in written:
             report.faults.append(f"{words!r} was recorded and is lost")
         elif outcome == "recorded" and not times and not _may_be_missed(written[words], logs.get(agent or "", [])):
-            report.faults.append(f"{words!r} never reached its agent, {agent}")
+            report.faults.append(
+                f"{words!r} never reached its agent, {agent} ({_when(written[words], logs.get(agent or '', []))})"
+            )
+
+
+def _when(word: sqlite3.Row, lines: list[dict[str, Any]]) -> str:
+    """The times that decide whether these words may be missed, in seconds from when they were given."""
+    given = moment(word["created_at"])
+    delivered = "never" if word["delivered_at"] is None else f"at {moment(word['delivered_at']) - given:+.1f} s"
+    last = f"{_last_answer(lines) - given:+.1f} s" if lines else "none"
+    cancelled = sorted((line["at"] - given for line in lines if line["what"] == "cancelled"), key=abs)[:1]
+    near = f"{cancelled[0]:+.1f} s" if cancelled else "none"
+    return f"delivered {delivered}, its last answer {last}, the nearest cancelled call {near}"
 
 
 def _may_be_missed(word: sqlite3.Row, lines: list[dict[str, Any]]) -> bool:

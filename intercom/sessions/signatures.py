@@ -2,7 +2,8 @@
 
 A decision is checked twice by the same rules: when it is made, and when it takes effect. It takes effect when the agent
 gets the answer, files are written, or a restore is carried out. In between it is a row in a database that any process
-of this user can write.
+of this user can write. A call that waits gets the approval that was admitted just now, which is not read again and so
+not checked again.
 
 The operator keys that count are pinned when the store is opened. They are listed in the user's file *and* enrolled in
 the database, in a chain of signatures that begins with the first key. If root keeps a file of its own, the keys in it

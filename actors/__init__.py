@@ -2,14 +2,11 @@
 
 from actors._actor import Actor
 from actors._ask import ask, tell
-from actors._dynamic import DynamicSupervisor
-from actors._name import Name
-from actors._portal import system_in_thread
-from actors._ref import Ref
+from actors._ref import Name, Ref
 from actors._reply import Reply
-from actors._supervisor import Supervisor
-from actors._system import StopReport, System
-from actors._thread import Letter, ThreadActor
+from actors._supervisor import DynamicSupervisor, Supervisor
+from actors._system import Info, StopReport, System
+from actors._thread import BatchItem, ThreadActor
 from actors.errors import (
     AlreadyStarted,
     Busy,
@@ -36,7 +33,6 @@ from actors.events import (
     StopOverran,
     SupervisorGaveUp,
 )
-from actors.inspection import Info
 from actors.messages import DownEvent, Request, StartChild, StopChild
 from actors.spec import Backoff, ChildSpec, Restart, Strategy
 
@@ -48,6 +44,7 @@ __all__ = [
     "ActorStopped",
     "AlreadyStarted",
     "Backoff",
+    "BatchItem",
     "Busy",
     "ChildSpec",
     "DeadLettered",
@@ -57,7 +54,6 @@ __all__ = [
     "Event",
     "GaveUp",
     "Info",
-    "Letter",
     "MailboxOverflowed",
     "Name",
     "NameTaken",
@@ -83,6 +79,5 @@ __all__ = [
     "TooManyChildren",
     "UnknownChild",
     "ask",
-    "system_in_thread",
     "tell",
 ]

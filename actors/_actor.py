@@ -1,29 +1,28 @@
-"""The actor base class."""
+"""The actor base class, and the life of an incarnation: start, message loop, end."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable
 from threading import get_ident
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import pykka
 import trio
+from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
+from trio.lowlevel import current_task
 
-from actors._life import serve
-from actors._mail import Due, Life
-from actors._ref import Ref
+from actors._ref import Fired, Life, Name, Ref, Slot
 from actors._reply import Reply
+from actors._system import System, current_system
+from actors._timers import Timer
 from actors.errors import NotRunning, Refused
+from actors.events import ActorCrashed, ActorStarted, ActorStopped
 from actors.messages import DownEvent
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from actors._inbox import Inbox, StoppedFlag
-    from actors._name import Name
-    from actors._system import System
 
     class _Base:
         """`pykka.Actor` without the types of its hooks, which do not allow coroutine functions."""
@@ -33,9 +32,16 @@ if TYPE_CHECKING:
 else:
     _Base = pykka.Actor
 
-__all__ = ["Actor"]
-
 logger = logging.getLogger("actors")
+
+_PYKKA = frozenset({ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop})
+
+# An actor yields to other tasks after so many messages.
+_TURN = 128
+
+
+class StopAsked(Exception):
+    """The supervisor was asked to stop while it waited for a child. Used only inside supervisors."""
 
 
 class Actor(_Base):
@@ -53,9 +59,7 @@ class Actor(_Base):
     overflow: ClassVar[Literal["refuse", "drop_oldest"]] = "refuse"
     refusals: ClassVar[tuple[type[Exception], ...]] = (Refused,)
     """The exceptions that are answers and no crashes; a program adds errors that are to know nothing of actors."""
-
-    system: System
-    """The system the actor lives in; there from `on_start` on."""
+    is_supervisor: ClassVar[bool] = False
 
     _actor_ref: Ref[Any]
 
@@ -75,8 +79,6 @@ class Actor(_Base):
 
         Raises NotRunning outside a system. Prefer a `ChildSpec` under a supervisor.
         """
-        from actors._system import current_system
-
         system = current_system.get()
         if system is None:
             raise NotRunning("no actor system is open here; use `async with System(...)`")
@@ -100,6 +102,11 @@ class Actor(_Base):
     # For use in handlers
 
     @property
+    def system(self) -> System:
+        """The system the actor lives in; there from `on_start` on."""
+        return cast("System", self._actor_ref._system)
+
+    @property
     def name(self) -> str | None:
         """The name the actor is registered under, or None."""
         return self._actor_ref.name or None
@@ -108,6 +115,11 @@ class Actor(_Base):
     def actor_ref(self) -> Ref[Self]:
         """This incarnation's reference."""
         return self._actor_ref
+
+    @property
+    def actor_urn(self) -> str:
+        """The actor's id, unique in this process."""
+        return self._actor_ref.actor_urn
 
     def defer(self) -> Reply[Any]:
         """Take over the reply to the current message. The handler's result is then ignored.
@@ -123,16 +135,16 @@ class Actor(_Base):
         The message goes through the ordinary mailbox, beyond its limit if necessary. It never arrives after
         `cancel_timer`, a new `set_timer` for the same key, or the end of this incarnation.
         """
-        if get_ident() != self._actor_ref._home:
-            self._actor_ref._call_soon(self.set_timer, key, seconds, message)
+        ref = self._actor_ref
+        if get_ident() != ref._home:
+            ref._call_soon(self.set_timer, key, seconds, message)
             return
         self.cancel_timer(key)
-        ref = self._actor_ref
         if ref._life >= Life.ENDING:
             return
 
-        def due(timer: Any) -> None:
-            ref._put(Due(timer))
+        def due(timer: Timer) -> None:
+            ref._put(Fired(timer))
 
         timer = self.system.timers.add(seconds, due)
         timer.key = key
@@ -141,11 +153,11 @@ class Actor(_Base):
 
     def cancel_timer(self, key: Hashable) -> None:
         """Cancel the timer of this key. Does nothing if there is none."""
-        if get_ident() != self._actor_ref._home:
-            self._actor_ref._call_soon(self.cancel_timer, key)
+        ref = self._actor_ref
+        if get_ident() != ref._home:
+            ref._call_soon(self.cancel_timer, key)
             return
-        rare = self._actor_ref._rare
-        if rare is not None and (timer := rare.timers.pop(key, None)) is not None:
+        if ref._extras is not None and (timer := ref._extras.timers.pop(key, None)) is not None:
             timer.cancel()
 
     def spawn(self, async_fn: Callable[..., Awaitable[object]], *args: Any) -> trio.CancelScope:
@@ -156,37 +168,25 @@ class Actor(_Base):
         """
         if get_ident() != self._actor_ref._home:
             raise RuntimeError("background tasks are started on the loop; a thread actor can tell a plain actor to")
-        return self.system.run_beside(self._actor_ref, async_fn, args)
+        return self.system.run_in_background(self._actor_ref, async_fn, args)
 
     def monitor(self, target: pykka.ActorRef[Any] | Name) -> None:
         """Send this actor one `DownEvent` when the target goes down. A name means its current incarnation.
 
         The event comes at once if the target is already down. A second monitor of the same target has no effect.
         """
-        if get_ident() != self._actor_ref._home:
-            self._actor_ref._call_soon(self.monitor, target)
-            return
         me = self._actor_ref
+        if get_ident() != me._home:
+            me._call_soon(self.monitor, target)
+            return
         known = cast("Ref[Any] | Name", target)
         ref = known if isinstance(known, Ref) else known.ref
-        if ref is None or ref._life >= Life.ENDED:
+        if ref is None or ref._over:
             gone = NotRunning(f"actor {known.label!r} is not running")
             me._put(DownEvent(known, known.label, ref, gone))
             return
-        ref._add_monitor(me, known)
+        ref._more().monitors[(me, known)] = None
         me._more().monitoring[(ref, known)] = None
-
-    def demonitor(self, target: pykka.ActorRef[Any] | Name) -> None:
-        """Stop monitoring a target. A `DownEvent` that is already in the mailbox is still delivered."""
-        me = self._actor_ref
-        if get_ident() != me._home:
-            me._call_soon(self.demonitor, target)
-            return
-        if me._rare is None:
-            return
-        for ref, watched in [pair for pair in me._rare.monitoring if pair[1] == target]:
-            del me._rare.monitoring[(ref, watched)]
-            ref._more().monitors.pop((me, watched), None)
 
     def stop(self) -> None:
         """End after the current message, before those that wait. Callable from any thread; returns at once."""
@@ -196,40 +196,56 @@ class Actor(_Base):
         else:
             ref._call_soon(ref._request_stop)
 
-    # Pykka's runtime hooks and attributes
-
-    @property
-    def actor_urn(self) -> str:
-        """The actor's id, unique in this process."""
-        return self._actor_ref.actor_urn
-
-    @property
-    def actor_inbox(self) -> Inbox:
-        """The mailbox as Pykka sees it."""
-        return self._actor_ref.actor_inbox
-
-    @property
-    def actor_stopped(self) -> StoppedFlag:
-        """A flag that is set when this incarnation accepts no more messages."""
-        return self._actor_ref.actor_stopped
-
-    @staticmethod
-    def _create_actor_inbox() -> Any:
-        raise RuntimeError("an actor's mailbox is made with its reference")
-
-    @staticmethod
-    def _create_future() -> Reply[Any]:
-        return Reply()
-
     def _stop(self) -> None:
         self.stop()  # Pykka's stop message calls this
 
     def _start_actor_loop(self) -> None:
         raise RuntimeError("an actor is started by its supervisor, or with start()")
 
+    # Abstract in Pykka, which would call them in its own constructor and loop.
+    _create_actor_inbox = _create_future = _start_actor_loop
+
     # Overridden by thread actors and supervisors
 
-    _serve = staticmethod(serve)
+    async def _handle_messages(self) -> None:
+        """Handle messages one by one, urgent ones first, until a stop is requested."""
+        ref = self._actor_ref
+        mailbox = ref._mailbox
+        while True:
+            if ref._lane:
+                if ref._stop_asked:
+                    return
+                await self._on_system(ref._lane.popleft())
+                continue
+            if not mailbox:
+                await ref._park()
+                continue
+            if not ref._handled % _TURN:
+                await trio.lowlevel.checkpoint()
+            item = mailbox.popleft()
+            asker: Reply[Any] | None = None
+            message = item
+            if type(item) is Reply:
+                asker = item
+                message = item.message
+            elif type(item) is Fired:
+                if not take_timer(ref, item.timer):
+                    continue
+                message = item.timer.message
+            ref._handled += 1
+            ref._current = asker
+            try:
+                result = self._handle_receive(message) if type(message) in _PYKKA else self.on_receive(message)
+                if type(result) is CoroutineType:
+                    result = await result
+            except self.refusals as refusal:
+                ref._current = None
+                if asker is not None and not asker.done:
+                    asker._complete(None, refusal)
+            else:
+                if asker is not None and ref._current is asker:
+                    ref._current = None
+                    asker._complete(result, None)
 
     async def _invoke(self, hook: Callable[..., Any], *args: Any) -> Any:
         """Call a hook in the place where this kind of actor runs: the loop or a thread."""
@@ -241,3 +257,97 @@ class Actor(_Base):
 
     async def _release(self, *, killed: bool) -> None:
         """Release what must end with this incarnation: a supervisor's children, or a thread."""
+
+    def _child_slots(self) -> Collection[Slot]:
+        """Return the places of a supervisor's children."""
+        return ()
+
+    async def _live(self) -> None:
+        """Run this incarnation from start to end. Every pending request is answered, however it ends."""
+        ref = self._actor_ref
+        ref._task = current_task()
+        reason: BaseException | None = None
+        scope = ref._scope = trio.CancelScope()
+        if ref._killed or (ref._extras is not None and ref._extras.crash is not None):
+            scope.cancel()
+        try:
+            with scope:
+                try:
+                    await self._invoke(self.on_start)
+                    ref._life = Life.RUNNING
+                    ref._started_at = self.system.clock()
+                    ref._emit(ActorStarted, ref.label, ref.actor_class)
+                    self.system.started(ref)
+                    await self._handle_messages()
+                except StopAsked:
+                    pass
+                ref._close(None)
+                await _background_over(ref)
+                await self._invoke(self.on_stop)
+        except trio.Cancelled:
+            # The whole system is cancelled, and Trio requires that its exception propagates.
+            ref._killed = True
+            _bury(self, ref, None)
+            raise
+        except BaseException as exc:
+            reason = exc
+        if reason is None and ref._extras is not None:
+            reason = ref._extras.crash
+        await _finish(self, ref, reason)
+
+
+async def _background_over(ref: Ref[Any]) -> None:
+    """Wait until the actor's background tasks, already cancelled, have ended."""
+    while ref._extras is not None and ref._extras.background:
+        await ref._park()
+
+
+async def _finish(actor: Actor, ref: Ref[Any], reason: BaseException | None) -> None:
+    ref._close(reason)
+    if ref._extras is not None:
+        with trio.CancelScope(shield=True):
+            await _background_over(ref)
+    hook_error: BaseException | None = None
+    if reason is not None and not ref._killed:
+        try:
+            with trio.move_on_after(ref._stop_seconds) as ref._scope:
+                await actor._invoke(actor.on_failure, type(reason), reason, reason.__traceback__)
+        except trio.Cancelled:
+            raise
+        except BaseException as exc:
+            hook_error = exc
+    await actor._release(killed=ref._killed)
+    if reason is not None:
+        ref._emit(ActorCrashed, ref.label, reason, hook_error)
+    _bury(actor, ref, reason)
+
+
+def _bury(actor: Actor, ref: Ref[Any], reason: BaseException | None) -> None:
+    """Mark the incarnation as ended, and tell its monitors and the system."""
+    ref._close(reason)
+    ref._life = Life.ENDED
+    if reason is None:
+        ref._emit(ActorStopped, ref.label, ref._killed)
+    # Other code may keep the ref for long; the actor must not stay in memory with it.
+    ref._actor = ref._task = ref._scope = ref._lane = None
+    if ref._extras is not None:
+        for watcher, target in ref._extras.monitors:
+            if isinstance(watcher, Reply):
+                watcher._complete(True, None)
+            elif target is not None and watcher._life < Life.ENDING:
+                watcher._more().monitoring.pop((ref, target), None)
+                watcher._put(DownEvent(target, ref.label, ref, reason))
+        for watched, target in ref._extras.monitoring:
+            watched._more().monitors.pop((ref, target), None)
+        ref._extras.monitors.clear()
+        ref._extras.monitoring.clear()
+    actor.system.ended(ref, reason)
+
+
+def take_timer(ref: Ref[Any], timer: Timer) -> bool:
+    """Whether a timer's message is still valid: neither cancelled nor replaced while it waited in the mailbox."""
+    timers = ref._more().timers
+    if timers.get(timer.key) is not timer:
+        return False
+    del timers[timer.key]
+    return True

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from threading import get_ident
-from types import CoroutineType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pykka
 import trio
 from trio.lowlevel import checkpoint_if_cancelled
 
-from actors._life import PYKKA
-from actors._mail import AT_ONCE, Begun, Life
-from actors._name import Name
-from actors._ref import Ref
+from actors._ref import Name, Ref
 from actors._reply import Reply
-from actors._steps import StepWatch
 from actors.errors import Down, NotRunning
 from actors.events import DeadLettered
 from actors.messages import Request
-
-__all__ = ["ask", "tell"]
 
 R = TypeVar("R")
 
 # A request that crashes every actor that handles it would use up the supervisor's restarts.
 _STRIKES = 2
-
-# A task that asks actors at once yields to other tasks after so many seconds.
-_STEP = 0.001
 
 
 async def ask(
@@ -49,65 +38,9 @@ async def ask(
     if retry:
         return await _ask_again(target, message)
     ref = target if type(target) is Ref else _present(target)
-    reply: Reply[R] | None = None
-    if get_ident() != ref._home or len(ref._mailbox) >= ref._limit or ref._life >= Life.ENDING:
-        reply = ref.ask(message, block=False)
-    elif ref._idle and ref._parked and type(message) not in PYKKA:
-        await checkpoint_if_cancelled()
-        watch = ref._system.watch  # type: ignore[union-attr]
-        if watch.clock() - watch.began < _STEP:
-            return await _ask_at_once(ref, message, watch)
-    if reply is None:
-        reply = Reply(message, ref)
-        ref._put(reply)
+    await checkpoint_if_cancelled()
+    reply: Reply[R] = ref.ask(message, block=False)
     return await reply.wait()
-
-
-async def _ask_at_once(ref: Ref[Any], message: Request[R], watch: StepWatch) -> R:
-    """Call the handler of an idle actor directly, in the context of the actor's task.
-
-    This saves two task switches, which are most of the cost of an ask. It does not change what is observed: the actor
-    is idle, and a synchronous handler cannot wait. If the handler is a coroutine function, the actor's own task awaits
-    it.
-    """
-    actor = ref._actor
-    task = ref._task
-    assert actor is not None
-    assert task is not None
-    ref._handled += 1
-    ref._current = AT_ONCE
-    crash: BaseException | None = None
-    began = watch.clock()
-    try:
-        result: Any = task.context.run(actor.on_receive, message)
-    except actor.refusals:
-        if ref._current is None:
-            ref._more().deferred.pop(_taken(ref), None)
-        ref._current = None
-        raise
-    except BaseException as exc:
-        crash = exc
-    finally:
-        watch.handled_within(ref, watch.clock() - began)
-    if crash is not None:
-        ref._current = None
-        ref._crash(crash)
-        raise Down(ref.label, crash, begun=True)
-    reply = None if ref._current is AT_ONCE else _taken(ref)
-    ref._current = None
-    if type(result) is not CoroutineType:
-        return cast("R", result) if reply is None else await reply.wait()
-    asker: Reply[R] = reply or Reply(message, ref)
-    ref._put(Begun(result, asker if reply is None else None))
-    return await asker.wait()
-
-
-def _taken(ref: Ref[Any]) -> Reply[Any]:
-    """Return the reply that the handler deferred."""
-    rare = ref._more()
-    reply, rare.taken = rare.taken, None
-    assert reply is not None
-    return reply
 
 
 def _present(target: pykka.ActorRef[Any] | Name) -> Ref[Any]:
@@ -125,7 +58,7 @@ async def _ask_again(target: pykka.ActorRef[Any] | Name, message: Request[R]) ->
         ref = _present(target)
         if ref._system is None or not ref.name:
             return await ask(ref, message)  # an unnamed actor has no next incarnation
-        name = ref._system.named(ref.name)
+        name = Name(ref._system, ref.name)
     strikes = 0
     while True:
         if ref is not None:

@@ -13,23 +13,6 @@ import attrs
 
 from actors.spec import Backoff, Restart, Strategy
 
-__all__ = [
-    "Action",
-    "Child",
-    "Due",
-    "Event",
-    "Exited",
-    "GiveUp",
-    "Phase",
-    "Start",
-    "StartFailed",
-    "Started",
-    "State",
-    "Stop",
-    "Wait",
-    "decide",
-]
-
 
 class Phase(enum.Enum):
     """The status of a child."""
@@ -146,12 +129,12 @@ def decide(state: State, event: Event, now: float) -> tuple[State, tuple[Action,
                 return state, ()
             if child.restart is Restart.TEMPORARY or (child.restart is Restart.TRANSIENT and not crashed):
                 return _with(state, attrs.evolve(child, phase=Phase.GONE, up_at=None)), ()
-            return _fall(state, position, now)
+            return _crashed(state, position, now)
         case _:  # StartFailed
-            return _fall(state, position, now)
+            return _crashed(state, position, now)
 
 
-def _fall(state: State, position: int, now: float) -> tuple[State, tuple[Action, ...]]:
+def _crashed(state: State, position: int, now: float) -> tuple[State, tuple[Action, ...]]:
     """Count a crash. Stop the children that restart with this one, and start them again, at once or after a delay."""
     child = state.children[position]
     recent = (*state.restarted_at[bisect_right(state.restarted_at, now - state.within) :], now)
@@ -162,8 +145,8 @@ def _fall(state: State, position: int, now: float) -> tuple[State, tuple[Action,
     failures = child.failures
     if backoff is not None and child.up_at is not None and now - child.up_at >= backoff.reset_after:
         failures = 0
-    fallen = attrs.evolve(child, phase=Phase.WAITING, failures=failures + 1, up_at=None)
-    state = _with(attrs.evolve(state, restarted_at=recent), fallen)
+    crashed = attrs.evolve(child, phase=Phase.WAITING, failures=failures + 1, up_at=None)
+    state = _with(attrs.evolve(state, restarted_at=recent), crashed)
 
     stops: list[Action] = []
     for other in reversed(_group(state, position)):

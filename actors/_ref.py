@@ -1,35 +1,83 @@
-"""The reference to an actor. It is also the mailbox, in one object, because there may be very many."""
+"""How actors are addressed: the reference to an incarnation, which is also its mailbox, and the stable name."""
 
 from __future__ import annotations
 
+import enum
 import itertools
+import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+import attrs
 import pykka
 import trio
 from trio.lowlevel import Abort, reschedule, wait_task_rescheduled
 
-from actors._farewell import drain
-from actors._mail import AT_ONCE, Due, Life, Rare
 from actors._reply import Reply
-from actors.errors import Busy, NotRunning
-from actors.events import DeadLettered, MailboxOverflowed
+from actors._timers import Timer
+from actors.errors import Busy, Down, NotRunning, describe
+from actors.events import DeadLettered, Event, MailboxOverflowed
+from actors.spec import Behaviour, ChildSpec
 
-if TYPE_CHECKING:
-    from actors._actor import Actor
-    from actors._children import Slot
-    from actors._inbox import Inbox, StoppedFlag
-    from actors._name import Name
-    from actors._system import System
-
-__all__ = ["Ref"]
-
-A = TypeVar("A", bound="Actor")
+A = TypeVar("A", bound=Behaviour)
 
 _serial = itertools.count(1)
+
+# The time limit (seconds) for the stop of an actor without a supervisor.
+LOOSE_SECONDS = 5.0
+
+
+class Life(enum.IntEnum):
+    """The phase of an incarnation. Messages are accepted before `ENDING`."""
+
+    NEW = 0
+    STARTING = 1
+    RUNNING = 2
+    ENDING = 3
+    ENDED = 4
+
+
+class Fired:
+    """A mailbox item: a timer has run out."""
+
+    __slots__ = ("timer",)
+
+    def __init__(self, timer: Timer) -> None:
+        self.timer = timer
+
+
+class Extras:
+    """State that few incarnations need, kept separate to save memory for the others."""
+
+    __slots__ = ("abandoned", "background", "crash", "deferred", "monitoring", "monitors", "timers")
+
+    def __init__(self) -> None:
+        self.abandoned = False
+        self.background: dict[trio.CancelScope, None] = {}
+        self.crash: BaseException | None = None
+        self.deferred: dict[Reply[Any], None] = {}
+        self.monitors: dict[tuple[Ref[Any] | Reply[bool], Ref[Any] | Name | None], None] = {}
+        self.monitoring: dict[tuple[Ref[Any], Ref[Any] | Name], None] = {}
+        self.timers: dict[Hashable, Timer] = {}
+
+
+class Host(Protocol):
+    """The part of an actor system that references and names use."""
+
+    token: trio.lowlevel.TrioToken
+    on_event: Callable[[Event], object] | None
+
+    def emit(self, event: Event) -> None: ...
+
+    def report(self, event: Event) -> None: ...
+
+    def ref(self, label: str) -> Ref[Any] | None: ...
+
+    def unregister(self, ref: Ref[Any]) -> None: ...
+
+    async def next_incarnation(self, name: Name, after: Ref[Any] | None) -> Ref[Any]: ...
 
 
 class Ref(pykka.ActorRef[Any], Generic[A]):
@@ -38,12 +86,13 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
     A ref is valid for one incarnation. Keep a `Name` if the actor may be restarted.
     """
 
+    # The mailbox is part of the reference because there may be very many actors.
     __slots__ = (
         "_actor",
         "_current",
+        "_extras",
         "_handled",
         "_home",
-        "_idle",
         "_killed",
         "_lane",
         "_life",
@@ -51,7 +100,6 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         "_mailbox",
         "_number",
         "_parked",
-        "_rare",
         "_scope",
         "_slot",
         "_started_at",
@@ -64,10 +112,10 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
 
     def __init__(self, actor: A) -> None:
         self._actor: A | None = actor
-        self.actor_class = type(actor)
+        self.actor_class: type[Any] = type(actor)
         self.name = ""
         self._number = next(_serial)
-        self._system: System | None = None
+        self._system: Host | None = None
         self._home = get_ident()
         self._life = Life.NEW
         self._mailbox: deque[Any] = deque()
@@ -75,7 +123,6 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         self._lane: deque[Any] | None = None
         self._task: trio.lowlevel.Task | None = None
         self._parked = False
-        self._idle = False
         self._scope: trio.CancelScope | None = None
         self._current: Reply[Any] | None = None
         self._slot: Slot | None = None
@@ -83,7 +130,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         self._started_at: float | None = None
         self._killed = False
         self._stop_asked = False
-        self._rare: Rare | None = None
+        self._extras: Extras | None = None
 
     def __repr__(self) -> str:
         return f"<Ref {self}>"
@@ -103,20 +150,6 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         """The actor's id, unique in this process. Built on demand, because it is seldom used."""
         return f"urn:actor:{self._number}"
 
-    @property
-    def actor_inbox(self) -> Inbox:  # type: ignore[override]
-        """The mailbox as Pykka sees it."""
-        from actors._inbox import Inbox
-
-        return Inbox(self)
-
-    @property
-    def actor_stopped(self) -> StoppedFlag:  # type: ignore[override]
-        """A flag that is set when the actor accepts no more messages."""
-        from actors._inbox import StoppedFlag
-
-        return StoppedFlag(self)
-
     def _actor_weakref(self) -> A | None:  # type: ignore[override]
         return self._actor
 
@@ -130,7 +163,8 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         Raises NotRunning if the actor has ended. A message to a full mailbox is dropped and reported as an event.
         """
         if get_ident() != self._home:
-            self._check_alive()
+            if self._life >= Life.ENDING:
+                raise self._not_running()
             self._call_soon(self._accept, message)
             return
         if self._life >= Life.ENDING:
@@ -203,7 +237,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             if type(item) is Reply:
                 item._complete(None, self._not_running())
             else:
-                self._dead_letter(item)
+                self._emit(DeadLettered, self.label, item)
             return
         if len(self._mailbox) >= self._limit and not self._make_room(item):
             return
@@ -228,21 +262,6 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
             self._parked = False
             reschedule(self._task)  # type: ignore[arg-type]
 
-    def _defer(self) -> Reply[Any]:
-        """Take the reply to the current message over from the runtime."""
-        reply = self._current
-        if reply is None:
-            raise RuntimeError("there is no request to take over; call defer() in the handler of an ask")
-        rare = self._more()
-        if reply is AT_ONCE:
-            reply = rare.taken = Reply(None, self)
-        self._current = None
-        if len(rare.deferred) > 64:
-            # Replies that askers in other threads abandoned are removed here. Doing so rarely keeps the cost linear.
-            rare.deferred = {old: None for old in rare.deferred if not old.done and not old.abandoned}
-        rare.deferred[reply] = None
-        return reply
-
     async def _park(self) -> None:
         """Sleep until `_wake`. Callers check their condition again, so spurious wake-ups are harmless."""
         self._parked = True
@@ -257,7 +276,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         refuse = self.actor_class.overflow == "refuse" or not self._mailbox
         loser = item if refuse else self._mailbox.popleft()
         message = loser.message if type(loser) is Reply else loser
-        if type(loser) is Due:
+        if type(loser) is Fired:
             message = loser.timer.message
             self._more().timers.pop(loser.timer.key, None)
         if type(loser) is Reply:
@@ -265,14 +284,79 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         self._emit(MailboxOverflowed, self.label, message)
         return not refuse
 
+    # Deferred replies
+
+    def _defer(self) -> Reply[Any]:
+        """Take the reply to the current message over from the runtime."""
+        reply = self._current
+        if reply is None:
+            raise RuntimeError("there is no request to take over; call defer() in the handler of an ask")
+        self._current = None
+        extras = self._more()
+        if len(extras.deferred) > 64:
+            # Replies that askers in other threads abandoned are removed here. Doing so rarely keeps the cost linear.
+            extras.deferred = {old: None for old in extras.deferred if not old.done and not old.abandoned}
+        extras.deferred[reply] = None
+        return reply
+
+    def _settled(self, reply: Reply[Any]) -> None:
+        """Forget a reply that is answered, or that nothing waits for any more."""
+        if self._extras is not None:
+            self._extras.deferred.pop(reply, None)
+
     # Stop, crash and end
 
     def _stop_for(self, reply: Reply[bool]) -> None:
         if self._life >= Life.ENDED:
             reply._complete(False, None)
             return
-        self._add_monitor(reply, None)
+        self._more().monitors[(reply, None)] = None
         self._request_stop()
+
+    def _request_stop(self) -> None:
+        if self._life < Life.ENDING and not self._stop_asked:
+            self._stop_asked = True
+            self._put_urgent(None)
+
+    def _crash(self, reason: BaseException) -> None:
+        """End the incarnation with an exception from outside its handlers, also during a message."""
+        if self._life < Life.ENDING:
+            extras = self._more()
+            extras.crash = extras.crash or reason
+            if self._scope is not None:
+                self._scope.cancel()
+
+    def _kill(self) -> None:
+        """Cancel the actor, also during a message."""
+        self._killed = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _close(self, reason: BaseException | None) -> None:
+        """Accept no more messages, release the name, and answer every pending request."""
+        if self._life >= Life.ENDING:
+            return
+        self._life = Life.ENDING
+        assert self._system is not None
+        self._system.unregister(self)
+        current, self._current = self._current, None
+        if current is not None and not current.done:
+            current._complete(None, Down(self.label, reason, begun=True))
+        if self._extras is not None:
+            for reply in list(self._extras.deferred):
+                reply._complete(None, Down(self.label, reason, begun=True, handling=False))
+            for timer in self._extras.timers.values():
+                timer.cancel()
+            self._extras.timers.clear()
+        while self._mailbox:
+            item = self._mailbox.popleft()
+            if type(item) is Reply:
+                item._complete(None, Down(self.label, reason, begun=False))
+            elif type(item) is not Fired:
+                self._emit(DeadLettered, self.label, item)
+        if self._extras is not None:
+            for scope in self._extras.background:
+                scope.cancel()
 
     @property
     def _over(self) -> bool:
@@ -282,58 +366,117 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
     @property
     def _stuck(self) -> bool:
         """Whether the incarnation, or its thread, still runs after it was cancelled."""
-        return not self._over or (self._rare is not None and self._rare.abandoned)
+        return not self._over or (self._extras is not None and self._extras.abandoned)
 
-    def _crash(self, reason: BaseException) -> None:
-        """End the incarnation with an exception from outside its handlers, also during a message."""
-        if self._life < Life.ENDING:
-            rare = self._more()
-            rare.crash = rare.crash or reason
-            if self._scope is not None:
-                self._scope.cancel()
+    @property
+    def _stop_seconds(self) -> float:
+        """The time limit for the end of the incarnation, in seconds."""
+        if self._slot is None:
+            return LOOSE_SECONDS
+        shutdown = self._slot.spec.shutdown
+        return math.inf if shutdown is None else shutdown
 
-    def _request_stop(self) -> None:
-        if self._life < Life.ENDING and not self._stop_asked:
-            self._stop_asked = True
-            self._put_urgent(None)
-
-    def _close(self, reason: BaseException | None) -> None:
-        """Accept no more messages, release the name, and answer every pending request."""
-        if self._life >= Life.ENDING:
-            return
-        self._life = Life.ENDING
-        assert self._system is not None
-        self._system.unregister(self)
-        drain(self, reason)
-        if self._rare is not None:
-            for scope in self._rare.background:
-                scope.cancel()
-
-    def _kill(self) -> None:
-        """Cancel the actor, also during a message."""
-        self._killed = True
-        if self._scope is not None:
-            self._scope.cancel()
-
-    def _add_monitor(self, watcher: Ref[Any] | Reply[bool], target: Ref[Any] | Name | None) -> None:
-        self._more().monitors[(watcher, target)] = None  # type: ignore[index]
-
-    def _more(self) -> Rare:
-        if self._rare is None:
-            self._rare = Rare()
-        return self._rare
+    def _more(self) -> Extras:
+        """Return the extras; create them if there are none."""
+        if self._extras is None:
+            self._extras = Extras()
+        return self._extras
 
     def _not_running(self) -> NotRunning:
         return NotRunning(f"actor {self.label!r} is not running; ask it by name to reach its next incarnation")
 
-    def _check_alive(self) -> None:
-        if self._life >= Life.ENDING:
-            raise self._not_running()
-
-    def _dead_letter(self, message: Any) -> None:
-        self._emit(DeadLettered, self.label, message)
-
-    def _emit(self, kind: Callable[..., Any], *args: Any) -> None:
+    def _emit(self, kind: Callable[..., Event], *args: Any) -> None:
         """Report an event. It is built only if there is an event hook."""
         if self._system is not None and self._system.on_event is not None:
             self._system.emit(kind(*args))
+
+
+@attrs.frozen(repr=False)
+class Name:
+    """Refers to the current incarnation of the actor registered as `label`. It stays valid over restarts.
+
+    Two names of one system are equal if their labels are equal.
+    """
+
+    system: Host
+    label: str
+
+    def __repr__(self) -> str:
+        return f"<Name {self.label}>"
+
+    @property
+    def ref(self) -> Ref[Any] | None:
+        """The current incarnation, or None."""
+        return self.system.ref(self.label)
+
+    def present(self) -> Ref[Any]:
+        """Return the current incarnation. Raises NotRunning if there is none."""
+        ref = self.ref
+        if ref is None:
+            raise NotRunning(f"no actor is running under the name {self.label!r}; ask with retry=True to wait for one")
+        return ref
+
+    def is_alive(self) -> bool:
+        """Whether an actor is registered under the name now."""
+        return self.ref is not None
+
+    def tell(self, message: Any) -> None:
+        """Send a message without waiting. Callable from any thread. Reports a dead letter if no actor is running."""
+        try:
+            self.present().tell(message)
+        except NotRunning:
+            self.system.report(DeadLettered(self.label, message))
+
+    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
+        """As `Ref.ask`. Without an incarnation, raises NotRunning, or with `block=False` answers with it."""
+        try:
+            ref = self.present()
+        except NotRunning as gone:
+            if block:
+                raise
+            reply: Reply[Any] = Reply(message)
+            reply.fail(gone)
+            return reply
+        return ref.ask(message, block=block, timeout=timeout)
+
+
+class Slot:
+    """A child's place under its supervisor (None for the root of a system). It outlives the child's incarnations."""
+
+    __slots__ = ("class_name", "last_crash", "reason", "ref", "restarts", "spec", "supervisor", "timer")
+
+    def __init__(self, spec: ChildSpec, supervisor: Ref[Any] | None) -> None:
+        self.spec = spec
+        self.supervisor = supervisor
+        self.ref: Ref[Any] | None = None
+        self.reason: BaseException | None = None
+        self.class_name = ""
+        self.restarts = 0
+        self.last_crash: str | None = None
+        self.timer: Timer | None = None
+
+    def forget_wait(self) -> None:
+        """Cancel the delayed restart, if there is one."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def ended(self, ref: Ref[Any], reason: BaseException | None) -> None:
+        """Record the end of an incarnation and inform the supervisor."""
+        self.reason = reason
+        self.class_name = ref.actor_class.__qualname__
+        if reason is not None:
+            self.last_crash = describe(reason)
+        if self.supervisor is not None:
+            self.supervisor._put_urgent(Ended(self, ref, reason))
+
+
+class Ended:
+    """A message to a supervisor: an incarnation of a child has ended."""
+
+    __slots__ = ("reason", "ref", "slot")
+
+    def __init__(self, slot: Slot, ref: Ref[Any], reason: BaseException | None) -> None:
+        self.slot = slot
+        self.ref = ref
+        self.reason = reason

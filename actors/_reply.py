@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pykka
 import trio
 from trio.lowlevel import Abort, current_task, in_trio_run, reschedule, wait_task_rescheduled
 
-if TYPE_CHECKING:
-    from actors._ref import Ref
-
-__all__ = ["Reply"]
-
 T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """The part of an actor's reference that a reply uses."""
+
+    _home: int
+
+    def _call_soon(self, call: Callable[..., object], *args: Any) -> None: ...
+
+    def _settled(self, reply: Reply[Any]) -> None: ...
 
 
 class Reply(pykka.Future[T]):
@@ -37,7 +41,7 @@ class Reply(pykka.Future[T]):
     # Pykka's constructor, which is skipped here, creates an object per future for this.
     _get_hook: Callable[[float | None], Any] | None = None
 
-    def __init__(self, message: Any = None, ref: Ref[Any] | None = None) -> None:
+    def __init__(self, message: Any = None, ref: Owner | None = None) -> None:
         self.message = message
         self.done = False
         self.abandoned = False
@@ -61,15 +65,6 @@ class Reply(pykka.Future[T]):
         """Answer with an exception, which is raised in the asker. Otherwise as `set`."""
         self._answer(None, exc)
 
-    def set_exception(self, exc_info: Any = None) -> None:
-        """Pykka's name for `fail`. Takes an exc_info triple; the default is the exception being handled."""
-        kind, exc, _ = exc_info or sys.exc_info()
-        if exc is None and kind is not None:
-            exc = kind()
-        if exc is None:
-            raise RuntimeError("there is no exception to answer with; give one")
-        self.fail(exc)
-
     def set_get_hook(self, func: Callable[[float | None], T]) -> None:
         """Compute the value when it is requested. Pykka's `map`, `filter`, `join` and `reduce` use this."""
         self._get_hook = func
@@ -92,7 +87,8 @@ class Reply(pykka.Future[T]):
         self._value = value
         self._error = error
         self.done = True
-        self._let_go()
+        if self._ref is not None:
+            self._ref._settled(self)
         task = self._waiter
         if task is not None:
             self._waiter = None
@@ -122,16 +118,12 @@ class Reply(pykka.Future[T]):
     def _abort(self, _: object) -> Abort:
         self._waiter = None
         self.abandoned = True
-        self._let_go()
+        assert self._ref is not None
+        self._ref._settled(self)
         return Abort.SUCCEEDED
 
-    def _let_go(self) -> None:
-        """Tell the incarnation that nothing waits for this reply. It need not answer it when it ends."""
-        if self._ref is not None and self._ref._rare is not None:
-            self._ref._rare.deferred.pop(self, None)
-
     async def _wait_apart(self) -> None:
-        """Wait without the fast path: as a second waiter, or on the loop of another thread."""
+        """Wait as a second waiter, or on the loop of another thread."""
         answered = trio.Event()
         token = trio.lowlevel.current_trio_token()
         self._watch(lambda: _tell_loop(token, answered.set))

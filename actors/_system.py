@@ -9,37 +9,32 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import attrs
 import trio
 
-from actors import inspection
-from actors._actor import Actor
-from actors._children import Slot, stop_one
-from actors._life import beside, live
-from actors._mail import Life
-from actors._name import Name
-from actors._ref import Ref
-from actors._steps import StepWatch
-from actors._supervisor import Supervisor
+from actors._ref import Life, Name, Ref, Slot
 from actors._timers import Timers
 from actors.errors import NameTaken, NotRunning, StartFailed, SystemFailed
 from actors.events import Event, StepTooLong, StopOverran
-from actors.inspection import Info
-from actors.spec import ChildSpec
+from actors.spec import Behaviour, ChildSpec
 
-__all__ = ["StopReport", "System", "current_system"]
-
-T = TypeVar("T")
-A = TypeVar("A", bound=Actor)
+A = TypeVar("A", bound=Behaviour)
 
 logger = logging.getLogger("actors")
 
 current_system: contextvars.ContextVar[System | None] = contextvars.ContextVar("current_system", default=None)
+
+# Seconds a cancelled actor has to end before it is reported stuck.
+GRACE = 1.0
+
+_STATES = ("new", "starting", "running", "ending", "down")
+
+Park = Callable[[], Awaitable[None]]
 
 
 @attrs.frozen
@@ -49,6 +44,27 @@ class StopReport:
     seconds: float
     killed: tuple[str, ...] = ()
     stuck: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Info:
+    """The status of one actor.
+
+    `state` is new, starting, running, ending or down. `mailbox` is the number of waiting messages, `handled` the number
+    that this incarnation has begun. `restarts` and `last_crash` (None: never crashed) cover all incarnations.
+    `started_at` is when this incarnation came up, in the system's clock (None while it is not up).
+    """
+
+    id: str
+    name: str
+    class_name: str
+    state: str
+    mailbox: int = 0
+    handled: int = 0
+    restarts: int = 0
+    last_crash: str | None = None
+    started_at: float | None = None
+    children: tuple[Info, ...] = ()
 
 
 class System:
@@ -63,6 +79,9 @@ class System:
     exit raises SystemFailed. Every exit, also by cancellation, stops the tree in order.
     """
 
+    #: Makes the root of a list. `actors._supervisor` sets it, which imports this module.
+    plain_root: ClassVar[Callable[[Sequence[ChildSpec]], ChildSpec]]
+
     def __init__(
         self,
         root: ChildSpec | Sequence[ChildSpec],
@@ -73,15 +92,13 @@ class System:
         step_limit: float | None = 0.1,
         step_clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        if not isinstance(root, ChildSpec):
-            root = ChildSpec("root", functools.partial(Supervisor, tuple(root)), shutdown=None)
         self.on_event = on_event
         self.clock = clock
         self.rng = rng or random.Random()
         self.timers = Timers()
-        self.before_start: list[Callable[[Actor], None]] = []
+        self.before_start: list[Callable[[Any], None]] = []
         self.token: trio.lowlevel.TrioToken
-        self._root = Slot(root, None)
+        self._root = Slot(root if isinstance(root, ChildSpec) else System.plain_root(root), None)
         self._loose: dict[Ref[Any], None] = {}
         self._names: dict[str, Ref[Any]] = {}
         self._expected: dict[str, list[Callable[[], object]]] = {}
@@ -99,7 +116,7 @@ class System:
         self._stuck: list[str] = []
         self._failure: BaseException | None = None
         self._interrupt: KeyboardInterrupt | None = None
-        self.watch = StepWatch(math.inf if step_limit is None else step_limit, self._step_too_long, step_clock)
+        self._watch = StepWatch(math.inf if step_limit is None else step_limit, self._step_too_long, step_clock)
 
     # Start and stop
 
@@ -112,7 +129,7 @@ class System:
         current_system.set(self)
         hosts = await self._hosts.__aenter__()
         self._nursery = await hosts.start(self._host)
-        trio.lowlevel.add_instrument(self.watch)
+        trio.lowlevel.add_instrument(self._watch)
         try:
             await self._start_root()
         except BaseException:
@@ -133,7 +150,7 @@ class System:
     async def _start_root(self) -> None:
         spec = self._root.spec
         try:
-            ref = self._root.ref = self.launch(spec.start(), self._root, spec.registered_name)
+            ref = self.launch_child(self._root)
         except Exception as exc:
             raise StartFailed(spec.id, exc) from exc
         while ref._started_at is None and not ref._over:
@@ -169,7 +186,7 @@ class System:
             self._finished.set()
             await self._hosts.__aexit__(None, None, None)
             current_system.set(self._outside)
-            trio.lowlevel.remove_instrument(self.watch)
+            trio.lowlevel.remove_instrument(self._watch)
 
     async def stop(self) -> StopReport:
         """Stop the tree in order and return the report. A second call returns the same report.
@@ -189,7 +206,7 @@ class System:
             for wake in list(waiting):
                 wake()
         for ref in [*self._loose, *([self._root.ref] if self._root.ref is not None else [])]:
-            await stop_one(ref, self._changes.park)
+            await self.stop_together([ref], self._changes.park)
         self._report = StopReport(trio.current_time() - begun, tuple(self._killed), tuple(self._stuck))
 
     @property
@@ -235,41 +252,35 @@ class System:
     def living(self) -> Iterator[Ref[Any]]:
         """Iterate over the incarnations that have not ended, supervisors before their children."""
         yield from self._loose
-        yield from inspection.refs_below(self._root)
+        yield from _refs_below(self._root)
 
     def inspect(self) -> Info:
         """Return a snapshot of the tree. Actors without a supervisor are the last children of the root."""
-        root = inspection.of_slot(self._root)
-        return attrs.evolve(root, children=(*root.children, *(inspection.of_ref(ref) for ref in self._loose)))
+        root = _info_of_slot(self._root)
+        return attrs.evolve(root, children=(*root.children, *(_info(ref, ref.label, 0, None) for ref in self._loose)))
 
     def adopt(self, actor: A, name: str = "") -> Ref[A]:
         """Start an actor without a supervisor. It is the first to be stopped when the system stops."""
-        ref = self.launch(actor, None, name)
+        ref = self._launch(actor, None, name)
         self._loose[ref] = None
         return ref
 
-    # Calls from other threads
+    # Called by actors and supervisors
 
-    def run_sync(self, function: Callable[..., T], *args: Any) -> T:
-        """Run a function on the loop, from another thread, and return its result. Raises `trio.RunFinishedError`."""
-        return trio.from_thread.run_sync(function, *args, trio_token=self.token)
+    def launch_child(self, slot: Slot) -> Ref[Any]:
+        """Start an incarnation of a child. Raises what its `start` raises, NameTaken, or NotRunning."""
+        ref = slot.ref = self._launch(slot.spec.start(), slot, slot.spec.registered_name)
+        return ref
 
-    def from_thread(self, async_fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run an async function on the loop, from another thread, and return its result."""
-        return trio.from_thread.run(async_fn, *args, trio_token=self.token)
-
-    # Called by the runtime
-
-    def launch(self, actor: A, slot: Slot | None, name: str) -> Ref[A]:
-        """Start an incarnation under a name ("": none). Raises NameTaken, or NotRunning if the system is not open."""
+    def _launch(self, actor: A, slot: Slot | None, name: str) -> Ref[A]:
         if self._nursery is None or self._report is not None:
             raise NotRunning("the actor system is not open; start actors inside `async with System(...)`")
         if name in self._names:
             raise NameTaken(f"the name {name!r} is taken; give the child another name")
-        ref: Ref[A] = actor.actor_ref
+        ref = cast("Ref[A]", actor.actor_ref)
         if ref._life is not Life.NEW:
             raise RuntimeError(f"actor {ref.label!r} was started before; make a new one for every start")
-        ref._system = actor.system = self
+        ref._system = self
         ref._home = self._thread
         ref._slot = slot
         ref._life = Life.STARTING
@@ -280,7 +291,7 @@ class System:
                 wake()
         for look in self.before_start:
             look(actor)
-        self._nursery.start_soon(live, ref, name=ref.actor_class.__qualname__)
+        self._nursery.start_soon(actor._live, name=ref.actor_class.__qualname__)
         return ref
 
     def unregister(self, ref: Ref[Any]) -> None:
@@ -292,8 +303,8 @@ class System:
         """Handle the start of an incarnation: wake its supervisor."""
         if ref._slot is self._root:
             self._changes.unpark_all()
-        elif ref._slot is not None:
-            ref._slot.wake_supervisor()
+        elif ref._slot is not None and ref._slot.supervisor is not None:
+            ref._slot.supervisor._wake()
 
     def ended(self, ref: Ref[Any], reason: BaseException | None) -> None:
         """Handle the end of an incarnation: inform its supervisor, and end the system if it was the root."""
@@ -309,21 +320,55 @@ class System:
             self._body.cancel()
         self._changes.unpark_all()
 
-    def overran(self, ref: Ref[Any], seconds: float, *, stuck: bool) -> None:
-        """Record an incarnation that was cancelled because it did not end in time."""
-        (self._stuck if stuck else self._killed).append(ref.label)
-        self.emit(StopOverran(ref.label, seconds, stuck))
+    async def stop_together(self, refs: Iterable[Ref[Any]], park: Park) -> None:
+        """Stop incarnations at the same time, each within its own time limit. Then cancel it.
 
-    def run_beside(
+        `park` sleeps until one of them may have ended.
+        """
+        begun = trio.current_time()
+        by_limit: dict[float, list[Ref[Any]]] = {}
+        for ref in refs:
+            ref._request_stop()
+            by_limit.setdefault(ref._stop_seconds, []).append(ref)
+        for seconds in sorted(by_limit):
+            await _all_over(by_limit[seconds], begun + seconds - trio.current_time(), park)
+            await self.kill(by_limit[seconds], park)
+
+    async def kill(self, refs: Iterable[Ref[Any]], park: Park) -> None:
+        """Cancel the incarnations that still run. Wait until they have ended or are known to be stuck."""
+        late = [ref for ref in refs if not ref._over]
+        for ref in late:
+            ref._kill()
+        for ref in late:
+            # A cancelled supervisor uses its children's grace periods, and then ends by itself.
+            await _all_over([ref], math.inf if ref.actor_class.is_supervisor else GRACE, park)
+            (self._stuck if ref._stuck else self._killed).append(ref.label)
+            self.emit(StopOverran(ref.label, ref._stop_seconds, ref._stuck))
+
+    def run_in_background(
         self, ref: Ref[Any], async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]
     ) -> trio.CancelScope:
         """Run a background task of an incarnation; see `Actor.spawn`."""
         scope = trio.CancelScope()
         if ref._life >= Life.ENDING:
             scope.cancel()
-        ref._more().background[scope] = None
+        background = ref._more().background
+        background[scope] = None
+
+        async def run() -> None:
+            try:
+                with scope:
+                    await async_fn(*args)
+            except trio.Cancelled:
+                raise
+            except BaseException as exc:
+                ref._crash(exc)
+            finally:
+                del background[scope]
+                ref._wake()
+
         assert self._nursery is not None
-        self._nursery.start_soon(beside, ref, scope, async_fn, args, name=f"{ref.label} beside")
+        self._nursery.start_soon(run, name=f"{ref.label} in the background")
         return scope
 
     def emit(self, event: Event) -> None:
@@ -345,10 +390,75 @@ class System:
             with contextlib.suppress(trio.RunFinishedError):
                 self.token.run_sync_soon(call, *args)
 
-    def _step_too_long(self, culprit: trio.lowlevel.Task | Ref[Any], seconds: float) -> None:
-        if isinstance(culprit, Ref):
-            label = culprit.label
-        else:
-            actor = next((ref for ref in self.living() if ref._task is culprit), None)
-            label = culprit.name if actor is None else actor.label
-        self.emit(StepTooLong(label, seconds))
+    def _step_too_long(self, task: trio.lowlevel.Task, seconds: float) -> None:
+        actor = next((ref for ref in self.living() if ref._task is task), None)
+        self.emit(StepTooLong(task.name if actor is None else actor.label, seconds))
+
+
+async def _all_over(refs: Iterable[Ref[Any]], seconds: float, park: Park) -> None:
+    """Wait until the incarnations have ended, at most `seconds`."""
+    # Each is looked at until it has ended, and then no more: looking at all at each ending would be quadratic.
+    waiting = list(refs)
+    with trio.move_on_after(max(seconds, 0)):
+        while waiting:
+            if waiting[-1]._over:
+                waiting.pop()
+            else:
+                await park()
+
+
+def _info_of_slot(slot: Slot) -> Info:
+    if slot.ref is None:
+        name = slot.spec.registered_name
+        return Info(slot.spec.id, name, slot.class_name, "down", restarts=slot.restarts, last_crash=slot.last_crash)
+    return _info(slot.ref, slot.spec.id, slot.restarts, slot.last_crash)
+
+
+def _info(ref: Ref[Any], id: str, restarts: int, last_crash: str | None) -> Info:
+    # Positional arguments and one construction each: a tree may have thousands, and this blocks the loop.
+    return Info(
+        id,
+        ref.label,
+        ref.actor_class.__qualname__,
+        _STATES[ref._life],
+        len(ref._mailbox),
+        ref._handled,
+        restarts,
+        last_crash,
+        ref._started_at,
+        tuple(_info_of_slot(slot) for slot in _slots_below(ref)),
+    )
+
+
+def _refs_below(slot: Slot) -> Iterator[Ref[Any]]:
+    """Iterate over the incarnation in a child's place and all incarnations below it, top down."""
+    if slot.ref is not None and not slot.ref._over:
+        yield slot.ref
+        for below in _slots_below(slot.ref):
+            yield from _refs_below(below)
+
+
+def _slots_below(ref: Ref[Any]) -> Iterable[Slot]:
+    return () if ref._actor is None else ref._actor._child_slots()
+
+
+class StepWatch(trio.abc.Instrument):
+    """Reports each step of a task that took more than `limit` seconds on `clock`: it blocked the loop."""
+
+    def __init__(
+        self, limit: float, report: Callable[[trio.lowlevel.Task, float], None], clock: Callable[[], float]
+    ) -> None:
+        self._limit = limit
+        self._report = report
+        self._clock = clock
+        self._began = clock()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Record when the step began."""
+        self._began = self._clock()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Report the step if it was long."""
+        seconds = self._clock() - self._began
+        if seconds > self._limit:
+            self._report(task, seconds)

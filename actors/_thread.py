@@ -12,17 +12,13 @@ import attrs
 import trio
 from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
 
-from actors._actor import Actor
-from actors._life import take_due
-from actors._mail import Due
-from actors._ref import Ref
+from actors._actor import Actor, take_timer
+from actors._ref import Fired, Ref
 from actors._reply import Reply
 from actors.errors import Down
 
-__all__ = ["Letter", "ThreadActor"]
 
-
-class Letter:
+class BatchItem:
     """One message of a batch, with methods to answer it."""
 
     __slots__ = ("_answered", "_begun", "_error", "_reply", "_value", "message")
@@ -35,26 +31,17 @@ class Letter:
         self._value: Any = None
         self._error: BaseException | None = None
 
-    @property
-    def asked(self) -> bool:
-        """Whether an asker waits for an answer."""
-        return self._reply is not None and not self._reply.abandoned
-
     def reply(self, value: Any = None) -> None:
-        """Answer. The answer is sent when the batch returns. Raises RuntimeError if the letter was already answered."""
+        """Answer. The answer is sent when the batch returns. Raises RuntimeError if the item was already answered."""
         self._note(value, None)
 
-    def refuse(self, refusal: Exception) -> None:
-        """Answer with a refusal. Otherwise as `reply`."""
-        self._note(None, refusal)
-
     def fail(self, exc: BaseException) -> None:
-        """Answer with any exception; the actor itself does not crash. Otherwise as `reply`."""
+        """Answer with an exception; the actor itself does not crash. Otherwise as `reply`."""
         self._note(None, exc)
 
     def _note(self, value: Any, error: BaseException | None) -> None:
         if self._answered:
-            raise RuntimeError("this letter has been answered already; answer it once")
+            raise RuntimeError("this item has been answered already; answer it once")
         self._answered = True
         self._value = value
         self._error = error
@@ -72,28 +59,28 @@ class ThreadActor(Actor):
     batch_size: ClassVar[int] = 1
     run_as_task: bool = False
 
-    def receive_batch(self, letters: Sequence[Letter]) -> None:
-        """Handle several messages. Each letter that was asked must be answered; otherwise its asker gets `Down`.
+    def receive_batch(self, items: Sequence[BatchItem]) -> None:
+        """Handle several messages. Each item that was asked must be answered; otherwise its asker gets `Down`.
 
         All answers are sent when this returns. If it raises, the answers given so far are sent, the other askers get
         `Down`, and the actor crashes. The default passes each message to `on_receive`.
         """
         ref = self.actor_ref
-        for letter in letters:
-            letter._begun = False
-        for letter in letters:
-            letter._begun = True
-            ref._current = letter._reply
+        for item in items:
+            item._begun = False
+        for item in items:
+            item._begun = True
+            ref._current = item._reply
             try:
-                result = self._handle_receive(letter.message)
+                result = self._handle_receive(item.message)
             except self.refusals as refusal:
-                letter.refuse(refusal)
+                item.fail(refusal)
             else:
-                letter._answered = True
+                item._answered = True
                 if ref._current is not None:
-                    letter._value = result
+                    item._value = result
                 else:
-                    letter._reply = None  # no asker, or the handler deferred the reply
+                    item._reply = None  # no asker, or the handler deferred the reply
             ref._current = None
 
     _worker: Worker | InlineWorker | None = None
@@ -107,50 +94,42 @@ class ThreadActor(Actor):
         if self._worker is not None and not self._worker.close():
             self.actor_ref._more().abandoned = True
 
-
-async def serve_batches(ref: Ref[Any]) -> None:
-    """Handle messages as `serve` does, but several at once and in a thread."""
-    actor = ref._actor
-    assert actor is not None
-    mailbox = ref._mailbox
-    while True:
-        if ref._stop_asked:
-            return
-        if not mailbox:
-            await ref._park()
-            continue
-        letters: list[Letter] = []
-        while mailbox and len(letters) < actor.batch_size:
-            item = mailbox.popleft()
-            if type(item) is Reply:
-                letters.append(Letter(item.message, item))
-            elif type(item) is not Due:
-                letters.append(Letter(item, None))
-            elif take_due(ref, item):
-                letters.append(Letter(item.timer.message, None))
-        if not letters:
-            continue
-        ref._handled += len(letters)
-        try:
-            await actor._invoke(actor.receive_batch, letters)
-        except BaseException as exc:
-            _answer(ref, letters, None if isinstance(exc, trio.Cancelled) else exc)
-            raise
-        _answer(ref, letters, RuntimeError("the batch returned without an answer to this message"))
+    async def _handle_messages(self) -> None:
+        ref = self.actor_ref
+        mailbox = ref._mailbox
+        while not ref._stop_asked:
+            if not mailbox:
+                await ref._park()
+                continue
+            items: list[BatchItem] = []
+            while mailbox and len(items) < self.batch_size:
+                item = mailbox.popleft()
+                if type(item) is Reply:
+                    items.append(BatchItem(item.message, item))
+                elif type(item) is not Fired:
+                    items.append(BatchItem(item, None))
+                elif take_timer(ref, item.timer):
+                    items.append(BatchItem(item.timer.message, None))
+            if not items:
+                continue
+            ref._handled += len(items)
+            try:
+                await self._invoke(self.receive_batch, items)
+            except BaseException as exc:
+                _answer(ref, items, None if isinstance(exc, trio.Cancelled) else exc)
+                raise
+            _answer(ref, items, RuntimeError("the batch returned without an answer to this message"))
 
 
-ThreadActor._serve = staticmethod(serve_batches)
-
-
-def _answer(ref: Ref[Any], letters: Sequence[Letter], otherwise: BaseException | None) -> None:
-    for letter in letters:
-        reply = letter._reply
+def _answer(ref: Ref[Any], items: Sequence[BatchItem], otherwise: BaseException | None) -> None:
+    for item in items:
+        reply = item._reply
         if reply is None or reply.done:
             continue
-        if letter._answered:
-            reply._complete(letter._value, letter._error)
+        if item._answered:
+            reply._complete(item._value, item._error)
         else:
-            reply._complete(None, Down(ref.label, otherwise, begun=letter._begun))
+            reply._complete(None, Down(ref.label, otherwise, begun=item._begun))
 
 
 class Worker:

@@ -10,8 +10,6 @@ from typing import Any
 
 import trio
 
-__all__ = ["Timer", "Timers"]
-
 _order = itertools.count()
 
 

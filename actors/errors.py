@@ -6,20 +6,6 @@ from typing import Any
 
 import pykka
 
-__all__ = [
-    "AlreadyStarted",
-    "Busy",
-    "Down",
-    "GaveUp",
-    "NameTaken",
-    "NotRunning",
-    "Refused",
-    "StartFailed",
-    "SystemFailed",
-    "TooManyChildren",
-    "UnknownChild",
-]
-
 
 class Refused(Exception):
     """A handler refuses a request. The asker gets this exception, and the actor keeps running. Subclass it freely."""
@@ -90,7 +76,7 @@ class GaveUp(Exception):
         why = "it ended" if reason is None else describe(reason)
         super().__init__(
             f"supervisor {supervisor!r} gave up: more than {restarts} restarts in {within:g} s; "
-            f"the last to fall was {child_id!r}: {why}"
+            f"the last to crash was {child_id!r}: {why}"
         )
         self.supervisor = supervisor
         self.child_id = child_id

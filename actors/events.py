@@ -6,20 +6,6 @@ from typing import Any
 
 import attrs
 
-__all__ = [
-    "ActorCrashed",
-    "ActorRestarted",
-    "ActorStarted",
-    "ActorStopped",
-    "DeadLettered",
-    "Event",
-    "MailboxOverflowed",
-    "RestartDelayed",
-    "StepTooLong",
-    "StopOverran",
-    "SupervisorGaveUp",
-]
-
 
 @attrs.frozen
 class ActorStarted:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 import pykka
 
-if TYPE_CHECKING:
-    from actors._name import Name
-    from actors.spec import ChildSpec
-
-__all__ = ["DownEvent", "Request", "StartChild", "StopChild"]
+from actors._ref import Name
+from actors.spec import ChildSpec
 
 R_co = TypeVar("R_co", covariant=True)
 

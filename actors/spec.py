@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, Protocol
 
 import attrs
+import pykka
 
-if TYPE_CHECKING:
-    from actors._actor import Actor
 
-__all__ = ["Backoff", "ChildSpec", "Restart", "Strategy"]
+class Behaviour(Protocol):
+    """The part of an actor that references, systems and supervisors use. Every `actors.Actor` has it."""
+
+    mailbox_size: ClassVar[int]
+
+    @property
+    def actor_ref(self) -> pykka.ActorRef[Any]: ...
+
+    async def _live(self) -> None: ...
+
+    def _child_slots(self) -> Collection[Any]: ...
 
 
 class Restart(enum.Enum):
@@ -60,7 +69,7 @@ class ChildSpec:
     """
 
     id: str
-    start: Callable[[], Actor]
+    start: Callable[[], Behaviour]
     restart: Restart = Restart.PERMANENT
     shutdown: float | None = 5.0
     name: str | None = None

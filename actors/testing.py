@@ -14,13 +14,10 @@ import trio
 import trio.testing
 
 from actors._actor import Actor
-from actors._name import Name
-from actors._ref import Ref
+from actors._ref import Name, Ref
 from actors._system import System
 from actors._thread import ThreadActor
 from actors.events import Event
-
-__all__ = ["Injection", "Probe", "Recorder", "inject", "no_leaks", "run_virtual", "start_probe"]
 
 T = TypeVar("T")
 

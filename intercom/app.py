@@ -17,47 +17,45 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, field
 
 from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervisor, System
-from intercom.agents import server as mcp_server
-from intercom.agents.door import Door
-from intercom.agents.http.standing import Standing
-from intercom.agents.links import ShimListener, Surroundings
-from intercom.agents.processes import AgentProcesses
+from intercom.agents import mcp_server
+from intercom.agents.client_processes import KnownProcesses
+from intercom.agents.connection import AgentConnection
+from intercom.agents.http.status import HttpStatus
+from intercom.agents.shim_server import ShimListener, ShimServerDeps
 from intercom.local import http_token
 from intercom.local.places import Places
 from intercom.masking import KNOWN
 from intercom.model.card import Notice
 from intercom.model.config import Config
-from intercom.model.measure import Measured, unmeasured
-from intercom.model.page import Page
+from intercom.model.metrics import Measured, Page, unmeasured
 from intercom.model.session import Session, SessionMode
 from intercom.operators.ctl.listener import CtlListener
 from intercom.operators.router import Operators
-from intercom.sessions.archive import Archive
-from intercom.sessions.audit_watch import AuditWatch
-from intercom.sessions.checkpoints import Checkpoints
-from intercom.sessions.children import Children
-from intercom.sessions.clock_watch import ClockWatch, Noticed, boot_time
+from intercom.sessions.agent_processes import AgentProcesses
+from intercom.sessions.checkpoints.archive import Archive
+from intercom.sessions.checkpoints.checkpointer import Checkpoints
+from intercom.sessions.checkpoints.succession import Successors
 from intercom.sessions.context import Context
-from intercom.sessions.database_watch import DatabaseWatch
-from intercom.sessions.desk import Desk
 from intercom.sessions.housekeeping import Housekeeper
+from intercom.sessions.keyring import Keyring, SystemKeys
 from intercom.sessions.lookups import mode_of, open_cards
+from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.policies import PolicyBoard
-from intercom.sessions.presence import Presence
-from intercom.sessions.reception import Reception
-from intercom.sessions.signatures import Signatures, SystemKeys
-from intercom.sessions.spawning.spawner import Spawner
-from intercom.sessions.spawning.surroundings import Surroundings as Spawning
-from intercom.sessions.successors import Successors
+from intercom.sessions.processes.deps import ProcessDeps as Spawning
+from intercom.sessions.processes.spawner import Spawner
+from intercom.sessions.registry import Presence, SessionRegistry
+from intercom.sessions.signatures import Signatures
+from intercom.sessions.watches import AuditWatch, ClockWatch, DatabaseWatch, Noticed, boot_time
+from intercom.store.client import Store
 from intercom.store.contents import Contents
 from intercom.store.database import Opened, transaction
-from intercom.store.disturbance import Fault, take_word
+from intercom.store.integrity import Fault, take_incident
 from intercom.store.reader import Reader
 from intercom.store.writer import Writer
-from intercom.workspace.watcher import watcher_name
+from intercom.workspace.policy_watcher import watcher_name
 
 if TYPE_CHECKING:
-    from intercom.operators.metrics.metrics import Metrics
+    from intercom.operators.metrics.pages import Metrics
     from intercom.operators.slack.setup import SlackSetup
     from intercom.operators.slack.tree import Slack
 
@@ -105,17 +103,17 @@ class App:
     life: str = field(factory=lambda: uuid.uuid4().hex)
     token: str = field(factory=lambda: secrets.token_hex(32))
     presence: Presence = field(factory=Presence, init=False)
-    processes: AgentProcesses = field(init=False)
-    embedded_doors: dict[str, Door] = field(factory=dict, init=False)
-    http: Standing | None = field(default=None, init=False)
+    processes: KnownProcesses = field(init=False)
+    embedded_doors: dict[str, AgentConnection] = field(factory=dict, init=False)
+    http: HttpStatus | None = field(default=None, init=False)
     reader: Reader = field(init=False)
     contents: Contents = field(init=False)
     system: System = field(init=False)
     context: Context = field(init=False)
     board: PolicyBoard = field(init=False)
     signatures: Signatures = field(init=False)
-    desk: Desk = field(init=False)
-    surroundings: Surroundings = field(init=False)
+    service: OperatorService = field(init=False)
+    surroundings: ShimServerDeps = field(init=False)
     metrics: Metrics | None = field(default=None, init=False)
     _slack: Slack | None = field(default=None, init=False)
     measured: Measured = field(default=unmeasured, init=False)
@@ -128,19 +126,19 @@ class App:
         self.contents = Contents(contents_path(self.database), self.config.checkpoint.max_kept_bytes)
         if self.config.http_port is not None:
             # Metrics are read over HTTP only: without it, counting costs nothing.
-            from intercom.operators.metrics.metrics import Metrics
+            from intercom.operators.metrics.pages import Metrics
 
             self.metrics = Metrics()
             self.measured = self.metrics.counted.measured
         self.system = System([ChildSpec("server", self._top, shutdown=None)], on_event=self._happened)
-        store, operators = self.system.named("store"), self.system.named("operators")
-        self.processes = AgentProcesses(store, self.now)
+        store, operators = Store(self.system.named("store")), self.system.named("operators")
+        self.processes = KnownProcesses(store, self.now)
         if self.slack is not None:
             # Imported lazily: loading slack_sdk is slow.
             from intercom.operators.slack.tree import Slack
 
             self._slack = Slack(self.slack, self.config, self.system, self.now)
-        self.signatures = Signatures(self.places, self.config, self.system_keys, self.is_foreign)
+        self.signatures = Signatures(Keyring(self.places, self.config, self.system_keys, self.is_foreign))
         self.board = PolicyBoard(self.system, store, operators, self.reader, self.now, self.config, self.signatures)
         self.context = Context(
             config=self.config,
@@ -155,10 +153,10 @@ class App:
             measured=self.measured,
             signatures=self.signatures,
         )
-        standing = None if self._slack is None else self._slack.standing
-        children = Children(self.system, self.context, self.reader, Path(self.places.state_dir) / "sessions")
-        self.desk = Desk(self.system, self.context, self.reader, self.board, children, standing)
-        self.surroundings = Surroundings(
+        slack_status = None if self._slack is None else self._slack.status
+        children = AgentProcesses(self.system, self.context, self.reader, Path(self.places.state_dir) / "sessions")
+        self.service = OperatorService(self.system, self.context, self.reader, self.board, children, slack_status)
+        self.surroundings = ShimServerDeps(
             config=self.config,
             presence=self.presence,
             life=self.life,
@@ -172,7 +170,7 @@ class App:
         if self.config.http_port is not None:
             # Imported before the loop runs, which a slow import would block.
             importlib.import_module("intercom.agents.http.listener")
-            self.http = Standing(self.config.http_host)
+            self.http = HttpStatus(self.config.http_host)
 
     def _top(self) -> Actor:
         return Supervisor(self.tree(), **_PATIENCE)
@@ -195,8 +193,8 @@ class App:
             ChildSpec("sessions", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
             # Admits agents, and restores the sessions of an earlier server run.
             ChildSpec(
-                "reception",
-                lambda: Reception(
+                "registry",
+                lambda: SessionRegistry(
                     context,
                     self.presence,
                     named("sessions"),
@@ -213,11 +211,11 @@ class App:
             ChildSpec("checkpoints", self._checkpoints),
             # Keeps the head of the audit log outside the database, and reports if the two do not match.
             ChildSpec("audit-watch", self._audit_watch, shutdown=10.0),
-            ChildSpec("housekeeping", lambda: Housekeeper(context, self.desk.children.root, self.processes.prune)),
+            ChildSpec("housekeeping", lambda: Housekeeper(context, self.service.children.root, self.processes.prune)),
         ]
         if self._slack is not None:
             # Nothing else depends on it.
-            slack = self._slack.children(self.desk, self.reader)
+            slack = self._slack.children(self.service, self.reader)
             children.append(ChildSpec("slack", lambda: Supervisor(slack, **_PATIENCE), shutdown=None))
         if "ctl" in self.doors:
             children.append(ChildSpec("ctl", self._ctl))
@@ -238,14 +236,13 @@ class App:
         return children
 
     def _clock_watch(self) -> ClockWatch:
-        operators, store = self.system.named("operators"), self.system.named("store")
-        return ClockWatch(store, operators, self.now, self.boot_time, self._clocks_noticed)
+        return ClockWatch(self.context.store, self.context.operators, self.now, self.boot_time, self._clocks_noticed)
 
     def _audit_watch(self) -> AuditWatch:
         return AuditWatch(
             self.reader,
-            self.system.named("store"),
-            self.system.named("operators"),
+            self.context.store,
+            self.context.operators,
             Path(self.places.audit_anchor_file),
             self.now,
             self.complain,
@@ -255,22 +252,22 @@ class App:
         def tell(text: str) -> None:
             self._database_fault(Fault(text))
 
-        return DatabaseWatch(self.system.named("store"), self.renew_lock, self.contents.disturbed, tell)
+        return DatabaseWatch(self.context.store, self.renew_lock, self.contents.disturbed, tell)
 
     def _writer(self) -> Writer:
         return Writer(
             self.database, on_opened=self._opened, measured=self.measured, on_fault=self._database_fault, now=self.now
         )
 
-    def _http_listener(self, standing: Standing) -> Callable[[], Actor]:
+    def _http_listener(self, status: HttpStatus) -> Callable[[], Actor]:
         # Imported lazily: loading the web server is slow.
-        from intercom.agents.http import listener, visits
-        from intercom.agents.http.surroundings import Surroundings as Serving
+        from intercom.agents.http import listener, sessions
+        from intercom.agents.http.listener import HttpDeps as Serving
 
         at = Serving(
             server=self.surroundings.server,
-            guests=visits.Guests(self.system, self.config, self.presence, self.surroundings.doors),
-            standing=standing,
+            factory=sessions.ConnectionFactory(self.system, self.config, self.presence, self.surroundings.doors),
+            status=status,
             pages=self.pages(),
             operators=self.system.named("operators"),
             now=self.now,
@@ -284,7 +281,7 @@ class App:
 
     def _ctl(self) -> CtlListener:
         return CtlListener(
-            self.desk,
+            self.service,
             self.places.ctl_socket,
             self.places.token_file,
             token=self.token,
@@ -308,10 +305,10 @@ class App:
     def _spawning(self) -> Spawning:
         return Spawning(
             context=self.context,
-            root=self.desk.children.root,
+            root=self.service.children.root,
             environ=self.environ,
             children=self.system.named("children"),
-            reception=self.system.named("reception"),
+            registry=self.system.named("registry"),
             default_mode=self._mode,
             came=self.processes.started,
             left=self.processes.left,
@@ -326,7 +323,7 @@ class App:
 
     async def _start_restored(self, session: Session, words: str) -> Session:
         """Start an agent for a restored session."""
-        return await self.desk.children.start(
+        return await self.service.children.start(
             words, by="intercom", channel="restore", workspace=session.workspace_root, session_id=session.id
         )
 
@@ -349,24 +346,24 @@ class App:
     def _opened(self, opened: Opened) -> None:
         """Process what the store found when it opened. Runs in the store's thread, before anything else starts."""
         self.processes.load(opened.db)
-        for text in self.signatures.load(opened.db, self.now()):
+        for text in self.signatures.keyring.load(opened.db, self.now()):
             self._tell_operators(text, "error")
-        if self.signatures.has_new_settings:
+        if self.signatures.keyring.has_new_settings:
             try:
                 with transaction(opened.db):
-                    self.signatures.note_settings(opened.db, self.now())
+                    self.signatures.keyring.note_settings(opened.db, self.now())
             except sqlite3.Error as fault:
                 # The server starts with a full disk too.
-                log.warning("the signed settings could not be put on record: %s", fault)
+                log.warning("the signed settings could not be recorded: %s", fault)
         if opened.moved_aside is not None:
             text = (
                 f"the database was damaged; it was moved to {opened.moved_aside} and a new one begun:"
                 " earlier requests have to be asked again"
             )
             self._tell_operators(text, "error")
-        if (word := take_word(self.database)) is not None:
+        if (incident := take_incident(self.database)) is not None:
             # The previous server could not report it to every operator.
-            self._tell_operators(word, "error")
+            self._tell_operators(incident, "error")
 
     def _database_fault(self, fault: Fault) -> None:
         """Report a database fault, and stop the server if it is fatal. Runs in the store's thread or in the loop."""
@@ -390,15 +387,14 @@ class App:
         """Return the HTTP pages besides MCP; none without HTTP."""
         if self.metrics is None:
             return ()
-        from intercom.operators.metrics import http
-        from intercom.operators.metrics.pages import pages
+        from intercom.operators.metrics.pages import figures, pages
 
         def own() -> Mapping[tuple[str, str], float]:
-            standing = self.http
-            assert standing is not None, "these pages are served over HTTP"
-            return http.figures(up=standing.port is not None, **asdict(standing.guests()))
+            status = self.http
+            assert status is not None, "these pages are served over HTTP"
+            return figures(up=status.port is not None, **asdict(status.counts()))
 
-        return pages(self.metrics, self.desk, life=self.life, agents=lambda: len(self.presence.here), own=own)
+        return pages(self.metrics, self.service, life=self.life, agents=lambda: len(self.presence.here), own=own)
 
     def _happened(self, event: Event) -> None:
         if self.metrics is not None:

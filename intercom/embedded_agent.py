@@ -4,45 +4,56 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import trio
-from attrs import evolve, frozen
+from attrs import frozen
 
-from actors import Request
 from intercom.agents.call import Call
-from intercom.agents.door import Caller, Door
-from intercom.agents.tools import BY_NAME, inputs
-from intercom.agents.tools.permission import PERMISSION_PROMPT, decided
-from intercom.agents.tools.reporting import apply
+from intercom.agents.connection import AgentConnection, Caller
+from intercom.agents.permission_prompt import PERMISSION_PROMPT, decided
 from intercom.app import App
 from intercom.model.approval import RiskLevel
 from intercom.model.errors import IntercomError
-from intercom.model.measure import ToolCalled
+from intercom.model.metrics import ToolCalled
 from intercom.model.operation import Operation
-from intercom.model.prompt import PromptType
-from intercom.model.session import ProgressItem, SessionMode
-from intercom.model.steering import Kind
-from intercom.sessions import messages
-from intercom.sessions.answers import (
-    ApplyAnswer,
-    BroadcastAnswer,
-    CheckAnswer,
-    ClearanceAnswer,
-    ModeAnswer,
-    PermissionAnswer,
-    PingAnswer,
-    PromptAnswer,
-    RebootAnswer,
-    StandbyAnswer,
-    Task,
-)
-from intercom.sessions.messages import Answered, Opened
-from intercom.sessions.permission_messages import AskPermission
+from intercom.model.session import SessionMode
+from intercom.sessions.answers import PermissionAnswer
+from intercom.sessions.messages import Answered, AskPermission, Opened, TakeWords, ToolRequest
+from intercom.sessions.tools import ping
+from intercom.sessions.tools.auto_check import AutoCheck, CheckAnswer, CheckContext, FileAccess
+from intercom.sessions.tools.broadcast import Broadcast
+from intercom.sessions.tools.check_clearance import CheckClearance
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.reboot import Reboot
+from intercom.sessions.tools.standby import Standby
+from intercom.sessions.tools.switch_freq import ModeAnswer, SwitchFreq
+from intercom.sessions.tools.table import TOOLS
+from intercom.sessions.tools.tool import Tool
+from intercom.sessions.tools.transmit import Transmit
 
 A = TypeVar("A")
+P = ParamSpec("P")
+Typed = Callable[Concatenate["EmbeddedAgent", P], Coroutine[Any, Any, Answered[A]]]
+
+_BY_CLASS: dict[type[Any], Tool] = {tool.takes: tool for tool in TOOLS}
+
+
+@overload
+def _typed(takes: Callable[P, ToolRequest[Opened[A]]]) -> Typed[P, A]: ...
+@overload
+def _typed(takes: Callable[P, ToolRequest[Answered[A]]]) -> Typed[P, A]: ...
+def _typed(takes: Any) -> Any:
+    """Return the method that calls a tool: its arguments are the fields of the tool's own class."""
+
+    async def call(self: EmbeddedAgent, *args: Any, **kwargs: Any) -> Answered[Any]:
+        return await self.call(takes(*args, **kwargs))
+
+    call.__name__, call.__doc__ = _BY_CLASS[takes].name, _BY_CLASS[takes].description
+    return call
 
 
 @frozen
@@ -60,29 +71,22 @@ class EmbeddedAgent:
     workspace: str | None
     session_id: str | None = None
 
-    async def check_clearance(
-        self,
-        title: str | None = None,
-        diff: str | None = None,
-        file_path: str | None = None,
-        *,
-        description: str | None = None,
-        risk_level: RiskLevel = RiskLevel.LOW,
-        request_id: str | None = None,
-        content: str | None = None,
-    ) -> Answered[ClearanceAnswer]:
-        """Ask a person to approve a change, and wait for the decision. The change is a `diff`, or the whole new
-        `content` of the file, taken literally."""
-        async with self._call("check_clearance") as call:
-            asked = messages.Propose(call.name, title, diff, file_path, description, risk_level, request_id, content)
-            return await self._wait(call, await call.ask(asked), messages.AwaitClearance)
+    check_clearance = _typed(CheckClearance)
+    check_diff = _typed(CheckDiff)
+    transmit = _typed(Transmit)
+    standby = _typed(Standby)
+    broadcast = _typed(Broadcast)
+    reboot = _typed(Reboot)
+    ping = _typed(Ping)
 
-    async def check_diff(self, request_id: str, *, force: bool = False) -> Answered[ApplyAnswer]:
-        """Write an approved change. With `force`, a person decides about a file that has changed since. `status` is
-        then "applied", "rejected" or "timeout"."""
-        async with self._call("check_diff") as call:
-            answered = await apply(call, request_id, force=force)
-            return await self._done(call, answered, answered.answer.request_id)
+    @overload
+    async def call(self, given: ToolRequest[Opened[A]]) -> Answered[A]: ...
+    @overload
+    async def call(self, given: ToolRequest[Answered[A]]) -> Answered[A]: ...
+    async def call(self, given: Any) -> Answered[Any]:
+        """Call the tool with these arguments, a value of the tool's own class."""
+        async with self._call(_BY_CLASS[type(given)], given) as call:
+            return await self._done(call, await call.run())
 
     async def auto_check(
         self,
@@ -90,129 +94,64 @@ class EmbeddedAgent:
         *,
         file_path: str | None = None,
         risk_level: RiskLevel = RiskLevel.LOW,
-        operation: inputs.Operation = inputs.Operation.WRITE,
+        operation: FileAccess = FileAccess.WRITE,
         args: str | tuple[str, ...] | None = None,
     ) -> Answered[CheckAnswer]:
         """Ask the workspace's policy."""
-        async with self._call("auto_check") as call:
-            asked = messages.CheckPolicy(call.name, tool_name, file_path, risk_level, operation.value, args)
-            return await self._done(call, await call.ask(asked))
+        return await self.call(AutoCheck(tool_name, CheckContext(file_path, risk_level, operation, args)))
+
+    async def switch_freq(self, mode: SessionMode) -> Answered[ModeAnswer]:
+        """Change the notification mode."""
+        return await self.call(SwitchFreq(mode, by=self.name, channel="embed"))
 
     async def ask_permission(self, operation: Operation) -> Answered[PermissionAnswer]:
         """Ask permission for an operation of this program, as a client's permission hook does, and wait for the
         decision. `status` is "allowed" (once), "denied" or "timeout"."""
-        async with self._call(PERMISSION_PROMPT.name) as call:
+        async with self._call(PERMISSION_PROMPT) as call:
             answer = await decided(call, AskPermission(call.name, "embed", operation, "embed"))
             own = answer.request_id if answer.status != "allowed" else None
-            return await self._done(call, Answered(answer), own)
+            return await self._done(call, call.finish(Answered(answer), own))
 
     async def before_stopping(self) -> Answered[None]:
         """Return pending decisions and instructions before the agent stops, as a client's stop hook does. If there are
         none, the agent counts as stopped until its next call."""
-        async with self._call("ping") as call:
-            return await self._done(call, await call.ask(messages.TakeWords(call.name)))
-
-    async def transmit(
-        self,
-        prompt_text: str | None = None,
-        *,
-        prompt_type: PromptType = PromptType.CONTINUATION,
-        elapsed_seconds: int | None = None,
-        actions_taken: int | None = None,
-        request_id: str | None = None,
-    ) -> Answered[PromptAnswer]:
-        """Ask the operator how to continue, and wait for the answer."""
-        async with self._call("transmit") as call:
-            asked = messages.AskPrompt(call.name, prompt_text, prompt_type, elapsed_seconds, actions_taken, request_id)
-            return await self._wait(call, await call.ask(asked), messages.AwaitPrompt)
-
-    async def standby(
-        self,
-        message: str = "Agent is idle and awaiting instructions.",
-        *,
-        timeout_seconds: int = 0,
-        request_id: str | None = None,
-    ) -> Answered[StandbyAnswer]:
-        """Wait for an instruction. `timeout_seconds` 0 means the configured time."""
-        async with self._call("standby") as call:
-            asked = messages.StandBy(call.name, message, timeout_seconds, request_id)
-            return await self._wait(call, await call.ask(asked), messages.AwaitStandby)
-
-    async def broadcast(
-        self, message: str, *, level: inputs.Level = inputs.Level.INFO, thread_ts: str | None = None
-    ) -> Answered[BroadcastAnswer]:
-        """Send the operator one line."""
-        async with self._call("broadcast") as call:
-            return await self._done(
-                call, await call.ask(messages.Broadcast(call.name, message, level.value, thread_ts))
-            )
-
-    async def reboot(self, session_id: str | None = None) -> Answered[RebootAnswer]:
-        """Recover what an earlier agent left open in this workspace, and the tasks that people queued for it."""
-        async with self._call("reboot", inputs.Reboot(session_id)) as call:
-            answered = await self._done(call, await call.ask(messages.Recall(call.name, call.adopted)))
-            words = answered.instructions
-            tasks = tuple(Task(word.id, word.text, word.by, word.at) for word in words if word.kind == Kind.TASK)
-            others = tuple(word for word in words if word.kind != Kind.TASK)
-            return evolve(answered, answer=evolve(answered.answer, tasks=tasks), instructions=others)
-
-    async def switch_freq(self, mode: SessionMode) -> Answered[ModeAnswer]:
-        """Change the notification mode."""
-        async with self._call("switch_freq") as call:
-            asked = messages.SwitchMode(call.name, mode, self.name, "embed", from_agent=True)
-            return await self._done(call, await call.ask(asked))
-
-    async def ping(
-        self, status_message: str | None = None, *, progress_snapshot: Iterable[ProgressItem] | None = None
-    ) -> Answered[PingAnswer]:
-        """Report that the agent is alive."""
-        async with self._call("ping") as call:
-            items = None if progress_snapshot is None else tuple(progress_snapshot)
-            return await self._done(call, await call.ask(messages.Beat(call.name, status_message, items)))
+        async with self._call(ping.TOOL) as call:
+            return await self._done(call, call.finish(await call.ask(TakeWords(call.name))))
 
     @asynccontextmanager
-    async def _call(self, tool: str, given: Any = None) -> AsyncIterator[Call]:
-        door = self._door()
+    async def _call(self, tool: Tool, given: Any = None) -> AsyncIterator[Call]:
+        connection = self._connection()
         began, outcome = time.monotonic(), "cancelled"
         try:
-            call = await door.open_call(BY_NAME.get(tool, PERMISSION_PROMPT), given, _caller(self.name, door.key))
+            call = await connection.open_call(tool, given, _caller(self.name, connection.key))
             try:
                 yield call
             except BaseException:
                 # No result reaches the program, so the pending deliveries stay pending.
-                door.deliveries.abandon(call.name, call.session_id)
+                connection.deliveries.abandon(call.name, call.session_id)
                 raise
             outcome = "ok"
         except IntercomError as refused:
             outcome = refused.error_code
             raise
         finally:
-            self.app.measured(ToolCalled(tool, outcome, time.monotonic() - began))
+            self.app.measured(ToolCalled(tool.name, outcome, time.monotonic() - began))
 
-    async def _wait(self, call: Call, opened: Opened[A], awaiting: type[Any]) -> Answered[A]:
-        if opened.answered is not None:
-            return await self._done(call, opened.answered, opened.request_id)
-        question: Request[Answered[A]] = awaiting(call.name, opened.request_id, call.ticket)
-        answered = await call.wait(question, opened.request_id)
-        assert answered is not None, "an embedded agent's patience has no end"
-        return await self._done(call, answered, opened.request_id)
-
-    async def _done(self, call: Call, answered: Answered[A], own: str | None = None) -> Answered[A]:
+    async def _done(self, call: Call, answered: Answered[A]) -> Answered[A]:
         """Finish the call. Its result counts as delivered because the program gets it as the return value."""
-        call.finish(answered, own)
-        door = self._door()
-        door.close_call(call)
+        connection = self._connection()
+        connection.close_call(call)
         with trio.CancelScope(shield=True):
             # From here on the program gets its answer, even if it cancels the call.
-            await door.deliveries.reached(call.name)
+            await connection.deliveries.reached(call.name)
         return answered
 
-    def _door(self) -> Door:
+    def _connection(self) -> AgentConnection:
         key = f"embed:{self.name}:{self.workspace or ''}"
         of = key if self.session_id is None else f"{key}:{self.session_id}"
         app, session_id = self.app, self.session_id
         return app.embedded_doors.setdefault(
-            of, Door(app.system, app.config, app.presence, key, self.workspace, None, session_id=session_id)
+            of, AgentConnection(app.system, app.config, app.presence, key, self.workspace, None, session_id=session_id)
         )
 
 

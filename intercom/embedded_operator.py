@@ -1,4 +1,4 @@
-"""A person who answers through this program: the functions of ctl as typed calls."""
+"""A person who answers through this program: the operator commands as typed calls."""
 
 from __future__ import annotations
 
@@ -6,30 +6,34 @@ import os
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
-from attrs import frozen
+from attrs import AttrsInstance, frozen
 
 from actors import Actor, Info, ask
 from intercom.app import App
 from intercom.local import processes
 from intercom.model.card import Card, Notice
-from intercom.model.checkpoint import CheckpointLine
-from intercom.model.child import Child
-from intercom.model.origin import Origin
-from intercom.model.restore import Files, Restore
+from intercom.model.checkpoint import CheckpointLine, Files, Restore
+from intercom.model.decision import Decision, Verdict
+from intercom.model.instruction import Instruction
+from intercom.model.process import AgentProcess, Origin
 from intercom.model.session import Session, SessionMode
-from intercom.model.steering import Instruction
-from intercom.model.verdict import Decision, Verdict
+from intercom.operators.commands import checkpoints, policies, sessions, steering
+from intercom.operators.commands.dispatch import handler_of
+from intercom.operators.commands.handler import ById, Caller, CommandHandler, OfSession
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.checkpoint_messages import CheckpointTaken
-from intercom.sessions.children import LINES, Output
-from intercom.sessions.spawning.output_files import Stream
-from intercom.sessions.steering_desk import LISTED
+from intercom.sessions.agent_processes import LINES, Output
+from intercom.sessions.checkpoints.messages import CheckpointTaken
+from intercom.sessions.operator_service import LISTED
+from intercom.sessions.processes.output_files import Stream
 from intercom.store.audit import AuditEntry
 
-CHANNEL = "embed"
+CHANNEL = Channel.EMBED.value
+
+A = TypeVar("A", bound=AttrsInstance)
+R = TypeVar("R")
 
 
 @frozen
@@ -42,10 +46,10 @@ class EmbeddedOperator:
 
     async def pending(self) -> tuple[Card, ...]:
         """Return the open cards, oldest first."""
-        return await self.app.desk.pending()
+        return await self.app.service.pending()
 
     async def show(self, id: str) -> Card:
-        return await self.app.desk.card(id)
+        return await self.app.service.card(id)
 
     async def approve(self, id: str) -> Card:
         return await self.answer(id, Decision.APPROVE)
@@ -55,22 +59,23 @@ class EmbeddedOperator:
 
     async def answer(self, id: str, decision: Decision, text: str | None = None) -> Card:
         """Decide a card. Returns the card after the decision."""
-        return await self.app.desk.decide(id, self._verdict(decision, text))
+        return await self.app.service.decide(id, self._verdict(decision, text))
 
     async def resume(self, instruction: str | None = None, *, session: str | None = None) -> Session:
         """Resume a waiting agent, with an optional instruction."""
-        return await self.app.desk.resume(session, instruction, self._verdict(Decision.RESUME, instruction))
+        return await self._do(sessions.resume, sessions.Resume(instruction, session))
 
     async def mode(self, mode: SessionMode, *, session: str | None = None) -> tuple[SessionMode, SessionMode]:
         """Change the notification mode. Returns the mode before and after."""
-        return await self.app.desk.switch_mode(session, mode, self.name, CHANNEL)
+        changed = await self._do(sessions.mode, sessions.ChangeMode(mode, session))
+        return changed.previous_mode, changed.current_mode
 
     async def nudge(self, id: str, text: str | None = None) -> Card | Session:
-        return await self.app.desk.nudge(id, text, self.name, CHANNEL, _origin())
+        return await self._do(steering.nudge, steering.Nudge(id, text))
 
     async def end(self, session: str, why: str = "ended by the program") -> Session:
         """End a session: interrupt its open requests, and end its agent if people started it."""
-        return await self.app.desk.end(session, self.name, CHANNEL, why)
+        return await self.app.service.end(session, self.name, CHANNEL, why)
 
     async def start(
         self,
@@ -84,87 +89,85 @@ class EmbeddedOperator:
         """Start an agent (`host_cli` of the configuration) on a task. Returns its session once its process runs. With
         `act`, repeated calls of the same `act` start one agent only."""
         named = self._act(act)
-        return await self.app.desk.children.start(
+        return await self.app.service.children.start(
             prompt, by=self.name, channel=CHANNEL, workspace=workspace, mode=mode, label=label, act=named
         )
 
-    async def children(self) -> dict[str, Child]:
+    async def children(self) -> dict[str, AgentProcess]:
         """Return the agents that people started, by session, with the status of their processes."""
-        return await self.app.desk.children.everyone()
+        return await self.app.service.children.everyone()
 
     async def output(
         self, session: str, stream: Stream = Stream.STDOUT, *, lines: int = LINES, start: int | None = None
     ) -> Output:
         """Return output of an agent that people started: its last `lines`, or all from byte `start`."""
-        return await self.app.desk.children.output(session, stream, lines=lines, start=start)
+        return await self.app.service.children.output(session, stream, lines=lines, start=start)
 
     async def pause(self, session: str | None = None) -> Session:
         """Pause all calls of a session's agent until `unpause`. Without a name, the only active session is meant."""
-        return await self.app.desk.steering.pause(session, self.name, CHANNEL)
+        return await self._do(steering.pause, OfSession(session))
 
     async def unpause(self, session: str | None = None) -> Session:
         """Unpause a session. Without a name, the only paused one is meant."""
-        return await self.app.desk.steering.unpause(session, self.name, CHANNEL)
+        return await self._do(steering.unpause, OfSession(session))
 
     async def steer(self, session: str, text: str, *, act: str | None = None) -> Card:
         """Queue an instruction for an agent, which gets it once, with its next result. With `act`, repeated calls of
         the same `act` queue it only once."""
-        return await self.app.desk.steering.steer(session, text, self.name, CHANNEL, self._act(act))
+        return await self._do(steering.steer, steering.Steer(text, session), act)
 
     async def steering(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
         """Return delivered and queued instructions, oldest first."""
-        return await self.app.desk.steering.words(session, limit)
+        return await self.app.service.steering.words(session, limit)
 
     async def add_task(
         self, text: str, *, session: str | None = None, workspace: str | None = None, act: str | None = None
     ) -> Card:
         """Queue a task for a session's agent, or for the next agent in a workspace; `act` as in `steer`."""
-        return await self.app.desk.steering.add_task(
-            text, self.name, CHANNEL, session=session, workspace=workspace, act_id=self._act(act)
-        )
+        return await self._do(steering.task, steering.LeaveTask(text, session, workspace), act)
 
     async def tasks(self, session: str | None = None, *, everything: bool = False) -> tuple[Instruction, ...]:
         """Return the tasks that no agent has yet, oldest first; with `everything`, also the finished ones."""
-        return await self.app.desk.steering.tasks(session, everything=everything)
+        return await self.app.service.steering.tasks(session, everything=everything)
 
     async def take_back(self, id: str) -> Card:
         """Cancel an instruction or a task that no agent has yet."""
-        return await self.app.desk.steering.take_back(id, self.name, CHANNEL)
+        return await self._do(steering.take_back, ById(id))
 
     async def accept_policy(self, id_or_path: str | None = None) -> Card:
         """Accept a policy by the id of its card or by its workspace. Without a name, the only pending one is meant."""
-        return await self.app.desk.decide_policy(id_or_path, self._verdict(Decision.ACCEPT, None))
+        return await self._do(policies.policy_accept, policies.AcceptPolicy(id_or_path))
 
     async def reject_policy(self, id_or_path: str | None = None, reason: str | None = None) -> Card:
         """Reject a pending policy, named as in `accept_policy`."""
-        return await self.app.desk.decide_policy(id_or_path, self._verdict(Decision.REJECT, reason))
+        return await self._do(policies.policy_reject, policies.RejectPolicy(id_or_path, reason=reason))
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
-        return await self.app.desk.sessions(everything=everything)
+        return await self.app.service.sessions(everything=everything)
 
     async def checkpoint(self, label: str | None = None, *, session: str | None = None) -> CheckpointTaken:
         """Record the state of a session and the files of its workspace. Without `session`, the only one is meant."""
-        return await self.app.desk.checkpoints.take(session, label, self.name, CHANNEL)
+        return await self.app.service.checkpoints.take(session, label, self.name, CHANNEL)
 
     async def checkpoints(self, *, session: str | None = None) -> tuple[CheckpointLine, ...]:
         """Return the checkpoints of a session, or of all sessions, newest first."""
-        return await self.app.desk.checkpoints.listed(session)
+        return await self.app.service.checkpoints.listed(session)
 
     async def ask_restore(self, checkpoint: str, files: Files = Files.LEAVE) -> Restore:
         """Compare a checkpoint with its workspace, and ask whether to restore it. Nothing changes before a decision:
         `answer(restore.id, Decision.PROCEED)`, or CANCEL."""
-        return await self.app.desk.checkpoints.ask_restore(checkpoint, files, self.name, CHANNEL)
+        return await self._do(checkpoints.restore, checkpoints.AskRestore(checkpoint, files))
 
     async def restore(self, id: str) -> Restore:
         """Return a restore with its status. `successor_id` is the session that follows once it is handed over."""
-        return await self.app.desk.checkpoints.restore(id)
+        return await self.app.service.checkpoints.restore(id)
 
     async def log(self, limit: int = 50, *, session: str | None = None) -> tuple[AuditEntry, ...]:
-        return await self.app.desk.audit(limit, session)
+        return await self.app.service.audit(limit, session)
 
     async def tree(self) -> Info:
         """Return the current supervision tree."""
-        return self.app.desk.tree()
+        return self.app.service.tree()
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[trio.MemoryReceiveChannel[Card | Notice]]:
@@ -180,6 +183,17 @@ class EmbeddedOperator:
             yield receiver
         finally:
             feed.stop(block=False)
+
+    async def command(self, name: str, /, *, act: str | None = None, **arguments: Any) -> Any:
+        """Carry out any operator command by its name, such as `take-back`. The arguments are the fields of its class in
+        `intercom.operators.commands`; the result is what its handler returns. `act` as in `steer`. Raises
+        InvalidArguments for an unknown name, and TypeError for an unknown argument."""
+        handler = handler_of(name)
+        return await self._do(handler, handler.takes(**arguments), act)
+
+    async def _do(self, handler: CommandHandler[A, R], asked: A, act: str | None = None) -> R:
+        caller = Caller(self.name, Channel.EMBED, _origin(), act=self._act(act), at=self.app.context.now())
+        return await handler(self.app.service, caller, asked)
 
     def _act(self, act: str | None) -> str | None:
         return None if act is None else f"{CHANNEL}/{self.name}/{act}"

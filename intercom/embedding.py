@@ -1,10 +1,10 @@
-"""Intercom inside another program: the same server, with typed calls for agents and operators.
+r"""Intercom inside another program: the same server, with typed calls for agents and operators.
 
 In Trio:
 
     async with intercom.open(workspace="/srv/project") as switchboard:
         agent = switchboard.agent("release-bot")
-        answer = await agent.check_clearance("Bump the version", "1.2.3\\n", "VERSION")
+        answer = await agent.check_clearance("Bump the version", "1.2.3\n", "VERSION")
 
 Synchronous code uses the same objects, and makes each call through `run`:
 
@@ -35,7 +35,7 @@ from intercom.embedded_operator import EmbeddedOperator
 from intercom.local import config_file, lock
 from intercom.local.places import places, private_directory
 from intercom.model.config import Config
-from intercom.sessions.desk import Desk
+from intercom.sessions.operator_service import OperatorService
 
 if TYPE_CHECKING:
     from intercom.operators.slack.setup import SlackSetup
@@ -46,14 +46,14 @@ R = TypeVar("R")
 
 @frozen
 class Switchboard:
-    """A running server. `desk` is the service behind the operators' channels; `agent` and `operator` are simpler."""
+    """A running server. `service` is the service behind the operators' channels; `agent` and `operator` are simpler."""
 
     app: App = field(repr=False)
     workspace: str | None = None
 
     @property
-    def desk(self) -> Desk:
-        return self.app.desk
+    def service(self) -> OperatorService:
+        return self.app.service
 
     def agent(self, name: str, workspace: str | None = None, *, session_id: str | None = None) -> EmbeddedAgent:
         """Return the agent of this name. Calls of one name and workspace share a session, also after a restart.
@@ -72,7 +72,7 @@ class SyncSwitchboard(Switchboard):
     token: trio.lowlevel.TrioToken = field(kw_only=True, repr=False)
 
     def run(self, call: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Make one call of an agent, an operator or `desk`, and wait for its result. Raises what the call raises. It
+        """Make one call of an agent, an operator or `service`, and wait for its result. Raises what the call raises. It
         may be used from any thread."""
         return trio.from_thread.run(partial(call, *args, **kwargs), trio_token=self.token)
 

@@ -221,10 +221,10 @@ def test_a_file_that_everyone_may_write_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_can_not_be_read_in_its_place_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"can not be read \(is a directory\)"):
+    with pytest.raises(ConfigError, match=r"cannot be read \(is a directory\)"):
         load(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(ConfigError, match=r"can not be read \(too many levels"):
+    with pytest.raises(ConfigError, match=r"cannot be read \(too many levels"):
         load(tmp_path / "loop")
     file = written(tmp_path, "")
     file.write_bytes(b"a = 1\nb = '\xff'")

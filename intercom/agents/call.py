@@ -1,23 +1,65 @@
-"""A tool call in progress: its caller, its session and its result."""
+"""A tool call on its way: who makes it, and how it is answered in the SDK's types.
+
+It uses only the API of OpenTelemetry. If no program has set up the OpenTelemetry SDK, there are no spans, and this
+costs one check.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
+import mcp_types as types
 import outcome
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
+from opentelemetry.trace import get_current_span
 
-from actors import Name, Request, ask
-from intercom.agents import tracing
+from actors import Busy, Down, Name, NotRunning, Request, ask
+from intercom.masking import Masker
 from intercom.model.errors import IntercomError, Paused
-from intercom.model.steering import Kind
-from intercom.sessions.answers import PAUSED, Instruction, Task, to_json
-from intercom.sessions.messages import Answered, AwaitUnpaused, Delivery, Detach, Undeliver, Withdraw
+from intercom.sessions.answers import PAUSED, to_json
+from intercom.sessions.messages import (
+    Answered,
+    AwaitDecision,
+    AwaitTask,
+    AwaitUnpaused,
+    Delivery,
+    Detach,
+    Opened,
+    Undeliver,
+    Withdraw,
+)
+from intercom.sessions.tools.tool import AfterDecision, Tool
+from intercom.store.client import StoreUnavailable
 
+SESSION_ID = "intercom.session_id"
+REQUEST_ID = "intercom.request_id"
+#: Our ids are shorter, but an agent may send any text as an id.
+_LONGEST = 100
+
+
+def _masked(text: str) -> str:
+    """Mask secrets in an id: an agent may send any text, and spans are sent to other machines."""
+    return Masker().mask(text[: 100 * _LONGEST]).text
+
+
+def note(session_id: str | None = None, request_id: str | None = None) -> None:
+    """Set these attributes on the current span, if it is recorded; None leaves an attribute unchanged."""
+    span = get_current_span()
+    if not span.is_recording():
+        return
+    if session_id is not None:
+        span.set_attribute(SESSION_ID, _masked(session_id))
+    if request_id is not None:
+        span.set_attribute(REQUEST_ID, _masked(request_id)[:_LONGEST])
+
+
+A = TypeVar("A")
 R = TypeVar("R")
 
 #: The interval of progress reports of a waiting call, in seconds.
@@ -35,8 +77,8 @@ class Call:
     """One tool call.
 
     `name` identifies the call for good; `session` is the actor that answers it. `slice_seconds` is the poll interval of
-    this client, in seconds; None means no limit. `progress` reports to a client that asked for reports. `adopted` says
-    that the session was taken over for this call.
+    this client, in seconds; None means no limit. `progress` reports to a client that asked for reports. `given` are its
+    arguments.
 
     `on_its_way` returns the ids of requests and instructions in other results to this client that are not recorded as
     delivered yet. `ticket` tells this wait from another of the same name. `delivery` is what the result carries; it is
@@ -44,24 +86,46 @@ class Call:
     """
 
     name: str
-    tool: str
+    tool: Tool
     session_id: str
     session: Name
     slice_seconds: float | None
     progress: Progress | None = None
-    adopted: bool = False
+    given: Any = None
     on_its_way: Callable[[], Collection[str]] = tuple
     ticket: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     delivery: Delivery | None = field(default=None, init=False)
-    _patience: trio.CancelScope | None = field(default=None, init=False)
-    _hurried: bool = field(default=False, init=False)
+    _waiting: trio.CancelScope | None = field(default=None, init=False)
+    _is_stopped: bool = field(default=False, init=False)
     _began: float = field(factory=trio.current_time, init=False)
     _told: float = field(default=0.0, init=False)
 
-    @property
-    def _until(self) -> float:
-        """The end of the poll interval, on Trio's clock."""
-        return math.inf if self.slice_seconds is None else self._began + self.slice_seconds
+    async def run(self) -> Answered[Any]:
+        """Carry out the call: return its answer with what is attached to it. For a request that is undecided at the end
+        of the poll interval, the answer says how to continue waiting."""
+        answered, request_id = await self.ask_and_wait(self.given, self.tool.after_decision)
+        if answered is None:
+            return await self._give_up(str(request_id))
+        return self.finish(answered, request_id)
+
+    async def ask_and_wait(
+        self, message: Any, after_decision: AfterDecision
+    ) -> tuple[Answered[Any] | None, str | None]:
+        """Ask the session, and wait for a person if needed. Returns the answer, None at the end of the poll interval,
+        and the request that it is about, if any. `after_decision` as in `Tool`."""
+        while True:
+            reply: Answered[Any] | Opened[Any] = await self.ask(evolve(message, call=self.name))
+            if isinstance(reply, Answered):
+                return reply, None
+            if reply.answered is not None:
+                return reply.answered, reply.request_id
+            decided = await self.wait(reply.request_id)
+            if decided is None:
+                return None, reply.request_id
+            following = after_decision(message, decided)
+            if isinstance(following, Answered):
+                return following, reply.request_id
+            message = following
 
     async def ask(self, message: Request[R]) -> R:
         """Ask the session, again after a restart: every message here is safe to repeat. While the session is paused,
@@ -70,55 +134,59 @@ class Call:
             try:
                 return await ask(self.session, message, timeout=PROMPT_SECONDS, retry=True)
             except Paused as paused:
-                await self.sit_out(paused)
+                await self.wait_until_unpaused(paused)
 
-    async def sit_out(self, paused: Paused) -> None:
+    async def wait_until_unpaused(self, paused: Paused) -> None:
         """Wait until the session is no longer paused. Raises `paused` if the poll interval ends first."""
-        is_over = self._hurried or trio.current_time() >= self._until
+        is_over = self._is_stopped or trio.current_time() >= self._until
         if is_over or await self._within(AwaitUnpaused(), "paused by an operator") is None:
             raise paused
 
-    async def wait(self, message: Request[Answered[Any]], request_id: str) -> Answered[Any] | None:
-        """Ask for a decision, and wait until the end of the poll interval. Returns None if there is none by then. If
-        the call is cancelled, the request stays open and its card says that the agent is away."""
+    async def wait(self, request_id: str, task_id: str | None = None) -> Answered[Any] | None:
+        """Wait for the decision about a request until the end of the poll interval, as the call's own or for a task.
+        Returns None if there is none by then. If the call is cancelled, the request stays open and its card says that
+        the agent is away."""
         # Noted before the wait, so that a span that ends during it has the id too.
-        tracing.note(request_id=request_id)
+        note(request_id=request_id)
+        message: Request[Answered[Any]] = (
+            AwaitDecision(self.name, request_id, self.ticket)
+            if task_id is None
+            else AwaitTask(self.name, task_id, self.ticket)
+        )
         try:
             result = await self._within(message, "waiting for an operator")
         except BaseException:
             # A cancellation, or a group of them if the call reports progress.
             self.session.tell(Withdraw(self.name, request_id, self.ticket))
             raise
-        if result is None:
-            return None
-        return result.unwrap()
+        return None if result is None else result.unwrap()
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """End the poll interval now: the client is gone, or the server stops."""
-        self._hurried = True
-        if self._patience is not None:
-            self._patience.cancel()
+        self._is_stopped = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    @property
+    def _until(self) -> float:
+        """The end of the poll interval, on Trio's clock."""
+        return math.inf if self.slice_seconds is None else self._began + self.slice_seconds
 
     async def _within(self, message: Request[R], what: str) -> outcome.Outcome[R] | None:
         """Ask, and wait for the answer until the end of the poll interval. Returns None if there is none by then."""
-        with trio.move_on_at(self._until) as patience:
-            self._patience = patience
-            if self._hurried:
-                patience.cancel()
-            return await self._answered(message, what)
+        with trio.move_on_at(self._until) as scope:
+            self._waiting = scope
+            if self._is_stopped:
+                scope.cancel()
+            if self.progress is None:
+                return await self._outcome(message)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._report, self.progress, what)
+                # Captured, so that the nursery does not wrap a refusal in an exception group.
+                result = await self._outcome(message)
+                nursery.cancel_scope.cancel()
+            return result
         return None
-
-    async def _answered(self, message: Request[R], what: str) -> outcome.Outcome[R]:
-        if self.progress is None:
-            return await self._outcome(message)
-        result: outcome.Outcome[R] | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._report, self.progress, what)
-            # Captured, so that the nursery does not wrap a refusal in an exception group.
-            result = await self._outcome(message)
-            nursery.cancel_scope.cancel()
-        assert result is not None
-        return result
 
     async def _outcome(self, message: Request[R]) -> outcome.Outcome[R]:
         """Like `outcome.acapture`, but without capturing Trio's cancellation."""
@@ -135,45 +203,41 @@ class Call:
             await progress(self._told, f"{what}, {int(waited)} s so far")
             await trio.sleep(PROGRESS_SECONDS)
 
-    def finish(self, answered: Answered[Any], own: str | None = None) -> dict[str, Any]:
-        """Return the result's content: the answer, and the pending deliveries attached to it. `own` is the request that
+    def finish(self, answered: Answered[A], request_id: str | None = None) -> Answered[A]:
+        """Return the answer with what is attached to it, and note it in `delivery`. `request_id` is the request that
         the answer is about."""
-        content = to_json(answered.answer) if answered.answer is not None else {}
-        tracing.note(request_id=own)
-        told = (own,) if own is not None else ()
+        note(request_id=request_id)
         # After a crash, the session has lost track of what other results carry to the agent now.
         coming = self.on_its_way()
         late = tuple(verdict for verdict in answered.late_verdicts if verdict.request_id not in coming)
         words = tuple(word for word in answered.instructions if word.id not in coming)
         if (late, words) != (answered.late_verdicts, answered.instructions):
             self.session.tell(Undeliver((self.name,)))
+        told = (request_id,) if request_id is not None else ()
         if told or late or words:
             requests = (*told, *(verdict.request_id for verdict in late))
             self.delivery = Delivery(self.name, requests, tuple(word.id for word in words))
-        if late:
-            content["late_verdicts"] = [to_json(verdict) for verdict in late]
-        if self.tool == "reboot":
-            content |= handed_over(words)
-            words = tuple(word for word in words if word.kind != Kind.TASK)
-        if words:
-            content["instructions"] = [{"kind": word.kind, "text": word.text} for word in words]
-        return content
+        return self.tool.complete(evolve(answered, late_verdicts=late, instructions=words))
 
-    async def give_up(self, request_id: str, pending: object) -> dict[str, Any]:
-        """Return the content for the end of the poll interval, which explains how to continue waiting."""
+    async def _give_up(self, request_id: str) -> Answered[Any]:
+        """Stop waiting at the end of the poll interval: return the answer that explains how to continue."""
+        assert self.tool.pending is not None, "a tool that waits has such an answer"
         try:
-            riders = await self.ask(Detach(self.name, request_id, self.ticket))
+            attached = await self.ask(Detach(self.name, request_id, self.ticket))
         except Paused as paused:
             raise Paused(paused.message, request_id=request_id) from None
-        content = to_json(pending)
-        content.update(self.finish(riders))
-        return content
+        answer = self.tool.pending(request_id)
+        return self.finish(Answered(answer, attached.late_verdicts, attached.instructions))
 
 
-def handed_over(words: Iterable[Instruction]) -> dict[str, Any]:
-    """Return the tasks among these instructions, as `reboot` answers them; empty if there are none."""
-    found = [to_json(Task(word.id, word.text, word.by, word.at)) for word in words if word.kind == Kind.TASK]
-    return {"tasks": found} if found else {}
+def content(answered: Answered[Any]) -> dict[str, Any]:
+    """Return the JSON object of an answer and what is attached to it, as agents get it."""
+    found = to_json(answered.answer) if answered.answer is not None else {}
+    if answered.late_verdicts:
+        found["late_verdicts"] = [to_json(verdict) for verdict in answered.late_verdicts]
+    if answered.instructions:
+        found["instructions"] = [{"kind": word.kind, "text": word.text} for word in answered.instructions]
+    return found
 
 
 def paused_content(tool: str, paused: Paused) -> dict[str, Any]:
@@ -191,3 +255,48 @@ def error_content(error: IntercomError) -> dict[str, Any]:
         # The beginning says what was wrong, the end what to do.
         message = f"{message[: LONGEST_ERROR // 2]} [...] {message[-LONGEST_ERROR // 2 :]}"
     return {"status": "error", "error_code": error.error_code, "error_message": message}
+
+
+log = logging.getLogger("intercom.agents")
+
+
+def answer(content: dict[str, Any], *, is_error: bool = False) -> types.CallToolResult:
+    """Return a tool's result: as structured content, and as text for clients without support for it."""
+    text = types.TextContent(type="text", text=json.dumps(content, ensure_ascii=False))
+    return types.CallToolResult(content=[text], structured_content=content, is_error=is_error)
+
+
+def result(answered: Answered[Any]) -> types.CallToolResult:
+    """Return the result of a tool call that was answered."""
+    return answer(content(answered))
+
+
+def outcome_of(result: types.CallToolResult) -> str:
+    """Return how a call ended: "ok", the code of its error, or "task" if a task replaces its answer. Returns "pending"
+    or "paused" if the call must be repeated."""
+    content = result.structured_content
+    if not isinstance(content, dict):
+        return "task"
+    if result.is_error:
+        return str(content.get("error_code"))
+    return str(content["status"]) if content.get("status") in ("pending", "paused") else "ok"
+
+
+def failure(refused: IntercomError) -> types.CallToolResult:
+    """Return a tool's error result."""
+    return answer(error_content(refused), is_error=True)
+
+
+def refusal(failed: Exception, what: str) -> IntercomError:
+    """Return the error for the caller of a failed call. `what` names the call in the log of internal errors."""
+    match failed:
+        case IntercomError():
+            return failed
+        case Busy():
+            return IntercomError("too many requests wait in this session; try again in a moment", code="busy")
+        case Down() | NotRunning() | StoreUnavailable() | trio.TooSlowError():
+            restarting = "a part of the server is restarting; nothing was lost, call again"
+            return IntercomError(restarting, code="unavailable")
+    log.error("%s failed", what, exc_info=failed)
+    broken = "the server failed on this call; the fault is in its log, and nothing was changed"
+    return IntercomError(broken, code="mcp")

@@ -16,8 +16,7 @@ from attrs import define, field
 from actors import Busy, Down, NotRunning, System, ask
 from intercom.agents.call import Call
 from intercom.model.errors import IntercomError, NotFound
-from intercom.sessions.messages import Deliver, Delivery, Undeliver, Written
-from intercom.sessions.reception_messages import Wanted
+from intercom.sessions.messages import Deliver, Delivery, Undeliver, Wanted, Written
 
 log = logging.getLogger("intercom.agents")
 
@@ -30,14 +29,14 @@ _CONFIRM_SECONDS = 5.0
 @define
 class Deliveries:
     """The deliveries of one agent connection, by the names of calls. `_sent` holds those on their way, with the session
-    of each. `_arrived` holds those whose arrival is being recorded. `_unheeded` names those abandoned after they were
+    of each. `_arrived` holds those whose arrival is being recorded. `_cancelled` names those abandoned after they were
     sent. `_written` holds those written without a shim, with the id of the request that each answers."""
 
     system: System
     _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
     _arrived: dict[str, Delivery] = field(factory=dict, init=False)
     # A dict, not a set: empty, it takes a third of the memory, and there may be thousands of connections.
-    _unheeded: dict[str, None] = field(factory=dict, init=False)
+    _cancelled: dict[str, None] = field(factory=dict, init=False)
     _written: dict[str, object] = field(factory=dict, init=False)
 
     @property
@@ -54,7 +53,7 @@ class Deliveries:
         """Make pending again what this call's result carried: the result does not reach the client."""
         sent = self._sent.pop(name, None)
         if sent is not None:
-            self._unheeded[name] = None
+            self._cancelled[name] = None
         owner = sent[0] if sent is not None else session_id
         if owner is not None:
             self.system.named(f"session/{owner}").tell(Undeliver((name,)))
@@ -69,7 +68,7 @@ class Deliveries:
                 # Told at once: the server may crash while the agent works on it for long.
                 self.system.named(f"session/{session_id}").tell(Written(delivery.instructions))
 
-    def unheeded(self, request_id: object) -> None:
+    def cancelled(self, request_id: object) -> None:
         """Make pending again what answered this request: its client cancelled it, and ignores the answer."""
         # The SDK does not distinguish the ids 1 and "1" either.
         for name in [name for name, id in self._written.items() if str(id) == str(request_id)]:
@@ -82,7 +81,7 @@ class Deliveries:
         if sent is not None:
             self.system.named(f"session/{sent[0]}").tell(Undeliver((name,)))
 
-    def begun_anew(self) -> None:
+    def client_restarted(self) -> None:
         """Make pending again all that is unread: the agent's client has restarted."""
         for name in self._written:
             self.lost(name)
@@ -108,9 +107,9 @@ class Deliveries:
         by_session: dict[str, list[Delivery]] = {}
         for receipt in receipts:
             session_id, delivery = read_receipt(receipt)
-            if delivery.call in self._unheeded:
+            if delivery.call in self._cancelled:
                 # Written, but to a client that had already cancelled the call.
-                del self._unheeded[delivery.call]
+                del self._cancelled[delivery.call]
                 continue
             self._sent.pop(delivery.call, None)
             self._arrived[delivery.call] = delivery
@@ -126,7 +125,7 @@ class Deliveries:
 
     async def _record(self, session_id: str, deliveries: list[Delivery]) -> None:
         try:
-            await ask(self.system.named("reception"), Wanted(session_id), timeout=_RECORD_SECONDS, retry=True)
+            await ask(self.system.named("registry"), Wanted(session_id), timeout=_RECORD_SECONDS, retry=True)
         except NotFound:
             # Purged, or a forged receipt: there is nothing to record.
             return

@@ -14,13 +14,13 @@ import trio
 from mcp.server import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
-from intercom.agents import reading
+from intercom.agents import message_streams
 from intercom.agents.call_names import CALL_KEY, NAMED
-from intercom.agents.door import Door
-from intercom.agents.lines import Lines
+from intercom.agents.connection import AgentConnection
+from intercom.agents.message_streams import Lines
 
 
-async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1) -> None:
+async def serve(server: Server[Any], connection: AgentConnection, stdin: int = 0, stdout: int = 1) -> None:
     """Serve until stdin ends. It takes over both descriptors; all other output goes to stderr meanwhile."""
     incoming, outgoing = trio.lowlevel.FdStream(os.dup(stdin)), trio.lowlevel.FdStream(os.dup(stdout))
     os.dup2(2, stdout)
@@ -39,15 +39,15 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
                     continue
                 count += 1
                 try:
-                    message = _named(line, f"{door.key}/{count}", names)
-                except reading.NotAMessage as unread:
+                    message = _named(line, f"{connection.key}/{count}", names)
+                except message_streams.NotAMessage as unread:
                     if unread.answer is not None:
                         await refusals.send(SessionMessage(unread.answer))
                     continue
-                if (name := names.pop(reading.cancelled(message), None)) is not None:
+                if (name := names.pop(message_streams.cancelled(message), None)) is not None:
                     # A cancelled call gets no answer, or its client ignores the answer, which was not sent yet.
-                    door.deliveries.abandon(name)
-                await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=door)))
+                    connection.deliveries.abandon(name)
+                await to_server.send(SessionMessage(message, ServerMessageMetadata(request_context=connection)))
         nursery.cancel_scope.cancel()
 
     async def write(nursery: trio.Nursery) -> None:
@@ -58,9 +58,9 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
                 name = names.pop(getattr(sent.message, "id", None), None)
                 if name is None or isinstance(sent.message, types.JSONRPCRequest):
                     continue
-                nursery.start_soon(door.deliveries.reached, name)
+                nursery.start_soon(connection.deliveries.reached, name)
 
-    door.opened()
+    connection.opened()
     try:
         async with incoming, outgoing, trio.open_nursery() as nursery:
             nursery.start_soon(write, nursery)
@@ -68,12 +68,12 @@ async def serve(server: Server[Any], door: Door, stdin: int = 0, stdout: int = 1
             await server.run(inbox, outbox, server.create_initialization_options())
             nursery.cancel_scope.cancel()
     finally:
-        door.closed()
+        connection.closed()
 
 
 def _named(line: bytes, name: str, names: dict[Any, str]) -> types.JSONRPCMessage:
     """Read a message, and replace a call's name by our own. Raises NotAMessage."""
-    message = reading.read(line)
+    message = message_streams.read(line)
     if not isinstance(message, types.JSONRPCRequest) or message.method not in NAMED or message.params is None:
         return message
     meta = message.params.get("_meta")

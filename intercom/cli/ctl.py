@@ -1,6 +1,7 @@
 """The `agent-intercom-ctl` command: shows what waits for a person and sends the person's answers.
 
-The module starts on the standard library alone. It imports the drawing code only if there is something to draw.
+Its parser is made from the table of operator commands, and from `LOCAL`. The module starts on the standard library
+alone. It imports the drawing code only if there is something to draw.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from intercom.operators.commands.table import COMMANDS, FIELDS, WATCH, Access, Argument, Kind, OperatorCommand
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from intercom.local.places import Places
 
@@ -25,19 +28,73 @@ DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
 #: Options that are allowed anywhere on the line, and whether each takes a value.
 ANYWHERE = {"--json": False, "--ipc-name": True, "--session": True, "--config": True}
 
-#: Verbs that end with a text, and the number of words before it: the verb, and what it applies to.
-TEXT_AT = {"start": 1, "task": 1, "resume": 1, "checkpoint": 1, "steer": 2, "nudge": 2, "answer": 3}
-#: Those of them that accept --session. `VALUED` are the verbs' own options that take a value.
-OF_A_SESSION = frozenset({"task", "resume", "checkpoint"})
-VALUED = frozenset({"--workspace", "--label"})
+_KEY = Argument("[KEY]", "id", "which one; default: the only one")
 
-#: All verbs that accept --session. Any other verb refuses it, because it would have no effect there.
-TAKES_SESSION = OF_A_SESSION | {
-    *("pending", "log", "logs", "tasks", "mode", "pause", "unpause", "steer", "steering", "clear", "checkpoints"),
+#: Commands that ctl carries out itself, most of them without a server.
+LOCAL = {
+    row.name: row
+    for row in (
+        OperatorCommand(WATCH, Access.ANYONE, "show requests as they come, and answer with a key"),
+        OperatorCommand(
+            "audit-verify",
+            Access.ANYONE,
+            "verify that nothing was changed, removed or added; works without a server",
+            (Argument("[FILE]", "file", "what audit export wrote (default: the database)"),),
+        ),
+        OperatorCommand(
+            "audit-export",
+            Access.ANYONE,
+            "print every entry as a JSON line, and the head as the last one; works without a server",
+        ),
+        OperatorCommand(
+            "key-create",
+            Access.OPERATOR,
+            "create a key, under a PIN that you choose",
+            (Argument("--name TEXT", "name", "what it is called (default: you and this machine)"),),
+        ),
+        OperatorCommand("key-list", Access.OPERATOR, "list the keys"),
+        OperatorCommand(
+            "key-unlock",
+            Access.OPERATOR,
+            "keep a key unlocked in this terminal, until it is not used for a while",
+            (_KEY,),
+        ),
+        OperatorCommand("key-lock", Access.OPERATOR, "lock the key in every terminal"),
+        OperatorCommand("key-enrol", Access.OPERATOR, "make this machine's key count for the running server", (_KEY,)),
+        OperatorCommand("key-revoke", Access.OPERATOR, "revoke a key", (Argument("KEY", "id"),)),
+        OperatorCommand(
+            "key-settings",
+            Access.OPERATOR,
+            "sign your settings that allow decisions without the key, so that they count",
+            (_KEY._replace(help="which key signs; default: the only one"),),
+        ),
+        OperatorCommand("key-change-pin", Access.OPERATOR, "choose another PIN for a key", (_KEY,)),
+    )
 }
 
-#: Verbs whose answer is drawn. The others print one line and skip the slow import of the drawing code.
-DRAWN = frozenset({"list", "pending", "show", "steering", "tasks", "checkpoints", "tree", "slack", "log"})
+#: Commands of two words: the first word, and its help.
+GROUPS = {
+    "policy": "the policies of the workspaces, and what was accepted of them",
+    "audit": "the audit log: whether it was tampered with, and all of it as JSON lines",
+    "key": "operator keys, with which you sign your decisions",
+}
+
+#: What is typed, one word or two, and its row.
+TYPED: dict[tuple[str, ...], OperatorCommand] = {
+    (tuple(row.name.split("-", 1)) if row.name.partition("-")[0] in GROUPS else (row.name,)): row
+    for row in (*COMMANDS.values(), *LOCAL.values())
+    if row.is_typed
+}
+
+#: The options with a value of commands that end with a text.
+_VALUED = frozenset(
+    word
+    for row in COMMANDS.values()
+    if any(each.takes_rest for each in row.arguments)
+    for each in row.arguments
+    if each.placeholder
+    for word in each.options
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -85,14 +142,15 @@ def hoist(words: Sequence[str]) -> list[str]:
     end = line.index("--") if "--" in line else len(line)
     free = [at for at, is_free in enumerate(_free(line[:end])) if is_free]
     # The positions of the text's first and last word.
-    begins = TEXT_AT.get(line[free[0]]) if free else None
+    row = COMMANDS.get(line[free[0]]) if free else None
+    begins = None if row is None else _text_at(row)
     first = free[begins] if begins is not None and begins < len(free) else end
     last = free[-1] if free else -1
     at = 0
     while at < end:
         name, equals, _ = line[at].partition("=")
         size = 2 if ANYWHERE.get(name) and not equals else 1
-        amid = first < at < last or (first < at and name == "--session" and line[free[0]] not in OF_A_SESSION)
+        amid = first < at < last or (first < at and name == "--session" and not (row and _is_about_session(row)))
         (front if name in ANYWHERE and not amid else rest).extend(line[at : min(at + size, end)])
         at += size
     return front + rest + line[end:]
@@ -104,8 +162,19 @@ def _free(line: Sequence[str]) -> list[bool]:
     is_value = False
     for word in line:
         found.append(not is_value and not word.startswith("-"))
-        is_value = not is_value and (ANYWHERE.get(word, False) or word in VALUED)
+        is_value = not is_value and (ANYWHERE.get(word, False) or word in _VALUED)
     return found
+
+
+def _text_at(row: OperatorCommand) -> int | None:
+    """Return the number of words before the text that ends the line; None if no text ends it."""
+    places = [each.takes_rest for each in row.arguments if each.is_positional]
+    return 1 + places.index(True) if True in places else None
+
+
+def _is_about_session(row: OperatorCommand) -> bool:
+    """Tell whether only --session names the session that the command is about."""
+    return any(each.field == "session" and not each.shape for each in row.arguments)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -122,214 +191,84 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--ipc-name", metavar="NAME", help="which server: its ipc_name (default: the configured one)")
     top.add_argument("--config", metavar="FILE", help="read ipc_name from this configuration file")
     top.add_argument(
-        "--session",
-        metavar="ID",
-        help="only this session (pending, log, tasks), or which one (resume, mode, task, checkpoint, pause, unpause)",
+        "--session", metavar="ID", help=f"which session, or only this one ({', '.join(_taking_session())})"
     )
     verbs = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
-
-    def verb(name: str, summary: str) -> argparse.ArgumentParser:
-        return verbs.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-
-    verb("list", "list sessions").add_argument("--all", action="store_true", help="ended ones too")
-    verb("pending", "what waits for you, oldest first, with its diff")
-    verb("show", "one request, whole").add_argument("id", metavar="ID")
-    verb("approve", "approve a proposed change").add_argument("id", metavar="ID")
-    reject = verb("reject", "reject a proposed change")
-    reject.add_argument("id", metavar="ID")
-    reject.add_argument("--reason", metavar="TEXT", help="what the agent is told")
-    answer = verb("answer", "answer a prompt or a waiting agent")
-    answer.add_argument("id", metavar="ID")
-    answer.add_argument("decision", choices=("continue", "refine", "stop", "dismiss", "proceed", "cancel"))
-    answer.add_argument("text", metavar="TEXT", nargs="*", help="what the agent should go by (refine needs it)")
-    resume = verb("resume", "set a waiting or paused agent to work")
-    resume.add_argument("instruction", metavar="INSTRUCTION", nargs="*", help="what it should do")
-    verb("mode", "say who is notified of a session's requests").add_argument(
-        "mode", choices=("remote", "local", "hybrid"), help="remote: Slack, local: this machine, hybrid: both"
-    )
-    nudge = verb("nudge", "prod an agent that has gone quiet")
-    nudge.add_argument("id", metavar="ID", help="of its alert or session")
-    nudge.add_argument("text", metavar="TEXT", nargs="*", help="what it is told")
-    pause = verb("pause", "hold an agent up: none of its calls does anything until unpause")
-    pause.add_argument("id", metavar="SESSION", nargs="?", help="which one; the only active one if left out")
-    unpause = verb("unpause", "let a paused agent go on")
-    unpause.add_argument("id", metavar="SESSION", nargs="?", help="which one; the only paused one if left out")
-    steer = verb("steer", "tell an agent something with its next result")
-    steer.add_argument("id", metavar="SESSION")
-    steer.add_argument("text", metavar="TEXT", nargs="+", help="what it is told")
-    steering = verb("steering", "what agents were told or are to be told")
-    steering.add_argument("id", metavar="SESSION", nargs="?", help="only this session")
-    steering.add_argument("--limit", metavar="N", type=_limit, help="at most so many entries (default 50)")
-    task = verb("task", "leave a task for the next agent in a workspace, or for a session's (--session)")
-    task.add_argument("text", metavar="TEXT", nargs="+", help="what is to be done")
-    task.add_argument("--workspace", metavar="DIR", help="which workspace (default: the one of this directory)")
-    tasks = verb("tasks", "the tasks that no agent has yet")
-    tasks.add_argument("--all", action="store_true", help="those that are done with, too")
-    tasks.add_argument("--limit", metavar="N", type=_limit, help="look at so many entries at most (default 50)")
-    verb("take-back", "let words or a task never reach an agent").add_argument("id", metavar="ID")
-    start = verb("start", "start an agent on a task")
-    start.add_argument("prompt", metavar="PROMPT", nargs="+", help="what it is to do, its one argument")
-    start.add_argument("--workspace", metavar="DIR", help="where it works (default: the configured workspace)")
-    start.add_argument("--label", metavar="TEXT", help="what you call it")
-    verb("clear", "end a session, and the agent you started for it").add_argument("id", metavar="SESSION")
-    logs = verb("logs", "what an agent wrote that was started here")
-    logs.add_argument("id", metavar="SESSION")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until the agent has ended")
-    logs.add_argument("--stderr", action="store_true", help="what it wrote to stderr, rather than to stdout")
-    logs.add_argument("--lines", metavar="N", type=_limit, help="at most so many lines of it (default 200)")
-    taken = verb("checkpoint", "record how a session and the files of its workspace stand")
-    taken.add_argument("label", metavar="LABEL", nargs="*", help="what you call it; a session's id may stand before it")
-    listed = verb("checkpoints", "the checkpoints of a session, or all")
-    listed.add_argument("id", metavar="SESSION", nargs="?", help="whose")
-    restore = verb("restore", "compare with a checkpoint, and go back to it if you say so")
-    restore.add_argument("id", metavar="CHECKPOINT")
-    files = restore.add_mutually_exclusive_group()
-    files.add_argument("--files", action="store_true", help="put back files that were modified or deleted since")
-    files.add_argument("--exact", action="store_true", help="the same, and remove files that were added since")
-    restore.add_argument("--yes", action="store_true", help="do not ask; proceed")
-    verb("watch", "show requests as they come and answer with a key")
-    verb("tree", "the server's actors, live").add_argument("--watch", action="store_true", help="draw it every second")
-    verb("slack", "how the connection to Slack fares")
-    log = verb("log", "what happened, who did it")
-    log.add_argument("--limit", metavar="N", type=_limit, help="at most so many entries (default 50)")
-    _add_audit(verbs)
-    policy = verb("policy", "the workspaces' policies, and what was accepted of them").add_subparsers(
-        dest="act", metavar="list|show|accept|reject", required=True, parser_class=Parser
-    )
-    policy.add_parser("list", help="how they stand", allow_abbrev=False)
-    shown = policy.add_parser("show", help="one policy, whole", allow_abbrev=False)
-    shown.add_argument(
-        "id", metavar="ID|DIR", nargs="?", help="of its card, or the workspace (default: this directory)"
-    )
-    accept = policy.add_parser("accept", help="accept a policy: only then does it count", allow_abbrev=False)
-    accept.add_argument(
-        "id", metavar="ID|DIR", nargs="?", help="of its card, or the workspace; the only one that waits if left out"
-    )
-    accept.add_argument("--yes", action="store_true", help="do not ask; accept")
-    reject = policy.add_parser("reject", help="reject a policy: its content is not asked again", allow_abbrev=False)
-    reject.add_argument(
-        "id", metavar="ID|DIR", nargs="?", help="of its card, or the workspace; the only one that waits if left out"
-    )
-    reject.add_argument("--reason", metavar="TEXT", help="what is put on record with it")
-    _add_key(verbs)
+    groups: dict[str, Any] = {}
+    for (word, *rest), row in TYPED.items():
+        if rest and word not in groups:
+            acts = "|".join(act for group, *act_ in TYPED if group == word for act in act_)
+            group = verbs.add_parser(word, help=GROUPS[word], description=GROUPS[word], allow_abbrev=False)
+            groups[word] = group.add_subparsers(dest="act", metavar=acts, required=True, parser_class=Parser)
+        where, name = (groups[word], rest[0]) if rest else (verbs, word)
+        _add_arguments(where.add_parser(name, help=row.help, description=row.help, allow_abbrev=False), row)
     return top
 
 
-def _add_audit(verbs: Any) -> None:
-    summary = "the audit log: whether it was tampered with, and all of it as JSON lines"
-    acts = verbs.add_parser("audit", help=summary, description=summary, allow_abbrev=False).add_subparsers(
-        dest="act", metavar="verify|export", required=True, parser_class=Parser
-    )
-    told = "verify that nothing was changed, removed or put in; works without a server"
-    verify = acts.add_parser("verify", help=told, description=told, allow_abbrev=False)
-    verify.add_argument("file", metavar="FILE", nargs="?", help="what audit export wrote (default: the database)")
-    told = "print every entry as a JSON line, and the head as the last one; works without a server"
-    acts.add_parser("export", help=told, description=told, allow_abbrev=False)
+def _add_arguments(to: argparse.ArgumentParser, row: OperatorCommand) -> None:
+    flags = [each.field for each in row.arguments if each.options and not each.placeholder and each.field]
+    exclusive = to.add_mutually_exclusive_group() if len(set(flags)) < len(flags) else to
+    for each in row.arguments:
+        if each.is_positional:
+            nargs = {"[...]": "*", "...": "+", "[]": "?"}.get("".join(char for char in each.shape if char in "[.]"))
+            named: dict[str, Any] = {"choices": each.choices} if each.choices else {"metavar": each.placeholder}
+            to.add_argument(each.wire, nargs=nargs, help=each.help, **named)
+        elif each.placeholder:
+            kind = number if FIELDS.get(each.wire) is Kind.NUMBER else str
+            to.add_argument(*each.options, metavar=each.placeholder, type=kind, help=each.help)
+        elif each.options:
+            where = exclusive if flags.count(each.field) > 1 else to
+            where.add_argument(*each.options, action="store_true", help=each.help)
 
 
-def _add_key(verbs: Any) -> None:
-    summary = "operator keys, with which you sign your decisions"
-    acts = verbs.add_parser("key", help=summary, description=summary, allow_abbrev=False).add_subparsers(
-        dest="act", metavar="ACT", required=True, parser_class=Parser
-    )
-
-    def act(name: str, summary: str) -> argparse.ArgumentParser:
-        added: argparse.ArgumentParser = acts.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        return added
-
-    create = act("create", "make a key, under a PIN that you choose")
-    create.add_argument("--name", metavar="TEXT", help="what it is called (default: you and this machine)")
-    act("list", "the keys there are")
-    act("unlock", "let this terminal keep a key unlocked, until it is not used for a while").add_argument(
-        "id", metavar="KEY", nargs="?", help="which one; the only one if left out"
-    )
-    act("lock", "let every terminal forget its key")
-    act("enrol", "let this machine's key count for the running server").add_argument(
-        "id", metavar="KEY", nargs="?", help="which one; the only one if left out"
-    )
-    act("revoke", "let a key count no more").add_argument("id", metavar="KEY")
-    settings = act("settings", "let your settings count that allow decisions without the key")
-    settings.add_argument("id", metavar="KEY", nargs="?", help="which key signs; the only one if left out")
-    change = act("change-pin", "choose another PIN for a key")
-    change.add_argument("id", metavar="KEY", nargs="?", help="which one; the only one if left out")
+def row_of(options: argparse.Namespace) -> OperatorCommand:
+    """Return the row of a parsed command line."""
+    return TYPED[(options.command, options.act) if options.command in GROUPS else (options.command,)]
 
 
 def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """Translate a parsed command line into the request's verb and fields."""
-    given = vars(options)
-    verb = f"policy-{options.act}" if options.command == "policy" else str(options.command)
-    text = " ".join(given.get("text") or given.get("prompt") or ())
-    workspace = given.get("workspace")
-    if verb == "task" and workspace is None and given.get("session") is None:
-        workspace = "."
-    fields = {
-        "id": given.get("id"),
-        "session": given.get("session"),
-        "reason": given.get("reason"),
-        "instruction": " ".join(given.get("instruction") or ()) or None,
-        "mode": given.get("mode"),
-        "decision": given.get("decision"),
-        "text": text or None,
-        "limit": given.get("limit") or given.get("lines"),
-        "workspace": None if workspace is None else os.path.abspath(workspace),
-        "label": " ".join(given["label"]) or None if isinstance(given.get("label"), list) else given.get("label"),
-        "files": "exact" if given.get("exact") else "back" if given.get("files") else None,
-        "stream": "stderr" if given.get("stderr") else None,
-        "everything": given.get("all") or None,
-    }
+    """Translate a parsed command line into the request's command and fields."""
+    row = row_of(options)
+    fields: dict[str, Any] = {}
+    for each in row.arguments:
+        if not each.field or not each.shape:
+            continue
+        value = getattr(options, each.options[-1].strip("-").replace("-", "_") if each.options else each.wire)
+        if each.takes_rest:
+            value = " ".join(value) or None
+        elif each.options and not each.placeholder:
+            value = each.value if value else None
+        if value is None and options.session is None:
+            value = each.default
+        if value is not None:
+            fields[each.wire] = os.path.abspath(value) if each.wire == "workspace" else value
+    if options.session is not None:
+        fields["session"] = options.session
     if options.command == "policy":
         from intercom.cli.ctl_policy import subject
 
-        fields = {**fields, "id": None, **subject(given.get("id"))}
-    return verb, {name: value for name, value in fields.items() if value is not None}
+        fields |= subject(fields.pop("id", None))
+    return row.name, fields
+
+
+def _taking_session() -> list[str]:
+    return sorted(name for name, row in COMMANDS.items() if row.takes_session)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from intercom.cli.ctl_sign import send
     from intercom.model.errors import IntercomError
     from intercom.operators.ctl.client import NoServer, Refusal
 
-    if options.session is not None and options.command not in TAKES_SESSION:
-        sentence = f"--session is not for {options.command}; it is for {', '.join(sorted(TAKES_SESSION))}"
+    if options.session is not None and not row_of(options).takes_session:
+        sentence = f"--session is not for {options.command}; it is for {', '.join(_taking_session())}"
         return _complain(options, sentence, "invalid_arguments", USAGE)
     try:
         where = _places(options)
     except IntercomError as error:
         return _complain(options, error.message, error.error_code, USAGE)
+    is_local = options.command in ("audit", "key")
     try:
-        if options.command == "audit":
-            from intercom.cli.ctl_audit import audit
-
-            return _local(audit, where, options)
-        if options.command == "key":
-            from intercom.cli.ctl_key import key
-
-            return _local(key, where, options)
-        if options.command == "answer" and options.decision == "refine" and not options.text:
-            return _complain(options, "refine needs the text the agent should go by", "invalid_arguments", USAGE)
-        if options.command == "watch":
-            from intercom.cli.ctl_watch import watch
-
-            return watch(where, as_json=options.json)
-        if options.command == "tree" and options.watch:
-            from intercom.cli.ctl_watch import watch_tree
-
-            return watch_tree(where, as_json=options.json)
-        verb, fields = fields_of(options)
-        if verb == "logs":
-            from intercom.cli.ctl_logs import logs
-
-            return logs(where, fields, follow=options.follow, as_json=options.json)
-        if verb == "restore":
-            from intercom.cli.ctl_restore import restore
-
-            return restore(where, fields, yes=options.yes, as_json=options.json)
-        if options.command == "policy":
-            from intercom.cli import ctl_policy
-
-            yes = options.act == "accept" and options.yes
-            return ctl_policy.run(where, options.act, fields, yes=yes, as_json=options.json)
-        data = send(where, verb, fields)
+        return _local(where, options) if is_local else _carry_out(where, options)
     except NoServer:
         sentence = (
             f"no server answers at {where.ctl_socket}; start one with 'agent-intercom serve', "
@@ -339,48 +278,84 @@ def _run(options: argparse.Namespace) -> int:
     except Refusal as refusal:
         return _complain(options, str(refusal), refusal.code, REFUSED, refusal.details)
     except IntercomError as error:
-        # The process that listens there is not this user's server, or no server at all.
-        return _complain(options, error.message, error.error_code, NO_SERVER)
+        # Without a server it is the command's own refusal. Else the process that listens there is not this user's
+        # server, or no server at all.
+        return _complain(options, error.message, error.error_code, REFUSED if is_local else NO_SERVER)
     except OSError as error:
+        if is_local:
+            raise
         return _complain(options, f"the socket failed: {error.strerror or error}", "ipc", NO_SERVER)
+
+
+def _local(where: Places, options: argparse.Namespace) -> int:
+    """Carry out a command that needs no server."""
+    if options.command == "audit":
+        from intercom.cli.ctl_audit import audit
+
+        return audit(where, options)
+    from intercom.cli.ctl_key import key
+
+    return key(where, options)
+
+
+def _carry_out(where: Places, options: argparse.Namespace) -> int:
+    """Send a command, and show the answer. Raises what `send` raises."""
+    from intercom.cli.ctl_sign import send
+
+    if options.command == "answer" and options.decision == "refine" and not options.text:
+        return _complain(options, "refine needs the text that the agent should follow", "invalid_arguments", USAGE)
+    if options.command == WATCH:
+        from intercom.cli.ctl_watch import watch
+
+        return watch(where, as_json=options.json)
+    if options.command == "tree" and options.watch:
+        from intercom.cli.ctl_watch import watch_tree
+
+        return watch_tree(where, as_json=options.json)
+    command, fields = fields_of(options)
+    if command == "logs":
+        from intercom.cli.ctl_logs import logs
+
+        return logs(where, fields, follow=options.follow, as_json=options.json)
+    if command == "restore":
+        from intercom.cli.ctl_restore import restore
+
+        return restore(where, fields, yes=options.yes, as_json=options.json)
+    if options.command == "policy":
+        from intercom.cli import ctl_policy
+
+        yes = options.act == "accept" and options.yes
+        return ctl_policy.run(where, options.act, fields, yes=yes, as_json=options.json)
+    data = send(where, command, fields)
     if options.json:
         print(json.dumps(data))
-        return DONE
-    if verb == "pending" and data:
-        from intercom.cli.ctl_sign import say_without_key
-
-        with contextlib.suppress(NoServer, Refusal):
-            say_without_key(where)
-    if verb not in DRAWN:
-        from intercom.cli.ctl_text import done_line
-
-        print(done_line(data))
-        return DONE
-    from intercom.cli import ctl_draw
-
-    ctl_draw.show(verb, data)
-    if verb in ("show", "pending") and sys.stdout.isatty():
-        from intercom.cli.ctl_sign import note_shown
-
-        lines = ctl_draw.PENDING_LINES if verb == "pending" else None
-        cards = data if verb == "pending" else [data]
-        note_shown(where, [card for card in cards if ctl_draw.is_whole(card, lines)])
+    else:
+        _show(where, COMMANDS[command], data)
     return DONE
 
 
-def _local(act: Callable[[Places, argparse.Namespace], int], where: Places, options: argparse.Namespace) -> int:
-    from intercom.model.errors import IntercomError
-    from intercom.operators.ctl.client import NoServer, Refusal
+def _show(where: Places, row: OperatorCommand, data: Any) -> None:
+    """Print an answer for people."""
+    if not row.draws:
+        from intercom.cli.ctl_text import done_line
 
-    try:
-        return act(where, options)
-    except Refusal as refusal:
-        return _complain(options, str(refusal), refusal.code, REFUSED, refusal.details)
-    except NoServer:
-        return _complain(options, f"no server answers at {where.ctl_socket}; start one first", "ipc", NO_SERVER)
-    except IntercomError as error:
-        # Most errors here do not come from a server.
-        return _complain(options, error.message, error.error_code, REFUSED)
+        print(done_line(data))
+        return
+    if row.name == "pending" and data:
+        from intercom.cli.ctl_sign import say_without_key
+        from intercom.operators.ctl.client import NoServer, Refusal
+
+        with contextlib.suppress(NoServer, Refusal):
+            say_without_key(where)
+    from intercom.cli import ctl_draw
+
+    ctl_draw.show(row.name, data)
+    if row.name in ("show", "pending") and sys.stdout.isatty():
+        from intercom.cli.ctl_sign import note_shown
+
+        lines = ctl_draw.PENDING_LINES if row.name == "pending" else None
+        cards = data if row.name == "pending" else [data]
+        note_shown(where, [card for card in cards if ctl_draw.is_whole(card, lines)])
 
 
 def _places(options: argparse.Namespace) -> Places:
@@ -406,7 +381,7 @@ def _complain(options: argparse.Namespace, sentence: str, code: str, exit_code: 
     return exit_code
 
 
-def _limit(text: str) -> int:
+def number(text: str) -> int:
     number = int(text)
     if not 1 <= number <= 10_000:
         raise argparse.ArgumentTypeError("must be from 1 to 10000")

@@ -1,4 +1,4 @@
-"""The output of ctl for people: cards with a coloured diff, tables, the actor tree.
+"""What ctl prints for people: cards with their diff in colour, tables, the tree.
 
 Text that an agent wrote goes through `clean` into a `Text`, never through markup. There is no colour without a terminal
 or with NO_COLOR set. Without a terminal, no line is wrapped.
@@ -19,6 +19,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from intercom.cli.ctl_text import clean, one_line, short
+from intercom.model.decision import PAST
+from intercom.model.process import describe
+from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER
 
 PROGRAM = "agent-intercom-ctl"
 
@@ -31,20 +34,6 @@ _HEADERS = ("diff ", "--- ", "+++ ", "rename ", "new ")
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 #: The most remarks on a diff that `pending` draws; `show` draws all.
 PENDING_REMARKS = 6
-#: The words for each decision. A newer server may send decisions that are not in this table.
-DECIDED = {
-    "approve": "approved",
-    "reject": "rejected",
-    "continue": "continued",
-    "refine": "refined",
-    "stop": "stopped",
-    "resume": "resumed",
-    "nudge": "nudged",
-    "dismiss": "dismissed",
-    "accept": "accepted",
-    "proceed": "told to proceed",
-    "cancel": "cancelled",
-}
 #: The kinds of card whose description an agent wrote.
 AGENTS = ("approval", "prompt", "standby", "stall")
 #: The statuses that only repeat the decision. A later status is not an act of the person who decided.
@@ -59,9 +48,10 @@ def console() -> Console:
     return Console(markup=False, emoji=False, highlight=False, width=width)
 
 
-def show(verb: str, data: Any, on: Console | None = None, at: datetime | None = None) -> None:
-    """Draw the server's answer to `verb`, one of `DRAWN`. Ages are relative to `at`."""
-    DRAWN[verb](on or console(), data, at or now())
+def show(command: str, data: Any, on: Console | None = None, at: datetime | None = None) -> None:
+    """Draw the server's answer to a command whose row says how. Ages are relative to `at`."""
+    draw: Callable[[Console, Any, datetime], None] = globals()[f"draw_{COMMANDS[command].draws}"]
+    draw(on or console(), data, at or now())
 
 
 def now() -> datetime:
@@ -166,16 +156,8 @@ def _agents(words: str) -> Iterable[Text]:
 
 def answers(entry: Any) -> list[str]:
     """List the commands that answer an open card. A stuck apply has none: its note says what to do."""
-    name = f"{PROGRAM} {{}} {short(entry['request_id'])}"
-    commands = {
-        "approval": [name.format("approve"), name.format("reject") + " --reason TEXT"],
-        "prompt": [name.format("answer") + " continue | refine TEXT | stop"],
-        "standby": [name.format("answer") + " continue | refine TEXT | stop"],
-        "stall": [name.format("nudge") + " [TEXT]", name.format("answer") + " stop | dismiss"],
-        "policy": [name.format("policy accept"), name.format("reject")],
-        "restore": [name.format("answer") + " proceed | cancel"],
-    }
-    return commands.get(entry["kind"], []) if entry["status"] == "pending" else []
+    commands = HOW_TO_ANSWER.get(entry["kind"], ()) if entry["status"] == "pending" else ()
+    return [f"{PROGRAM} {each.format(id=short(entry['request_id']))}" for each in commands]
 
 
 def draw_notice(on: Console, entry: Any) -> None:
@@ -289,22 +271,7 @@ def _source(origin: Any) -> str:
     """Say where a decision came from; empty if that is not known."""
     if not isinstance(origin, dict):
         return ""
-    from intercom.model.origin import describe  # attrs would double ctl's start time
-
     return describe(origin)
-
-
-DRAWN: dict[str, Callable[[Console, Any, datetime], None]] = {
-    "list": draw_sessions,
-    "pending": draw_pending,
-    "show": draw_card,
-    "steering": draw_words,
-    "tasks": draw_words,
-    "checkpoints": draw_checkpoints,
-    "tree": draw_tree,
-    "slack": draw_slack,
-    "log": draw_log,
-}
 
 
 def age(since: str, until: datetime) -> str:
@@ -330,7 +297,7 @@ def _state_words(entry: Any) -> str:
     state, decided = str(entry["status"]), entry.get("decided")
     if not decided:
         return state
-    verdict = DECIDED.get(decided["decision"], decided["decision"])
+    verdict = PAST.get(decided["decision"], decided["decision"])
     at = f"at {str(decided['at'])[:19].replace('T', ' ')}"
     if decided["channel"] == "timeout":
         return f"{state} {at}: nobody answered in time, so it was {verdict}"
@@ -413,7 +380,8 @@ def _branch(node: Any, at: datetime, make: Callable[[Text], Tree]) -> Tree:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        table.add_column(column, no_wrap=True, overflow="fold")
+        # A column without a heading holds a text of any length: it is folded, and the others stay whole.
+        table.add_column(column, no_wrap=bool(column), overflow="fold")
     return table
 
 

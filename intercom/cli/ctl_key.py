@@ -11,15 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intercom.cli import ticket
+from intercom.cli import key_agent
 from intercom.cli.ctl_sign import key_fields, unlock_minutes
 from intercom.cli.ctl_text import clean, one_line
-from intercom.cli.pin import ask_pin, has_terminal, say
-from intercom.local import config_file, operator_keys, signed_settings
-from intercom.local.memory import keep_private
-from intercom.local.operator_keys import KeyFile, PublicKey, WrongPin
+from intercom.cli.key_agent import ask_pin, has_terminal, say
+from intercom.local import config_file, operator_keys
+from intercom.local.daemon import keep_private
+from intercom.local.operator_keys import Allowed, KeyFile, PublicKey, WrongPin
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places
-from intercom.local.signed_settings import Allowed
 from intercom.model.clock import to_text
 from intercom.model.errors import Ambiguous, ConfigError, NotFound, Unauthorized
 from intercom.operators.ctl.client import NoServer, request
@@ -41,7 +40,7 @@ def key(where: Places, options: argparse.Namespace) -> int:
         case "unlock":
             return _unlock(where, options.id)
         case "lock":
-            count = ticket.lock(where)
+            count = key_agent.lock(where)
             print(f"locked the key in {count} {'terminal' if count == 1 else 'terminals'}")
             return 0
         case "enrol":
@@ -114,10 +113,10 @@ def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
     print("to let only root change which keys count, run once:")
     print(f"  {install_line(where)}")
     with contextlib.suppress(ConfigError):
-        if (asked := _allowed(where)) != signed_settings.NOTHING:
+        if (asked := _allowed(where)) != operator_keys.NOTHING:
             print("these settings of yours do not count until you run agent-intercom-ctl key settings:")
             print("\n".join(_indented(asked)))
-    print("a forgotten PIN can not be recovered: keep it where you keep passwords")
+    print("a forgotten PIN cannot be recovered: keep it where you keep passwords")
     return 0
 
 
@@ -181,7 +180,7 @@ def _revoke(where: Places, prefix: str) -> int:
     signature = key_fields("revoke", key.public, key.name, signer.key.id, private.sign)
     request(where, "key-revoke", {"id": key.id, "signature": signature})
     operator_keys.forget(where, key.id)
-    ticket.lock(where)
+    key_agent.lock(where)
     print(f"revoked operator key {key.id}")
     if counting == {key.id}:
         print("no operator key is left: decisions are not signed any more")
@@ -222,15 +221,13 @@ def _known(where: Places) -> dict[str, Any]:
 
 def _unlock(where: Places, prefix: str | None) -> int:
     kept = named_key(where, prefix)
-    terminal, minutes = ticket.own_terminal(), unlock_minutes(where)
-    why = ticket.why_none(terminal)
+    terminal, minutes = key_agent.own_terminal(), unlock_minutes(where)
+    why = key_agent.why_none(terminal)
     if minutes == 0:
         why = "[decisions] unlock_minutes is 0"
     if why or terminal is None:
         raise Unauthorized(f"no key is kept unlocked here: {why}; the PIN is asked for with each decision")
-    from intercom.cli import key_holder
-
-    key_holder.start(where, terminal, kept.key.id, unlock(kept, f"PIN of key {kept.key.id}: "), minutes * 60)
+    key_agent.start(where, terminal, kept.key.id, unlock(kept, f"PIN of key {kept.key.id}: "), minutes * 60)
     print(f"unlocked key {kept.key.id} in this terminal, until it is not used for {minutes:g} min")
     return 0
 
@@ -249,8 +246,8 @@ def _settings(where: Places, prefix: str | None, config: str | None) -> int:
     allowed = _allowed(where, config)
     say("\n".join(["you allow what can be decided without this key, as your settings say:", *_indented(allowed)]))
     private = unlock(kept, f"PIN of key {kept.key.id}: ")
-    signed = signed_settings.sign(allowed, to_text(datetime.now(UTC)), kept.key.id, private.sign)
-    signed_settings.write(where, signed)
+    signed = operator_keys.sign(allowed, to_text(datetime.now(UTC)), kept.key.id, private.sign)
+    operator_keys.write(where, signed)
     print(f"signed your settings with key {kept.key.id}: {where.signed_settings_file}")
     # This request makes a running server read the new signature; from then on it accepts no older one.
     if unsigned := _known(where).get("unsigned_settings"):

@@ -12,19 +12,17 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from intercom.cli import ticket
+from intercom.cli import key_agent
 from intercom.local.places import Places, peek
 from intercom.model import signing
 from intercom.model.errors import IntercomError
-from intercom.operators.ctl.client import ACTS, Refusal, request
+from intercom.operators.commands.table import COMMANDS, DEFAULT_REASON, Access
+from intercom.operators.ctl.client import Refusal, request
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from intercom.local.operator_keys import KeyFile
-
-#: The reason of a rejection that gives none.
-DEFAULT_REASON = "rejected via local CLI"
 
 #: The message if decisions are not signed.
 NO_KEY = (
@@ -47,7 +45,7 @@ def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None) 
     """Send a command, signed if necessary, and return the server's answer. `card` is the card that it answers, as it
     was drawn. Without `card`, it is fetched, and shown whole before the PIN is typed. Raises what `request` raises, and
     Refusal if the command could not be signed."""
-    if verb not in ACTS or verb in signing.UNSIGNED or not has_key(where):
+    if COMMANDS[verb].access in (Access.ANYONE, Access.OPERATOR) or not has_key(where):
         return request(where, verb, fields)
     known = request(where, "keys", {})
     if not known["required"]:
@@ -66,7 +64,7 @@ def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None) 
 def note_shown(where: Places, cards: Iterable[Card]) -> None:
     """Record which cards were shown whole in this terminal. Its unlocked key approves no other cards."""
     if has_key(where):
-        ticket.note_shown(where, [signing.card_subject(card) for card in cards])
+        key_agent.note_shown(where, [signing.card_subject(card) for card in cards])
 
 
 def say_without_key(where: Places) -> None:
@@ -125,7 +123,7 @@ class _Signed:
     def send(self, verb: str, fields: Fields, card: Card | None) -> Any:
         if verb == "resume":
             return self._resume(fields)
-        if verb in signing.OF_A_CARD:
+        if COMMANDS[verb].access is Access.SIGNED_CARD:
             return self._answer(verb, fields, card)
         return self._command(verb, fields)
 
@@ -142,7 +140,7 @@ class _Signed:
             card, was_shown = self._policy(card), False
         subject = signing.card_subject(card)
         if was_shown:
-            ticket.note_shown(self._where, [subject])
+            key_agent.note_shown(self._where, [subject])
         _say(_summary(decision, card))
         said = {
             "request_id": card["request_id"],
@@ -176,7 +174,7 @@ class _Signed:
         return policy_card(request(self._where, "policy-show", named))
 
     def _command(self, verb: str, fields: Fields) -> Any:
-        if verb in signing.FOR_AN_AGENT:
+        if COMMANDS[verb].for_agent:
             fields = self._addressed(verb, fields)
         is_typed = True
         if verb == "nudge":
@@ -270,11 +268,11 @@ class _Signed:
 
     def _with_ticket(self, verb: str, sent: Fields, said: Fields) -> Any:
         """Send the command, signed by this terminal's unlocked key. Raises _NotWithTicket if the PIN is needed."""
-        key_id = ticket.key_of(self._where)
+        key_id = key_agent.key_of(self._where)
         if key_id is None or not self._known.get(key_id, {}).get("counts"):
             raise _NotWithTicket
         stated = _stated(said, key_id, signing.TICKET)
-        value = ticket.sign(self._where, stated)
+        value = key_agent.sign(self._where, stated)
         if value is None:
             raise _NotWithTicket
         try:
@@ -287,12 +285,10 @@ class _Signed:
     def _keep_unlocked(self, kept: KeyFile, private: Ed25519PrivateKey) -> None:
         """Keep the key unlocked in this terminal for a while, if no other program can type there."""
         minutes = unlock_minutes(self._where)
-        terminal = ticket.own_terminal()
-        if minutes > 0 and terminal is not None and not ticket.why_none(terminal):
-            from intercom.cli import key_holder
-
+        terminal = key_agent.own_terminal()
+        if minutes > 0 and terminal is not None and not key_agent.why_none(terminal):
             with contextlib.suppress(OSError):
-                key_holder.start(self._where, terminal, kept.key.id, private, minutes * 60)
+                key_agent.start(self._where, terminal, kept.key.id, private, minutes * 60)
                 _say(f"this terminal keeps the key unlocked until it is not used for {minutes:g} min")
 
     def _unlocked(self) -> tuple[KeyFile, Ed25519PrivateKey]:
@@ -387,7 +383,7 @@ def _summary(decision: str, card: Card) -> str:
 
 
 def _say(text: str) -> None:
-    from intercom.cli.pin import say
+    from intercom.cli.key_agent import say
 
     say(text)
 

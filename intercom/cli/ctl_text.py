@@ -1,10 +1,16 @@
-"""Safe terminal output for text that agents wrote: nothing in it can move the cursor, colour, hide or reorder."""
+"""The text that ctl prints without drawing: made safe for a terminal, and one line for what was done.
+
+It uses the standard library alone. What draws (`ctl_draw`) imports rich, which takes longer than a whole command.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from intercom.model.visible import visible
+from intercom.model.visible_text import visible
+
+#: How many characters of an id are shown: unique in practice, and short enough to type.
+SHORT = 8
 
 
 def clean(text: str) -> str:
@@ -21,10 +27,6 @@ def one_line(text: str) -> str:
     return clean(text).replace("\n", " ").replace("\t", " ")
 
 
-#: How many characters of an id are shown: unique in practice, and short enough to type.
-SHORT = 8
-
-
 def short(name: str) -> str:
     """Return the start of an id, enough for ctl to find it, after any prefix such as `policy-`. Short names stay."""
     word, dash, rest = name.partition("-")
@@ -33,11 +35,14 @@ def short(name: str) -> str:
 
 
 def done_line(data: Any) -> str:
-    """Return the line printed after a decision or change was carried out, from the reply's data."""
+    """Return what is printed for an answer that is not drawn: one line about what was done, or its fields, one a
+    line."""
     if "current_mode" in data:
         return f"mode: {data['previous_mode']} -> {data['current_mode']}"
     if "checkpoint_id" in data:
         return _taken_line(data)
+    if "status" not in data:
+        return "\n".join(one_line(f"{name}: {value}") for name, value in data.items())
     line = f"{data['status']} {data.get('request_id') or data.get('session_id')}"
     return one_line(f"{line}: {data['note']}" if data.get("note") else line)
 

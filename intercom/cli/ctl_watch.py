@@ -1,17 +1,470 @@
-"""`watch` and `tree --watch`: the live views. On a terminal keys answer; elsewhere cards and notices are printed."""
+"""`watch` and `tree --watch`: what is live. On a terminal a key answers; elsewhere cards and notices are printed.
+
+Every question names its card. Keys typed before a question was on the screen are discarded.
+
+Only the person's own key changes the selection. A card that comes, changes or closes never gives a key another meaning.
+If nothing is selected, no key decides anything.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import select
+import shutil
 import sys
+import termios
 import time
-from collections.abc import Callable, Generator
-from typing import Any
+import tty
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, NamedTuple
+
+from rich.cells import cell_len
 
 from intercom.cli import ctl_draw
+from intercom.cli.ctl_sign import NO_KEY, send
+from intercom.cli.ctl_text import clean, one_line, short
 from intercom.local.places import Places
+from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
+
+#: For each kind of card: the key, its action, and whether it asks for a text ("must", "may" or empty).
+KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "approval": (("a", "approve", ""), ("r", "reject", "may")),
+    "prompt": (("c", "continue", ""), ("f", "refine", "must"), ("s", "stop", "")),
+    "standby": (("c", "continue", ""), ("f", "refine", "must"), ("s", "stop", "")),
+    "stall": (("u", "nudge", "may"), ("s", "stop", ""), ("d", "dismiss", "")),
+    "policy": (("a", "accept", ""), ("r", "reject", "may")),
+    # A person must repair the files first; the agent's next check_diff closes the card.
+    "apply": (),
+    "restore": (("p", "proceed", ""), ("c", "cancel", "")),
+}
+
+ALWAYS = (("v", "view whole"), ("n", "next"), ("q", "quit"))
+
+#: Actions that give an agent something or change files. They need confirmation if the card was not shown whole, or if
+#: its kind or risk is listed below.
+GRANTS = frozenset({"approve", "accept", "proceed"})
+#: A policy decides many later changes, and a restore ends a session: both always need confirmation.
+WEIGHTY_KINDS = frozenset({"policy", "restore"})
+WEIGHTY_RISKS = frozenset({"high", "critical"})
+
+#: The most characters of a title in a question.
+TITLE = 60
+
+
+class Act(NamedTuple):
+    """The action that a key asks for: a word of `KEYS` or `ALWAYS`, its card, and whether a text is needed first."""
+
+    word: str
+    card: dict[str, Any] | None
+    wants: str = ""
+
+
+class Board:
+    """The open cards (oldest first), the selected card, and how much of each card was on the screen."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, dict[str, Any]] = {}
+        self._selected: str | None = None
+        #: By card id and content: how many lines of the diff were on the screen.
+        self._seen: dict[tuple[str, str], int] = {}
+
+    @property
+    def selected(self) -> dict[str, Any] | None:
+        """The card that the keys apply to; None until the person selects one, and again after it closes."""
+        return self._open.get(self._selected or "")
+
+    @property
+    def waiting(self) -> int:
+        return len(self._open)
+
+    def take(self, card: dict[str, Any]) -> bool:
+        """Add or update a card. Returns True if the selected card closed, or if its content changed."""
+        id = card["request_id"]
+        before = self._open.get(id)
+        if card["status"] == "pending":
+            self._open[id] = card
+            return id == self._selected and before is not None and _content(before) != _content(card)
+        self._open.pop(id, None)
+        self._seen = {key: lines for key, lines in self._seen.items() if key[0] != id}
+        if id != self._selected:
+            return False
+        self._selected = None
+        return True
+
+    def is_open(self, id: str) -> bool:
+        return id in self._open
+
+    def restart(self) -> None:
+        """Forget all cards and the selection. A new server sends the open cards."""
+        self._open.clear()
+        self._selected = None
+
+    def next(self) -> bool:
+        """Select the next card, or the oldest after the last. Returns True if another card is selected now."""
+        names = list(self._open)
+        if not names or names == [self._selected]:
+            return False
+        at = names.index(self._selected) + 1 if self._selected in names else 0
+        self._selected = names[at % len(names)]
+        return True
+
+    def saw(self, card: dict[str, Any], lines: int) -> None:
+        """Record that the first `lines` lines of this card's diff were on the screen."""
+        key = (card["request_id"], _content(card))
+        self._seen[key] = max(lines, self._seen.get(key, 0))
+
+    def not_seen(self, card: dict[str, Any]) -> str:
+        """Say which part of a card's diff was not on the screen; empty if all of it was."""
+        seen = self._seen.get((card["request_id"], _content(card)), 0)
+        if card.get("diff_omitted"):
+            return "" if seen else "diff not seen"
+        total = line_count(card)
+        return f"{total - seen} of {total} lines not seen" if seen < total else ""
+
+    def key(self, key: str) -> Act | None:
+        """Return the action of a key now, or None if the key has no meaning."""
+        for known, word in ALWAYS:
+            if key == known:
+                return Act(word, self.selected)
+        card = self.selected
+        for known, word, wants in KEYS.get(card["kind"], ()) if card else ():
+            if key == known:
+                return Act(word, card, wants)
+        return None
+
+    def question(self, act: Act) -> str | None:
+        """Return the confirmation question for an action, or None if the key alone is enough."""
+        card = act.card
+        if card is None or act.word not in GRANTS:
+            return None
+        doubts = [doubt for doubt in (self.not_seen(card), _not_shown(card)) if doubt]
+        if card["kind"] not in WEIGHTY_KINDS and card.get("risk_level") not in WEIGHTY_RISKS and not doubts:
+            return None
+        return f"{act.word} {named(card, *doubts)}? type y "
+
+    def prompt(self) -> str:
+        """Return the prompt: the selected card on one line, its keys on the next."""
+        card = self.selected
+        if card is None:
+            if not self._open:
+                return "nothing waits; [q]uit "
+            return f"{self.waiting} waiting, none selected; [n]ext [q]uit "
+        words = [(key, word) for key, word, _ in KEYS.get(card["kind"], ())]
+        words += [pair for pair in ALWAYS if pair[0] != "n" or self.waiting > 1]
+        count = f"{self.waiting} waiting; " if self.waiting > 1 else ""
+        keys = " ".join(_marked(key, word) for key, word in words)
+        return f"{card['kind']} {named(card, *_files(card), self.not_seen(card))}\n{count}{keys} "
+
+
+def named(card: dict[str, Any], *facts: str) -> str:
+    """Name a card in a question: the start of its id, its title, its risk, and further facts."""
+    title = one_line(str(card.get("title") or ""))
+    shown = title if len(title) <= TITLE else f"{title[: TITLE - 3]}..."
+    known = ", ".join(fact for fact in (card.get("risk_level") or "", *facts) if fact)
+    return f"{short(card['request_id'])} '{shown}'" + (f" ({known})" if known else "")
+
+
+def line_count(card: dict[str, Any]) -> int:
+    """Count the lines of a card's diff."""
+    diff = card.get("diff")
+    return str(diff).removesuffix("\n").count("\n") + 1 if diff else 0
+
+
+def request_of(act: Act, text: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the verb and fields of the request for an action. `text` is what the person wrote."""
+    card = act.card or {}
+    fields: dict[str, Any] = {"id": card.get("request_id")}
+    match act.word:
+        case "approve":
+            verb = "approve"
+        case "reject":
+            verb, fields["reason"] = "reject", text
+        case "nudge":
+            verb, fields["text"] = "nudge", text
+        case "accept":
+            verb = "policy-accept"
+        case _:
+            verb, fields["decision"], fields["text"] = "answer", act.word, text
+    return verb, {name: value for name, value in fields.items() if value}
+
+
+def _files(card: dict[str, Any]) -> tuple[str, ...]:
+    paths = [one_line(str(change["path"])) for change in card.get("files") or ()]
+    if len(paths) > 2:
+        return (paths[0], f"and {len(paths) - 1} more files")
+    return tuple(paths)
+
+
+def _not_shown(card: dict[str, Any]) -> str:
+    """Say what a card's diff does not show; empty if it shows everything."""
+    if card.get("diff") and card.get("diff_from_agent"):
+        return "the diff is the agent's own text"
+    count = len(card.get("remarks") or ())
+    if not count:
+        return ""
+    return "1 remark on the diff" if count == 1 else f"{count} remarks on the diff"
+
+
+def _content(card: dict[str, Any]) -> str:
+    """Return what a card asks for, to tell changed content from a changed status. The diff is left out: it follows from
+    the files' hashes, and a listing may omit it."""
+    asked = ("kind", "title", "description", "detail", "risk_level", "files", "session_id", "proposal_hash")
+    return repr([card.get(name) for name in asked])
+
+
+def _marked(key: str, word: str) -> str:
+    before, found, after = word.partition(key)
+    return f"{before}[{found}]{after}" if found else f"[{key}] {word}"
+
+
+#: What a read of a key returns at the end of input.
+_END = ("", "\x04")
+
+#: The fields of a closed card that are not shown again.
+_ENDED: dict[str, Any] = {"diff": None, "diff_omitted": False, "description": None, "detail": None, "files": ()}
+
+
+class Keys:
+    """The interactive watch: cards scroll by, and the bottom lines name the selected card and its keys."""
+
+    def __init__(self, where: Places) -> None:
+        self._where = where
+        self._board = Board()
+        self._console = ctl_draw.console()
+        self._repeats = Repeats()
+        self._prompted = _Prompted()
+
+    def run(self) -> int:
+        """Run until the person quits (0) or the server ends the watch (1). Raises Refusal and IpcError like `again`."""
+        line = first(self._where)
+        try:
+            with _keys_at_once():
+                if line is None:
+                    line = self._awaited(NONE_YET, "a server is here")
+                with self._told():
+                    if not request(self._where, "keys", {})["required"]:
+                        self._say(NO_KEY)
+                self._prompt()
+                while True:
+                    # Read a key first: it was typed for what is on the screen now, and many cards must not prevent
+                    # quitting.
+                    ready, _, _ = select.select([sys.stdin, line], [], [], 0 if line.ready else None)
+                    if sys.stdin in ready:
+                        if not self._pressed():
+                            return 0
+                    else:
+                        try:
+                            events = line.read()
+                        except EOFError:
+                            line.__exit__()
+                            line = self._awaited(GONE, "the server is back")
+                            self._prompt()
+                            continue
+                        if self._show(events):
+                            return 1
+        except _Quit:
+            return 0
+        finally:
+            if line is not None:
+                line.__exit__()
+
+    def _awaited(self, why: str, then: str) -> Watch:
+        """Wait without a time limit for the next server's watch. Raises _Quit if the person quits."""
+        self._say(why)
+        self._prompted.show("[q]uit")
+        line = again(self._where, _pause)
+        self._board.restart()
+        _discard_typed()
+        self._say(then)
+        return line
+
+    def _show(self, events: list[dict[str, Any]]) -> bool:
+        """Show the events. Returns True if the server ended the watch."""
+        self._prompted.wipe()
+        is_other_question = False
+        for event in events:
+            data = event["data"]
+            if event["event"] != "card":
+                ctl_draw.draw_notice(self._console, data)
+                if event["event"] == "dropped":
+                    return True
+                continue
+            is_new = not self._board.is_open(data["request_id"])
+            changed = self._board.take(data)
+            is_other_question |= changed
+            if data["status"] != "pending":
+                if not self._repeats.is_repeat(data):
+                    ctl_draw.draw_card(self._console, {**data, **_ENDED}, ctl_draw.now(), ctl_draw.PENDING_LINES)
+            elif changed:
+                self._console.print(clean("the selected card has changed:"))
+                self._selected()
+            elif is_new:
+                self._console.print(one_line(f"+ {data['kind']} {named(data)}"), soft_wrap=True)
+        if is_other_question:
+            _discard_typed()
+        self._prompt()
+        return False
+
+    def _selected(self) -> None:
+        card = self._board.selected
+        if card is not None:
+            self._console.print()
+            ctl_draw.draw_card(self._console, card, ctl_draw.now(), ctl_draw.PENDING_LINES, hints=False)
+            self._board.saw(card, min(line_count(card), ctl_draw.PENDING_LINES))
+
+    def _pressed(self) -> bool:
+        """Carry out the pressed key. Returns False to quit."""
+        key = _key()
+        if key in _END:
+            return False
+        act = self._board.key(key)
+        if act is None or (act.card is None and act.word == "view whole"):
+            return True
+        if act.word == "quit":
+            return False
+        if act.word == "next" and not self._board.next():
+            return True
+        self._prompted.wipe()
+        if act.word == "next":
+            self._selected()
+        elif act.word == "view whole":
+            self._view(act)
+        else:
+            self._answer(act)
+        _discard_typed()
+        self._prompt()
+        return True
+
+    def _view(self, act: Act) -> None:
+        assert act.card is not None, "there is nothing to view where none is selected"
+        with self._told():
+            whole = request(self._where, "show", {"id": act.card["request_id"]})
+            ctl_draw.draw_card(self._console, whole, ctl_draw.now(), hints=False)
+            self._board.take(whole)
+            self._board.saw(whole, max(1, line_count(whole)))
+
+    def _answer(self, act: Act) -> None:
+        assert act.card is not None, "only a selected card has keys"
+        name = named(act.card)
+        text: str | None = None
+        if act.wants:
+            may = " (may be empty)" if act.wants == "may" else ""
+            text = _ask_words(clean(f"{act.word} {name}, with what words{may}? "))
+            if text is None or (act.wants == "must" and not text):
+                self._say(f"{act.word} left undone: {name}")
+                return
+        question = self._board.question(act)
+        if question is not None and not _agreed(clean(question)):
+            self._say(f"{act.word} left undone: {name}")
+            return
+        verb, fields = request_of(act, text)
+        with self._told():
+            done = send(self._where, verb, fields, card=act.card)
+            note = f": {done['note']}" if done.get("note") else ""
+            self._say(f"{done['status']} {name}{note}")
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except NoServer:
+            self._say("no server answers just now; try the key again")
+        except (Refusal, IntercomError, OSError) as error:
+            self._say(str(error))
+
+    def _say(self, text: str) -> None:
+        self._prompted.wipe()
+        self._console.print(clean(text), soft_wrap=True)
+
+    def _prompt(self) -> None:
+        self._prompted.show(clean(self._board.prompt()))
+
+
+class _Prompted:
+    """The prompt at the bottom of the screen, which is erased before anything else is printed."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        self.wipe()
+        print(text, end="", flush=True)
+        self._text, self._width = text, _width()
+
+    def wipe(self) -> None:
+        # A resized terminal may have wrapped the lines again: only the last one is certainly the prompt's.
+        rows = sum(max(1, -(-cell_len(line.rstrip()) // self._width)) for line in self._text.split("\n") if self._width)
+        up = f"\x1b[{rows - 1}A" if rows > 1 and self._width == _width() else ""
+        print(f"\r{up}\x1b[J", end="", flush=True)
+        self._text, self._width = "", 0
+
+
+def _width() -> int:
+    return max(1, shutil.get_terminal_size().columns)
+
+
+class _Quit(Exception):
+    """Raised if the person quits."""
+
+
+def _pause(seconds: float) -> None:
+    """Wait for `seconds`, or until a key is pressed. Raises _Quit if the key means quit."""
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    if ready and _key() in (*_END, "q"):
+        raise _Quit
+
+
+def _key() -> str:
+    return os.read(sys.stdin.fileno(), 1).decode("ascii", "replace").lower()
+
+
+def _discard_typed() -> None:
+    """Discard typed input: it was meant for an earlier question."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def _agreed(question: str) -> bool:
+    """Ask the question, and return whether the person answers y."""
+    _discard_typed()
+    print(question, end="", flush=True)
+    is_yes = _key() == "y"
+    print("y" if is_yes else "")
+    return is_yes
+
+
+def _ask_words(question: str) -> str | None:
+    """Read a line from the person with normal terminal settings. Returns None if they cancel (^C, ^D)."""
+    descriptor = sys.stdin.fileno()
+    raw = termios.tcgetattr(descriptor)
+    usual = termios.tcgetattr(descriptor)
+    usual[3] |= termios.ICANON | termios.ECHO
+    # Flush: input typed before the question does not answer it.
+    termios.tcsetattr(descriptor, termios.TCSAFLUSH, usual)
+    try:
+        return input(question).strip()
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return None
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, raw)
+
+
+@contextlib.contextmanager
+def _keys_at_once() -> Iterator[None]:
+    """Read keys one by one without echo. The terminal's settings are always restored."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        print()
+
 
 #: Seconds for which a refused watch tries again: a server that is just starting may not know our token yet, or have too
 #: many connections.
@@ -32,11 +485,10 @@ def watch(where: Places, *, as_json: bool = False) -> int:
         return _follow(where, lambda event: print(json.dumps(event), flush=True))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _follow(where, _Printer().show)
-    from intercom.cli import ticket
-    from intercom.cli.ctl_keys import Keys
+    from intercom.cli import key_agent
 
     # Contact the key holder now: it signs only for processes that contact it soon after their start.
-    ticket.key_of(where)
+    key_agent.key_of(where)
 
     return Keys(where).run()
 

@@ -1,4 +1,4 @@
-"""`agent-intercom demo`: the main workflow from end to end in one terminal, including a killed server."""
+"""`agent-intercom demo`: the main job from end to end, in one terminal, with the server killed on the way."""
 
 from __future__ import annotations
 
@@ -14,13 +14,86 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from attrs import define
+from rich.console import Console
+from rich.text import Text
 
-from intercom.cli.ctl_text import short
+from intercom.agents.clients import NAMES
+from intercom.cli import ctl_draw
+from intercom.cli.ctl_text import clean, short
 from intercom.cli.demo_agent import FILE, NAME
-from intercom.cli.demo_house import Agent, DemoFailed, House, agent, house, until
-from intercom.cli.demo_page import NobodyThere, Page
+from intercom.cli.demo_server import Agent, DemoFailed, DemoServer, agent, demo_server, until
 from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal, request
+
+_WIDTH = 80
+_INDENT = 3
+
+
+class NobodyThere(Exception):
+    """Raised if standard input has ended and is not a terminal, so that no person can answer."""
+
+
+class Page:
+    """A page on standard output, at most 80 columns wide."""
+
+    def __init__(self) -> None:
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        self._console = Console(markup=False, emoji=False, highlight=False)
+        self._console.width = min(self._console.width, _WIDTH)
+        self._steps = 0
+
+    def head(self, text: str) -> None:
+        self._console.print(Text(text, "bold"))
+
+    def step(self, title: str) -> None:
+        """Begin the next numbered step."""
+        self._steps += 1
+        self.gap()
+        self._console.print(Text(f"{self._steps}  ", "cyan").append(clean(title), "bold"))
+
+    def say(self, text: str, style: str = "") -> None:
+        self._put(Text(clean(text), style))
+
+    def fact(self, name: str, text: str) -> None:
+        """Print a name and its value on one unwrapped line, so that it can be copied."""
+        line = Text(" " * _INDENT).append(f"{name:<10}", "cyan").append(clean(text))
+        self._console.print(line, soft_wrap=True)
+
+    def command(self, command: str, what: str) -> None:
+        """Print a command to type, and what it does."""
+        self._console.print(Text(" " * _INDENT).append(clean(what), "dim"), soft_wrap=True)
+        self._console.print(Text(" " * _INDENT * 2).append(clean(command), "bold"), soft_wrap=True)
+
+    def card(self, entry: Any, *, whole: bool = False) -> None:
+        """Print a request's card as `agent-intercom-ctl pending` does, or as `show` does if `whole`."""
+        self.gap()
+        for line in ctl_draw.card_lines(entry, ctl_draw.now(), None if whole else ctl_draw.PENDING_LINES):
+            self._put(line)
+        self.gap()
+
+    def gap(self) -> None:
+        self._console.print()
+
+    def ask(self, question: str) -> str:
+        """Read a line. Raises KeyboardInterrupt if the person ends the input, NobodyThere without a terminal."""
+        self._console.print(Text(" " * _INDENT).append(question, "bold yellow"), end=" ", soft_wrap=True)
+        sys.stdout.flush()
+        line = sys.stdin.readline() if sys.stdin is not None else ""
+        if not line:
+            self.gap()
+            if sys.stdin is not None and sys.stdin.isatty():
+                raise KeyboardInterrupt
+            raise NobodyThere
+        if not sys.stdin.isatty():
+            # A terminal echoes what is typed; a pipe does not.
+            self._console.print(clean(line.strip()))
+        return line.strip()
+
+    def _put(self, text: Text) -> None:
+        # Wrapped here, because rich would pad each line with blanks, which are then copied too.
+        for line in text.wrap(self._console, self._console.width - _INDENT, no_wrap=False):
+            line.rstrip()
+            self._console.print(Text(" " * _INDENT).append_text(line), soft_wrap=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(name, _leave)
     page = Page()
     try:
-        with house(options.ipc_name) as at:
+        with demo_server(options.ipc_name) as at:
             try:
                 with agent(at) as asking:
                     _Demo(page, at, asking, alone=options.yes).play()
@@ -43,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     except KeyboardInterrupt:
         page.gap()
-        page.say("Stopped. Nothing of it is left running.")
+        page.say("Stopped. Nothing of it is running any more.")
         return 130
     except (DemoFailed, NoServer, Refusal, IntercomError, OSError) as failed:
         print(f"agent-intercom: the demo failed: {failed}; agent-intercom doctor may know why", file=sys.stderr)
@@ -53,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
 @define
 class _Demo:
     page: Page
-    at: House
+    at: DemoServer
     agent: Agent
     alone: bool
 
@@ -100,7 +173,7 @@ class _Demo:
         after = self.at.server_other_than(before)
         self._same(entry)
         seconds = time.monotonic() - began
-        self.page.say(f"process {after}: the agent's side started it anew, within {seconds:.1f} s.", "green")
+        self.page.say(f"process {after}: the agent's side started it again, within {seconds:.1f} s.", "green")
         self.page.say("The request is still there, and the agent's call still waits. It noticed nothing.")
         self.page.gap()
 
@@ -183,14 +256,14 @@ class _Demo:
             self.page.fact("file", str(file))
         else:
             self.page.say("No file, since you approved none.")
-        self.page.say("The server and everything else of the demo goes now.")
+        self.page.say("The server and everything else of the demo is removed now.")
         self.page.gap()
         self.page.head("Next, in a project of yours")
         here = _called()
-        connect = f"{here} init --write --client claude-code"
-        self.page.command(connect, "connect your agent (or codex, cursor, vscode, copilot-cli)")
+        connect = f"{here} init --write --client {NAMES[0]}"
+        self.page.command(connect, f"connect your agent (or {', '.join(NAMES[1:])})")
         self.page.command(f"{here}-ctl watch", "see what it asks, and answer with a key")
-        self.page.command(f"{here} doctor", "should something not work")
+        self.page.command(f"{here} doctor", "if something does not work")
 
 
 def _hash(file: Path) -> str:
@@ -207,7 +280,7 @@ def _called() -> str:
     return near if len(near) < len(str(ours)) else str(ours)
 
 
-def _show_log(at: House) -> None:
+def _show_log(at: DemoServer) -> None:
     for file in (at.log, Path(at.where.log_file)):
         if file.exists() and (tail := file.read_text(errors="backslashreplace").splitlines()[-8:]):
             print(f"the last lines of {file.name}:", *tail, sep="\n  ", file=sys.stderr)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from intercom._version import __version__
-from intercom.cli.demo_house import end_all
+from intercom.cli.demo_server import end_all
 
 if TYPE_CHECKING:
     from mcp.client import Client

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from intercom.cli.ctl_draw import age
-from intercom.cli.finding import Finding, State
+from intercom.cli.doctor_findings import Finding, State
 from intercom.local.places import Places, peek
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
@@ -43,15 +43,15 @@ def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding
     parts = _running(where)
     in_slack = parts is not None and _CONNECTION in parts
     if in_slack:
-        yield from _fares(where)
+        yield from _status(where)
     if looked.missing and in_slack:
-        text = "the server that runs has its own, which are not seen from here; so nothing was asked of Slack"
-        yield Finding("slack tokens", State.OK, f"{text} (agent-intercom-ctl slack says how it fares)")
+        text = "the running server has its own, which are not seen from here; so nothing was asked of Slack"
+        yield Finding("slack tokens", State.OK, f"{text} (agent-intercom-ctl slack shows its status)")
         return
     if looked.missing:
         names = " and ".join(f"the {kind.title}" for kind in looked.missing)
         option = "" if looked.has_keychain else " --file, as this machine has no keychain"
-        text = f"{names} {'is' if len(looked.missing) == 1 else 'are'} nowhere: a server starts without Slack"
+        text = f"{names} {'was' if len(looked.missing) == 1 else 'were'} not found: a server starts without Slack"
         yield Finding("slack tokens", State.FAULT, text, f"agent-intercom slack login{option}")
         return
     try:
@@ -63,35 +63,35 @@ def examine(config: Config, where: Places, config_file: str) -> Iterator[Finding
     sources = {credential.source for credential in looked.found.values() if credential.kind.needed}
     yield from _tokens(sources == {Source.FILE}, Source.ENVIRONMENT in sources, in_slack, str(file))
     if parts is not None and not in_slack:
-        text = "the server that runs is not in Slack: it started before this was set up, or did not find the tokens"
-        advice = "agent-intercom stop (or restart your service); nothing that waits is lost"
+        text = "the running server is not in Slack: it started before this was set up, or did not find the tokens"
+        advice = "agent-intercom stop (or restart your service); nothing pending is lost"
         yield Finding("slack server", State.WARN, text, advice)
     if not in_slack:
         yield from _members(config_file)
     yield from _asked(settled, in_slack)
 
 
-def _fares(where: Places) -> Iterator[Finding]:
+def _status(where: Places) -> Iterator[Finding]:
     """Report the Slack status that the running server gives."""
-    standing = _answer(where, "slack")
-    standing = None if standing is None else standing["slack"]
-    if standing is None:
+    status = _answer(where, "slack")
+    status = None if status is None else status["slack"]
+    if status is None:
         # The server has stopped meanwhile, or its version does not support this request.
         return
-    connection, outbox = standing["connection"], standing["outbox"]
-    subject, again = "slack server", "it is tried again; agent-intercom-ctl slack says how it goes on"
+    connection, outbox = status["connection"], status["outbox"]
+    subject, again = "slack server", "it is tried again; agent-intercom-ctl slack shows its status"
     if connection is None or outbox is None:
-        yield Finding(subject, State.WARN, "a part of the server that runs is restarting", again)
+        yield Finding(subject, State.WARN, "a part of the running server is restarting", again)
         return
     waiting = sum(outbox["waiting"].values()) + outbox["updates"]
     rest = f"{waiting or 'no'} {'message' if waiting == 1 else 'messages'} to be posted or updated"
     since = age(connection["since"], datetime.now(UTC))
     if connection["state"] == "up":
-        told = f"the server that runs is connected for {since}, in channel {standing['channel']}; {rest}"
+        told = f"the running server is connected for {since}, in channel {status['channel']}; {rest}"
         yield Finding(subject, State.OK, told)
     else:
         why = f": {connection['last_error']}" if connection["last_error"] else ""
-        text = f"the server that runs is not connected ({connection['state']}) for {since}{why}; {rest}"
+        text = f"the running server is not connected ({connection['state']}) for {since}{why}; {rest}"
         # Slack keeps refusing until a person changes something.
         yield Finding(subject, State.FAULT if connection["state"] == "refused" else State.WARN, text, again)
     for channel, trouble in outbox["troubles"].items():
@@ -104,10 +104,10 @@ def _without_channel(where: Places, config_file: str) -> Finding:
 
     kept = credentials.file_in(where.state_dir).exists()
     if kept or any(os.environ.get(kind.variable) for kind in credentials.KINDS if kind.needed):
-        text = "there are tokens, and no channel to post in: a server starts without Slack"
+        text = "there are tokens, but no channel to post in: a server starts without Slack"
         advice = f"invite the app into a channel, and write its id as channel_id under [slack] in {config_file}"
         return Finding("slack", State.WARN, text, advice)
-    text = f"not set up: no channel_id under [slack] in {config_file}; agent-intercom slack manifest is the beginning"
+    text = f"not set up: no channel_id under [slack] in {config_file}; begin with agent-intercom slack manifest"
     return Finding("slack", State.OK, text)
 
 
@@ -139,10 +139,10 @@ def _members(config_file: str) -> Iterator[Finding]:
 def _asked(settled: Any, in_slack: bool) -> Iterator[Finding]:
     import trio
 
-    from intercom.operators.slack import checks
+    from intercom.operators.slack import setup
 
     # A second socket would receive some of the interactions that belong to the server.
-    ask = partial(checks.prove, settled, socket=not in_slack, patience=_SLACK_PATIENCE)
+    ask = partial(setup.prove, settled, socket=not in_slack, patience=_SLACK_PATIENCE)
     for proof in trio.run(ask):
         yield Finding(proof.subject, State(proof.outcome.value), proof.text, proof.advice)
 

@@ -1,4 +1,4 @@
-"""Changes to other programs' files: all files of a client together or none, with backups.
+"""Edits files that other programs own: only what is asked for changes, in all files or in none, with backups.
 
 `init` first works out what to write, and only reads. `commit` then writes, and restores everything if a step fails.
 Nothing is printed meanwhile, so a reader that closes the pipe cannot stop it half-way.
@@ -7,15 +7,24 @@ Nothing is printed meanwhile, so a reader that closes the pipe cannot stop it ha
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
+import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import tomlkit
 from attrs import frozen
+from tomlkit.exceptions import TOMLKitError
+
+Json = dict[str, Any]
 
 
 @frozen
@@ -58,79 +67,159 @@ def missing_directories(file: Path) -> tuple[Path, ...]:
     return tuple(reversed([each for each in file.parents if not each.exists()]))
 
 
+# --- all files or none -----------------------------------------------------------------------------------------------
+
+
 def commit(changes: Sequence[Change]) -> None:
-    """Carry out all of these changes or none. Raises OSError if one fails; then every file is as it was."""
+    """Carry out all of these changes or none. Raises OSError if one fails; then every file is as it was.
+
+    Each file is replaced by a rename. If the process is killed in between, some files are new and some old, each of
+    them whole, and the old text is beside each.
+    """
     wanted = [each for each in changes if each.changes]
     for each in wanted:
         if read(each.file) != each.before:
             raise OSError(f"{each.file} has changed in the meantime; run init again")
-    made: list[Path] = []
-    staged: list[tuple[Change, Path | None]] = []
-    backups: dict[Path, Path] = {}
-    try:
-        for each in wanted:
-            for directory in missing_directories(each.file):
-                directory.mkdir(mode=0o700)
-                made.append(directory)
-            if not each.file.parent.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(each.file.parent))
-            mode = each.mode if each.before is None else each.file.stat().st_mode & 0o777
-            staged.append((each, None if each.after is None else _stage(each.file, each.after, mode)))
+    copies: dict[Path, Path] = {}
+    with contextlib.ExitStack() as undo:
+        staged = [(each, _stage(each, undo)) for each in wanted]
         for each in wanted:
             if each.before is not None:
-                backups[each.file] = each.backup or backup_name(each.file)
-                shutil.copy2(each.file, backups[each.file])
-        _replace(staged, backups)
-    except BaseException:
-        for _, temporary in staged:
-            if temporary is not None:
-                temporary.unlink(missing_ok=True)
-        for backup in backups.values():
-            backup.unlink(missing_ok=True)
-        for directory in reversed(made):
-            with contextlib.suppress(OSError):
-                directory.rmdir()
-        raise
-    for each in wanted:
-        if each.backup is None and each.file in backups:
-            backups[each.file].unlink(missing_ok=True)
-
-
-def _replace(staged: Sequence[tuple[Change, Path | None]], backups: dict[Path, Path]) -> None:
-    done: list[Change] = []
-    try:
-        for each, temporary in staged:
-            # Recorded first: an interrupt may come between the change and its record.
-            done.append(each)
-            if temporary is None:
+                copies[each.file] = each.backup or backup_name(each.file)
+                undo.callback(copies[each.file].unlink, missing_ok=True)
+                shutil.copy2(each.file, copies[each.file])
+        for each, new in staged:
+            # Noted first: an interrupt may come between the change and its note.
+            undo.callback(_restore, each.file, copies.get(each.file))
+            if new is None:
                 os.unlink(each.file)
             else:
-                os.replace(temporary, each.file)
-    except BaseException:
-        for each in reversed(done):
-            # A rename works even if the disk is full.
-            if each.before is None:
-                each.file.unlink(missing_ok=True)
-            else:
-                os.rename(backups[each.file], each.file)
-        raise
+                os.replace(new, each.file)
+        undo.pop_all()
+    for each in wanted:
+        if each.backup is None and each.file in copies:
+            copies[each.file].unlink(missing_ok=True)
 
 
-def _stage(target: Path, text: str, mode: int) -> Path:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+def _stage(change: Change, undo: contextlib.ExitStack) -> str | None:
+    """Write the new text to a file beside the old one. Returns its path; None if the file is to be deleted."""
+    for directory in missing_directories(change.file):
+        directory.mkdir(mode=0o700)
+        undo.callback(_remove_directory, directory)
+    if not change.file.parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(change.file.parent))
+    if change.after is None:
+        return None
+    mode = change.mode if change.before is None else change.file.stat().st_mode & 0o777
+    handle, new = tempfile.mkstemp(dir=change.file.parent, prefix=f".{change.file.name}.")
+    undo.callback(Path(new).unlink, missing_ok=True)
+    with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+        os.fchmod(stream.fileno(), mode)
+        stream.write(change.after)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return new
+
+
+def _remove_directory(directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        directory.rmdir()
+
+
+def _restore(file: Path, copied: Path | None) -> None:
+    if copied is None:
+        file.unlink(missing_ok=True)
+    else:
+        # A rename works even if the disk is full.
+        os.rename(copied, file)
+
+
+# --- JSON and TOML that somebody else wrote --------------------------------------------------------------------------
+
+
+class Unmergeable(Exception):
+    """Raised if the file cannot be changed safely; the message says why."""
+
+
+def parse(text: str, *, toml: bool) -> Json:
+    """Return the document in a text; empty for an empty text. Raises Unmergeable if it is not plain JSON or TOML."""
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            os.fchmod(stream.fileno(), mode)
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return Path(temporary)
+        found = tomllib.loads(text) if toml else json.loads(text.strip() or "{}", object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        if toml:
+            raise Unmergeable(f"is not TOML ({error})") from None
+        raise Unmergeable(f"is not plain JSON ({error}); comments and trailing commas cannot be kept") from None
+    if not isinstance(found, dict):
+        raise Unmergeable("is not a JSON object")
+    return found
 
 
-def said(error: Exception) -> str:
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name occurs twice in one object")
+    return found
+
+
+def table(document: Json, *names: str) -> Json:
+    """Return the table at these names; empty if there is none. Raises Unmergeable if there is another value."""
+    found: Any = document
+    for at, name in enumerate(names, 1):
+        found = found.get(name, {})
+        if not isinstance(found, dict):
+            raise Unmergeable(f"has something other than a table at {'.'.join(names[:at])}")
+    return found  # type: ignore[no-any-return]
+
+
+def edit(text: str, change: Callable[[Json], None], *, toml: bool) -> str:
+    """Return the text after `change` has changed its document.
+
+    Everything else stays: in TOML the comments and the layout, in JSON the order and the indentation. Returns `text`
+    itself if the document stays the same. Raises Unmergeable if the text cannot be read, or cannot be edited safely.
+    """
+    before = parse(text, toml=toml)
+    after = copy.deepcopy(before)
+    change(after)
+    if after == before:
+        return text
+    return _toml_text(text, before, after) if toml else _json_text(text, after)
+
+
+def _json_text(text: str, document: Json) -> str:
+    indent = re.search(r"\n([ \t]+)\S", text)
+    end = "\n" if text.endswith("\n") or text.strip() in ("", "{}") else ""
+    return json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False) + end
+
+
+def _toml_text(text: str, before: Json, after: Json) -> str:
+    try:
+        document = tomlkit.parse(text)
+        _amend(document, before, after)
+        new = tomlkit.dumps(document)
+        # The editing library gets some layouts wrong.
+        if tomllib.loads(new) == after:
+            return new
+    except (ValueError, TOMLKitError, RecursionError):
+        pass
+    raise Unmergeable("is laid out in a way that cannot be edited safely")
+
+
+def _amend(document: Any, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Make a TOML document say `after` instead of `before`."""
+    for key in before.keys() - after.keys():
+        del document[key]
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            _amend(document[key], old, value)
+        elif value != old:
+            document[key] = value
+
+
+# --- for people ------------------------------------------------------------------------------------------------------
+
+
+def describe(error: Exception) -> str:
     """Describe the error for a person."""
     if isinstance(error, UnicodeDecodeError):
         return "is not UTF-8 text"

@@ -13,7 +13,7 @@ import actors
 from intercom.local.places import private_directory
 from intercom.masking import Masker
 from intercom.model.errors import IpcError
-from intercom.model.visible import visible
+from intercom.model.visible_text import visible
 
 _MEBIBYTE = 2**20
 #: The most characters of a record that are logged: a library's error may quote a whole message.

@@ -12,20 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from intercom._version import __version__
-from intercom.local import tunables
+from intercom.agents.clients import HOOKED, NAMES
 
 PROGRAM = "agent-intercom"
-
-#: The clients with supported permission hooks.
-HOOKED = ("claude-code", "codex", "copilot-cli", "cursor")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit code: 0 done, 1 failed, 2 usage or configuration, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = parser().parse_args(words)
-    if argv is None and options.command == "serve":
-        tunables.heed()
     try:
         return _run(options)
     except KeyboardInterrupt:
@@ -38,7 +33,7 @@ def _run(options: argparse.Namespace) -> int:
             options.session_id = session_id(options)
             return int(load_server().in_process(options))
         case None:
-            from intercom.agents.shim.options import Options
+            from intercom.agents.shim.launch import Options
             from intercom.agents.shim.run import main as relay
 
             return relay(
@@ -53,9 +48,9 @@ def _run(options: argparse.Namespace) -> int:
         case "serve":
             return int(load_server().serve(options))
         case "hook":
-            from intercom.agents.hook.run import Order
-            from intercom.agents.hook.run import main as answer
-            from intercom.agents.shim.options import Options
+            from intercom.agents.hook_process import Order
+            from intercom.agents.hook_process import main as answer
+            from intercom.agents.shim.launch import Options
 
             settings = Options(config=options.config, ipc_name=options.ipc_name)
             return answer(Order(options.client, options.event, options.wait, settings))
@@ -106,17 +101,19 @@ def parser() -> argparse.ArgumentParser:
         parents=[common],
     )
     top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    top.add_argument("--workspace", metavar="DIR", help="the directory the agent may change (else it is found)")
+    top.add_argument(
+        "--workspace", metavar="DIR", help="the directory that the agent may change (default: its project)"
+    )
     top.add_argument(
         "--channel",
         metavar="ID",
         type=_channel,
-        help="the Slack channel to show this agent in (else it is found)",
+        help="the Slack channel for this agent (default: as configured)",
     )
     top.add_argument(
         "--session-id",
         metavar="ID",
-        help="the session this agent was started for (else INTERCOM_SESSION_ID; else it gets one of its own)",
+        help="the session that this agent was started for (default: INTERCOM_SESSION_ID, else a new one)",
     )
     top.add_argument("--in-process", action="store_true", help="serve MCP in this process, without a background server")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
@@ -131,13 +128,16 @@ def parser() -> argparse.ArgumentParser:
     hook = commands.add_parser(
         "hook", parents=[again], help="answer a coding agent's permission hook (what init --hooks installs)"
     )
-    hook.add_argument("client", choices=HOOKED, help="whose hook this is")
-    hook.add_argument("--event", metavar="NAME", help="the hook's event, where the client does not say it")
+    hook.add_argument("client", choices=HOOKED, help="the client that runs the hook")
+    hook.add_argument("--event", metavar="NAME", help="the hook's event, if the client does not name it")
     hook.add_argument(
-        "--wait", metavar="SECONDS", type=_seconds, help="how long a person may take (else a little below an hour)"
+        "--wait",
+        metavar="SECONDS",
+        type=_seconds,
+        help="how long a person may take (default: a little less than an hour)",
     )
 
-    commands.add_parser("stop", parents=[again], help="stop the background server; what waits is kept")
+    commands.add_parser("stop", parents=[again], help="stop the background server; pending requests are kept")
 
     init = commands.add_parser(
         "init", parents=[again], help="write a configuration, and connect your coding agents to Intercom"
@@ -146,7 +146,7 @@ def parser() -> argparse.ArgumentParser:
         "--client",
         action="append",
         metavar="NAME",
-        help="only this client: claude-code, codex, cursor, vscode, copilot-cli or all (may be given several times)",
+        help=f"only this client: {', '.join(NAMES)} or all (may be given several times)",
     )
     init.add_argument(
         "--http",
@@ -154,47 +154,46 @@ def parser() -> argparse.ArgumentParser:
         type=_port,
         const=0,
         metavar="PORT",
-        help="connect over HTTP: open this port of 127.0.0.1 (else the configured one, else 3000), and name it",
+        help="connect over HTTP: open this port of 127.0.0.1 (default: the configured one, or 3000)",
     )
     init.add_argument(
         "--write",
         action="store_true",
-        help="write the configuration, and merge into the clients' own files, keeping backups (else only show it)",
+        help="write the configuration, and merge into the clients' own files, with backups (default: only show it)",
     )
     hooks = init.add_mutually_exclusive_group()
     hooks.add_argument(
         "--hooks",
         action="store_true",
-        help="install the clients' permission hooks too, which deny where agent-intercom can not be started (else it"
-        " asks on a terminal, and installs none elsewhere)",
+        help="install the clients' permission hooks too, which deny if agent-intercom cannot be started (default: ask"
+        " on a terminal, and install none elsewhere)",
     )
     hooks.add_argument("--no-hooks", action="store_true", help="install no permission hooks, and do not ask")
-    init.add_argument("--no-key", action="store_true", help="do not offer an operator key (it does on a terminal only)")
+    init.add_argument("--no-key", action="store_true", help="do not offer an operator key on a terminal")
     init.add_argument(
         "--policy",
         action="store_true",
-        help="give the project a careful policy if it has none, and accept the one it has",
+        help="write a cautious policy if the project has none, and have its policy accepted",
     )
     init.add_argument(
         "--remove",
         action="store_true",
-        help="take out of the clients' files what init put in (of all clients, or those named by --client)",
+        help="remove what init wrote from the clients' files (of all clients, or those named by --client)",
     )
-    init.add_argument("--force", action="store_true", help="replace a configuration that is there (a backup is kept)")
+    init.add_argument("--force", action="store_true", help="replace an existing configuration (a backup is kept)")
     init.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to connect")
 
     doctor = commands.add_parser(
         "doctor", parents=[again], help="check the installation, and say what to do about each fault"
     )
     doctor.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
-    doctor.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to look at")
-    doctor.add_argument("--client", metavar="NAME", help="only how long this client lets a call wait")
+    doctor.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to check")
+    doctor.add_argument("--client", metavar="NAME", help="check only how long this client lets a call wait")
     doctor.add_argument(
         "--probe",
         metavar="SECONDS",
         type=_seconds,
-        help="run the client (codex, claude-code, copilot-cli), with a script for its model, to see when it ends a"
-        " call; wait so long at most",
+        help="run the client, with a script in place of its model, to see when it ends a call; wait at most so long",
     )
 
     _slack(commands.add_parser("slack", parents=[again], help="set Slack up: the app's manifest, and its tokens"))
@@ -244,7 +243,7 @@ def _port(text: str) -> int:
 
 
 def _channel(text: str) -> str:
-    from intercom.model.channel_id import LOOKS_LIKE, is_channel_id
+    from intercom.model.limits import LOOKS_LIKE, is_channel_id
 
     if not is_channel_id(text):
         raise argparse.ArgumentTypeError(f"must be {LOOKS_LIKE}, not {text!r}")
@@ -259,7 +258,9 @@ def _common(*, defaults: bool) -> argparse.ArgumentParser:
 
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", metavar="FILE", default=default(None), help="the configuration file")
-    common.add_argument("--ipc-name", metavar="NAME", default=default(None), help="which of several servers of yours")
+    common.add_argument(
+        "--ipc-name", metavar="NAME", default=default(None), help="the name of the server, if several run"
+    )
     common.add_argument(
         "--log-format", choices=("text", "json"), default=default("text"), help="how log lines are written"
     )

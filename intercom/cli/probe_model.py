@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from intercom.cli.probe_server import NAME, TOOL
+from intercom.agents.clients.client import PROBE_NAME as NAME
+from intercom.cli.probe_server import TOOL
 
 Event = dict[str, Any]
 _SERVER = f"mcp__{NAME}"

@@ -14,9 +14,9 @@ import sys
 import time
 from typing import Any
 
+from intercom.agents.clients.client import PROBE_NAME as NAME
 from intercom.local.lines import LineBuffer, encode
 
-NAME = "probe"
 TOOL = "hold"
 #: Seconds between progress reports, as in our waiting tools.
 PROGRESS_SECONDS = 15.0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
+import json
 import os
 import resource
 import signal
@@ -20,10 +22,55 @@ from attrs import evolve
 from intercom._version import __version__, is_newer
 from intercom.app import App
 from intercom.cli import logs
-from intercom.cli.readiness import Readiness, is_denied, told
 from intercom.cli.settings import Settings, judge, record_directories, settle
-from intercom.local import daemon, heap, lock, stdio_peers
+from intercom.local import daemon, lock, peers
 from intercom.model.errors import ConfigError, IntercomError
+
+
+class Readiness:
+    """Reports the start's result to the shim that started us, as one JSON line on its descriptor."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+
+    def done(self) -> None:
+        self._tell({"ready": True})
+
+    def failed(self, error: IntercomError, *, retry: bool, sandboxed: bool) -> None:
+        told = {"code": error.error_code, "message": error.message, "retry": retry, "sandboxed": sandboxed}
+        self._tell({"error": told})
+
+    def _tell(self, said: dict[str, Any]) -> None:
+        if self._descriptor is None:
+            return
+        try:
+            os.write(self._descriptor, json.dumps(said).encode() + b"\n")
+            os.close(self._descriptor)
+        except OSError:
+            # The shim no longer waits; other clients may.
+            pass
+        self._descriptor = None
+
+
+def told(failed: BaseException) -> IntercomError:
+    """Return the error to report: the IntercomError at the root of `failed`, if there is one."""
+    seen: BaseException | None = failed
+    while seen is not None:
+        if isinstance(seen, IntercomError):
+            return seen
+        if isinstance(seen, BaseExceptionGroup):
+            seen = seen.exceptions[0]
+            continue
+        seen = getattr(seen, "reason", None) or seen.__cause__
+    if isinstance(failed, OSError):
+        return ConfigError(f"{failed.filename or 'a file'} cannot be used: {failed.strerror}", code="config")
+    return IntercomError(f"the server failed ({type(failed).__name__}); its log says more", code="unavailable")
+
+
+def is_denied(failed: BaseException) -> bool:
+    """Tell whether the system did not let us write, usually because of a sandbox."""
+    return isinstance(failed, PermissionError) or (isinstance(failed, OSError) and failed.errno == errno.EROFS)
+
 
 #: Seconds without a connection or anything pending after which a background server stops.
 IDLE_SECONDS = 300.0
@@ -38,8 +85,6 @@ USAGE = 2
 
 def serve(options: argparse.Namespace) -> int:
     """Run `agent-intercom serve` until SIGTERM or SIGINT. Pending requests stay pending."""
-    heap.share()
-    heap.keep_large_apart()
     _allow_files()
     ready = Readiness(options.ready_fd)
     try:
@@ -86,7 +131,7 @@ def _starters(options: argparse.Namespace) -> frozenset[int]:
     if not options.background or options.ready_fd is None:
         return frozenset()
     hint = () if options.started_by is None else (options.started_by,)
-    return stdio_peers.holders(os.getpid(), hint, (options.ready_fd,))
+    return peers.stdio_holders(os.getpid(), hint, (options.ready_fd,))
 
 
 async def _serve(
@@ -102,7 +147,7 @@ async def _serve(
         # What is loaded stays. Frozen, it does not slow down later collections.
         gc.freeze()
         if settings.left_out_words:
-            await app.desk.security_event(settings.left_out_words, {"settings": list(settings.left_out)})
+            await app.service.security_event(settings.left_out_words, {"settings": list(settings.left_out)})
         logs.log.info("MCP server ready (version %s, life %s)", __version__, app.life)
         ready.done()
         async with trio.open_nursery() as nursery:
@@ -117,7 +162,7 @@ async def _in_process(
     settings: Settings, workspace: str | None, channel: str | None, session_id: str | None, held: lock.DatabaseLock
 ) -> int:
     from intercom.agents import stdio
-    from intercom.agents.door import Door
+    from intercom.agents.connection import AgentConnection
 
     app = _app(settings, frozenset({"ctl"}))
     app.renew_lock = held.renew
@@ -125,9 +170,11 @@ async def _in_process(
     async with app.system, trio.open_nursery() as nursery:
         nursery.start_soon(_until_signal, app)
         # The client is our parent, or holds the other ends of our standard streams.
-        client = await trio.to_thread.run_sync(stdio_peers.holders, os.getpid(), (os.getppid(),))
+        client = await trio.to_thread.run_sync(peers.stdio_holders, os.getpid(), (os.getppid(),))
         await app.processes.came(key, {*client, os.getppid()})
-        door = Door(app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id)
+        door = AgentConnection(
+            app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id
+        )
         await stdio.serve(app.surroundings.server, door)
         app.system.request_stop()
     return 0 if app.failure is None else FAILED
@@ -137,7 +184,7 @@ async def _private(settings: Settings, descriptor: int) -> int:
     """Run a server for one shim, if nothing that outlives it may be written."""
     from actors import StartChild, ask
     from actors.spec import ChildSpec, Restart
-    from intercom.agents.links import Link
+    from intercom.agents.shim_server import ShimConnection
 
     with tempfile.TemporaryDirectory(prefix="agent-intercom-") as directory:
         database = evolve(settings.config.database, path=Path(directory) / "agent-rc.db")
@@ -150,7 +197,7 @@ async def _private(settings: Settings, descriptor: int) -> int:
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=descriptor)))
         async with app.system, trio.open_nursery() as nursery:
             nursery.start_soon(_until_signal, app)
-            spec = ChildSpec("link/private", lambda: Link(stream, surroundings), restart=Restart.TEMPORARY)
+            spec = ChildSpec("link/private", lambda: ShimConnection(stream, surroundings), restart=Restart.TEMPORARY)
             await ask(app.system.named("links"), StartChild(spec))
             while app.system.ref("link/private") is not None:  # noqa: ASYNC110 - it tells nobody when it ends
                 await trio.sleep(0.2)
@@ -175,7 +222,7 @@ async def _until_signal(app: App) -> None:
 async def _give_memory_back() -> None:
     while True:
         await trio.sleep(MEMORY_SECONDS)
-        if not await trio.to_thread.run_sync(heap.give_back):
+        if not await trio.to_thread.run_sync(daemon.give_memory_back):
             return
 
 
@@ -192,7 +239,7 @@ async def _until_idle(app: App) -> None:
 async def _is_needed(app: App) -> bool:
     try:
         # Only a running server receives what people do in Slack, and HTTP clients cannot start a server.
-        return app.slack is not None or app.http is not None or not app.is_idle() or bool(await app.desk.pending())
+        return app.slack is not None or app.http is not None or not app.is_idle() or bool(await app.service.pending())
     except IntercomError as failed:
         # If pending requests cannot be read, assume that there are some.
         logs.log.warning("what waits could not be read: %s", failed)

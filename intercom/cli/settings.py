@@ -16,7 +16,7 @@ from intercom.local import config_file, own_directories, recognition
 from intercom.local.places import Places, places, private_directory, system_home
 from intercom.model.config import Config, SlackSettings, strictest, with_operators_settings
 from intercom.model.errors import IntercomError, SlackError, VersionMismatch
-from intercom.store import agent_processes
+from intercom.store import known_processes
 
 if TYPE_CHECKING:
     from intercom.operators.slack.setup import SlackSetup
@@ -145,7 +145,7 @@ def record_directories(where: Places, *databases: Path) -> bool:
     if default is not None:
         databases = (*databases, Path(default.database))
     try:
-        agents = recognition.known(each for file in databases for each in agent_processes.on_record(file))
+        agents = recognition.known(each for file in databases for each in known_processes.on_record(file))
     except sqlite3.Error:
         # It is unknown which processes are agents'.
         return False

@@ -15,11 +15,10 @@ import trio
 from intercom.local import config_file
 from intercom.local.places import DEFAULT_IPC_NAME, places
 from intercom.model.errors import IntercomError, SlackError
-from intercom.operators.slack import credential_file, keychain, manifest
-from intercom.operators.slack.addresses import api_base
-from intercom.operators.slack.checks import Outcome, Proof, verify
+from intercom.operators.slack import credentials, setup
 from intercom.operators.slack.credentials import APP, BOT, KINDS, TEAM, Kind, Looked, Source, check, file_in, look
-from intercom.operators.slack.web import SlackTokens
+from intercom.operators.slack.setup import Outcome, Proof, verify
+from intercom.operators.slack.web_api import SlackTokens, api_base
 
 #: Seconds that a person has to unlock the keychain.
 _PATIENCE = 60.0
@@ -46,13 +45,13 @@ def run(options: argparse.Namespace) -> int:
 def _manifest(name: str, *, link: bool) -> int:
     if not name.strip() or len(name) > _NAME_LIMIT:
         return _fail(f"an app's name has 1 to {_NAME_LIMIT} characters", code=2)
-    print(manifest.link(name) if link else manifest.as_json(name))
+    print(setup.link(name) if link else setup.as_json(name))
     return 0
 
 
 def _login(file: Path, *, from_env: bool, to_file: bool) -> int:
     # Checked first, so that no person pastes a token in vain.
-    if not to_file and keychain.read([APP.name], patience=_PATIENCE) is None:
+    if not to_file and credentials.read_keychain([APP.name], patience=_PATIENCE) is None:
         return _fail(
             f"this machine has no keychain: agent-intercom slack login --file keeps the tokens in {file}, readable by"
             f" you alone; or put {APP.variable} and {BOT.variable} into the environment of agent-intercom serve"
@@ -67,10 +66,10 @@ def _login(file: Path, *, from_env: bool, to_file: bool) -> int:
         return _fail("nothing was kept: put that right, and log in again")
     given[TEAM.name] = team_id or given.get(TEAM.name, "")
     if to_file:
-        credential_file.write(file, given)
+        credentials.write_file(file, given)
         kept = str(file)
     else:
-        kept = str(keychain.write(given, patience=_PATIENCE))
+        kept = str(credentials.write_keychain(given, patience=_PATIENCE))
     print(f"kept     in {kept}")
     _next_steps(to_file=to_file)
     return 0
@@ -116,8 +115,8 @@ def _next_steps(*, to_file: bool) -> None:
 
 
 def _logout(file: Path) -> int:
-    forgotten = keychain.forget([kind.name for kind in KINDS], patience=_PATIENCE) or ()
-    removed = credential_file.remove(file)
+    forgotten = credentials.forget([kind.name for kind in KINDS], patience=_PATIENCE) or ()
+    removed = credentials.remove(file)
     if forgotten:
         print("removed  from the keychain")
     if removed:

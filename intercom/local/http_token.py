@@ -30,7 +30,7 @@ def token(where: Places) -> str:
             _make(path)
             return _read(path)
     except OSError as error:
-        raise IpcError(f"can not keep the token file {path} ({error.strerror}): check its directory") from None
+        raise IpcError(f"cannot keep the token file {path} ({error.strerror}): check its directory") from None
 
 
 def keep(where: Places, token: str) -> str | None:
@@ -46,7 +46,7 @@ def keep(where: Places, token: str) -> str | None:
         private_directory(os.path.dirname(path))
         _make(path, token)
     except OSError as error:
-        raise IpcError(f"can not keep the token file {path} ({error.strerror}): check its directory") from None
+        raise IpcError(f"cannot keep the token file {path} ({error.strerror}): check its directory") from None
     return f"the token file {path} was gone; it was written again"
 
 

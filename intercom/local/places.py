@@ -163,7 +163,7 @@ def peek(config_file: str) -> dict[str, object]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise ConfigError(f"can not read {config_file}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {config_file}: {error.strerror}") from None
     import tomllib  # slower than the rest of this module, and most users have no file
 
     try:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from intercom.model.origin import Origin
+from intercom.model.process import Origin
 
 #: The maximum number of ancestors; real processes have fewer.
 _LONGEST_LINE = 256

@@ -14,8 +14,7 @@ from attrs import frozen
 
 from intercom.local import processes
 from intercom.local.processes import NotExaminable, Process, ProcessKey
-from intercom.model.agent_process import AgentProcess, Role
-from intercom.model.origin import Origin
+from intercom.model.process import Origin, ProcessRecord, Role
 
 
 class Who(StrEnum):
@@ -107,18 +106,18 @@ def _leader(process: Process) -> tuple[Process, ...]:
     return processes.line(found.pid) if found.session == found.pid else ()
 
 
-def lineage(pid: int, role: Role = Role.CLIENT, drivers: Iterable[int] = ()) -> tuple[AgentProcess, ...]:
+def lineage(pid: int, role: Role = Role.CLIENT, drivers: Iterable[int] = ()) -> tuple[ProcessRecord, ...]:
     """Return what to record for an agent's process. This is the process, all its ancestors up to the leader of its
     POSIX session, and the same for its `drivers`. It stops there: the starter of the session (a desktop, a terminal
     multiplexer, the init system) serves others too. Empty if the process cannot be examined."""
-    found: dict[ProcessKey, AgentProcess] = {}
+    found: dict[ProcessKey, ProcessRecord] = {}
     for each, its_role in ((pid, role), *((driver, Role.DRIVER) for driver in drivers)):
         for entry in _lineage(each, its_role):
             found.setdefault(ProcessKey(entry.pid, entry.started, entry.boot), entry)
     return tuple(found.values())
 
 
-def _lineage(pid: int, role: Role) -> list[AgentProcess]:
+def _lineage(pid: int, role: Role) -> list[ProcessRecord]:
     if pid <= 1:
         return []
     try:
@@ -131,12 +130,12 @@ def _lineage(pid: int, role: Role) -> list[AgentProcess]:
         session.append(top[0])
     leader = (line[0].session, top[0].key.started if top else 0)
     return [
-        AgentProcess(each.pid, each.key.started, each.key.boot, *leader, role if each is line[0] else Role.ANCESTOR)
+        ProcessRecord(each.pid, each.key.started, each.key.boot, *leader, role if each is line[0] else Role.ANCESTOR)
         for each in session
     ]
 
 
-def known(entries: Iterable[AgentProcess]) -> KnownAgents:
+def known(entries: Iterable[ProcessRecord]) -> KnownAgents:
     """Index recorded processes for lookups."""
     entries = tuple(entries)
     return KnownAgents(
@@ -145,7 +144,7 @@ def known(entries: Iterable[AgentProcess]) -> KnownAgents:
     )
 
 
-def over(entries: Iterable[AgentProcess]) -> tuple[AgentProcess, ...]:
+def over(entries: Iterable[ProcessRecord]) -> tuple[ProcessRecord, ...]:
     """Return the entries that need not stay recorded. They are from an earlier boot, or gone. An entry that is gone
     stays recorded only if its POSIX session still has processes and no other entry records that session. This examines
     every process."""

@@ -1,4 +1,4 @@
-"""The id of a shim: a random part and its process, so a server can detect that the shim has ended.
+"""A shim's id: random, and bound to its process, so that a server can tell that the shim is dead.
 
 Standard library only, because the start of a shim waits for it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 _ID = re.compile(r"[0-9a-f]{32}-(?P<namespace>[0-9]+)-(?P<pid>[0-9]+)-(?P<ticks>[0-9]+)")
 
@@ -57,3 +58,20 @@ def _stat(pid: int) -> tuple[str, str]:
         # The name in parentheses may contain any character.
         told = file.read().rpartition(b")")[2].split()
     return told[0].decode(), told[19].decode()
+
+
+#: The parent of a program started through one is the launcher, not the process that wanted it.
+LAUNCHERS = frozenset(
+    {"bunx", "direnv", "env", "hatch", "mise", "nix", "npm", "npx", "pipx", "pnpm", "poetry", "uv", "uvx"}
+)
+_SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"})
+
+
+def is_launcher(command: Sequence[str]) -> bool:
+    """Whether a command line starts another program and waits for it: `uvx tool`, `sh -c tool`."""
+    # Some programs put their whole command line into the first argument.
+    words = command[0].split() + list(command[1:]) if command else []
+    names = [os.path.basename(word).removesuffix(".js").removesuffix("-cli") for word in words[:2]]
+    if LAUNCHERS.intersection(names):
+        return True
+    return len(words) > 1 and names[0] in _SHELLS and words[1][:1] == "-" and words[1].endswith("c")

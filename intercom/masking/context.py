@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from intercom.masking.rule import Judge, Rule, rule
+from intercom.masking.shapes import Judge, Rule, rule
 from intercom.masking.values import (
     Strength,
     entropy,

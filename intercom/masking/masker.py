@@ -1,17 +1,20 @@
-"""Masking of secrets in text that leaves the machine. Pure, deterministic and idempotent.
+"""Masks secrets in what leaves the machine. Pure: the same text is masked the same way, and masked text stays.
 
 Only the secret is replaced, so a person still sees the meaning of a line; a diff keeps its lines and their marks. Mask
 the whole source and cut it afterwards, because the rest of a cut secret is not recognised.
+
+The tokens of our own sockets are hexadecimal, as digests are, so no rule can distinguish them.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from intercom.masking import keys
 from intercom.masking.context import (
@@ -24,8 +27,43 @@ from intercom.masking.context import (
     find_parts,
     holds_name,
 )
-from intercom.masking.known import KNOWN, KnownSecrets
 from intercom.masking.shapes import SHAPES
+
+#: Shorter values occur in texts by chance.
+_SHORTEST = 12
+
+
+@define
+class KnownSecrets:
+    """Secrets by value. The process adds each one that it reads or creates, and keeps it until it ends."""
+
+    _kinds: dict[str, str] = field(factory=dict, repr=False)
+    _pattern: re.Pattern[str] | None = field(default=None, init=False, repr=False)
+
+    def add(self, secret: str, kind: str) -> None:
+        """Mask `secret` from now on. `kind` replaces it in texts for people."""
+        if len(secret) >= _SHORTEST and self._kinds.get(secret) != kind:
+            # Each attribute is set in one assignment, because other threads may be masking.
+            self._kinds = {**self._kinds, secret: kind}
+            longest_first = sorted(self._kinds, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+    def mask(self, text: str, kinds: list[str]) -> str:
+        """Return `text` without these secrets. The kind of each secret found is added to `kinds`."""
+        if self._pattern is None:
+            return text
+        known = self._kinds
+
+        def replaced(match: re.Match[str]) -> str:
+            kind = known[match.group()]
+            kinds.append(kind)
+            return f"[masked: {kind}]"
+
+        return self._pattern.sub(replaced, text)
+
+
+#: The secrets of this process.
+KNOWN = KnownSecrets()
 
 _RULES = (*SHAPES, *CONTEXTS)
 #: The keywords of all rules. A rule is skipped if the text contains none of its keywords.
@@ -222,3 +260,38 @@ def _merged(text: str, spans: list[Found]) -> list[Found]:
         else:
             merged.append(span._replace(start=start))
     return merged
+
+
+#: The number of characters to read on either side of a line. No secret is longer.
+SURROUNDINGS = 64 * 1024
+
+
+def masked_lines(lines: Sequence[str], wanted: Iterable[int]) -> dict[int, str]:
+    """Return those of the `wanted` lines (by index) that contain a secret, masked. `lines` are one text, all with their
+    line end or all without."""
+    found: dict[int, str] = {}
+    for first, last, some in _stretches(lines, sorted(wanted)):
+        bare = [line.removesuffix("\n") for line in lines[first:last]]
+        masked = Masker().mask("\n".join(bare)).text.split("\n")
+        for index in some:
+            if masked[index - first] != bare[index - first]:
+                end = "\n" if lines[index].endswith("\n") else ""
+                found[index] = masked[index - first] + end
+    return found
+
+
+def _stretches(lines: Sequence[str], wanted: list[int]) -> list[tuple[int, int, list[int]]]:
+    """Return parts of the text (first line, end line, wanted lines). Each wanted line has enough context in its
+    part."""
+    begins = [0, *accumulate(len(line) + 1 for line in lines)]
+    stretches: list[tuple[int, int, list[int]]] = []
+    for index in wanted:
+        first = max(0, bisect_right(begins, begins[index] - SURROUNDINGS) - 1)
+        last = min(len(lines), bisect_left(begins, begins[index + 1] + SURROUNDINGS))
+        if stretches and first <= stretches[-1][1]:
+            before, _, some = stretches[-1]
+            some.append(index)
+            stretches[-1] = (before, last, some)
+        else:
+            stretches.append((first, last, [index]))
+    return stretches

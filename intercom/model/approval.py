@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from attrs import frozen
 
-from intercom.model.verdict import Decided
+from intercom.model.decision import Decided
 
 
 class RiskLevel(StrEnum):
@@ -104,7 +104,7 @@ def proposal_hash(
 ) -> str:
     """Return the hash that identifies what a person decides about: SHA-256, in hex, over canonical JSON of the record.
 
-    The record holds the session, the workspace (path and inode number) and the risk. For each file it holds the
+    The record holds the session, the workspace (path and id) and the risk. For each file it holds the
     canonical path, kind, both hashes, old path and mode. `operation` is the key of a permission hook's operation,
     because its files alone do not say what it does. Line counts are left out: they follow from the hashes.
     """
@@ -149,8 +149,8 @@ class ApprovalRequest:
     secrets, by number from 0, in masked form.
 
     `files` is the record of the proposal, made once: paths are canonical, every link is resolved. `root_inode` is the
-    inode number of the workspace directory at that time. `proposal_hash` covers all of this: a person decides about it,
-    and an apply is checked against it.
+    id of the workspace directory at that time: of its file system and inode. `proposal_hash` covers all of this: a
+    person decides about it, and an apply is checked against it.
 
     `tool` is set for an operation from a client's permission hook, and is the client's tool name. The client acts
     itself, once, and nothing is applied from here. `policy_question` is what the policy was asked, as text; later

@@ -13,8 +13,8 @@ from attrs.converters import optional
 
 from intercom.model import signing
 from intercom.model.approval import FileChange, Remark, RiskLevel
-from intercom.model.verdict import Decided, Decision
-from intercom.model.visible import visible
+from intercom.model.decision import Decided, Decision
+from intercom.model.visible_text import visible
 
 
 class CardKind(StrEnum):

@@ -35,7 +35,7 @@ ERROR_CODES: dict[str, str] = {
     "already_decided": "another verdict came first, or the request is no longer open",
     "invalid_state": "the session or request is in a state that does not allow this",
     "apply_stuck": "an apply stopped half-way because files changed underneath; an operator must look",
-    "workspace_refused": "the directory can not serve as a workspace",
+    "workspace_refused": "the directory cannot serve as a workspace",
     "paused": "an operator has paused the session; nothing was done",
     "steer_queue_full": "too many words wait for this agent already, or they are too long together",
     "too_many_pending": "as many requests wait for a person as may",

@@ -11,7 +11,7 @@ import json
 from attrs import field, frozen
 
 from intercom.model.approval import RiskLevel
-from intercom.model.verdict import Decided
+from intercom.model.decision import Decided
 
 
 @frozen

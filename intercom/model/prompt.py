@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from attrs import frozen
 
-from intercom.model.verdict import Decided
+from intercom.model.decision import Decided
 
 
 class PromptType(StrEnum):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from attrs import frozen
+from attrs import field, frozen
+
+from intercom.model import limits
+from intercom.model.field_docs import doc
 
 
 class SessionStatus(StrEnum):
@@ -42,8 +45,10 @@ SESSION_TRANSITIONS: dict[SessionStatus, frozenset[SessionStatus]] = {
 
 @frozen
 class ProgressItem:
-    label: str
-    status: ProgressStatus
+    """An entry of an agent's task list."""
+
+    label: str = field(metadata=doc("What the task is.", min_length=1, most=limits.TITLE))
+    status: ProgressStatus = field(metadata=doc("How far it is."))
 
 
 @frozen

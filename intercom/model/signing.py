@@ -28,18 +28,6 @@ SIGNED_HERE = ("slack", "embed")
 #: The fields of a statement.
 STATED = ("request_id", "subject", "risk", "decision", "text", "at", "decision_id", "key_id", "method")
 
-#: Commands that change something without a signature. They only pause or end an agent, or first ask a question. The
-#: commands about keys bring their own signatures.
-UNSIGNED = frozenset({"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke"})
-#: Commands that answer a card. Their signature covers what the card shows.
-OF_A_CARD = frozenset({"approve", "reject", "answer", "policy-accept", "policy-reject"})
-
-#: Commands with a message for an agent. What was signed is stored with it, and checked again before delivery.
-FOR_AN_AGENT = frozenset({"nudge", "steer", "task"})
-
-#: Commands that are not idempotent: a signature for one is valid once.
-USED_ONCE = frozenset({"mode", "unpause", "nudge", "take-back"})
-
 #: Decisions that need the PIN, as critical ones do: an accepted policy approves much that no person sees.
 WITH_PIN = frozenset({"accept"})
 

@@ -1,4 +1,4 @@
-"""The router: the actor that receives cards and notices from sessions and passes them to every channel.
+"""The router: the one actor that sessions tell what waits for a person, and that tells every channel of it.
 
 It holds no state that could be lost. After a crash it reads the open cards again, and the channels subscribe again.
 """
@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import trio
+from attrs import frozen
 
-from actors import Actor, DownEvent
+from actors import Actor, Busy, Down, DownEvent, NotRunning, System, ask
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.session import SessionMode
 from intercom.operators.messages import Channel, Subscribe
@@ -177,3 +178,30 @@ class Operators(Actor):
     def _tell(self, names: Iterable[str], message: Card | Notice) -> None:
         for name in names:
             self.system.named(name).tell(message)
+
+
+#: Seconds until a busy router is asked again.
+_BUSY_WAIT = 0.5
+
+
+@frozen
+class Subscribed:
+    """The open cards for the channel, and the router's incarnation: the subscription ends with it."""
+
+    router: Any
+    cards: tuple[Card, ...]
+
+
+async def subscribe(system: System, router: str, subscriber: str, channel: Channel) -> Subscribed:
+    """Subscribe `subscriber` to the router of this name, which may be restarting; waits until that succeeds."""
+    name = system.named(router)
+    ref = name.ref
+    while True:
+        if ref is None:
+            ref = await system.next_incarnation(name, None)
+        try:
+            return Subscribed(ref, await ask(ref, Subscribe(subscriber, channel)))
+        except Busy:
+            await trio.sleep(_BUSY_WAIT)
+        except (Down, NotRunning):
+            ref = await system.next_incarnation(name, ref)

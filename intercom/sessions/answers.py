@@ -1,59 +1,57 @@
-"""The tools' answers as values; `to_json` writes each one as agents read it."""
+"""What a decided request says to its agent, as values: made from the request's row, and counted."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, TypeVar
 
 import cattrs
 from attrs import field, fields, frozen, has
 
-from intercom.model.session import ProgressItem
+from intercom.model import clock
+from intercom.model.approval import ApprovalRequest, ApprovalStatus
+from intercom.model.card import Card, CardKind
+from intercom.model.decision import Verdict
+from intercom.model.errors import InvalidState
+from intercom.model.field_docs import doc
+from intercom.model.instruction import Instruction
+from intercom.model.metrics import Delivered, Settled
+from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
 
 A = TypeVar("A")
 
-#: Instructions for a model whose client's time limit ended before a person answered.
-NOT_APPROVED_YET = (
-    "not approved yet: do not write the change by other means; call check_clearance again with this request_id to go on"
-    " waiting"
-)
 MAY_BE_DONE_NOW = "a person has allowed it: try exactly the same again, and it passes once"
 #: Told with a decision that nobody made.
 NOBODY_ANSWERED = {
     "continue": (
-        "nobody answered in time: this is the configured default, and nobody consented to anything. Go on only with"
-        " what you may do without asking, do nothing of what you asked about that needs consent, and ask again for that"
+        "nobody answered in time: this is the configured default, and nobody consented to anything. Continue only with"
+        " what you may do without asking. Do nothing that needs consent; ask again for that"
     ),
     "stop": "nobody answered in time, and the configured default is to stop: no person has decided this; end your turn",
 }
 #: Told with a decision that the workspace's policy made.
-POLICY_LET_PASS = "the workspace's policy answered this, and no person: go on, and ask again for what needs consent"
-NOT_ANSWERED_YET = "no answer yet: call transmit again with this request_id to go on waiting; do not assume an answer"
-NOT_OVERWRITTEN_YET = (
-    "the file has changed since it was approved, and a person decides whether to write over it; nothing is written:"
-    " call check_diff again with this request_id to go on waiting"
-)
-NOT_OVERWRITTEN = "nothing was written: read the file as it is now, and propose against that"
+POLICY_LET_PASS = "the workspace's policy answered this, and no person: continue, and ask again for what needs consent"
 #: Told to a call in a session that an operator has paused.
 PAUSED = (
     "this session was paused by an operator, and nothing was done: change nothing and start nothing new; call {tool}"
-    " again {how}, and it waits until the operator lets you go on"
+    " again {how}, and it waits until the operator resumes the session"
 )
-PAUSED_PING = (
-    "this session was paused by an operator: change nothing and start nothing new; your next call of any other tool"
-    " waits until the operator lets you go on"
-)
-STILL_WAITING = "no work yet: call standby again with this request_id to go on waiting"
+
+#: What every tool says of the field `message`.
+MESSAGE = doc("What to do now, if the status needs an explanation.")
 
 
 @frozen
 class ClearanceAnswer:
     """The answer of check_clearance. `status` is approved, rejected, timeout or pending."""
 
-    status: str
-    request_id: str
-    reason: str | None = None
-    auto_approved: str | None = None
-    message: str | None = None
+    status: str = field(metadata=doc('"approved", "rejected", "timeout" or "pending".'))
+    request_id: str = field(metadata=doc("The id of the request: for check_diff once approved, or to wait again."))
+    reason: str | None = field(default=None, metadata=doc("Why a person rejected the change, if they said why."))
+    auto_approved: str | None = field(
+        default=None, metadata=doc("The rule of the workspace's policy that approved the change; no person was asked.")
+    )
+    message: str | None = field(default=None, metadata=MESSAGE)
 
 
 @frozen
@@ -74,17 +72,19 @@ class PromptAnswer:
     person answered. `timed_out` says that nobody answered: the decision is a default, and no person consented.
     `auto_approved` names the policy rule that answered."""
 
-    decision: str | None = None
-    instruction: str | None = None
-    status: str | None = None
-    request_id: str | None = None
-    message: str | None = None
+    decision: str | None = field(default=None, metadata=doc('"continue", "refine" or "stop".'))
+    instruction: str | None = field(default=None, metadata=doc("What the person tells you to do."))
+    status: str | None = field(default=None, metadata=doc('"pending": nobody has answered yet; absent once answered.'))
+    request_id: str | None = field(
+        default=None, metadata=doc("The id of the question while it is pending: wait for it again with this id.")
+    )
+    message: str | None = field(default=None, metadata=MESSAGE)
     timed_out: bool | None = field(
         default=None,
-        metadata={"doc": "true: nobody answered in time, the decision is a default and nobody consented to anything."},
+        metadata=doc("true: nobody answered in time, the decision is a default and nobody consented to anything."),
     )
     auto_approved: str | None = field(
-        default=None, metadata={"doc": "The policy's rule that answered, in place of a person."}
+        default=None, metadata=doc("The rule of the workspace's policy that answered; no person was asked.")
     )
 
 
@@ -92,95 +92,12 @@ class PromptAnswer:
 class StandbyAnswer:
     """The answer of standby. `status` is resumed, timeout or pending."""
 
-    status: str
-    instruction: str | None = None
-    request_id: str | None = None
-    message: str | None = None
-
-
-@frozen
-class FileWritten:
-    path: str
-    bytes: int
-
-
-@frozen
-class ApplyAnswer:
-    """The answer of check_diff. `status` is applied. If a file has changed since and a person decides whether to
-    overwrite it, `status` is pending, rejected or timeout, and `request_id` is that question's."""
-
-    files_written: tuple[FileWritten, ...] = ()
-    status: str = "applied"
-    request_id: str | None = None
-    reason: str | None = None
-    message: str | None = None
-
-
-@frozen
-class CheckAnswer:
-    auto_approved: bool
-    matched_rule: str | None = field(metadata={"keep": True})
-
-
-@frozen
-class BroadcastAnswer:
-    posted: bool
-    ts: str | None = None
-    queued: bool | None = None
-
-
-@frozen
-class PendingRequest:
-    request_id: str
-    type: str
-    title: str
-    created_at: str
-
-
-@frozen
-class CheckpointSummary:
-    checkpoint_id: str
-    label: str | None = field(metadata={"keep": True})
-    created_at: str
-
-
-@frozen
-class Task:
-    """A task that a person left for an agent."""
-
-    task_id: str
-    text: str
-    by: str
-    created_at: str
-
-
-@frozen
-class RebootAnswer:
-    """The answer of reboot. `status` is clean or recovered. `tasks` are what a person left for this agent."""
-
-    status: str
-    session_id: str | None = None
-    pending_requests: tuple[PendingRequest, ...] = ()
-    last_checkpoint: CheckpointSummary | None = None
-    progress_snapshot: tuple[ProgressItem, ...] = ()
-    tasks: tuple[Task, ...] = ()
-
-
-@frozen
-class ModeAnswer:
-    previous_mode: str
-    current_mode: str
-
-
-@frozen
-class PingAnswer:
-    """The answer of ping. `status` is "paused" while an operator pauses the session, else None."""
-
-    acknowledged: bool
-    session_id: str
-    stall_detection_enabled: bool
-    status: str | None = None
-    message: str | None = None
+    status: str = field(metadata=doc('"resumed", "timeout" or "pending".'))
+    instruction: str | None = field(default=None, metadata=doc("What the operator tells you to do."))
+    request_id: str | None = field(
+        default=None, metadata=doc("The id of this wait while it is pending: continue it with this id.")
+    )
+    message: str | None = field(default=None, metadata=MESSAGE)
 
 
 @frozen
@@ -195,7 +112,7 @@ class LateVerdict:
 
 
 @frozen
-class Instruction:
+class DeliveredInstruction:
     """An operator's message attached to a result. `kind` is nudge, steer or task; `by` is its author, `at` when it was
     given."""
 
@@ -230,3 +147,181 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value
+
+
+Asked = ApprovalRequest | ContinuationPrompt | Wait
+
+
+def clearance(request: ApprovalRequest) -> ClearanceAnswer | None:
+    """Return the answer of check_clearance; None while undecided. Raises InvalidState for a request that ended with its
+    session."""
+    match request.status:
+        case ApprovalStatus.PENDING:
+            return None
+        case ApprovalStatus.APPROVED | ApprovalStatus.CONSUMED:
+            return ClearanceAnswer("approved", request.id, auto_approved=request.auto_rule)
+        case ApprovalStatus.REJECTED:
+            return ClearanceAnswer("rejected", request.id, reason=request.decided.text if request.decided else None)
+        case ApprovalStatus.EXPIRED:
+            return ClearanceAnswer("timeout", request.id)
+        case ApprovalStatus.INTERRUPTED:
+            raise _ended(request)
+
+
+def permission(request: ApprovalRequest) -> PermissionAnswer | None:
+    """Return the answer to a permission hook; as `clearance`."""
+    match request.status:
+        case ApprovalStatus.PENDING:
+            return None
+        case ApprovalStatus.APPROVED:
+            return PermissionAnswer("approved", request.id, message=MAY_BE_DONE_NOW)
+        case ApprovalStatus.CONSUMED:
+            return PermissionAnswer("allowed", request.id)
+        case ApprovalStatus.REJECTED:
+            return PermissionAnswer("denied", request.id, reason=request.decided.text if request.decided else None)
+        case ApprovalStatus.EXPIRED:
+            return PermissionAnswer("timeout", request.id)
+        case ApprovalStatus.INTERRUPTED:
+            raise _ended(request)
+
+
+def prompt(request: ContinuationPrompt) -> PromptAnswer | None:
+    """Return the answer of transmit; as `clearance`."""
+    if request.status is WaitStatus.PENDING:
+        return None
+    if request.status is WaitStatus.INTERRUPTED or request.decision is None:
+        raise _ended(request)
+    if request.status is WaitStatus.EXPIRED:
+        decision = request.decision.value
+        return PromptAnswer(decision, request.instruction, message=NOBODY_ANSWERED[decision], timed_out=True)
+    if is_of_policy(request):
+        return PromptAnswer(request.decision.value, message=POLICY_LET_PASS, auto_approved=TRANSMIT_RULE)
+    return PromptAnswer(request.decision.value, request.instruction)
+
+
+def answer(request: Asked) -> object:
+    """Return the answer for the call that waits for this request, of any kind; as `clearance`."""
+    match request:
+        case ApprovalRequest() if request.tool is not None:
+            return permission(request)
+        case ApprovalRequest():
+            return clearance(request)
+        case ContinuationPrompt():
+            return prompt(request)
+        case Wait():
+            return standby(request)
+
+
+def standby(request: Wait) -> StandbyAnswer | None:
+    """Return the answer of standby; as `clearance`."""
+    match request.status:
+        case WaitStatus.PENDING:
+            return None
+        case WaitStatus.DECIDED:
+            return StandbyAnswer("resumed", request.instruction)
+        case WaitStatus.EXPIRED:
+            return StandbyAnswer("timeout")
+        case WaitStatus.INTERRUPTED:
+            raise _ended(request)
+
+
+def late(request: Asked) -> LateVerdict:
+    """Return the request's answer as an attachment for another call's result."""
+    match request:
+        case ApprovalRequest() if request.tool is not None:
+            return LateVerdict(request.id, "permission", request.title, _answer(permission(request)))
+        case ApprovalRequest():
+            return LateVerdict(request.id, "approval", request.title, _answer(clearance(request)))
+        case ContinuationPrompt():
+            return LateVerdict(request.id, "prompt", headline(request.prompt_text), _answer(prompt(request)))
+        case Wait():
+            return LateVerdict(request.id, "standby", headline(request.message), _answer(standby(request)))
+
+
+def told(word: Instruction) -> DeliveredInstruction:
+    """Return an instruction as an attachment of a result."""
+    return DeliveredInstruction(word.id, word.kind.value, word.text, word.by, clock.to_text(word.at))
+
+
+#: The channel of the decision that ends a standby at once, because instructions were queued already.
+INBOX = "inbox"
+#: The channel of a decision to overwrite a changed file that the configuration left to the agent.
+FORCE = "force"
+
+
+def ended_by_words(wait_id: str) -> str:
+    """Return the id of the verdict by which an instruction ends this standby."""
+    return f"steer/{wait_id}"
+
+
+def is_automatic(request: Asked) -> bool:
+    """Return whether it was decided as soon as it was asked, without a person."""
+    return request.decided is not None and request.decided.channel in ("policy", FORCE, INBOX)
+
+
+def is_of_policy(request: Asked) -> bool:
+    """Return whether the workspace's policy decided it."""
+    return request.decided is not None and request.decided.channel == "policy"
+
+
+#: The name of the policy rule that answers questions.
+TRANSMIT_RULE = "tool:transmit"
+
+
+def headline(text: str, width: int = 80) -> str:
+    """Return the first line of a text, cut to `width` characters."""
+    first = text.strip().splitlines()[0] if text.strip() else ""
+    return first if len(first) <= width else first[: width - 1] + "…"
+
+
+def _answer(answer: object) -> dict[str, object]:
+    assert answer is not None, "a late verdict has been decided"
+    return to_json(answer)
+
+
+def _ended(request: Asked) -> InvalidState:
+    return InvalidState(f"request {request.id} ended with its session; ask again in a new one", request_id=request.id)
+
+
+_REQUESTS = frozenset({CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY})
+
+
+def settled(request: Asked, now: datetime) -> Settled:
+    """Return the metric of a settled request. Without a decision, it ended `now`."""
+    verdict = request.decided
+    if verdict is None:
+        return Settled(request.id, kind(request), request.status.value, "none", _between(request.created_at, now))
+    waited = _between(request.created_at, verdict.at)
+    return Settled(request.id, kind(request), verdict.decision, verdict.channel, waited)
+
+
+def delivered(request: Asked) -> Delivered | None:
+    """Return the metric of an answer that reached the agent; None if there is no answer, or it has not arrived."""
+    if request.decided is None or request.delivered_at is None:
+        return None
+    return Delivered(request.id, kind(request), _between(request.decided.at, request.delivered_at))
+
+
+def answered(card: Card, verdict: Verdict, now: datetime) -> Settled | None:
+    """Return the metric of a person's answer that no call waits for: to an alert, a policy, a stuck apply. None for
+    requests, which are measured by `settled`. Each answer to an alert counts."""
+    if card.kind in _REQUESTS:
+        return None
+    waited = _between(card.created_at, now)
+    return Settled(verdict.id, card.kind, verdict.decision.value, verdict.channel, waited)
+
+
+def kind(request: Asked) -> CardKind:
+    """Return the request's kind of card."""
+    match request:
+        case ApprovalRequest():
+            return CardKind.APPROVAL
+        case ContinuationPrompt():
+            return CardKind.PROMPT
+        case Wait():
+            return CardKind.STANDBY
+
+
+def _between(before: datetime, after: datetime) -> float:
+    # The wall clock may have been set back meanwhile.
+    return max(0.0, (after - before).total_seconds())

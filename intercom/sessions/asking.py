@@ -1,4 +1,4 @@
-"""Asks a session whose actor may not run: an idle session has no actor, and is woken first."""
+"""Asks a session that may be idle: its actor is started first."""
 
 from __future__ import annotations
 
@@ -7,11 +7,29 @@ from typing import TypeVar
 import outcome
 import trio
 
-from actors import Busy, Down, NotRunning, Request, System, ask
+from actors import (
+    AlreadyStarted,
+    Busy,
+    ChildSpec,
+    Down,
+    Name,
+    NotRunning,
+    Request,
+    StartChild,
+    StopChild,
+    System,
+    UnknownChild,
+    ask,
+)
 from intercom.model.errors import IntercomError
-from intercom.sessions.reception_messages import Wanted
+from intercom.sessions.messages import Wanted
+from intercom.store.client import StoreUnavailable
 
 R = TypeVar("R")
+
+#: The errors of an actor or a store that does not answer: it restarts, has too much to do, or is too slow. It may do
+#: later.
+UNANSWERED = (Busy, Down, NotRunning, StoreUnavailable, trio.TooSlowError)
 
 #: Time limit of an operator's request, in seconds. A component that restarts is back well within it.
 ACT_SECONDS = 30.0
@@ -35,11 +53,11 @@ async def _ask_awake(system: System, session_id: str, message: Request[R]) -> R:
 
         async def wake() -> None:
             try:
-                await ask(system.named("reception"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
+                await ask(system.named("registry"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
             except IntercomError as refused:
                 found.append(outcome.Error(refused))
                 nursery.cancel_scope.cancel()
-            except (Busy, Down, NotRunning, trio.TooSlowError):
+            except UNANSWERED:
                 # The session may start all the same. If it does not, the question times out.
                 pass
 
@@ -51,3 +69,23 @@ async def _ask_awake(system: System, session_id: str, message: Request[R]) -> R:
             found.append(outcome.Error(failed))
         nursery.cancel_scope.cancel()
     return found[0].unwrap()
+
+
+#: Time limit of a supervisor's answer, in seconds: it may be restarting.
+_SECONDS = 30.0
+
+
+async def ensure(supervisor: Name, spec: ChildSpec) -> None:
+    """Start this child, unless it runs."""
+    try:
+        await ask(supervisor, StartChild(spec), timeout=_SECONDS, retry=True)
+    except AlreadyStarted:
+        return
+
+
+async def stop(supervisor: Name, id: str) -> None:
+    """Stop the child of this id, if it runs."""
+    try:
+        await ask(supervisor, StopChild(id), timeout=_SECONDS, retry=True)
+    except UnknownChild:
+        return

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.card import Card, CardKind, CardState
+from intercom.model.instruction import Instruction, Kind
 from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStatus
 from intercom.model.session import ProgressItem
 from intercom.model.stall import StallAlert, StallStatus
-from intercom.model.steering import Instruction, Kind
-from intercom.model.visible import visible
-from intercom.sessions.outcomes import Asked, headline
+from intercom.model.visible_text import visible
+from intercom.sessions.answers import Asked, headline
 from intercom.store.journal import Entry
 
 _APPROVAL_STATE = {
@@ -207,7 +207,7 @@ def _way(word: Instruction) -> str:
     if word.closed_at is not None:
         return "not delivered: taken back, or the session ended first"
     if word.kind is not Kind.TASK or word.taken_at is not None:
-        return "rides on the agent's next result"
+        return "goes with the agent's next result"
     whose = "this session's agent" if word.session_id is not None else "an agent of this workspace"
     return f"waits until {whose} calls reboot or standby"
 

@@ -7,22 +7,24 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
-from actors import Actor, Busy, Down, NotRunning, Refused, ask
+from actors import Actor, Refused
 from intercom.model.card import Card, Notice
 from intercom.model.errors import DatabaseError, IntercomError
 from intercom.sessions import cards
-from intercom.sessions.asking import ask_session
-from intercom.sessions.checkpoint_messages import SweepContents
+from intercom.sessions.asking import UNANSWERED, ask_session
+from intercom.sessions.checkpoints.messages import SweepContents
 from intercom.sessions.context import Context
 from intercom.sessions.messages import EndAbandoned
-from intercom.sessions.spawning import output_files
+from intercom.sessions.processes import output_files
 from intercom.sessions.timers import ClockChanged, Expire
-from intercom.store import approvals, children, retention, sessions
-from intercom.store.messages import Database, Transact
+from intercom.store import agent_processes, retention, sessions
+from intercom.store.client import LARGE_TRANSACTION_SECONDS
+from intercom.store.messages import Database
+from intercom.store.requests import approvals
 
 #: Seconds between two checks for lapsed approvals, for agents' processes that are gone, and between two purges.
 LAPSE_SECONDS = 60.0
@@ -32,6 +34,8 @@ _ROUNDS = {"lapse": LAPSE_SECONDS, "prune": PRUNE_SECONDS, "purge": PURGE_SECOND
 _AT_ONCE = 100
 #: How many ended sessions one line names.
 _NAMED = 5
+
+R = TypeVar("R")
 
 log = logging.getLogger("intercom.sessions")
 
@@ -74,7 +78,7 @@ class Housekeeper(Actor):
     async def _prune(self) -> None:
         try:
             await self._prune_processes()
-        except (IntercomError, Refused, Busy, Down, NotRunning, trio.TooSlowError) as failed:
+        except (IntercomError, Refused, *UNANSWERED) as failed:
             log.warning("processes that are gone could not be forgotten for now: %s", failed)
 
     async def _lapse(self) -> None:
@@ -97,11 +101,11 @@ class Housekeeper(Actor):
             count = -1
             while count < len(ended):
                 count = len(ended)
-                for id in await self._ask(partial(sessions.left_before, cutoff=before, limit=_AT_ONCE)):
+                for id in await self._ask(partial(sessions.abandoned_before, cutoff=before, limit=_AT_ONCE)):
                     why = f"its agent has been away for more than {days} days"
                     if await ask_session(self.system, id, EndAbandoned(before, why)):
                         ended.append(id[:8])
-        except (IntercomError, Refused, Busy, Down, NotRunning, trio.TooSlowError) as failed:
+        except (IntercomError, Refused, *UNANSWERED) as failed:
             log.warning("sessions whose agents are away could not be ended for now: %s", failed)
         if ended:
             some = ", ".join(ended[:_NAMED]) + (f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else "")
@@ -113,10 +117,10 @@ class Housekeeper(Actor):
         now = self._context.now()
         cutoff = now - timedelta(days=self._context.config.retention_days)
         # The agents' output goes before the rows that name it.
-        while old := await self._ask(partial(children.expired, cutoff=cutoff, limit=_AT_ONCE)):
+        while old := await self._ask(partial(agent_processes.expired, cutoff=cutoff, limit=_AT_ONCE)):
             for session_id in old:
                 await trio.to_thread.run_sync(output_files.forget, output_files.directory_of(self._outputs, session_id))
-            if not await self._ask(partial(children.forget, session_ids=old)):
+            if not await self._ask(partial(agent_processes.forget, session_ids=old)):
                 break
         # In small steps, because other writers wait.
         kept_until = now - timedelta(days=self._context.config.checkpoint_retention_days)
@@ -127,8 +131,8 @@ class Housekeeper(Actor):
         if keeper is not None:
             keeper.tell(SweepContents())
 
-    async def _ask(self, work: Any) -> Any:
-        return await ask(self._context.store, Transact(work), timeout=60.0, retry=True)
+    async def _ask(self, work: Callable[[Database], R]) -> R:
+        return await self._context.store.transact(work, timeout=LARGE_TRANSACTION_SECONDS)
 
 
 def _lapse(db: Database, before: Any, at: Any) -> list[Card]:

@@ -1,20 +1,54 @@
-"""Lookups in the store: sessions, and current or past cards, by prefixes of their ids."""
+"""What people look up: sessions and cards, by the beginnings of their ids or by what they mean."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+import sys
+from collections.abc import Callable, Container
+from datetime import datetime
 from functools import partial
+from typing import TypeVar
+
+from attrs import define, field
 
 from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, CardKind
-from intercom.model.errors import NotFound
+from intercom.model.errors import Ambiguous, NotFound
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import cards
-from intercom.sessions.finding import only, single
-from intercom.sessions.restore_cards import of_restore
-from intercom.store import instructions, journal, requests, restores, sessions, stalls, waits
+from intercom.sessions.checkpoints.restore import of_restore
+from intercom.store import idempotency, instructions, journal, requests, restores, sessions, stalls
+from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
 from intercom.store.reader import Reader
+from intercom.store.requests import waits
+
+T = TypeVar("T")
+
+
+async def session_id(reader: Reader, prefix: str) -> str:
+    """Return the whole id of the only session whose id is or begins with `prefix`. Raises NotFound and Ambiguous."""
+    found = await reader.read(partial(sessions.with_prefix, prefix=prefix))
+    return only([prefix] if prefix in found else list(found), prefix, "session")
+
+
+def only(found: list[T], prefix: str, what: str) -> T:
+    """Return the only element of `found`. Raises NotFound and Ambiguous, whose messages name `what`."""
+    if not found:
+        code = "request_not_found" if what == "request" else None
+        raise NotFound(f"no {what} has an id that begins with {prefix!r}; see what there is", code=code)
+    if len(found) > 1:
+        shown = ", ".join(str(entry[1] if isinstance(entry, tuple) else entry) for entry in found[:5])
+        raise Ambiguous(f"{prefix!r} fits {len(found)} {what}s ({shown}); give more of the id")
+    return found[0]
+
+
+def single(ids: list[str], what: str) -> str:
+    """Return the only id. Raises NotFound and Ambiguous."""
+    if not ids:
+        raise NotFound(f"there is no {what}")
+    if len(ids) > 1:
+        raise Ambiguous(f"there are {len(ids)} {what}s ({', '.join(ids[:8])}); name one with --session")
+    return ids[0]
 
 
 def only_waiting(db: Database) -> str:
@@ -118,3 +152,35 @@ def nudged(db: Database, prefix: str) -> tuple[str, str]:
     found += [("session", id) for id in sessions.with_prefix(db, prefix)]
     exact = [entry for entry in found if entry[1] == prefix]
     return only(exact or found, prefix, "session or stall alert")
+
+
+def by_act(db: Database, act_id: str, find: Callable[[Database], str], at: datetime) -> str:
+    """Return the session's id: the first time as `find` returns it, then as recorded. Raises what `find` raises."""
+    known = idempotency.answer(db, Scope.SESSION, act_id)
+    if known is not None:
+        return str(known["session_id"])
+    id = find(db)
+    idempotency.record(db, Scope.SESSION, act_id, {"session_id": id}, at, session_id=id)
+    return id
+
+
+#: How many cards are remembered, the last shown ones.
+_REMEMBERED_CARDS = 2_000
+
+
+@define
+class ShownCards:
+    """The kind and the session of each card, by its id. They never change."""
+
+    _shown: dict[str, tuple[CardKind, str]] = field(factory=dict, init=False)
+
+    def remember(self, card: Card) -> None:
+        """Remember this card."""
+        # Each card holds a string of its own for its session's id.
+        self._shown[card.id] = card.kind, sys.intern(card.session_id)
+        if len(self._shown) > _REMEMBERED_CARDS:
+            del self._shown[next(iter(self._shown))]
+
+    def find(self, id: str) -> tuple[CardKind, str] | None:
+        """Return the kind and the session of the card with this id, if it is remembered."""
+        return self._shown.get(id)

@@ -1,38 +1,30 @@
-"""The protocol of a session. Its stall detector and the session registry have protocols of their own.
+"""The protocol of sessions: what agents, people, hooks, tasks, the registry and the stall detector ask and tell.
 
-Every tool request is answered with `Answered`: the answer and its attachments. `call` names the tool call: a repeated
-request under the same name has no second effect.
+The tools' own messages are in `intercom.sessions.tools`, one file a tool. Every tool request is answered with
+`Answered`, or with `Opened` if a person may have to answer it. `call` names a call of a tool or a hook: a call that is
+repeated under its name has no second effect, and is answered the same.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 from actors import Request
-from intercom.model.approval import RiskLevel
 from intercom.model.card import Card
-from intercom.model.child import Exit, Why
-from intercom.model.prompt import PromptType
-from intercom.model.session import ProgressItem, Session, SessionMode
-from intercom.model.verdict import Verdict
-from intercom.sessions.answers import (
-    ApplyAnswer,
-    BroadcastAnswer,
-    CheckAnswer,
-    ClearanceAnswer,
-    Instruction,
-    LateVerdict,
-    ModeAnswer,
-    PingAnswer,
-    PromptAnswer,
-    RebootAnswer,
-    StandbyAnswer,
-)
+from intercom.model.decision import SignedCommand, Verdict
+from intercom.model.field_docs import INTERNAL
+from intercom.model.instruction import Instruction, Kind
+from intercom.model.operation import Operation
+from intercom.model.process import Exit, Why
+from intercom.model.session import Session
+from intercom.model.task import TaskState
+from intercom.sessions.answers import DeliveredInstruction, LateVerdict, PermissionAnswer
 
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 @frozen
@@ -41,7 +33,7 @@ class Answered(Generic[A]):
 
     answer: A
     late_verdicts: tuple[LateVerdict, ...] = ()
-    instructions: tuple[Instruction, ...] = ()
+    instructions: tuple[DeliveredInstruction, ...] = ()
 
 
 @frozen
@@ -56,136 +48,27 @@ class Opened(Generic[A]):
 
 
 @frozen
-class Propose(Request[Opened[ClearanceAnswer]]):
-    """Propose a change to a person: a `diff`, or the whole new `content` of one file, taken literally. With
-    `request_id`, only re-attach to that request."""
+class ToolRequest(Request[R]):
+    """A tool call: the base of every tool's arguments. The agent connection sets `call`, the call's name."""
 
-    call: str
-    title: str | None = None
-    diff: str | None = None
-    file_path: str | None = None
-    description: str | None = None
-    risk_level: RiskLevel = RiskLevel.LOW
-    request_id: str | None = None
-    content: str | None = None
+    call: str = field(default="", kw_only=True, metadata=INTERNAL)
+
+    @property
+    def waits_while_paused(self) -> bool:
+        """Whether a paused session refuses this call (`paused`) without any effect."""
+        return True
 
 
 @frozen
-class AwaitClearance(Request[Answered[ClearanceAnswer]]):
-    """Wait for the decision about a proposed change. Answered when there is one, however late. Refused with
-    `request_not_found`, or `invalid_state` if the request ended with the session."""
+class AwaitDecision(Request[Answered[Any]]):
+    """Wait for the decision about a request of any kind; the answer is that of the call that made the request. Answered
+    when there is a decision, however late. Refused with `request_not_found`, or `invalid_state` if the request ended
+    with the session. The answer "approved" of a permission does not use it up: ask again under the same name to use
+    it."""
 
     call: str
     request_id: str
     ticket: str = ""
-
-
-@frozen
-class AskPrompt(Request[Opened[PromptAnswer]]):
-    """Ask a person a question. With `request_id`, only re-attach to that question."""
-
-    call: str
-    prompt_text: str | None = None
-    prompt_type: PromptType = PromptType.CONTINUATION
-    elapsed_seconds: int | None = None
-    actions_taken: int | None = None
-    request_id: str | None = None
-
-
-@frozen
-class AwaitPrompt(Request[Answered[PromptAnswer]]):
-    """Wait for the answer to a question, as `AwaitClearance` does."""
-
-    call: str
-    request_id: str
-    ticket: str = ""
-
-
-@frozen
-class StandBy(Request[Opened[StandbyAnswer]]):
-    """Ask for work. `timeout_seconds` 0 means the configured time, which may be unlimited."""
-
-    call: str
-    message: str
-    timeout_seconds: int = 0
-    request_id: str | None = None
-
-
-@frozen
-class AwaitStandby(Request[Answered[StandbyAnswer]]):
-    """Wait for the end of a standby, as `AwaitClearance` does."""
-
-    call: str
-    request_id: str
-    ticket: str = ""
-
-
-@frozen
-class Apply(Request[Answered[ApplyAnswer]]):
-    """Write an approved change to disk. The answer lists the written files. Refused with the errors of check_diff; then
-    nothing was written, except with `apply_stuck`, which an operator was told. `force` is for a whole file that has
-    changed since. The answer is then pending, with the request that asks a person. Await that request, and apply again
-    with its id."""
-
-    call: str
-    request_id: str
-    force: bool = False
-
-
-@frozen
-class CheckPolicy(Request[Answered[CheckAnswer]]):
-    """Ask whether the policy in force lets the agent do this alone. The answer names the rule that does. `file_path` is
-    relative to the workspace; refused with `path_violation` if it is not, or leads outside."""
-
-    call: str
-    tool_name: str
-    file_path: str | None = None
-    risk_level: RiskLevel = RiskLevel.LOW
-    operation: Literal["read", "write"] = "write"
-    args: tuple[str, ...] | str | None = None
-
-
-@frozen
-class Broadcast(Request[Answered[BroadcastAnswer]]):
-    """Tell people one line. The answer says whether it is in the chat (`posted`, with its ts) or queued (`queued`).
-    `level` is as in `Notice`. Refused with `invalid_arguments` for an invalid `thread_ts`, `busy` for too many lines of
-    one session within a minute."""
-
-    call: str
-    message: str
-    level: str = "info"
-    thread_ts: str | None = None
-
-
-@frozen
-class Recall(Request[Answered[RebootAnswer]]):
-    """Tell the agent of this session what it left. `adopted` says that the session was taken over just now."""
-
-    call: str
-    adopted: bool
-
-
-@frozen
-class SwitchMode(Request[Answered[ModeAnswer]]):
-    """Change who is notified of the session's cards, not who may answer them. The answer holds the old mode and the new
-    one. Refused with `invalid_state` once the session has ended. `from_agent` tells an agent's request from a
-    person's."""
-
-    call: str
-    mode: SessionMode
-    by: str
-    channel: str
-    from_agent: bool = False
-
-
-@frozen
-class Beat(Request[Answered[PingAnswer]]):
-    """The agent reports that it is alive, and optionally its progress. A snapshot replaces the previous one, and is on
-    disk when this is answered."""
-
-    call: str
-    status_message: str | None = None
-    progress_snapshot: tuple[ProgressItem, ...] | None = None
 
 
 @frozen
@@ -352,12 +235,246 @@ class ProcessEnded(Request[Session]):
     again_at: datetime | None
 
 
-def recorded_kind(message: object) -> type[Any] | None:
-    """Return the class of the recorded answer, for messages whose effect must not happen twice; None for others."""
-    return _RECORDED.get(type(message))
+@frozen
+class Agent:
+    """A calling agent. `key` is stable for one conversation, `client_name` is the client's own name, `workspace` is
+    checked. `channel_id` is the chat channel that the connection named; a session opened for the agent stays there.
+
+    `session_id` names the session that the agent was started for. Then `key` is `key_of(session_id)`, and the session's
+    workspace counts.
+    """
+
+    key: str
+    client_name: str | None
+    workspace: str
+    channel_id: str | None = None
+    session_id: str | None = None
 
 
-_RECORDED: dict[type[Any], type[Any]] = {
-    Apply: ApplyAnswer,
-    SwitchMode: ModeAnswer,
-}
+def key_of(session_id: str) -> str:
+    """Return the key of the agent for which this session was made. No other agent's key has this prefix."""
+    return f"session:{session_id}"
+
+
+@frozen
+class Admit(Request[str]):
+    """Return the id of the agent's session, opened if it has none; its actors run when this is answered. An agent with
+    a `session_id` gets that session or is refused: with `not_found`, `invalid_state` (it is over, or its other agent is
+    connected) or `unauthorized` (an agent opened it for itself)."""
+
+    agent: Agent
+
+
+@frozen
+class Adopt(Request[str]):
+    """Give the agent the session that it abandoned (or `session_id`), else its own. The answer is the session's id. An
+    agent that was started for a session stays in that one."""
+
+    agent: Agent
+    session_id: str | None = None
+
+
+@frozen
+class AnonymousClient:
+    """The session of an anonymous client, and the agent it counts as."""
+
+    session_id: str
+    agent: Agent
+
+
+@frozen
+class FindAnonymous(Request[AnonymousClient]):
+    """Find the session in which an anonymous client made this request; its actors run when this is answered. Refused
+    with `request_not_found` for another agent's request."""
+
+    request_id: str
+
+
+@frozen
+class Wanted(Request[str]):
+    """Run this session's actors; answers its id."""
+
+    session_id: str
+
+
+@frozen
+class AgentsGone:
+    """A connection of these agents is gone, as `Presence` records. `for_good`: no agent will come back over it."""
+
+    keys: tuple[str, ...]
+    for_good: bool = False
+
+
+@frozen
+class AgentsHere:
+    """A connection of these agents is up, as `Presence` records."""
+
+    keys: tuple[str, ...]
+
+
+@frozen
+class Activity:
+    """The agent made a call, or got a result."""
+
+
+@frozen
+class PersonNudged:
+    """A person sent the agent a message, and it has time to answer from now on."""
+
+
+@frozen
+class Watch:
+    """The agent's status. `resting`: it waits for a person, or is not connected, so silence is no stall. `road`:
+    whether messages can reach it."""
+
+    resting: bool
+    road: bool
+
+
+@frozen
+class DetectorStarted:
+    """The detector has started, and rests until `Watch` tells it the agent's status."""
+
+
+@frozen
+class Stalled:
+    """The agent has been quiet for too long, for this many seconds."""
+
+    idle_seconds: int
+
+
+@frozen
+class NudgeDue:
+    """Nobody has handled the stall: nudge number `count` is due."""
+
+    count: int
+
+
+@frozen
+class Escalated:
+    """Nudging has ended after `count` nudges. `delivered` is False if messages could not reach the agent."""
+
+    count: int
+    delivered: bool
+
+
+@frozen
+class Recovered:
+    """The stalled agent has done something."""
+
+
+@frozen
+class Pause(Request[Session]):
+    """Pause the session: until `Unpause`, no call of the agent does anything and no decision is delivered. A paused
+    session stays so. Refused with `invalid_state` for a session that has ended, or not begun."""
+
+    by: str
+    channel: str
+
+
+@frozen
+class Unpause(Request[Session]):
+    """Unpause the session. `id` names the action: a repetition is answered like the first time. Refused with
+    `invalid_state` if the session is not paused."""
+
+    id: str
+    by: str
+    channel: str
+
+
+@frozen
+class Steer(Request[Card]):
+    """Queue a message for the agent: its next result carries it, or it ends the agent's standby. `id` names the action,
+    `signed` is the command that a person signed. Refused with `steer_queue_full` if too much waits, `invalid_state`
+    once the session has ended, and `signature_required` if a required signature is missing."""
+
+    id: str
+    kind: Kind
+    text: str
+    by: str
+    channel: str
+    signed: SignedCommand | None = None
+
+
+@frozen
+class TasksLeft:
+    """A person has left a task that the agent of this session may take; an agent that stands by takes it now."""
+
+    by: str
+    channel: str
+
+
+@frozen
+class TakeBack(Request[Card]):
+    """Cancel an instruction. Refused with `already_decided` if it has reached the agent, or may be on its way."""
+
+    id: str
+    by: str
+    channel: str
+
+
+@frozen
+class Told:
+    """These instructions reached the agent by a result of another session. They had moved to this session meanwhile."""
+
+    words: tuple[Instruction, ...]
+
+
+@frozen
+class AskPermission(Request[Opened[PermissionAnswer]]):
+    """Ask permission for an operation. Answered at once if the policy allows it, or if a person has decided the same
+    operation and that decision was not used yet. The answer that tells an approval uses it up.
+
+    `slot` names the hook and its event, `turn` the client's turn. If a client asks at two events about one use of a
+    tool, the answer to the first covers the second. Refused with `invalid_state` once the session has ended.
+    """
+
+    call: str
+    client: str
+    operation: Operation
+    slot: str
+    turn: str = ""
+
+
+@frozen
+class OpenTask(Request[TaskState]):
+    """Open a task: the tool call `call` polls this request, once per call. Refused with `request_not_found`."""
+
+    call: str
+    tool: str
+    request_id: str
+
+
+@frozen
+class FindTask(Request[TaskState]):
+    """Return the state of a task of this session. Refused with `task_not_found`."""
+
+    task_id: str
+
+
+@frozen
+class ListTasks(Request[tuple[TaskState, ...]]):
+    """Return the session's tasks, oldest first, at most `limit`, after the task `after`. Refused with `task_not_found`
+    if there is no such task."""
+
+    limit: int
+    after: str | None = None
+
+
+@frozen
+class AwaitTask(Request[Answered[Any]]):
+    """Wait for the answer of the task's tool call. May be asked repeatedly. Refused with `task_not_found` or
+    `task_cancelled`, or like the tool call (`invalid_state`)."""
+
+    call: str
+    task_id: str
+    ticket: str = ""
+
+
+@frozen
+class CancelTask(Request[TaskState]):
+    """Cancel a task: its request stays open, and its decision is attached to another result. Refused with
+    `task_not_found`, or `invalid_state` if it is over already, unless this very call cancelled it."""
+
+    call: str
+    task_id: str

@@ -1,4 +1,4 @@
-"""The policy board: which policy is in force in which workspace, which wait for a person, and what was decided.
+"""The policies of all workspaces: which is in force, which wait for a person, and what each would have let pass.
 
 The watchers read the files; the board keeps the state and tells people. It lives as long as the server, so a watcher
 that crashed continues with the policy in force, not with the file's current content.
@@ -6,38 +6,130 @@ that crashed continues with the policy in force, not with the file's current con
 
 from __future__ import annotations
 
+import json
 import logging
+import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import cattrs
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from actors import ChildSpec, Down, Name, NotRunning, System, ask
 from intercom.model import crash_points
+from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.config import Config
-from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound
+from intercom.model.decision import Decided, Decision, Verdict, signature_data
+from intercom.model.errors import AlreadyDecided, Ambiguous, IntercomError, InvalidArguments, InvalidState, NotFound
 from intercom.model.policy import DENY_ALL, PolicyDecision, WorkspacePolicy, describe
-from intercom.model.verdict import Decided, Decision, Verdict, signature_data
-from intercom.sessions import past_requests
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.store import audit, policies
-from intercom.store.messages import Database, Transact
+from intercom.store.client import Store
+from intercom.store.messages import Database
+from intercom.store.policies import PastRequest
 from intercom.store.reader import Reader
 from intercom.workspace import paths, policy_file
-from intercom.workspace.hashing import digest
-from intercom.workspace.messages import Current, PolicyDecided
-from intercom.workspace.policy import Limits
-from intercom.workspace.policy_state import PolicyRecord, PolicyState, record_of, started
+from intercom.workspace.files import digest
+from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files
+from intercom.workspace.policy_watcher import (
+    Current,
+    Evaluate,
+    EvaluateFiles,
+    PolicyDecided,
+    PolicyRecord,
+    PolicyState,
+    PolicyWatcher,
+    record_of,
+    started,
+    watcher_name,
+)
 from intercom.workspace.preview import show_text
-from intercom.workspace.watcher import PolicyWatcher, watcher_name
 
 log = logging.getLogger("intercom.sessions")
+
+#: How many of the newest requests are tried; how long that may take, in seconds; how many are named.
+MOST = 200
+SECONDS = 1.0
+_NAMED_REQUESTS = 5
+#: The longest part of a title that is shown, in characters.
+_TITLE = 80
+
+Question = Evaluate | EvaluateFiles
+
+
+def to_text(question: Question | None) -> str | None:
+    """Return a policy question as text for storage."""
+    match question:
+        case Evaluate(query):
+            return json.dumps({"query": asdict(query)})
+        case EvaluateFiles(paths, risk):
+            return json.dumps({"paths": paths, "risk": risk})
+        case None:
+            return None
+
+
+@frozen
+class Trial:
+    """The result of a trial: `passed` are the titles of approved requests among `tried` ones, newest first."""
+
+    tried: int
+    passed: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """Describe the result to people."""
+        if not self.tried:
+            return "no request was made here before, so there is nothing to try it on"
+        some = [_line(title) for title in self.passed[:_NAMED_REQUESTS]]
+        more = f"; and {len(self.passed) - _NAMED_REQUESTS} more" if len(self.passed) > _NAMED_REQUESTS else ""
+        shown = f": {'; '.join(some)}{more}" if some else ""
+        return f"would have let {len(self.passed)} of {self.tried} past requests pass{shown}"
+
+
+def _line(title: str) -> str:
+    """Return an agent's text as part of our line: on one line, with limited length."""
+    plain = " ".join(title.split())
+    return plain if len(plain) <= _TITLE else f"{plain[: _TITLE - 2]} …"
+
+
+async def try_policy(reader: Reader, root: str, policy: WorkspacePolicy, limits: Limits) -> Trial:
+    """Try `policy` on the newest requests of the workspace `root`. If they cannot be read, none count."""
+    try:
+        past = await reader.read(partial(policies.past_requests, root=root, limit=MOST))
+    except IntercomError as error:
+        log.warning("the past requests of %s could not be read: %s", root, error)
+        return Trial(0, ())
+    return await trio.to_thread.run_sync(_tried, past, policy, limits)
+
+
+def _tried(past: Sequence[PastRequest], policy: WorkspacePolicy, limits: Limits) -> Trial:
+    # Hundreds of patterns and deep paths match slowly; the newest requests matter most.
+    until = time.monotonic() + SECONDS
+    tried, passed = 0, []
+    for each in past:
+        if time.monotonic() > until:
+            break
+        tried += 1
+        if _passes(each, policy, limits):
+            passed.append(each.title)
+    return Trial(tried, tuple(passed))
+
+
+def _passes(past: PastRequest, policy: WorkspacePolicy, limits: Limits) -> bool:
+    if past.paths:
+        return evaluate_files(policy, past.paths, past.risk, limits).auto_approved
+    if past.question is None:
+        return False
+    written = json.loads(past.question)
+    if "query" not in written:
+        return evaluate_files(policy, tuple(written["paths"]), RiskLevel(written["risk"]), limits).auto_approved
+    return evaluate(policy, cattrs.structure(written["query"], Query), limits).auto_approved
+
 
 #: How many cards of one workspace may close undecided, and within what time, before no more are shown.
 MOST_CLOSED = 10
@@ -78,7 +170,7 @@ class PolicyBoard:
     """`states` holds the policy state of each workspace that a watcher has read."""
 
     system: System
-    store: Name
+    store: Store
     operators: Name
     reader: Reader
     now: Callable[[], datetime]
@@ -107,7 +199,7 @@ class PolicyBoard:
                 Path(workspace_root),
                 partial(self.changed, workspace_root),
                 partial(self.recall, workspace_root),
-                trust_changes=lambda: self.signatures.allowed().trust_changes,
+                trust_changes=lambda: self.signatures.keyring.allowed().trust_changes,
                 limits=limits_of(self.config),
             )
 
@@ -116,7 +208,7 @@ class PolicyBoard:
     async def recall(self, workspace_root: str) -> PolicyRecord:
         """Return people's earlier decisions about this workspace's policy."""
         work = partial(_recorded, root=workspace_root)
-        found = await ask(self.store, Transact(work), timeout=_SECONDS, retry=True)
+        found = await self.store.transact(work)
         decisions = tuple(each for each in found.decisions if self._is_signed(each))
         self._count(workspace_root, decisions)
         record, state = record_of(decisions, found.narrowing), self.states.get(workspace_root)
@@ -175,7 +267,7 @@ class PolicyBoard:
         self.states[workspace_root] = state
         if state.record.accepted is not None and (before is None or before.narrowing != state.narrowing):
             keep = partial(_narrow, root=workspace_root, state=state, at=self.now())
-            self.store.tell(Transact(keep))
+            self.store.transact_soon(keep)
         if state.fault is not None and (before is None or before.fault != state.fault):
             self._tell(f"the policy of {workspace_root} is not usable, so nothing is auto-approved: {state.fault}")
         self._tell_in_force(workspace_root, state)
@@ -244,7 +336,7 @@ class PolicyBoard:
             card.id, card.workspace_root, state.proposed.sha256, state.proposed.text, is_accepted, decided
         )
         # Recorded before it is in force: a crash in between loses no decision.
-        await ask(self.store, Transact(partial(_record, decision=decision)), timeout=_SECONDS, retry=True)
+        await self.store.transact(partial(_record, decision=decision))
         crash_points.reach("verdict.recorded")
         done = evolve(card, state=CardState.APPLIED if is_accepted else CardState.REJECTED, decided=decided)
         self._cards[card.id] = done
@@ -271,7 +363,7 @@ class PolicyBoard:
                 pass
         record = await self.recall(root)
         loaded = await trio.to_thread.run_sync(policy_file.load, Path(root))
-        return started(loaded, record, self.signatures.allowed().trust_changes)
+        return started(loaded, record, self.signatures.keyring.allowed().trust_changes)
 
     async def _root(self, prefix_or_path: str) -> str:
         """Return the canonical workspace that a path names, or that the card of this id is about."""
@@ -319,7 +411,7 @@ class PolicyBoard:
             status = "in force" if state.policy.grants else "grants nothing"
         trial = None
         if proposed is not None and whole:
-            tried = await past_requests.trial(self.reader, root, proposed.policy, limits_of(self.config))
+            tried = await try_policy(self.reader, root, proposed.policy, limits_of(self.config))
             trial = tried.sentence()
         return PolicyStatus(
             workspace_root=root,
@@ -358,7 +450,7 @@ class PolicyBoard:
     async def _new_card(self, id: str, workspace_root: str, state: PolicyState) -> Card:
         proposed, accepted = state.proposed, state.record.accepted
         assert proposed is not None, "only what waits has a card"
-        tried = await past_requests.trial(self.reader, workspace_root, proposed.policy, limits_of(self.config))
+        tried = await try_policy(self.reader, workspace_root, proposed.policy, limits_of(self.config))
         lines = [f"grants {describe(proposed.policy)}", tried.sentence()]
         if accepted is not None and accepted.sha256 == proposed.sha256:
             lines.append(f"this content was accepted by {_who(accepted.decided)}; its file has granted less since")
@@ -438,7 +530,7 @@ class PolicyBoard:
         kept = partial(
             audit.record, at=self.now(), kind="policy_in_force", session_id=None, who="policy", summary=text, data=data
         )
-        self.store.tell(Transact(kept))
+        self.store.transact_soon(kept)
 
     def _tell(self, text: str, level: str = "warning") -> None:
         self.operators.tell(Notice(text, level, self.now()))

@@ -17,6 +17,8 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.store import rows
 from intercom.store.audit_chain import COLUMNS, GENESIS, PRUNED, entry_data, entry_hash
+from intercom.store.rows import Codec, Table
+from intercom.store.schema import ENDS_OF_INSTRUCTIONS
 
 #: The kind of the entry of settings that a person signed.
 SETTINGS_SIGNED = "settings_signed"
@@ -86,6 +88,16 @@ def _instant(text: Any) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
+_ENTRIES = Table(
+    "audit",
+    AuditEntry,
+    codecs={
+        "at": Codec(clock.to_text, _instant),
+        "data": Codec(rows.json_text, lambda text: entry_data({"data": text})),
+    },
+)
+
+
 def recent(
     db: Database, limit: int, session_id: str | None = None, after_id: int | None = None
 ) -> tuple[AuditEntry, ...]:
@@ -100,32 +112,13 @@ def recent(
         conditions.append("id > ?")
         values.append(after_id)
     order = "desc" if after_id is None else "asc"
-    found = rows.every(
-        db,
-        f"select * from audit where {' and '.join(conditions)} order by id {order} limit ?",
-        (*values, limit),
-    )
-    if after_id is None:
-        found.reverse()
-    return tuple(
-        AuditEntry(
-            id=row["id"],
-            at=_instant(row["at"]),
-            kind=row["kind"],
-            session_id=row["session_id"],
-            who=row["who"],
-            summary=row["summary"],
-            data=None if row["data"] is None else entry_data(row),
-            previous=row["previous"],
-            hash=row["hash"],
-        )
-        for row in found
-    )
+    found = _ENTRIES.select(db, f"{' and '.join(conditions)} order by id {order} limit ?", (*values, limit))
+    return found[::-1] if after_id is None else found
 
 
 def newest_at(db: Database, kinds: Sequence[str]) -> datetime | None:
     """Return the time of the newest entry of these kinds; None if there is none."""
-    sql = f"select at from audit where kind in ({rows.holders(kinds)}) order by id desc limit 1"
+    sql = f"select at from audit where kind in ({rows.placeholders(kinds)}) order by id desc limit 1"
     row = rows.one(db, sql, tuple(kinds))
     return None if row is None else _instant(row["at"])
 
@@ -141,26 +134,21 @@ def first_use(db: Database, session_id: str, request_id: str) -> datetime | None
     return None if row is None or row["at"] is None else _instant(row["at"])
 
 
-#: The condition of a partial index; SQLite uses the index only for queries with the same condition.
-_ENDS = [f"{kind}_{end}" for kind in ("nudge", "steer", "task") for end in ("delivered", "taken_back")]
-_OF_WORDS = "kind in ({})".format(", ".join(f"'{kind}'" for kind in (*_ENDS, "standby_ended")))
-
-
-def words_over(db: Database, id: str) -> int | None:
+def instruction_end(db: Database, id: str) -> int | None:
     """Return the id of the first entry that says an instruction was delivered or cancelled, or None."""
     row = rows.one(
         db,
-        f"select min(id) as id from audit where {_OF_WORDS} and {_said('instruction_id')} = ?",
+        f"select min(id) as id from audit where {ENDS_OF_INSTRUCTIONS} and {_said('instruction_id')} = ?",
         (id,),
     )
     return None if row is None else row["id"]
 
 
-def words_behind(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] | None:
+def standby_end(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] | None:
     """Return the id of the entry that ended this standby, and the ids of its instructions; or None."""
     row = rows.one(
         db,
-        f"select id, data from audit where {_OF_WORDS} and kind = 'standby_ended'"
+        f"select id, data from audit where {ENDS_OF_INSTRUCTIONS} and kind = 'standby_ended'"
         f" and {_said('request_id')} = ? order by id limit 1",
         (request_id,),
     )

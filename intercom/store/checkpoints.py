@@ -10,14 +10,11 @@ from typing import Any
 from attrs import frozen
 from sqlite_utils import Database
 
-from intercom.model import clock
-from intercom.model.checkpoint import Checkpoint, CheckpointLine
-from intercom.model.manifest import Manifest
+from intercom.model.checkpoint import Checkpoint, CheckpointLine, Manifest
+from intercom.model.session import ProgressItem
 from intercom.store import rows
-from intercom.store.progress import progress_text, progress_value
-from intercom.store.rows import Row
+from intercom.store.rows import Row, Table
 
-_LINE = "id, session_id, workspace_root, created_at, label, file_count, file_bytes, kept_count"
 _EACH_FILE = "checkpoint, json_each(checkpoint.file_hashes) as each where checkpoint.id = ?"
 _NEWEST_FIRST = "order by created_at desc, rowid desc"
 #: How many entries are converted to or from text at a time; other threads cannot run during one part.
@@ -50,101 +47,76 @@ def _object_text(entries: Mapping[str, Any]) -> str:
     return "{" + ",".join(parts) + "}"
 
 
-def _hashes(db: Database, id: str) -> dict[str, str]:
+def _hashes(db: Database, row: Row) -> dict[str, str]:
     """Return the hashes of a row, read in parts."""
-    cursor = db.execute(f"select each.key, each.value from {_EACH_FILE}", (id,))
+    cursor = db.execute(f"select each.key, each.value from {_EACH_FILE}", (row["id"],))
     found: dict[str, str] = {}
     while part := cursor.fetchmany(_PART):
         found.update(part)
     return found
 
 
-def _from_row(row: Row, hashes: Mapping[str, str]) -> Checkpoint:
-    return Checkpoint(
-        id=row["id"],
-        session_id=row["session_id"],
-        label=row["label"],
-        session_state=json.loads(row["session_state"]),
-        file_hashes=hashes,
-        workspace_root=row["workspace_root"],
-        progress_snapshot=progress_value(row["progress_snapshot"]),
-        created_at=clock.from_text(row["created_at"]),
-        file_facts=json.loads(row["file_facts"] or "{}"),
-    )
+def _facts(db: Database, row: Row) -> dict[str, Any]:
+    [text] = rows.column(db, "select file_facts from checkpoint where id = ?", (row["id"],))
+    facts: dict[str, Any] = json.loads(text or "{}")
+    return facts
 
 
-def _line(row: Row) -> CheckpointLine:
-    return CheckpointLine(
-        id=row["id"],
-        session_id=row["session_id"],
-        workspace_root=row["workspace_root"],
-        created_at=clock.from_text(row["created_at"]),
-        label=row["label"],
-        files=row["file_count"],
-        size=row["file_bytes"],
-        kept=row["kept_count"],
-    )
+#: The file columns are written apart, because converting them may take long.
+_CHECKPOINTS = Table("checkpoint", Checkpoint, elsewhere={"file_hashes": _hashes, "file_facts": _facts})
+_LINES = Table("checkpoint", CheckpointLine, names={"files": "file_count", "size": "file_bytes", "kept": "kept_count"})
+_PROGRESS = rows.json_codec(tuple[ProgressItem, ...])
 
 
 def insert(db: Database, checkpoint: Checkpoint, files: FileColumns | None = None) -> bool:
     """Insert a new checkpoint. Returns False and changes nothing if its id exists. `files` are the columns of its
     manifest, if already built."""
     files = files or file_columns(checkpoint.manifest)
-    row = {
-        "id": checkpoint.id,
-        "session_id": checkpoint.session_id,
-        "label": checkpoint.label,
-        "session_state": rows.json_text(dict(checkpoint.session_state)),
-        "file_hashes": files.hashes,
-        "file_facts": files.facts if checkpoint.file_facts else None,
-        "file_count": files.count,
-        "file_bytes": files.size,
-        "kept_count": files.kept,
-        "workspace_root": checkpoint.workspace_root,
-        "progress_snapshot": progress_text(checkpoint.progress_snapshot),
-        "created_at": clock.to_text(checkpoint.created_at),
-    }
-    return rows.insert(db, "checkpoint", row)
+    return _CHECKPOINTS.insert(
+        db,
+        checkpoint,
+        file_hashes=files.hashes,
+        file_facts=files.facts if checkpoint.file_facts else None,
+        file_count=files.count,
+        file_bytes=files.size,
+        kept_count=files.kept,
+    )
 
 
 def get(db: Database, id: str) -> Checkpoint | None:
     """Return the checkpoint with this id, or None. It may be large: read it in a worker thread."""
-    columns = "id, session_id, label, session_state, workspace_root, progress_snapshot, created_at, file_facts"
-    row = rows.one(db, f"select {columns} from checkpoint where id = ?", (id,))
-    return None if row is None else _from_row(row, _hashes(db, id))
+    return _CHECKPOINTS.get(db, id)
 
 
 def state_of(db: Database, id: str) -> tuple[CheckpointLine, Mapping[str, Any]] | None:
     """Return a checkpoint without its files: its line, and the session's state with progress; or None."""
-    row = rows.one(db, f"select {_LINE}, session_state, progress_snapshot from checkpoint where id = ?", (id,))
-    if row is None:
+    found = line(db, id)
+    row = rows.one(db, "select session_state, progress_snapshot as progress from checkpoint where id = ?", (id,))
+    if found is None or row is None:
         return None
-    return _line(row), {**json.loads(row["session_state"]), "progress": progress_value(row["progress_snapshot"])}
+    progress = None if row["progress"] is None else _PROGRESS.read(row["progress"])
+    return found, {**json.loads(row["session_state"]), "progress": progress}
 
 
 def line(db: Database, id: str) -> CheckpointLine | None:
     """Return the list line of the checkpoint with this id, or None."""
-    row = rows.one(db, f"select {_LINE} from checkpoint where id = ?", (id,))
-    return None if row is None else _line(row)
+    return _LINES.get(db, id)
 
 
 def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
     """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
-    return rows.ids_with_prefix(db, "checkpoint", prefix)
+    return _LINES.with_prefix(db, prefix)
 
 
 def last(db: Database, session_id: str) -> CheckpointLine | None:
     """Return the session's newest checkpoint, or None."""
-    row = rows.one(db, f"select {_LINE} from checkpoint where session_id = ? {_NEWEST_FIRST} limit 1", (session_id,))
-    return None if row is None else _line(row)
+    return _LINES.first(db, f"session_id = ? {_NEWEST_FIRST} limit 1", (session_id,))
 
 
 def of(db: Database, session_id: str | None = None) -> tuple[CheckpointLine, ...]:
     """Return the checkpoints of one session or of all, newest first."""
-    where, values = ("", ()) if session_id is None else ("where session_id = ?", (session_id,))
-    return tuple(
-        _line(row) for row in rows.every(db, f"select {_LINE} from checkpoint {where} {_NEWEST_FIRST}", values)
-    )
+    where, values = ("true", ()) if session_id is None else ("session_id = ?", (session_id,))
+    return _LINES.select(db, f"{where} {_NEWEST_FIRST}", values)
 
 
 def hashes_named(db: Database) -> Iterator[str]:

@@ -20,9 +20,9 @@ from attrs import define, field, frozen
 
 from intercom.model import crash_points
 from intercom.model.errors import DatabaseError
-from intercom.store import faults, rows
+from intercom.store import database, rows
 from intercom.store.database import Database, connect, make_private, move_aside, transaction
-from intercom.store.disturbance import look
+from intercom.store.integrity import look
 
 #: The most that is written in one transaction: bytes, and number of contents.
 BATCH_BYTES = 16 * 2**20
@@ -52,7 +52,7 @@ class Contents:
     _watched: _Watched = field(factory=lambda: _Watched(), init=False, repr=False)
 
     @contextmanager
-    def open(self) -> Iterator[Held]:
+    def open(self) -> Iterator[OpenContents]:
         """Open the store for reading and writing in this thread.
 
         What was kept is on disk when the block ends normally. After an exception it may or may not be there.
@@ -63,14 +63,14 @@ class Contents:
         """
         with self._watched.block(self.path):
             try:
-                held = Held(self._database(), self.max_bytes)
+                opened = OpenContents(self._database(), self.max_bytes)
                 try:
-                    yield held
-                    held.flush()
+                    yield opened
+                    opened.flush()
                 finally:
-                    held.db.close()
+                    opened.db.close()
             except sqlite3.Error as error:
-                refused = self._aside() if faults.damaged(error) else faults.refusal(error, self.path)
+                refused = self._aside() if database.damaged(error) else database.refusal(error, self.path)
                 if refused is None:
                     raise
                 raise refused from error
@@ -105,7 +105,7 @@ class Contents:
         try:
             db = _ready(self.path)
         except sqlite3.DatabaseError as error:
-            if not faults.damaged(error):
+            if not database.damaged(error):
                 raise
             self._move_aside()
             make_private(self.path)
@@ -185,7 +185,7 @@ def _ready(path: Path) -> Database:
 
 
 @define
-class Held:
+class OpenContents:
     """The open store."""
 
     db: Database
@@ -197,7 +197,7 @@ class Held:
     def __attrs_post_init__(self) -> None:
         self._page_size = rows.count(self.db, "pragma page_size")
 
-    def keep(self, hash: str, data: bytes) -> bool:
+    def put(self, hash: str, data: bytes) -> bool:
         """Store a content whose SHA-256 in hex is `hash`. Returns False if there is no room. The next `flush` writes
         it to disk."""
         key = bytes.fromhex(hash)
@@ -253,7 +253,7 @@ class Held:
         unnamed = f"select hash from content where hash not in (select hash from named) limit {SWEPT}"
         while found := rows.column(self.db, unnamed):
             with transaction(self.db):
-                gone += rows.affected(self.db, f"delete from content where hash in ({rows.holders(found)})", found)
+                gone += rows.affected(self.db, f"delete from content where hash in ({rows.placeholders(found)})", found)
         self.db.execute("drop table named")
         if gone:
             self.db.execute("pragma incremental_vacuum").fetchall()

@@ -1,4 +1,4 @@
-"""Opening the database: private, checked and migrated. A damaged file is moved aside, never deleted."""
+"""The database file: made private, checked, migrated; a damaged one is moved aside and never deleted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,22 +15,59 @@ from attrs import frozen
 from sqlite_utils import Database
 
 from intercom.model.errors import DatabaseError
-from intercom.store import faults
-from intercom.store.migrations import LATEST, migrate, version
+from intercom.store.schema import MIGRATIONS, Migration, migrate, require_known, version
 
-__all__ = [
-    "BESIDE",
-    "Database",
-    "Opened",
-    "backup",
-    "beside",
-    "connect",
-    "free_name",
-    "make_private",
-    "move_aside",
-    "open_database",
-    "transaction",
-]
+_CODE = {
+    "busy": sqlite3.SQLITE_BUSY,
+    "locked": sqlite3.SQLITE_LOCKED,
+    "full": sqlite3.SQLITE_FULL,
+    "readonly": sqlite3.SQLITE_READONLY,
+    "perm": sqlite3.SQLITE_PERM,
+    "auth": sqlite3.SQLITE_AUTH,
+    "cantopen": sqlite3.SQLITE_CANTOPEN,
+    "ioerr": sqlite3.SQLITE_IOERR,
+    "corrupt": sqlite3.SQLITE_CORRUPT,
+    "notadb": sqlite3.SQLITE_NOTADB,
+}
+
+
+def refusal(error: sqlite3.Error, path: Path) -> DatabaseError | None:
+    """Return the error that tells people what is wrong with the database at `path` and what to do. Returns None if
+    the query is at fault, not the database: that is a bug in the program."""
+    code = _primary(error)
+    if code in (_CODE["busy"], _CODE["locked"]):
+        text = f"the database {path} is locked by another program; close that program and try again"
+    elif code == _CODE["full"]:
+        text = f"the disk of the database {path} is full; free some space and try again, nothing was written"
+    elif code in (_CODE["readonly"], _CODE["perm"], _CODE["auth"]):
+        text = f"no permission to write the database {path}; make the file and its directory writable for this user"
+    elif code == _CODE["cantopen"]:
+        text = f"the database {path} cannot be opened; check that its directory exists and this user may write there"
+    elif code == _CODE["ioerr"]:
+        text = f"the disk of the database {path} failed while reading or writing ({error}); check the disk"
+    elif damaged(error):
+        text = f"the database {path} is damaged; restart the server, which moves it aside and begins a new one"
+    else:
+        return None
+    return DatabaseError(text, path=str(path))
+
+
+def damaged(error: sqlite3.Error) -> bool:
+    """Whether the error says that the file is not a sound database."""
+    return _primary(error) in (_CODE["corrupt"], _CODE["notadb"])
+
+
+def lasting(error: sqlite3.Error) -> bool:
+    """Whether the error (no space, no permission, no disk) persists until somebody repairs the cause."""
+    names = ("full", "readonly", "perm", "auth", "cantopen", "ioerr")
+    return _primary(error) in [_CODE[name] for name in names]
+
+
+def _primary(error: sqlite3.Error) -> int | None:
+    # Extended codes keep the primary code in the low byte.
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
 
 #: Seconds a statement waits for another program's lock.
 BUSY_SECONDS = 5.0
@@ -53,6 +90,7 @@ def open_database(
     *,
     busy_seconds: float = BUSY_SECONDS,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    migrations: Sequence[Migration] = MIGRATIONS,
 ) -> Opened:
     """Open the database for writing, creating or upgrading it as needed.
 
@@ -62,7 +100,8 @@ def open_database(
     with an older schema is copied before it is migrated.
 
     Raises DatabaseError, which says what to do: no permission, no directory, disk full, locked, another program's
-    database, or (code version_mismatch) a newer schema. The file is then unchanged.
+    database, or (code version_mismatch) a schema that is newer, or older than the first release. The file is then
+    unchanged.
     """
     file = Path(path)
     make_private(file)
@@ -72,18 +111,18 @@ def open_database(
         try:
             db = _sound(file, busy_seconds, aside)
         except sqlite3.DatabaseError as error:
-            if not faults.damaged(error):
+            if not damaged(error):
                 raise
             moved = _move_aside(file, aside)
             make_private(file)
             db = _sound(file, busy_seconds, aside)
         try:
-            backed_up = _upgrade(db, file, now())
+            backed_up = _upgrade(db, file, now(), migrations)
         except BaseException:
             db.close()
             raise
     except sqlite3.Error as error:
-        refused = faults.refusal(error, file)
+        refused = refusal(error, file)
         if refused is None:
             raise
         raise refused from error
@@ -128,7 +167,7 @@ def backup(db: Database, path: str | os.PathLike[str]) -> None:
         raise DatabaseError(f"the backup {target} exists already; choose another name") from None
     except OSError as error:
         raise DatabaseError(
-            f"the backup {target} can not be written ({_reason(error)}); choose another place"
+            f"the backup {target} cannot be written ({_reason(error)}); choose another place"
         ) from error
     try:
         copy = sqlite3.connect(target)
@@ -140,7 +179,7 @@ def backup(db: Database, path: str | os.PathLike[str]) -> None:
             copy.close()
     except BaseException as error:
         target.unlink()
-        refused = faults.refusal(error, target) if isinstance(error, sqlite3.Error) else None
+        refused = refusal(error, target) if isinstance(error, sqlite3.Error) else None
         if refused is None:
             raise
         raise refused from error
@@ -162,7 +201,7 @@ def _sound(file: Path, busy_seconds: float, aside: Path) -> Database:
             raise _damage()
     except BaseException as error:
         log = beside(file, "-wal")
-        if isinstance(error, sqlite3.Error) and faults.damaged(error) and log.exists():
+        if isinstance(error, sqlite3.Error) and damaged(error) and log.exists():
             # Closing the last connection deletes the log, which may hold what the file has lost.
             shutil.copyfile(log, beside(aside, "-wal"))
             beside(aside, "-wal").chmod(0o600)
@@ -190,16 +229,17 @@ def _damage() -> sqlite3.DatabaseError:
     return error
 
 
-def _upgrade(db: Database, file: Path, at: datetime) -> Path | None:
-    before = version(db)
+def _upgrade(db: Database, file: Path, at: datetime, migrations: Sequence[Migration]) -> Path | None:
+    before, latest = version(db), migrations[-1].number
+    require_known(before, migrations)
     copy = None
-    if 0 < before < LATEST:
+    if 0 < before < latest:
         copy = free_name(file, f"schema-{before}", at)
         backup(db, copy)
-    if before != LATEST:
+    if before != latest:
         # Two programs that open an empty file at once must not both create the schema.
         with transaction(db):
-            migrate(db, at)
+            migrate(db, at, migrations)
     return copy
 
 
@@ -217,7 +257,7 @@ def make_private(file: Path) -> None:
             os.close(handle)
     except OSError as error:
         raise DatabaseError(
-            f"the database {file} can not be opened ({_reason(error)}); {_advice(error)}", path=str(file)
+            f"the database {file} cannot be opened ({_reason(error)}); {_advice(error)}", path=str(file)
         ) from error
 
 
@@ -262,3 +302,18 @@ def _advice(error: OSError) -> str:
     if isinstance(error, IsADirectoryError):
         return "set [database] path to a file, not a directory"
     return "free some space there, or set [database] path elsewhere"
+
+
+__all__ = [
+    "BESIDE",
+    "Database",
+    "Opened",
+    "backup",
+    "beside",
+    "connect",
+    "free_name",
+    "make_private",
+    "move_aside",
+    "open_database",
+    "transaction",
+]

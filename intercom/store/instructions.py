@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import asdict, frozen
+from attrs import frozen
 from sqlite_utils import Database
 
 from intercom.model import clock
-from intercom.model.steering import Instruction, Kind
-from intercom.model.verdict import SignedCommand, signature_from_data
+from intercom.model.decision import SignedCommand, signature_from_data
+from intercom.model.instruction import Instruction, Kind
 from intercom.store import rows
+from intercom.store.rows import Codec, Table
 
 _OPEN = "delivered_at is null and closed_at is null"
 #: In the inbox of a workspace; and what an agent of a session may take, from there or addressed to the session.
@@ -35,45 +36,51 @@ class Load:
     bytes: int
 
 
+def _signed(text: str) -> SignedCommand | None:
+    """Return the signed command; None also if the text is not what the server writes."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not isinstance(fields := value.get("fields"), dict):
+        return None
+    signature = signature_from_data(value.get("signature"))
+    if signature is None or not all(isinstance(part, str) for part in fields.values()):
+        return None
+    return SignedCommand(signature, fields)
+
+
+_INSTRUCTIONS = Table(
+    "instruction",
+    Instruction,
+    names={"by": "given_by", "channel": "given_via", "at": "created_at", "signed": "signature"},
+    codecs={"signed": Codec(rows.json_codec(SignedCommand).write, _signed)},
+)
+
+
 def insert(db: Database, word: Instruction) -> bool:
     """Insert an instruction. Returns False and changes nothing if its id exists."""
-    row = {
-        "id": word.id,
-        "session_id": word.session_id,
-        "workspace_root": word.workspace_root,
-        "kind": word.kind.value,
-        "text": word.text,
-        "given_by": word.by,
-        "given_via": word.channel,
-        "created_at": clock.to_text(word.at),
-        "taken_at": rows.time_text(word.taken_at),
-        "delivered_at": rows.time_text(word.delivered_at),
-        "closed_at": rows.time_text(word.closed_at),
-        "written_at": rows.time_text(word.written_at),
-        "signature": None if word.signed is None else rows.json_text(asdict(word.signed)),
-    }
-    return rows.insert(db, "instruction", row)
+    return _INSTRUCTIONS.insert(db, word)
 
 
 def get(db: Database, id: str) -> Instruction | None:
     """Return the instruction with this id, in any state, or None."""
-    row = rows.one(db, "select * from instruction where id = ?", (id,))
-    return None if row is None else _from_row(row)
+    return _INSTRUCTIONS.get(db, id)
 
 
 def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
     """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
-    return rows.ids_with_prefix(db, "instruction", prefix)
+    return _INSTRUCTIONS.with_prefix(db, prefix)
 
 
 def queued(db: Database, session_id: str) -> tuple[Instruction, ...]:
     """Return what the session's agent has yet to receive, oldest first; of tasks, only those it has taken."""
-    return _select(db, f"{_QUEUED} order by created_at, rowid", session_id)
+    return _INSTRUCTIONS.select(db, f"{_QUEUED} order by created_at, rowid", (session_id,))
 
 
 def inbox(db: Database, session_id: str, workspace_root: str) -> tuple[Instruction, ...]:
     """Return the tasks that an agent of this session might take, oldest first."""
-    return _select(db, f"{_FREE} order by created_at, rowid", session_id, workspace_root)
+    return _INSTRUCTIONS.select(db, f"{_FREE} order by created_at, rowid", (session_id, workspace_root))
 
 
 def listed(
@@ -85,9 +92,10 @@ def listed(
         where.append("session_id = ?")
         values.append(session_id)
     if kinds:
-        where.append(f"kind in ({rows.holders(kinds)})")
+        where.append(f"kind in ({rows.placeholders(kinds)})")
         values += [kind.value for kind in kinds]
-    found = _select(db, f"{' and '.join(where)} order by created_at desc, rowid desc limit ?", *values, limit)
+    order = "order by created_at desc, rowid desc limit ?"
+    found = _INSTRUCTIONS.select(db, f"{' and '.join(where)} {order}", (*values, limit))
     return found[::-1]
 
 
@@ -152,39 +160,3 @@ def mark_delivered(db: Database, ids: Sequence[str], at: datetime) -> tuple[Inst
     marked = [id for id in ids if rows.changed(db, sql, (clock.to_text(at), id))]
     found = (get(db, id) for id in marked)
     return tuple(word for word in found if word is not None)
-
-
-def _select(db: Database, where: str, *values: Any) -> tuple[Instruction, ...]:
-    return tuple(_from_row(row) for row in rows.every(db, f"select * from instruction where {where}", values))
-
-
-def _from_row(row: rows.Row) -> Instruction:
-    return Instruction(
-        id=row["id"],
-        session_id=row["session_id"],
-        workspace_root=row["workspace_root"],
-        kind=Kind(row["kind"]),
-        text=row["text"],
-        by=row["given_by"],
-        channel=row["given_via"],
-        at=clock.from_text(row["created_at"]),
-        taken_at=rows.time_value(row["taken_at"]),
-        delivered_at=rows.time_value(row["delivered_at"]),
-        closed_at=rows.time_value(row["closed_at"]),
-        written_at=rows.time_value(row["written_at"]),
-        signed=_signed(row["signature"]),
-    )
-
-
-def _signed(text: str | None) -> SignedCommand | None:
-    """Return the signed command; None also if the text is not what the server writes."""
-    try:
-        value = json.loads(text or "null")
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict) or not isinstance(fields := value.get("fields"), dict):
-        return None
-    signature = signature_from_data(value.get("signature"))
-    if signature is None or not all(isinstance(part, str) for part in fields.values()):
-        return None
-    return SignedCommand(signature, fields)

@@ -6,7 +6,6 @@ completed, and a `stuck` one waits for a person.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -18,7 +17,7 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.model.errors import InvalidState
 from intercom.store import rows
-from intercom.store.rows import Row
+from intercom.store.rows import Table
 
 
 class JournalState(StrEnum):
@@ -53,46 +52,25 @@ class Entry:
     call: str | None = None
 
 
-def _from_row(row: Row) -> Entry:
-    return Entry(
-        request_id=row["request_id"],
-        session_id=row["session_id"],
-        workspace_root=row["workspace_root"],
-        state=JournalState(row["state"]),
-        steps=tuple(json.loads(row["steps"])),
-        at=clock.from_text(row["created_at"]),
-        note=row["note"],
-        call=row["call"],
-    )
+_ENTRIES = Table("apply_journal", Entry, names={"at": "created_at"})
 
 
 def begin(db: Database, entry: Entry) -> bool:
     """Insert an apply, or replace an abandoned one. Returns False and changes nothing if its request has another
     entry."""
-    row = {
-        "request_id": entry.request_id,
-        "session_id": entry.session_id,
-        "workspace_root": entry.workspace_root,
-        "state": entry.state.value,
-        "steps": rows.json_text([dict(step) for step in entry.steps]),
-        "note": entry.note,
-        "call": entry.call,
-        "created_at": clock.to_text(entry.at),
-        "updated_at": clock.to_text(entry.at),
-    }
-    replaced = ", ".join(f"{name} = excluded.{name}" for name in row if name != "request_id")
-    return rows.insert(
+    columns = (*_ENTRIES.columns.names, "updated_at")
+    replaced = ", ".join(f"{name} = excluded.{name}" for name in columns if name != "request_id")
+    return _ENTRIES.insert(
         db,
-        "apply_journal",
-        row,
+        entry,
         conflict=f"(request_id) do update set {replaced} where apply_journal.state = 'abandoned'",
+        updated_at=clock.to_text(entry.at),
     )
 
 
 def get(db: Database, request_id: str) -> Entry | None:
     """Return the entry of this request, or None."""
-    row = rows.one(db, "select * from apply_journal where request_id = ?", (request_id,))
-    return None if row is None else _from_row(row)
+    return _ENTRIES.first(db, "request_id = ?", (request_id,))
 
 
 def advance(
@@ -108,16 +86,15 @@ def advance(
     expected = (expect,) if isinstance(expect, JournalState) else tuple(expect)
     for state in expected:
         if to not in JOURNAL_TRANSITIONS[state]:
-            raise InvalidState(f"an apply that is {state} can not become {to}")
+            raise InvalidState(f"an apply that is {state} cannot become {to}")
     return rows.changed(
         db,
         "update apply_journal set state = ?, note = coalesce(?, note), updated_at = coalesce(?, updated_at)"
-        f" where request_id = ? and state in ({rows.holders(expected)})",
+        f" where request_id = ? and state in ({rows.placeholders(expected)})",
         (to.value, note, rows.time_text(at), request_id, *(state.value for state in expected)),
     )
 
 
 def open(db: Database) -> tuple[Entry, ...]:
     """Return the unfinished entries (staging, committed or stuck), oldest first."""
-    where = "state in ('staging', 'committed', 'stuck') order by created_at, rowid"
-    return tuple(_from_row(row) for row in rows.every(db, f"select * from apply_journal where {where}"))
+    return _ENTRIES.select(db, "state in ('staging', 'committed', 'stuck') order by created_at, rowid")

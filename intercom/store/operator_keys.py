@@ -9,6 +9,7 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.store import rows
+from intercom.store.rows import Table
 
 
 @frozen
@@ -27,22 +28,17 @@ class EnrolledKey:
     revoked_signature: str | None = None
 
 
+_KEYS = Table("operator_key", EnrolledKey)
+
+
 def every(db: Database) -> tuple[EnrolledKey, ...]:
     """Return all keys, in the order of enrolment."""
-    return tuple(EnrolledKey(**row) for row in rows.every(db, "select * from operator_key order by rowid"))
+    return _KEYS.select(db, "true order by rowid")
 
 
 def add(db: Database, key: EnrolledKey) -> bool:
     """Enrol a key. Returns False if it exists."""
-    row = {
-        "id": key.id,
-        "public": key.public,
-        "name": key.name,
-        "added_at": key.added_at,
-        "added_by": key.added_by,
-        "added_signature": key.added_signature,
-    }
-    return rows.insert(db, "operator_key", row)
+    return _KEYS.insert(db, key)
 
 
 def revoke(db: Database, id: str, at: str, by: str, signature: str) -> bool:

@@ -14,8 +14,10 @@ from intercom.model import clock
 from intercom.model.approval import RiskLevel
 from intercom.model.policy import PolicyDecision
 from intercom.store import rows
-from intercom.store.lifecycle import decided_columns, decided_value
-from intercom.store.rows import Row
+from intercom.store.requests import DECIDED
+from intercom.store.rows import Table
+
+_DECISIONS = Table("policy_decision", PolicyDecision, names={"sha256": "sha"}, parts={"decided": DECIDED})
 
 
 @frozen
@@ -32,18 +34,7 @@ class PastRequest:
 def record(db: Database, decision: PolicyDecision) -> bool:
     """Record a decision. Returns False and changes nothing if its card is already decided. Accepting a policy
     deletes its narrowing: all of it may take effect again."""
-    is_new = rows.insert(
-        db,
-        "policy_decision",
-        {
-            "id": decision.id,
-            "workspace_root": decision.workspace_root,
-            "sha": decision.sha256,
-            "text": decision.text,
-            "accepted": int(decision.accepted),
-            **decided_columns(decision.decided),
-        },
-    )
+    is_new = _DECISIONS.insert(db, decision)
     if is_new and decision.accepted:
         db.execute("delete from policy_narrowing where workspace_root = ?", (decision.workspace_root,))
     return is_new
@@ -51,14 +42,12 @@ def record(db: Database, decision: PolicyDecision) -> bool:
 
 def decisions(db: Database, root: str) -> tuple[PolicyDecision, ...]:
     """Return all decisions about policies of this workspace, oldest first."""
-    found = rows.every(db, "select * from policy_decision where workspace_root = ? order by seq", (root,))
-    return tuple(_decision(row) for row in found)
+    return _DECISIONS.select(db, "workspace_root = ? order by seq", (root,))
 
 
 def decision(db: Database, id: str) -> PolicyDecision | None:
     """Return the decision on the card with this id, or None."""
-    row = rows.one(db, "select * from policy_decision where id = ?", (id,))
-    return None if row is None else _decision(row)
+    return _DECISIONS.get(db, id)
 
 
 def roots(db: Database) -> tuple[str, ...]:
@@ -100,19 +89,11 @@ def past_requests(db: Database, root: str, limit: int) -> tuple[PastRequest, ...
     paths: dict[str, list[str]] = {}
     for row in rows.every(
         db,
-        f"select request_id, path, old_path from approval_file where request_id in ({rows.holders(proposals)})",
+        f"select request_id, path, old_path from approval_file where request_id in ({rows.placeholders(proposals)})",
         proposals,
     ):
         paths.setdefault(row["request_id"], []).extend(path for path in (row["path"], row["old_path"]) if path)
     return tuple(
         PastRequest(row["title"], RiskLevel(row["risk_level"]), tuple(paths.get(row["id"], ())), row["policy_question"])
         for row in found
-    )
-
-
-def _decision(row: Row) -> PolicyDecision:
-    decided = decided_value(row)
-    assert decided is not None, "a row without a verdict is refused by the table"
-    return PolicyDecision(
-        row["id"], row["workspace_root"], row["sha"], row["text"], accepted=bool(row["accepted"]), decided=decided
     )

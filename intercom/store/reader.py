@@ -13,7 +13,7 @@ from typing import TypeVar
 import trio
 
 from intercom.model.errors import DatabaseError
-from intercom.store import faults
+from intercom.store import database
 from intercom.store.database import BUSY_SECONDS, Database, connect
 
 R = TypeVar("R")
@@ -76,7 +76,7 @@ class Reader:
                 db.close()
                 raise
         except sqlite3.Error as error:
-            refused = faults.refusal(error, self._path)
+            refused = database.refusal(error, self._path)
             if refused is None:
                 raise
             raise refused from error
@@ -126,6 +126,6 @@ class Reader:
             return os.stat(self._path).st_ino
         except OSError as error:
             raise DatabaseError(
-                f"the database {self._path} can not be read ({(error.strerror or str(error)).lower()});"
+                f"the database {self._path} cannot be read ({(error.strerror or str(error)).lower()});"
                 " restart the server, which makes it anew"
             ) from error

@@ -62,7 +62,7 @@ def purge(
         f" and id not in (select session_id from restore where {_OPEN_RESTORE}) order by terminated_at, rowid limit ?",
         (text, limit),
     )
-    old = f"({rows.holders(ids)})"
+    old = f"({rows.placeholders(ids)})"
     gone = {
         table: rows.affected(db, f"delete from {table} where {where.format(old=old)}", ids)
         for table, where in _OF_A_SESSION

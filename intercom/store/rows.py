@@ -1,61 +1,351 @@
-"""Conversion of values to columns, and the few query shapes used everywhere.
+"""How values are stored in rows and read back, and the few query shapes used everywhere.
 
-The functions call `execute`: the library's `query` opens a savepoint, and its `insert` inspects the table every time.
+A `Table` stores the values of one attrs class, each in a row. The functions call `execute`: the library's `query` opens
+a savepoint, and its `insert` inspects the table every time.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from enum import IntEnum, StrEnum
+from operator import attrgetter
+from types import MappingProxyType, NoneType
+from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin
 
+import attrs
+from attrs import NOTHING, Factory, frozen
+from cattrs import Converter
+from cattrs.fns import identity
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 from sqlite_utils import Database
 
 from intercom.model import clock
 
+T = TypeVar("T")
+
 Row = dict[str, Any]
+Values = Sequence[object] | Mapping[str, object]
+#: A JSON object.
+JsonObject = dict[str, Any]
+
+_Write = Callable[[Any], object]
+_Read = Callable[[Any], Any]
+#: As cattrs calls it, with the type.
+_ReadTyped = Callable[[Any, Any], Any]
+_Field: TypeAlias = "attrs.Attribute[Any]"
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+# --- columns ---------------------------------------------------------------------------------------------------------
 
 
-def insert(db: Database, table: str, row: Mapping[str, Any], *, conflict: str = "(id) do nothing") -> bool:
+@frozen
+class Codec:
+    """How the value of a field is written to its column, and read from it."""
+
+    write: _Write
+    read: _Read
+
+
+def json_text(value: object) -> str:
+    """Return compact ASCII JSON. An agent's text may hold half a surrogate pair, which UTF-8 cannot encode."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def time_text(at: datetime | None) -> str | None:
+    return None if at is None else clock.to_text(at)
+
+
+def time_value(text: str | None) -> datetime | None:
+    return None if text is None else clock.from_text(text)
+
+
+def json_codec(kind: object) -> Codec:
+    """Return the codec that stores values of a type as JSON text."""
+    write, read = _INSIDE_JSON.get_unstructure_hook(kind), _INSIDE_JSON.get_structure_hook(kind)
+    return Codec(lambda value: json_text(write(value)), lambda text: read(json.loads(text), kind))
+
+
+def _optional(kind: Any) -> Any:
+    """Return `T` for the type `T | None`; None for any other type."""
+    others = [each for each in get_args(kind) if each is not NoneType]
+    return others[0] if len(others) == 1 and NoneType in get_args(kind) else None
+
+
+def _is_json(kind: Any) -> bool:
+    """Whether a column holds values of this type as JSON text."""
+    return attrs.has(kind) or get_origin(kind) in (dict, list, tuple, Mapping)
+
+
+def _converter() -> Converter:
+    made = Converter(detailed_validation=False)
+
+    def write_optional(kind: object) -> _Write:
+        write = made.get_unstructure_hook(_optional(kind))
+        return identity if write is identity else lambda value: None if value is None else write(value)
+
+    def read_optional(kind: object) -> _ReadTyped:
+        inner = _optional(kind)
+        read = made.get_structure_hook(inner)
+        return lambda value, _: None if value is None else read(value, inner)
+
+    made.register_unstructure_hook(StrEnum, attrgetter("value"))
+    made.register_unstructure_hook(datetime, clock.to_text)
+    made.register_structure_hook(datetime, lambda text, _: clock.from_text(text))
+    made.register_unstructure_hook_factory(lambda kind: kind is Any, lambda _: identity)
+    # The library's own look the type up again for each value.
+    made.register_unstructure_hook_factory(lambda kind: _optional(kind) is not None, write_optional)
+    made.register_structure_hook_factory(lambda kind: _optional(kind) is not None, read_optional)
+    return made
+
+
+#: Converts between values and what JSON can say.
+_INSIDE_JSON = _converter()
+
+
+def _json_reader(kind: object) -> _ReadTyped:
+    read = json_codec(kind).read
+    return lambda text, _: read(text)
+
+
+#: Converts between values and what a column can hold.
+_COLUMN = _converter()
+for _kind in (str, int, float):
+    # A column keeps what another program stored there: the reader must see it, not a text made of it.
+    _COLUMN.register_structure_hook(_kind, lambda value, _: value)
+for _enum in (StrEnum, IntEnum):
+    _COLUMN.register_structure_hook(_enum, lambda value, kind: kind(value))
+_COLUMN.register_unstructure_hook(bool, int)
+_COLUMN.register_structure_hook(bool, lambda value, _: bool(value))
+_COLUMN.register_unstructure_hook_factory(_is_json, lambda kind: json_codec(kind).write)
+_COLUMN.register_structure_hook_factory(_is_json, _json_reader)
+
+
+class Columns(Generic[T]):
+    """The columns that hold a value of the attrs class `kind`.
+
+    The column of a field has the field's name, or the one in `names`. Enums, times and flags are stored as text or
+    numbers, lists, mappings and attrs classes as JSON text, and the fields in `codecs` as these say. A field in `parts`
+    has several columns. The fields in `elsewhere` have none: they are not written, and are read from the row as they
+    are.
+
+    If the default of a JSON field or of one with a codec is empty or None, null is stored for it.
+    """
+
+    def __init__(
+        self,
+        kind: type[T],
+        *,
+        names: Mapping[str, str] = _NONE,
+        codecs: Mapping[str, Codec] = _NONE,
+        parts: Mapping[str, Part[Any]] = _NONE,
+        elsewhere: Collection[str] = (),
+    ) -> None:
+        self._kind = kind
+        self._codecs = codecs
+        self._parts = tuple(parts.items())
+        own = [each.name for each in _fields(kind) if each.name not in parts and each.name not in elsewhere]
+        self._columns = {name: names.get(name, name) for name in own}
+        self.names: tuple[str, ...] = (
+            *self._columns.values(),
+            *(name for part in parts.values() for name in part.names),
+        )
+
+    # Generating the functions takes a millisecond for each class, so the start of the server does not wait for it.
+
+    @functools.cached_property
+    def _write(self) -> Callable[[T], Row]:
+        overrides: Row = {}
+        for field in _fields(self._kind):
+            column, codec = self._columns.get(field.name), self._codec(field)
+            if column is None:
+                overrides[field.name] = override(omit=True)
+            else:
+                hook = None if codec is None else codec.write
+                overrides[field.name] = override(rename=column, unstruct_hook=hook)
+        return make_dict_unstructure_fn(self._kind, _COLUMN, **overrides)
+
+    @functools.cached_property
+    def _read(self) -> Callable[[Row, Any], T]:
+        overrides: Row = {}
+        for field in _fields(self._kind):
+            column, codec = self._columns.get(field.name), self._codec(field)
+            if column is None:
+                overrides[field.name] = override(struct_hook=lambda value, _: value)
+            else:
+                hook = None if codec is None else _ignoring_type(codec.read)
+                overrides[field.name] = override(rename=column, struct_hook=hook)
+        return make_dict_structure_fn(self._kind, _COLUMN, **overrides)
+
+    def _codec(self, field: _Field) -> Codec | None:
+        """Return the codec of a field; None if its column holds the value itself."""
+        codec, kind = self._codecs.get(field.name), _optional(field.type) or field.type
+        if codec is None and field.name in self._columns and _is_json(kind):
+            codec = json_codec(kind)
+        if codec is None or field.default is NOTHING:
+            return codec
+        default = field.default.factory() if isinstance(field.default, Factory) else field.default  # type: ignore
+        return codec if default else _nullable(codec, default)
+
+    def write(self, value: T) -> Row:
+        """Return the columns of a value."""
+        row = self._write(value)
+        for name, part in self._parts:
+            row.update(part.write(getattr(value, name)))
+        return row
+
+    def read(self, row: Row) -> T:
+        """Return the value in these columns of a row. Other columns are ignored. The row may be changed."""
+        for name, part in self._parts:
+            row[name] = part.read(row)
+        return self._read(row, self._kind)
+
+
+class Part(Generic[T]):
+    """The columns of a field whose value may be missing.
+
+    The column `present` tells whether it is there: it is null if not. With `flag` it is a column for this alone, 1 or
+    0. If the value is missing, the columns are null, except those in `missing`.
+    """
+
+    def __init__(
+        self, columns: Columns[T], present: str, *, flag: bool = False, missing: Mapping[str, object] = _NONE
+    ) -> None:
+        self.names = (*columns.names, present) if flag else columns.names
+        self._columns = columns
+        self._present = present
+        self._flag = {present: 1} if flag else {}
+        self._missing: Row = {**dict.fromkeys(columns.names), **({present: 0} if flag else {}), **missing}
+
+    def write(self, value: T | None) -> Row:
+        return self._missing if value is None else self._columns.write(value) | self._flag
+
+    def read(self, row: Row) -> T | None:
+        return None if row[self._present] in (None, 0) else self._columns.read(row)
+
+
+def _fields(kind: Any) -> tuple[_Field, ...]:
+    found: tuple[_Field, ...] = attrs.fields(attrs.resolve_types(kind))
+    return found
+
+
+def _nullable(codec: Codec, default: object) -> Codec:
+    return Codec(
+        lambda value: None if value == default else codec.write(value),
+        lambda stored: default if stored is None else codec.read(stored),
+    )
+
+
+def _ignoring_type(read: _Read) -> _ReadTyped:
+    return lambda stored, _: read(stored)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+class Table(Generic[T]):
+    """A table with a value of `kind` in each row; its `columns` are made as `Columns` says.
+
+    `elsewhere` are fields that other tables hold: functions that look them up for a row. The columns in `unread` may be
+    large, and are written but not read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: type[T],
+        *,
+        names: Mapping[str, str] = _NONE,
+        codecs: Mapping[str, Codec] = _NONE,
+        parts: Mapping[str, Part[Any]] = _NONE,
+        elsewhere: Mapping[str, Callable[[Database, Row], object]] = _NONE,
+        unread: Collection[str] = (),
+    ) -> None:
+        self.name = name
+        self.columns = Columns(kind, names=names, codecs=codecs, parts=parts, elsewhere=elsewhere)
+        self._elsewhere = tuple(elsewhere.items())
+        self._read = tuple(each for each in self.columns.names if each not in unread)
+        self._select = f"select {', '.join(self._read)} from {name} where "
+
+    def insert(self, db: Database, value: T, *, conflict: str = "(id) do nothing", **others: object) -> bool:
+        """Insert a value, and the columns `others`. Returns False if the conflict clause kept an earlier row."""
+        row = self.columns.write(value)
+        row.update(others)
+        return insert(db, self.name, row, conflict=conflict)
+
+    def get(self, db: Database, id: str) -> T | None:
+        """Return the value with this id, or None."""
+        return self.first(db, "id = ?", (id,))
+
+    def first(self, db: Database, where: str, values: Values = ()) -> T | None:
+        """Return the first value that matches a WHERE clause, which includes its ordering; or None."""
+        found = db.execute(self._select + where, _bound(values)).fetchone()
+        return None if found is None else self._value(db, found)
+
+    def select(self, db: Database, where: str, values: Values = ()) -> tuple[T, ...]:
+        """Return the values that match a WHERE clause, which includes its ordering."""
+        found = db.execute(self._select + where, _bound(values)).fetchall()
+        return tuple([self._value(db, each) for each in found])
+
+    def with_prefix(self, db: Database, prefix: str) -> tuple[str, ...]:
+        """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
+        return ids_with_prefix(db, self.name, prefix)
+
+    def _value(self, db: Database, found: Sequence[object]) -> T:
+        row = dict(zip(self._read, found, strict=True))
+        for name, find in self._elsewhere:
+            row[name] = find(db, row)
+        return self.columns.read(row)
+
+
+# --- queries ---------------------------------------------------------------------------------------------------------
+
+
+def insert(db: Database, table: str, row: Mapping[str, object], *, conflict: str = "(id) do nothing") -> bool:
     """Insert one row. Returns False if the conflict clause kept an earlier row. By default a row with an existing id
     is left as it is, so repeating a call after a lost answer is safe."""
-    columns = ", ".join(row)
-    named = ", ".join(f":{name}" for name in row)
-    sql = f"insert into {table} ({columns}) values ({named}) on conflict {conflict}"
-    return changed(db, sql, row)
+    return changed(db, _insert(table, tuple(row), conflict), row)
 
 
-def one(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Row | None:
+@functools.cache
+def _insert(table: str, columns: tuple[str, ...], conflict: str) -> str:
+    named = ", ".join(f":{name}" for name in columns)
+    return f"insert into {table} ({', '.join(columns)}) values ({named}) on conflict {conflict}"
+
+
+def one(db: Database, sql: str, values: Values = ()) -> Row | None:
     """Return the first row of a query, or None."""
     cursor = db.execute(sql, _bound(values))
     found = cursor.fetchone()
-    return None if found is None else dict(zip(_columns(cursor.description), found, strict=True))
+    return None if found is None else dict(zip(_names(cursor.description), found, strict=True))
 
 
-def every(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
+def every(db: Database, sql: str, values: Values = ()) -> list[Row]:
     """Return all rows of a query."""
     cursor = db.execute(sql, _bound(values))
-    columns = _columns(cursor.description)
-    return [dict(zip(columns, found, strict=True)) for found in cursor.fetchall()]
+    names = _names(cursor.description)
+    return [dict(zip(names, found, strict=True)) for found in cursor.fetchall()]
 
 
-def column(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+def column(db: Database, sql: str, values: Values = ()) -> list[Any]:
     """Return the first column of all rows of a query."""
     return [found[0] for found in db.execute(sql, _bound(values)).fetchall()]
 
 
-def count(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
+def count(db: Database, sql: str, values: Values = ()) -> int:
     """Return the first value of a query as a number, such as a `select count(*)`."""
     return int(db.execute(sql, _bound(values)).fetchone()[0])
 
 
-def changed(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> bool:
+def changed(db: Database, sql: str, values: Values = ()) -> bool:
     """Whether a write changed any row: the result of every compare-and-set."""
     return affected(db, sql, values) > 0
 
 
-def affected(db: Database, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
+def affected(db: Database, sql: str, values: Values = ()) -> int:
     """Run a write and return how many rows it changed."""
     return db.execute(sql, _bound(values)).rowcount
 
@@ -67,27 +357,14 @@ def ids_with_prefix(db: Database, table: str, prefix: str, limit: int = 50) -> t
     return tuple(column(db, sql, (prefix, prefix, limit)))
 
 
-def time_text(at: datetime | None) -> str | None:
-    return None if at is None else clock.to_text(at)
-
-
-def time_value(text: str | None) -> datetime | None:
-    return None if text is None else clock.from_text(text)
-
-
-def json_text(value: Any) -> str:
-    """Return compact ASCII JSON. An agent's text may hold half a surrogate pair, which UTF-8 cannot encode."""
-    return json.dumps(value, separators=(",", ":"))
-
-
-def holders(values: Sequence[Any]) -> str:
-    """Return placeholders, `?, ?, ?`, for an `in (...)`."""
+def placeholders(values: Sequence[object]) -> str:
+    """Return `?, ?, ?` for an `in (...)`."""
     return ", ".join("?" * len(values))
 
 
-def _columns(description: Sequence[Sequence[Any]]) -> list[str]:
-    return [entry[0] for entry in description]
+def _names(description: Sequence[Sequence[object]]) -> list[str]:
+    return [str(entry[0]) for entry in description]
 
 
-def _bound(values: Sequence[Any] | Mapping[str, Any]) -> Any:
+def _bound(values: Values) -> Any:
     return dict(values) if isinstance(values, Mapping) else tuple(values)

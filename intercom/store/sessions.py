@@ -11,54 +11,10 @@ from intercom.model import clock
 from intercom.model.errors import InvalidState
 from intercom.model.session import ProgressItem, Session, SessionMode, SessionStatus, may_become
 from intercom.store import rows
-from intercom.store.progress import progress_text, progress_value
-from intercom.store.rows import Row
+from intercom.store.rows import Table
 
-
-def _to_row(session: Session) -> Row:
-    return {
-        "id": session.id,
-        "owner_user_id": session.owner_user_id,
-        "workspace_root": session.workspace_root,
-        "status": session.status.value,
-        "prompt": session.prompt,
-        "mode": session.mode.value,
-        "created_at": clock.to_text(session.created_at),
-        "updated_at": clock.to_text(session.updated_at),
-        "terminated_at": rows.time_text(session.terminated_at),
-        "last_tool": session.last_tool,
-        "nudge_count": session.nudge_count,
-        "stall_paused": int(session.stall_paused),
-        "progress_snapshot": progress_text(session.progress_snapshot),
-        "agent_key": session.agent_key,
-        "client_name": session.client_name,
-        "channel_id": session.channel_id,
-        "paused_by": session.paused_by,
-        "paused_at": rows.time_text(session.paused_at),
-    }
-
-
-def _from_row(row: Row) -> Session:
-    return Session(
-        id=row["id"],
-        owner_user_id=row["owner_user_id"],
-        workspace_root=row["workspace_root"],
-        status=SessionStatus(row["status"]),
-        prompt=row["prompt"],
-        mode=SessionMode(row["mode"]),
-        created_at=clock.from_text(row["created_at"]),
-        updated_at=clock.from_text(row["updated_at"]),
-        terminated_at=rows.time_value(row["terminated_at"]),
-        last_tool=row["last_tool"],
-        nudge_count=row["nudge_count"],
-        stall_paused=bool(row["stall_paused"]),
-        progress_snapshot=progress_value(row["progress_snapshot"]),
-        agent_key=row["agent_key"],
-        client_name=row["client_name"],
-        channel_id=row["channel_id"],
-        paused_by=row["paused_by"],
-        paused_at=rows.time_value(row["paused_at"]),
-    )
+_SESSIONS = Table("session", Session)
+_PROGRESS = rows.json_codec(tuple[ProgressItem, ...])
 
 
 def insert(db: Database, session: Session) -> bool:
@@ -68,24 +24,29 @@ def insert(db: Database, session: Session) -> bool:
         other = by_agent(db, session.agent_key)
         if other is not None and other.id != session.id:
             raise InvalidState(f"the agent already has session {other.id}; bind or terminate that one")
-    return rows.insert(db, "session", _to_row(session))
+    return _SESSIONS.insert(db, session)
 
 
 def get(db: Database, id: str) -> Session | None:
     """Return the session with this id, or None."""
-    row = rows.one(db, "select * from session where id = ?", (id,))
-    return None if row is None else _from_row(row)
+    return _SESSIONS.get(db, id)
 
 
 def by_agent(db: Database, agent_key: str) -> Session | None:
     """Return the agent's session that is not terminated, or None."""
-    row = rows.one(db, "select * from session where agent_key = ? and status <> 'terminated'", (agent_key,))
-    return None if row is None else _from_row(row)
+    return _SESSIONS.first(db, "agent_key = ? and status <> 'terminated'", (agent_key,))
 
 
 def live(db: Database) -> tuple[Session, ...]:
     """Return all sessions that are not terminated, oldest first."""
-    return _select(db, "status <> 'terminated' order by created_at, rowid")
+    return _SESSIONS.select(db, "status <> 'terminated' order by created_at, rowid")
+
+
+def agent_keys(db: Database) -> tuple[str, ...]:
+    """Return the keys of all agents with a session that is not terminated."""
+    return tuple(
+        rows.column(db, "select agent_key from session where status <> 'terminated' and agent_key is not null")
+    )
 
 
 def ids(db: Database) -> tuple[str, ...]:
@@ -93,42 +54,42 @@ def ids(db: Database) -> tuple[str, ...]:
     return tuple(rows.column(db, "select id from session"))
 
 
-def resting(db: Database, ids: Collection[str]) -> tuple[Session, ...]:
+def inactive(db: Database, ids: Collection[str]) -> tuple[Session, ...]:
     """Return those of the given sessions that are terminated or interrupted, oldest first."""
-    return _select(
+    return _SESSIONS.select(
         db,
         "id in (select value from json_each(?)) and status in ('terminated', 'interrupted') order by created_at, rowid",
-        rows.json_text(list(ids)),
+        (rows.json_text(list(ids)),),
     )
 
 
 def by_status(db: Database, status: SessionStatus) -> tuple[Session, ...]:
     """Return all sessions in one status, oldest first."""
-    return _select(db, "status = ? order by created_at, rowid", status.value)
+    return _SESSIONS.select(db, "status = ? order by created_at, rowid", (status.value,))
 
 
 def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
     """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
-    return rows.ids_with_prefix(db, "session", prefix)
+    return _SESSIONS.with_prefix(db, prefix)
 
 
 #: The statuses of a session without an agent: it has disconnected or never connected.
-LEFT = (SessionStatus.CREATED, SessionStatus.INTERRUPTED)
+WITHOUT_AGENT = (SessionStatus.CREATED, SessionStatus.INTERRUPTED)
 
 
-def left_before(db: Database, cutoff: datetime, limit: int) -> tuple[str, ...]:
+def abandoned_before(db: Database, cutoff: datetime, limit: int) -> tuple[str, ...]:
     """Return the sessions without an agent since before `cutoff`, the longest idle first. Leaves out a session whose
     agent process runs, or whose restore or apply is not finished."""
     return tuple(
         rows.column(
             db,
-            f"select id from session where status in ({rows.holders(LEFT)}) and updated_at < ?"
+            f"select id from session where status in ({rows.placeholders(WITHOUT_AGENT)}) and updated_at < ?"
             " and id not in (select session_id from child where state <> 'over')"
             " and id not in (select session_id from apply_journal where state in ('staging', 'committed', 'stuck'))"
             " and id not in (select session_id from restore"
             " where state in ('asked', 'accepted', 'committed', 'handed_over', 'stuck'))"
             " order by updated_at, rowid limit ?",
-            (*(status.value for status in LEFT), clock.to_text(cutoff), limit),
+            (*(status.value for status in WITHOUT_AGENT), clock.to_text(cutoff), limit),
         )
     )
 
@@ -139,13 +100,12 @@ def adoptable(db: Database, workspace_root: str, client_name: str | None) -> tup
     These are interrupted, active or paused; only the caller can tell which of the last two have a live agent. Leaves
     out a session whose agent process was started by a person and is not over: its agent may not have connected yet.
     """
-    return _select(
+    return _SESSIONS.select(
         db,
         "workspace_root = ? and client_name is ? and status in ('interrupted', 'active', 'paused')"
         " and id not in (select session_id from child where state <> 'over')"
         " order by updated_at desc, rowid desc",
-        workspace_root,
-        client_name,
+        (workspace_root, client_name),
     )
 
 
@@ -157,12 +117,12 @@ def set_status(
     expected = (expect,) if isinstance(expect, SessionStatus) else tuple(expect)
     for status in expected:
         if not may_become(status, to):
-            raise InvalidState(f"a session that is {status} can not become {to}")
+            raise InvalidState(f"a session that is {status} cannot become {to}")
     terminated_at = clock.to_text(at) if to is SessionStatus.TERMINATED else None
     won = rows.changed(
         db,
         "update session set status = ?, updated_at = max(updated_at, ?), terminated_at = ?"
-        f" where id = ? and status in ({rows.holders(expected)})",
+        f" where id = ? and status in ({rows.placeholders(expected)})",
         (to.value, clock.to_text(at), terminated_at, id, *(status.value for status in expected)),
     )
     return get(db, id) if won else None
@@ -215,7 +175,7 @@ def set_progress(db: Database, id: str, progress: tuple[ProgressItem, ...] | Non
         db,
         "update session set progress_snapshot = ?, updated_at = max(updated_at, ?)"
         " where id = ? and status <> 'terminated'",
-        (progress_text(progress), clock.to_text(at), id),
+        (None if progress is None else _PROGRESS.write(progress), clock.to_text(at), id),
     )
 
 
@@ -257,7 +217,3 @@ def touch(db: Database, id: str, at: datetime, last_tool: str | None = None) -> 
         " where id = ? and updated_at <= ? and status <> 'terminated'",
         (text, last_tool, id, text),
     )
-
-
-def _select(db: Database, where: str, *values: str | None) -> tuple[Session, ...]:
-    return tuple(_from_row(row) for row in rows.every(db, f"select * from session where {where}", values))

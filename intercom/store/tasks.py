@@ -12,40 +12,32 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.model.task import Task
 from intercom.store import requests, rows
-from intercom.store.rows import Row
+from intercom.store.rows import Table
+
+_TASKS = Table("task", Task)
 
 
 def open(db: Database, task: Task) -> Task:
     """Insert a task, once per call. Returns the stored one."""
-    row = {
-        "id": task.id,
-        "session_id": task.session_id,
-        "request_id": task.request_id,
-        "tool": task.tool,
-        "call": task.call,
-        "created_at": clock.to_text(task.created_at),
-    }
-    rows.insert(db, "task", row, conflict="do nothing")
-    found = rows.one(db, "select * from task where session_id = ? and call = ?", (task.session_id, task.call))
+    _TASKS.insert(db, task, conflict="do nothing")
+    found = _TASKS.first(db, "session_id = ? and call = ?", (task.session_id, task.call))
     assert found is not None, "just inserted, or there before"
-    return _from_row(found)
+    return found
 
 
 def get(db: Database, id: str) -> Task | None:
     """Return the task with this id, or None."""
-    found = rows.one(db, "select * from task where id = ?", (id,))
-    return None if found is None else _from_row(found)
+    return _TASKS.get(db, id)
 
 
 def page(db: Database, session_id: str, after: str | None, limit: int) -> tuple[Task, ...]:
     """Return at most `limit` tasks of a session after the task `after`, oldest first."""
-    found = rows.every(
+    return _TASKS.select(
         db,
-        "select * from task where session_id = :session and (:after is null or"
+        "session_id = :session and (:after is null or"
         " (created_at, id) > (select created_at, id from task where id = :after)) order by created_at, id limit :limit",
         {"session": session_id, "after": after, "limit": limit},
     )
-    return tuple(_from_row(row) for row in found)
 
 
 def cancel(db: Database, id: str, by: str, at: datetime) -> bool:
@@ -73,16 +65,3 @@ def asked_after(db: Database, session_id: str) -> tuple[str, ...]:
     """Return the requests of a session that have a task which is not cancelled."""
     sql = "select distinct request_id from task where session_id = ? and cancelled_at is null order by request_id"
     return tuple(rows.column(db, sql, (session_id,)))
-
-
-def _from_row(row: Row) -> Task:
-    return Task(
-        id=row["id"],
-        session_id=row["session_id"],
-        request_id=row["request_id"],
-        tool=row["tool"],
-        call=row["call"],
-        created_at=clock.from_text(row["created_at"]),
-        cancelled_at=rows.time_value(row["cancelled_at"]),
-        cancelled_by=row["cancelled_by"],
-    )

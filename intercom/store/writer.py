@@ -18,13 +18,13 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-from actors import Down, Letter, Refused, ThreadActor
+from actors import BatchItem, Down, Refused, ThreadActor
 from intercom.model import crash_points
 from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments
-from intercom.model.measure import Committed, Measured, unmeasured
-from intercom.store import disturbance, faults, sessions
+from intercom.model.metrics import Committed, Measured, unmeasured
+from intercom.store import database, integrity, sessions
 from intercom.store.database import BUSY_SECONDS, Database, Opened, free_name, open_database
-from intercom.store.disturbance import Disturbance, Fault, Files
+from intercom.store.integrity import Disturbance, Fault, Files
 from intercom.store.messages import Flush, Inspect, Touch, Transact
 
 logger = logging.getLogger("intercom.store")
@@ -42,15 +42,15 @@ RESCUE_SECONDS = 600.0
 class _Answer:
     """The answer to one batch item, given when the group is on disk."""
 
-    letter: Letter
+    item: BatchItem
     value: Any = None
     refused: BaseException | None = None
 
     def give(self) -> None:
         if self.refused is None:
-            self.letter.reply(self.value)
+            self.item.reply(self.value)
         else:
-            self.letter.fail(self.refused)
+            self.item.fail(self.refused)
 
 
 class GroupLost(Exception):
@@ -116,13 +116,13 @@ class Writer(ThreadActor):
     def on_failure(self, exc_type: Any, exc: Any, tb: Any) -> None:
         self._close()
 
-    def receive_batch(self, letters: Sequence[Letter]) -> None:
+    def receive_batch(self, items: Sequence[BatchItem]) -> None:
         asked = []
         flush = inspect = False
-        for letter in letters:
-            message = letter.message
+        for item in items:
+            message = item.message
             if isinstance(message, Transact):
-                asked.append(letter)
+                asked.append(item)
                 continue
             if isinstance(message, Touch):
                 self._keep(message)
@@ -132,9 +132,9 @@ class Writer(ThreadActor):
             elif isinstance(message, Inspect):
                 inspect = True
             else:
-                letter.fail(InvalidArguments(f"the store's writer does not understand {type(message).__name__}"))
+                item.fail(InvalidArguments(f"the store's writer does not understand {type(message).__name__}"))
                 continue
-            letter.reply(None)
+            item.reply(None)
         if inspect:
             self._inspect()
         if asked or flush:
@@ -149,11 +149,11 @@ class Writer(ThreadActor):
             tool = touch.last_tool or (earlier.last_tool if earlier else None)
             self._touched[touch.session_id] = Touch(touch.session_id, touch.at, tool)
 
-    def _commit(self, letters: Sequence[Letter]) -> None:
+    def _commit(self, items: Sequence[BatchItem]) -> None:
         """Run a group in one transaction, commit it, then answer it."""
         if self._unsafe is not None:
-            for letter in letters:
-                letter.fail(DatabaseError(self._unsafe, path=str(self._path)))
+            for item in items:
+                item.fail(DatabaseError(self._unsafe, path=str(self._path)))
             return
         db = self._db
         assert db is not None
@@ -162,35 +162,35 @@ class Writer(ThreadActor):
         began = time.perf_counter()
         try:
             db.execute("begin immediate")
-            answers = [self._work(db, letter) for letter in letters]
+            answers = [self._work(db, item) for item in items]
             for touch in self._touched.values():
                 sessions.touch(db, touch.session_id, touch.at, touch.last_tool)
-            if letters:
+            if items:
                 crash_points.reach("store.before_commit")
             db.execute("commit")
             self._touched.clear()
         except sqlite3.Error as error:
             db.rollback()
-            refused = faults.refusal(error, self._path)
+            refused = database.refusal(error, self._path)
             if refused is None:
                 raise
-            answers = [_Answer(letter, refused=refused) for letter in letters]
-            broken = error if faults.damaged(error) else None
-            short = str(refused) if faults.lasting(error) else None
+            answers = [_Answer(item, refused=refused) for item in items]
+            broken = error if database.damaged(error) else None
+            short = str(refused) if database.lasting(error) else None
         except BaseException:
             db.rollback()
             raise
         else:
             self._written = True
-            if letters:
+            if items:
                 crash_points.reach("store.after_commit")
-                self._measured(Committed(len(letters), time.perf_counter() - began))
+                self._measured(Committed(len(items), time.perf_counter() - began))
         if (found := self._disturbance()) is None:
             self._note_shortage(short)
         elif not self._save(found):
             # The commit may have succeeded, but into a file that is no longer in place.
             refused = DatabaseError(str(self._unsafe), path=str(self._path))
-            answers = [_Answer(letter, refused=refused) for letter in letters]
+            answers = [_Answer(item, refused=refused) for item in items]
         for answer in answers:
             answer.give()
         if broken is not None and not self._lost:
@@ -202,21 +202,21 @@ class Writer(ThreadActor):
     def _take_stock(self, db: Database) -> None:
         """Record the files of a connection that was just opened."""
         # The first read creates the log and its index, so read before looking at the files.
-        self._newest = disturbance.newest_entry(db)
+        self._newest = integrity.newest_entry(db)
         self._version = _data_version(db)
-        self._files = disturbance.look(self._path)
+        self._files = integrity.look(self._path)
         self._written = False
 
     def _disturbance(self) -> Disturbance | None:
-        return disturbance.disturbance(self._files, disturbance.look(self._path))
+        return integrity.disturbance(self._files, integrity.look(self._path))
 
     def _inspect(self) -> None:
         """Check for changes to the files, and for a disk that accepts no writes."""
         db = self._db
         if db is None or self._lost:
             return  # the server is about to end
-        now = disturbance.look(self._path)
-        found = disturbance.disturbance(self._files, now)
+        now = integrity.look(self._path)
+        found = integrity.disturbance(self._files, now)
         if found is None and self._unsafe is None:
             found = self._foreign_write(db, now)
         if found is not None or self._unsafe is not None:
@@ -224,18 +224,18 @@ class Writer(ThreadActor):
             return
         self._files = now
         self._written = False
-        short = disturbance.shortage(self._path)
-        if short is not None or self._short in disturbance.shortages(self._path):
+        short = integrity.shortage(self._path)
+        if short is not None or self._short in integrity.shortages(self._path):
             # A shortage that a write reported stays until a write succeeds.
             self._note_shortage(short)
 
     def _foreign_write(self, db: Database, now: Files) -> Disturbance | None:
         """Return harm done by another program's write, or None. Harmless changes through SQLite are reported once."""
         if now.changed != self._files.changed:
-            found = disturbance.unsound(self._path, self._newest, thorough=not self._written)
+            found = integrity.unsound(self._path, self._newest, thorough=not self._written)
             if found is not None:
                 return found
-        self._newest = disturbance.newest_entry(db)
+        self._newest = integrity.newest_entry(db)
         version = _data_version(db)
         if version != self._version:
             self._version = version
@@ -255,10 +255,10 @@ class Writer(ThreadActor):
             self._lose(found)
             return False
         try:
-            aside = disturbance.rescue(db, self._path, self._now())
+            aside = integrity.rescue(db, self._path, self._now())
             reopened = open_database(self._path, busy_seconds=self._busy_seconds)
         except sqlite3.DatabaseError as error:
-            if not faults.damaged(error) and faults.refusal(error, self._path) is not None:
+            if not database.damaged(error) and database.refusal(error, self._path) is not None:
                 self._wait_for_rescue(found, error)
             else:
                 self._lose(found)
@@ -281,7 +281,7 @@ class Writer(ThreadActor):
     def _wait_for_rescue(self, found: Disturbance, error: Exception) -> None:
         """Refuse writes until the contents can be put back. The connection stays open: only it has them."""
         text = (
-            f"the database {self._path} {found.what} while the server runs, and can not be put back yet ({error}):"
+            f"the database {self._path} {found.what} while the server runs, and cannot be put back yet ({error}):"
             " nothing is saved until then; do not stop the server, which still holds everything"
         )
         if self._unsafe is None:
@@ -293,7 +293,7 @@ class Writer(ThreadActor):
         at = self._now()
         aside = free_name(self._path, "damaged", at)
         try:
-            disturbance.set_aside(self._path, aside)
+            integrity.set_aside(self._path, aside)
             kept = f"what is left is at {aside}"
         except OSError as error:
             kept = f"what is left is still there ({error})"
@@ -302,7 +302,7 @@ class Writer(ThreadActor):
             " the next one begins a new database, and earlier requests have to be asked again"
         )
         self._lost = True
-        disturbance.leave_word(self._path, self._unsafe, at)
+        integrity.write_incident(self._path, self._unsafe, at)
         self._on_fault(Fault(self._unsafe, fatal=True))
 
     def _note_shortage(self, why: str | None) -> None:
@@ -315,28 +315,28 @@ class Writer(ThreadActor):
             self._on_fault(Fault(f"the database {self._path} can be written again", "info"))
         self._short = why
 
-    def _work(self, db: Database, letter: Letter) -> _Answer:
+    def _work(self, db: Database, item: BatchItem) -> _Answer:
         """Run one work in its own savepoint."""
-        message: Transact[Any] = letter.message
+        message: Transact[Any] = item.message
         try:
             with _savepoint(db):
                 value = message.work(db)
                 if not db.conn.in_transaction:
                     raise GroupLost("a work ended the transaction it was run in; it must not commit or roll back")
         except (IntercomError, Refused) as refusal:
-            answer = _Answer(letter, refused=refusal)
+            answer = _Answer(item, refused=refusal)
         except sqlite3.Error as error:
-            if not db.conn.in_transaction or faults.damaged(error):
+            if not db.conn.in_transaction or database.damaged(error):
                 # SQLite rolled back the whole transaction.
                 raise
-            refused = faults.refusal(error, self._path)
-            answer = _Answer(letter, refused=refused or self._mistake(error))
+            refused = database.refusal(error, self._path)
+            answer = _Answer(item, refused=refused or self._mistake(error))
         except (UnicodeEncodeError, OverflowError) as error:
-            answer = _Answer(letter, refused=_unstorable(error))
+            answer = _Answer(item, refused=_unstorable(error))
         except Exception as error:
-            answer = _Answer(letter, refused=self._mistake(error))
+            answer = _Answer(item, refused=self._mistake(error))
         else:
-            return _Answer(letter, value)
+            return _Answer(item, value)
         if not db.conn.in_transaction:
             raise GroupLost("the writer's transaction ended while a work was run in it")
         return answer
@@ -377,5 +377,5 @@ def _data_version(db: Database) -> int:
 
 def _unstorable(error: UnicodeEncodeError | OverflowError) -> IntercomError:
     if isinstance(error, UnicodeEncodeError):
-        return InvalidArguments("text with half of a surrogate pair can not be stored; send valid Unicode")
-    return InvalidArguments("a number beyond 64 bits can not be stored; send a smaller one")
+        return InvalidArguments("text with half of a surrogate pair cannot be stored; send valid Unicode")
+    return InvalidArguments("a number beyond 64 bits cannot be stored; send a smaller one")

@@ -1,4 +1,4 @@
-"""Validation of the paths that clients name, and their canonical form.
+"""Paths: what a client may name, the canonical path that it means, and where a project begins.
 
 A path is resolved once, when a request arrives, into the canonical path that people see and the policy evaluates.
 `descriptors` opens that path without following links, so a link swapped in later is detected and refused.
@@ -10,7 +10,9 @@ import os
 import pwd
 import re
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from intercom.model.errors import PathViolation, WorkspaceRefused
 
@@ -115,12 +117,12 @@ def check_workspace(path: Path | str) -> Path:
     for home in _homes():
         if real == home or real in home.parents:
             raise WorkspaceRefused(
-                f"{real} can not be a workspace: it is or holds the home directory; name the project's own directory"
+                f"{real} cannot be a workspace: it is or holds the home directory; name the project's own directory"
             )
     if real == Path(real.anchor):
-        raise WorkspaceRefused("the root directory can not be a workspace; name the project's own directory")
+        raise WorkspaceRefused("the root directory cannot be a workspace; name the project's own directory")
     if not os.access(real, os.R_OK | os.X_OK):
-        raise WorkspaceRefused(f"the workspace {real} can not be read; check its permissions")
+        raise WorkspaceRefused(f"the workspace {real} cannot be read; check its permissions")
     return real
 
 
@@ -136,3 +138,43 @@ def _homes() -> set[Path]:
 def _shown(path: str) -> str:
     """Return a path for use in a sentence: quoted, escaped and cut."""
     return ascii(path if len(path) <= 120 else path[:117] + "...")
+
+
+_VERSION_CONTROL = (".git", ".hg", ".svn", ".jj")
+
+
+def version_control_root(here: Path) -> Path | None:
+    """Return the nearest directory at or above `here` under version control, or None."""
+    for directory in (here, *here.parents):
+        if any((directory / marker).exists() for marker in _VERSION_CONTROL):
+            return directory
+    return None
+
+
+def choose_workspace(option: str | None, roots: Iterable[str], cwd: str | None, default: Path | None) -> str:
+    """Return the first usable workspace root. The order is `option` (--workspace), the client's `roots` (file URIs),
+    the version-control root above `cwd`, `default`. Raises WorkspaceRefused if there is none, and at once for an
+    unusable `option`."""
+    if option is not None:
+        return str(check_workspace(Path(option)))
+    for candidate in [*_local_roots(roots), *_root_above(cwd)]:
+        try:
+            return str(check_workspace(candidate))
+        except WorkspaceRefused:
+            continue
+    if default is not None:
+        return str(check_workspace(default))
+    raise WorkspaceRefused(
+        "no workspace is known: start agent-intercom with --workspace DIR, run the client inside a version-controlled"
+        " project, or set default_workspace_root in the configuration"
+    )
+
+
+def _local_roots(roots: Iterable[str]) -> list[Path]:
+    parts = [urlsplit(root) for root in roots]
+    return [Path(unquote(part.path)) for part in parts if part.scheme == "file" and part.netloc in ("", "localhost")]
+
+
+def _root_above(cwd: str | None) -> list[Path]:
+    found = None if cwd is None else version_control_root(Path(cwd))
+    return [] if found is None else [found]

@@ -1,4 +1,4 @@
-"""The policy file of a workspace: located, read, validated and converted to a policy.
+"""The policy file of a workspace: found, read, checked, and turned into a policy.
 
 The file is read once, so the bytes that are hashed are the bytes that are parsed. A file with any fault grants nothing,
 and the fault is described with its line.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,65 @@ from jsonschema.exceptions import best_match
 from intercom.model.approval import RiskLevel
 from intercom.model.errors import FileError, PathViolation
 from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
-from intercom.workspace.hashing import digest
-from intercom.workspace.json_places import doubled, line_and_column, locate
+from intercom.workspace.files import digest, read
 from intercom.workspace.paths import lexical, relative, resolved
-from intercom.workspace.reading import read
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_decoder = json.JSONDecoder()
+
+
+def line_and_column(text: str, index: int) -> tuple[int, int]:
+    """Return the line and column, both from 1, of an index in `text`."""
+    return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
+
+
+def locate(text: str, path: Sequence[str | int], key: bool = False) -> int:
+    """Return the index of the value at `path` in the valid JSON `text`; with `key`, of its key."""
+    at = _skip(text, 0)
+    place = at
+    for step in path:
+        found = next((k, v) for name, k, v in _members(text, at) if name == step)
+        place, at = found if key else (found[1], found[1])
+    return place
+
+
+def doubled(text: str) -> tuple[str, int] | None:
+    """Return the first duplicate key in an object of the valid JSON `text`, and its second index; or None."""
+    waiting = [_skip(text, 0)]
+    while waiting:
+        at = waiting.pop()
+        seen: set[str | int] = set()
+        for name, key, value in _members(text, at):
+            if isinstance(name, str) and name in seen:
+                return name, key
+            seen.add(name)
+            waiting.append(value)
+    return None
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:
+    """Yield name or number, index of the key and index of the value, of each member of the container at `at`."""
+    opening = text[at]
+    if opening not in "{[":
+        return
+    count, i = 0, _skip(text, at + 1)
+    while text[i] not in "}]":
+        name: str | int = count
+        key = i
+        if opening == "{":
+            name, i = _decoder.raw_decode(text, i)
+            i = _skip(text, _skip(text, i) + 1)
+        yield name, key, i
+        _, i = _decoder.raw_decode(text, i)
+        i = _skip(text, i)
+        i = _skip(text, i + 1) if text[i] == "," else i
+        count += 1
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
 
 POLICY_FILE = ".intercom/settings.json"
 OLDER_POLICY_FILE = ".monocoque/settings.json"
@@ -126,7 +182,7 @@ def _checked(text: str) -> Mapping[str, Any]:
     except RecursionError:
         raise _Fault(0, "values are nested too deeply") from None
     except ValueError as error:
-        raise _Fault(0, f"a number can not be read: {error}") from None
+        raise _Fault(0, f"a number cannot be read: {error}") from None
     if twice is not None:
         raise _Fault(twice[1], f'the key "{twice[0]}" stands twice')
     nested = isinstance(data, dict) and bool({"autoApprove", "notifications"} & data.keys())

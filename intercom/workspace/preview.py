@@ -21,12 +21,11 @@ from attrs import define, evolve, field, frozen
 from intercom.masking import masked_lines
 from intercom.model.approval import ApprovalRequest, ChangeKind, FileChange, Remark
 from intercom.model.errors import PatchConflict
-from intercom.model.visible import code_of, name_of, one_line, visible_line
-from intercom.workspace.hashing import digest
-from intercom.workspace.lines import BOM, UTF8, Encoding, encoding_of
-from intercom.workspace.patching import Plan
-from intercom.workspace.reading import read
-from intercom.workspace.showing import is_binary
+from intercom.model.visible_text import code_of, name_of, one_line, visible_line
+from intercom.workspace.change_plan import Plan
+from intercom.workspace.files import digest, read
+from intercom.workspace.listing import is_binary
+from intercom.workspace.patches import BOM, UTF8, Encoding, encoding_of, split_text
 
 #: The most that is shown of one file's diff, in lines and characters, and of one line, in characters as shown.
 MAX_LINES, MAX_CHARACTERS, MAX_LINE = 50_000, 4 * 1024 * 1024, 4_000
@@ -91,7 +90,7 @@ def _versions(root: Path, plan: Plan) -> Iterator[FileVersions]:
     for file in plan.files:
         path = file.change.old_path or file.change.path
         base = None if file.change.kind is ChangeKind.CREATE else read(root, path)
-        if base is not None and digest(base.data) != file.before:
+        if base is not None and digest(base.data) != file.change.before_hash:
             raise PatchConflict(f"{path} changed while the proposal was read; send it again", path=path)
         yield FileVersions(file.change, None if base is None else base.data, file.after)
 
@@ -441,11 +440,7 @@ def _texts(before: bytes, after: bytes) -> tuple[_Text, _Text]:
 
 def _text(data: bytes, encoding: Encoding) -> _Text:
     text = encoding.decode(data)
-    lines = [line + "\n" for line in text.split("\n")]
-    lines[-1] = lines[-1][:-1]
-    if not lines[-1]:
-        lines.pop()
-    return _Text(lines, encoding, text.startswith(BOM))
+    return _Text(split_text(text), encoding, text.startswith(BOM))
 
 
 def _drop_shared(old: _Text, new: _Text) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
 import trio
 
-from actors import Actor, ChildSpec, Request, ThreadActor
+from actors import Actor, ChildSpec, Request, System, ThreadActor
 
 
 @attrs.frozen
@@ -89,3 +92,23 @@ def sleeping(seconds: float) -> Callable[[Any], Any]:
         await trio.sleep(seconds)
 
     return act
+
+
+@contextmanager
+def in_thread(children: Sequence[ChildSpec]) -> Iterator[System]:
+    """A system on the loop of another thread, for callers without a loop."""
+    opened: queue.SimpleQueue[System] = queue.SimpleQueue()
+
+    async def main() -> None:
+        async with System(children) as system:
+            opened.put(system)
+            await trio.sleep_forever()
+
+    thread = threading.Thread(target=trio.run, args=(main,))
+    thread.start()
+    system = opened.get(timeout=30)
+    try:
+        yield system
+    finally:
+        system.request_stop()
+        thread.join()

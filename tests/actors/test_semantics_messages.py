@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import contextvars
 import threading
 from typing import Any
 
 import pytest
 import trio
-import trio.lowlevel
 import trio.testing
 
 from actors import (
@@ -176,7 +174,7 @@ async def test_any_other_exception_answers_the_asker_with_down_and_ends_the_inca
 
 
 @trio_test
-async def test_a_systemexit_in_a_handler_fells_only_its_own_actor() -> None:
+async def test_a_systemexit_in_a_handler_crashes_only_its_own_actor() -> None:
     async with System([child("a"), child("b")]) as system:
         with pytest.raises(Down, match="SystemExit"):
             await ask(system.named("a"), crash(kind=SystemExit))
@@ -266,22 +264,6 @@ async def test_an_ask_that_runs_out_of_time_raises_tooslowerror() -> None:
         with pytest.raises(trio.TooSlowError):
             await ask(system.named("a"), Do(lambda me: me.defer()), timeout=3)
         assert trio.current_time() - began == 3
-
-
-mark: contextvars.ContextVar[str] = contextvars.ContextVar("mark", default="unset")
-
-
-@trio_test
-async def test_an_idle_actors_synchronous_handler_runs_at_once_within_the_ask_in_the_context_of_the_actors_task() -> (
-    None
-):
-    async with System([child("a")], step_clock=lambda: 0.0) as system:
-        ref = system.ref("a")
-        assert ref is not None
-        await trio.testing.wait_all_tasks_blocked()
-        mark.set("the asker's")
-        here = trio.lowlevel.current_task()
-        assert await ask(ref, Do(lambda _: (trio.lowlevel.current_task(), mark.get()))) == (here, "unset")
 
 
 @trio_test(real_time=True)

@@ -257,7 +257,7 @@ async def test_a_supervisor_over_its_limit_stops_its_children_and_crashes() -> N
 
 
 @trio_test
-async def test_a_backoff_waits_longer_after_each_crash_and_begins_anew_after_a_good_while() -> None:
+async def test_a_backoff_waits_longer_after_each_crash_and_starts_again_after_a_time_without_one() -> None:
     events = Recorder()
     backoff = Backoff(initial=1, factor=3, max=5, jitter=0, reset_after=60)
     async with System(supervised(child("a"), max_restarts=9, backoff=backoff), on_event=events) as system:

@@ -248,8 +248,8 @@ async def test_a_step_longer_than_the_limit_is_reported_with_the_actors_name() -
     async with System(spec, on_event=events, step_clock=lambda: now[0]) as system:
         loose = system.adopt(Puppet())
         await trio.testing.wait_all_tasks_blocked()
-        await ask(system.named("a"), Do(block))  # at once, in this task
-        await ask(system.named("a"), Do(block_there))  # in the actor's
+        await ask(system.named("a"), Do(block))
+        await ask(system.named("a"), Do(block_there))
         await ask(loose, Do(block_there))
         block(None)
         await trio.lowlevel.checkpoint()

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import ChildSpec, Down, Letter, Refused, Request, Restart, System, ThreadActor, ask, tell
+from actors import BatchItem, ChildSpec, Down, Refused, Request, Restart, System, ThreadActor, ask, tell
 from actors.testing import no_leaks, start_probe
 from tests.actors.puppets import Do, Get, ThreadPuppet, crash
 from tests.support.trio_case import trio_test
@@ -39,7 +39,7 @@ async def test_a_thread_actor_runs_all_its_hooks_and_handlers_in_one_thread_of_i
         assert await ask(name, Do(note)) == 1
         tell(name, Do(note))
         await ask(name, Do(lambda me: me.set_timer("t", 0, Do(note))))
-        await ask(name, Do(lambda me: (me.monitor(name), me.demonitor(name), me.cancel_timer("none"))))
+        await ask(name, Do(lambda me: (me.monitor(name), me.cancel_timer("none"))))
         with pytest.raises(Down, match="loop"):
             await ask(name, Do(lambda me: me.spawn(trio.sleep, 1)))
         await ask(name, Get(), retry=True)
@@ -66,9 +66,9 @@ async def test_a_batch_takes_what_waits_up_to_its_size() -> None:
     gate = threading.Event()
 
     class Counting(Batching):
-        def receive_batch(self, letters: Sequence[Letter]) -> None:
-            sizes.append(len(letters))
-            super().receive_batch(letters)
+        def receive_batch(self, items: Sequence[BatchItem]) -> None:
+            sizes.append(len(items))
+            super().receive_batch(items)
 
     async with System([ChildSpec("a", Counting)]) as system:
         name = system.named("a")
@@ -85,15 +85,15 @@ class Work(Request[Any]):
 
 
 class Batch(ThreadActor):
-    """Hands its letters to a function of the test."""
+    """Hands its items to a function of the test."""
 
     batch_size = 10
 
     def __init__(self, work: Any) -> None:
         self.work = work
 
-    def receive_batch(self, letters: Sequence[Letter]) -> None:
-        self.work(letters)
+    def receive_batch(self, items: Sequence[BatchItem]) -> None:
+        self.work(items)
 
 
 async def batch_of(count: int, work: Any, *, task: bool = True) -> tuple[list[Any], System]:
@@ -119,20 +119,20 @@ async def batch_of(count: int, work: Any, *, task: bool = True) -> tuple[list[An
 async def test_the_answers_of_a_batch_go_out_together_when_it_returns() -> None:
     log: list[Any] = []
 
-    def work(letters: Sequence[Letter]) -> None:
-        for n, letter in enumerate(letters):
-            letter.reply(n)
+    def work(items: Sequence[BatchItem]) -> None:
+        for n, item in enumerate(items):
+            item.reply(n)
             with pytest.raises(RuntimeError, match="answered already"):
-                letter.reply(n)
-            log.append([other._reply.done for other in letters if other._reply is not None])
+                item.reply(n)
+            log.append([other._reply.done for other in items if other._reply is not None])
 
     results, _ = await batch_of(3, work)
     assert results == [0, 1, 2]
     assert log == [[False] * 3] * 3
 
-    def refuse(letters: Sequence[Letter]) -> None:
-        letters[0].refuse(Refused("no"))
-        letters[1].fail(KeyError("its own fault"))
+    def refuse(items: Sequence[BatchItem]) -> None:
+        items[0].fail(Refused("no"))
+        items[1].fail(KeyError("its own fault"))
 
     results, _ = await batch_of(2, refuse)
     assert isinstance(results[0], Refused)
@@ -140,13 +140,12 @@ async def test_the_answers_of_a_batch_go_out_together_when_it_returns() -> None:
 
 
 @trio_test
-async def test_a_letter_left_unanswered_gets_down() -> None:
+async def test_an_item_left_unanswered_gets_down() -> None:
     lives: list[int] = []
 
-    def work(letters: Sequence[Letter]) -> None:
-        lives.append(len(letters))
-        assert all(letter.asked for letter in letters)
-        letters[0].reply("kept")
+    def work(items: Sequence[BatchItem]) -> None:
+        lives.append(len(items))
+        items[0].reply("kept")
 
     results, _ = await batch_of(2, work)
     assert results[0] == "kept"
@@ -157,15 +156,15 @@ async def test_a_letter_left_unanswered_gets_down() -> None:
 
 @trio_test
 async def test_a_batch_that_raises_keeps_the_answers_it_gave_and_crashes_the_actor() -> None:
-    def work(letters: Sequence[Letter]) -> None:
-        letters[0].reply("kept")
+    def work(items: Sequence[BatchItem]) -> None:
+        items[0].reply("kept")
         raise KeyError("half way")
 
     results, _ = await batch_of(3, work)
     assert results[0] == "kept"
     assert [(result.begun, type(result.reason)) for result in results[1:]] == [(True, KeyError)] * 2
 
-    # The default batch knows which of its letters it had come to.
+    # The default batch knows which of its items it had begun.
     class AsTask(Batching):
         run_as_task = True
 

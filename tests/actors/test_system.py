@@ -355,8 +355,8 @@ async def test_faults_strike_where_they_were_laid() -> None:
         run_as_task = True
         batch_size = 3
 
-        def receive_batch(self, letters: Any) -> None:
-            super().receive_batch(letters)
+        def receive_batch(self, items: Any) -> None:
+            super().receive_batch(items)
 
     events = Recorder()
     specs = [child("a"), ChildSpec("b", Other), ChildSpec("c", Batch)]
@@ -404,6 +404,7 @@ async def test_faults_strike_where_they_were_laid() -> None:
         assert shared.fired
         assert isinstance(await ask(a, Get()), int)  # guarded too, and spared
         elsewhere = inject(system, "elsewhere", KeyError("not here"), "next start")
+        tell(system.named("b"), crash())
         assert await ask(system.named("b"), Get(), retry=True) == 1
         assert not elsewhere.fired
         await events.wait_for(ActorStarted)

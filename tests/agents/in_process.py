@@ -11,8 +11,8 @@ from typing import Any
 import trio
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
-from intercom.agents import reading
-from intercom.agents.door import Door
+from intercom.agents import message_streams
+from intercom.agents.connection import AgentConnection
 from intercom.agents.message_streams import MessageReader, MessageWriter
 from intercom.app import App
 
@@ -27,7 +27,7 @@ ABOUT = {
 class Spoken:
     """One connection. Calls may be made side by side."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: AgentConnection) -> None:
         self._door = door
         self._numbers = itertools.count(1)
         self._to_server, self._inbox = trio.open_memory_channel[SessionMessage](64)
@@ -45,7 +45,7 @@ class Spoken:
             waiting.send_nowait(said)
 
     async def say(self, **message: Any) -> None:
-        parsed = reading.read(json.dumps({"jsonrpc": "2.0", **message}).encode())
+        parsed = message_streams.read(json.dumps({"jsonrpc": "2.0", **message}).encode())
         await self._to_server.send(SessionMessage(parsed, ServerMessageMetadata(request_context=self._door)))
 
     async def ask(self, method: str, /, **params: Any) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Spoken:
 @asynccontextmanager
 async def spoken_to(app: App, key: str, workspace: str) -> AsyncIterator[Spoken]:
     """A connection to the server of `app`, by a door of its own."""
-    door = Door(app.system, app.config, app.presence, key, workspace, None)
+    door = AgentConnection(app.system, app.config, app.presence, key, workspace, None)
     spoken = Spoken(door)
     server = app.surroundings.server
     door.opened()

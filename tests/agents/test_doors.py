@@ -13,20 +13,22 @@ import mcp_types as types
 import pytest
 import trio
 import trio.testing
-from attrs import evolve
 
 from actors import StopChild
-from intercom.agents import server, workspaces
-from intercom.agents.door import Caller, Door
-from intercom.agents.tools import BY_NAME
+from intercom.agents import mcp_server
+from intercom.agents.call import Call, content
+from intercom.agents.connection import AgentConnection, Caller
 from intercom.embedding import Switchboard
+from intercom.model.decision import Decision
 from intercom.model.errors import DatabaseError
-from intercom.model.verdict import Decision
-from intercom.sessions import delivered
-from intercom.sessions.messages import Beat
-from intercom.sessions.reception import GRACE_SECONDS
-from intercom.sessions.reception_messages import Adopt
+from intercom.sessions.messages import Adopt, Answered
+from intercom.sessions.registry import GRACE_SECONDS
+from intercom.sessions.session import steering
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.transmit import Transmit
 from intercom.store.messages import Transact
+from intercom.workspace import paths
 from tests.sessions.house import STUCK, House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -64,7 +66,7 @@ async def cut_off(at: House, what: Callable[[], Awaitable[Any]]) -> None:
 async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_in(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await at.arrive(root)
-        door = Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
         await cut_off(at, partial(door.open_call, BY_NAME["ping"], None, THREAD))
         door.closed()
         await at.later(GRACE_SECONDS)
@@ -83,9 +85,9 @@ async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
         release.wait(STUCK)
         return str(root)
 
-    monkeypatch.setattr(workspaces, "choose", slow)
+    monkeypatch.setattr(paths, "choose_workspace", slow)
     async with house(root.parent, clock) as at:
-        door = Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
         door.opened()
         # A hook is answered by way of the door, and outlives it.
         asked = at.begin(partial(door.session, THREAD))
@@ -103,14 +105,14 @@ async def test_a_conversation_that_goes_on_in_another_workspace_is_another_sessi
     other.mkdir()
     async with house(root.parent, clock) as at:
         doors = [
-            Door(at.app.system, at.app.config, at.app.presence, f"shim{n}", str(each), None)
+            AgentConnection(at.app.system, at.app.config, at.app.presence, f"shim{n}", str(each), None)
             for n, each in enumerate((root, other))
         ]
         calls = [await door.open_call(BY_NAME["ping"], None, THREAD) for door in doors]
-        stand = {session.id: session.workspace_root for session in await at.app.desk.sessions()}
+        stand = {session.id: session.workspace_root for session in await at.app.service.sessions()}
         assert [stand[call.session_id] for call in calls] == [str(root), str(other)]
         # And in the same one it is the same, by whichever connection.
-        back = await Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None).open_call(
+        back = await AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None).open_call(
             BY_NAME["ping"], None, THREAD
         )
         assert back.session_id == calls[0].session_id
@@ -121,9 +123,9 @@ async def test_what_rode_on_a_cancelled_call_of_a_program_rides_on_its_next(cloc
     async with house(root.parent, clock) as at:
         agent = Switchboard(at.app, str(root)).agent("bot")
         session_id = (await agent.ping()).answer.session_id
-        await at.app.desk.nudge(session_id, "go on", "kim", "ctl")
+        await at.app.service.nudge(session_id, "go on", "kim", "ctl")
         await cut_off(at, partial(agent.ping, progress_snapshot=()))
-        told = await agent.ping()
+        told = await agent.call(Ping())
         assert [word.text for word in told.instructions] == ["go on"]
         assert (await agent.ping()).instructions == ()
 
@@ -139,7 +141,7 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
         agent = Switchboard(at.app, str(root)).agent("bot")
         asked = at.begin(partial(agent.transmit, "well?"))
         card = await at.people.card(away=False)
-        monkeypatch.setattr(delivered, "_mark", full)
+        monkeypatch.setattr(steering, "_mark", full)
         await at.decide(card.id, Decision.STOP)
         assert (await asked()).answer.decision == "stop"
 
@@ -147,13 +149,13 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
 @in_house
 async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delivered(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        door = Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
 
         async def call(tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
-            opened = await door.open_call(BY_NAME[tool], None, THREAD)
-            content = await BY_NAME[tool].run(opened, BY_NAME[tool].takes(**given))
+            opened = await door.open_call(BY_NAME[tool], BY_NAME[tool].takes(**given), THREAD)
+            answered = content(await opened.run())
             door.close_call(opened)
-            return opened.name, content
+            return opened.name, answered
 
         asked = at.begin(partial(call, "transmit", prompt_text="well?"))
         card = await at.people.card(away=False)
@@ -168,13 +170,13 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
         assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
 
 
-async def written(at: House, door: Door) -> str:
+async def written(at: House, door: AgentConnection) -> str:
     """A verdict that was written to a client without a shim; the card's id."""
     caller = Caller("client", None, None, no_roots, None)
 
     async def call() -> str:
-        opened = await door.open_call(BY_NAME["transmit"], None, caller)
-        await BY_NAME["transmit"].run(opened, BY_NAME["transmit"].takes(prompt_text="well?"))
+        opened = await door.open_call(BY_NAME["transmit"], Transmit("well?"), caller)
+        await opened.run()
         door.close_call(opened)
         return opened.name
 
@@ -190,11 +192,11 @@ async def test_that_an_answer_was_read_is_recorded_although_the_call_that_says_s
     clock: Clock, root: Path
 ) -> None:
     async with house(root.parent, clock) as at:
-        door = Door(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
         id = await written(at, door)
         await cut_off(at, door.deliveries.read_all)
         await at.later(0)
-        assert (await at.app.desk.card(id)).state.value == "delivered"
+        assert (await at.app.service.card(id)).state.value == "delivered"
 
 
 @in_house
@@ -205,13 +207,13 @@ async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now
         raise DatabaseError("the disk is full")
 
     async with house(root.parent, clock) as at:
-        door = Door(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
         id = await written(at, door)
         with monkeypatch.context() as patched:
-            patched.setattr(delivered, "_mark", full)
+            patched.setattr(steering, "_mark", full)
             await door.deliveries.read_all()
         await door.deliveries.read_all()
-        assert (await at.app.desk.card(id)).state.value == "delivered"
+        assert (await at.app.service.card(id)).state.value == "delivered"
 
 
 @in_house
@@ -220,13 +222,13 @@ async def test_who_comes_back_after_another_took_over_its_session_is_not_let_int
 ) -> None:
     async with house(root.parent, clock) as at:
         caller = Caller("client", None, None, no_roots, None)
-        door = Door(at.app.system, at.app.config, at.app.presence, "first", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "first", str(root), None)
         door.opened()
         left = (await door.open_call(BY_NAME["ping"], None, caller)).session_id
         door.closed(for_good=True)
         await at.later(1)
         other = await at.arrive(root, "second")
-        assert await at.ask("reception", Adopt(other.agent, left)) == left
+        assert await at.ask("registry", Adopt(other.agent, left)) == left
         door.opened()
         assert (await door.open_call(BY_NAME["ping"], None, caller)).session_id != left
 
@@ -234,13 +236,13 @@ async def test_who_comes_back_after_another_took_over_its_session_is_not_let_int
 @in_house
 async def test_a_session_that_rests_is_let_in_anew(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        door = Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
         first = await door.open_call(BY_NAME["ping"], None, THREAD)
         await at.ask("sessions", StopChild(f"unit/{first.session_id}"))
         second = await door.open_call(BY_NAME["ping"], None, THREAD)
         assert second.session_id == first.session_id
         with trio.fail_after(1):
-            assert (await second.ask(Beat("again"))).answer.acknowledged
+            assert (await second.ask(Ping(call="again"))).answer.acknowledged
 
 
 @in_house
@@ -248,24 +250,25 @@ async def test_what_rode_on_an_answer_rides_again_where_its_call_was_cancelled_t
     clock: Clock, root: Path
 ) -> None:
     async with house(root.parent, clock) as at:
-        door = Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
         session_id = (await door.open_call(BY_NAME["ping"], None, THREAD)).session_id
-        await at.app.desk.nudge(session_id, "go on", "kim", "ctl")
+        await at.app.service.nudge(session_id, "go on", "kim", "ctl")
         said = SimpleNamespace(client_params=None, client_capabilities=None)
         ctx: Any = SimpleNamespace(request=door, meta={"threadId": "thread"}, session=said, protocol_version=None)
         said.client_params = SimpleNamespace(client_info=SimpleNamespace(name=THREAD.client_name))
         cancelled = trio.CancelScope()
 
-        async def run(call: Any, given: Any) -> dict[str, Any]:
-            content = await BY_NAME["ping"].run(call, given)
+        went = Call.run
+
+        async def run(call: Call) -> Answered[Any]:
+            answered = await went(call)
             # Of a call that is cancelled the SDK lets no result leave, however far it got.
             cancelled.cancel()
-            return content
+            return answered
 
         params = types.CallToolRequestParams(name="ping", arguments={})
-        with cancelled:
-            await server._call_tool(
-                ctx, params, offered={"ping": evolve(BY_NAME["ping"], run=run)}, measured=lambda _: None
-            )
-        result = await server._call_tool(ctx, params, offered=dict(BY_NAME), measured=lambda _: None)
+        with cancelled, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Call, "run", run)
+            await mcp_server._call_tool(ctx, params, offered=dict(BY_NAME), measured=lambda _: None)
+        result = await mcp_server._call_tool(ctx, params, offered=dict(BY_NAME), measured=lambda _: None)
         assert [word["text"] for word in (result.structured_content or {})["instructions"]] == ["go on"]

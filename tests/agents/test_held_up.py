@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 import trio.testing
 
-from intercom.agents.gate import decided
+from intercom.agents.hook_server import decided
 from intercom.model.card import CardKind
+from intercom.model.decision import Decision
 from intercom.model.errors import Paused
 from intercom.model.operation import Operation, OperationKind
 from intercom.model.task import TaskStatus
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import Answered, AskPrompt
-from intercom.sessions.permission_messages import AskPermission
-from intercom.sessions.task_messages import AwaitTask, FindTask, OpenTask
+from intercom.sessions.messages import Answered, AskPermission, AwaitTask, FindTask, OpenTask
+from intercom.sessions.tools.transmit import Transmit
 from tests.sessions.house import Guest, House, house, in_house, partial_ask
 
 Clock = trio.testing.MockClock
@@ -30,11 +29,11 @@ def root(tmp_path: Path) -> Path:
 
 
 async def pause(at: House, guest: Guest) -> None:
-    await at.app.desk.steering.pause(guest.session_id, "kim", "ctl")
+    await at.app.service.steering.pause(guest.session_id, "kim", "ctl")
 
 
 async def unpause(at: House, guest: Guest) -> None:
-    await at.app.desk.steering.unpause(guest.session_id, "kim", "ctl")
+    await at.app.service.steering.unpause(guest.session_id, "kim", "ctl")
 
 
 @in_house
@@ -54,12 +53,12 @@ async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(cloc
             await waiting()
         told: list[str] = []
 
-        async def held_up() -> None:
+        async def paused() -> None:
             told.append("paused")
 
-        waiting = at.begin(partial(decided, at.app.system, guest.session_id, asked, shown, held_up=held_up))
+        waiting = at.begin(partial(decided, at.app.system, guest.session_id, asked, shown, paused=paused))
         await at.later(3600)
-        assert (await at.app.desk.pending(), waiting.outcome, told) == ((), None, ["paused"])
+        assert (await at.app.service.pending(), waiting.outcome, told) == ((), None, ["paused"])
         await unpause(at, guest)
         card = await at.people.card(kind=CardKind.APPROVAL)
         # A pause that comes while it waits holds the answer back.
@@ -75,7 +74,7 @@ async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(cloc
 async def test_a_task_is_at_work_for_its_client_until_it_may_be_told_the_verdict(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        id = (await guest.ask(AskPrompt("c-1", "well?"))).request_id
+        id = (await guest.ask(Transmit("well?", call="c-1"))).request_id
         task = await guest.ask(OpenTask("c-1", "transmit", id))
         await pause(at, guest)
         await at.decide(id, Decision.STOP)

@@ -18,7 +18,7 @@ class House:
     def __init__(self, connected: tuple[float, float], pending: tuple[float, float]) -> None:
         self.connected, self.waits = connected, pending
         self.left: float | None = None
-        self.desk = self.system = self
+        self.service = self.system = self
         self.slack: object | None = None
         self.http: object | None = None
 
@@ -62,7 +62,7 @@ async def test_it_stays_while_it_can_not_be_read_what_waits() -> None:
 
     async def unreadable() -> tuple[int, ...]:
         if trio.current_time() < 1000:
-            raise DatabaseError("the disk can not be read")
+            raise DatabaseError("the disk cannot be read")
         return await pending()
 
     house.pending = unreadable

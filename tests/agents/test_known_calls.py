@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents.known_calls import KnownCalls
+from intercom.agents.shim_server import KnownCalls
 
 
 def test_the_cancellation_of_a_call_that_is_under_way_names_it_once() -> None:

@@ -146,8 +146,8 @@ async def _answer(later: Later) -> dict[str, Any]:
 
 #: Each strikes once, in this order, and the next server goes on from there.
 FAULTS = (
-    ("session.paused", "session.unpaused", "instruction.recorded"),
-    ("delivery.told", "answer.left", "instruction.taken"),
+    ("session.paused", "instruction.recorded"),
+    ("delivery.recorded", "answer.left", "store.after_commit"),
 )
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 from actors import Actor
-from intercom.agents import recent
-from intercom.agents.door import Caller, Door
-from intercom.agents.hello import is_sound
+from intercom.agents import mcp_server
+from intercom.agents.connection import AgentConnection, Caller
+from intercom.agents.shim_server import is_sound
 from intercom.cli import main
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import SlackError
@@ -58,13 +58,13 @@ async def no_roots() -> list[str]:
 CALLER = Caller("client", None, None, no_roots, None)
 
 
-def door(at: House, root: Path, channel: str | None = None) -> Door:
-    return Door(at.app.system, at.app.config, at.app.presence, "shim", str(root), None, channel)
+def door(at: House, root: Path, channel: str | None = None) -> AgentConnection:
+    return AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None, channel)
 
 
-async def refusal(door: Door, uri: str) -> str:
+async def refusal(door: AgentConnection, uri: str) -> str:
     with pytest.raises(MCPError) as refused:
-        await recent.read(door, CALLER, uri)
+        await mcp_server.read(door, CALLER, uri)
     return refused.value.error.message
 
 
@@ -73,7 +73,7 @@ async def test_the_channels_messages_are_read_as_json(clock: Clock, root: Path) 
     async with house(root.parent, clock, CONFIG) as at:
         channel = Channel(History((Message("2.0", "U1", "do it"), Message("1.0", "U2", "ok", "0.5")), has_more=True))
         at.app.system.adopt(channel, CHANNEL_ACTOR)
-        (found,) = (await recent.read(door(at, root), CALLER, "slack://channel/C0123/recent")).contents
+        (found,) = (await mcp_server.read(door(at, root), CALLER, "slack://channel/C0123/recent")).contents
         assert json.loads(found.text) == {  # type: ignore[union-attr]
             "messages": [
                 {"ts": "2.0", "user": "U1", "text": "do it"},
@@ -83,7 +83,7 @@ async def test_the_channels_messages_are_read_as_json(clock: Clock, root: Path) 
         }
         assert found.mime_type == "application/json"
         for asked in (7, 0, -3, 10**6):
-            await recent.read(door(at, root), CALLER, f"slack://channel/C0123/recent?limit={asked}")
+            await mcp_server.read(door(at, root), CALLER, f"slack://channel/C0123/recent?limit={asked}")
         assert channel.asked == [("C0123", limit) for limit in (20, 7, 1, 1, 100)]
 
 
@@ -91,7 +91,7 @@ async def test_the_channels_messages_are_read_as_json(clock: Clock, root: Path) 
 async def test_an_empty_channel_has_no_messages(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG) as at:
         at.app.system.adopt(Channel(History((), has_more=False)), CHANNEL_ACTOR)
-        (found,) = (await recent.read(door(at, root), CALLER, "slack://channel/C0123/recent")).contents
+        (found,) = (await mcp_server.read(door(at, root), CALLER, "slack://channel/C0123/recent")).contents
         assert json.loads(found.text) == {"messages": [], "has_more": False}  # type: ignore[union-attr]
 
 
@@ -103,7 +103,7 @@ async def test_only_the_sessions_own_channel_can_be_read(clock: Clock, root: Pat
         own = door(at, root, "C0777")
         assert "C0777" in await refusal(own, "slack://channel/C0123/recent")
         assert channel.asked == []
-        await recent.read(own, CALLER, "slack://channel/C0777/recent")
+        await mcp_server.read(own, CALLER, "slack://channel/C0777/recent")
         assert channel.asked == [("C0777", 20)]
 
 
@@ -141,13 +141,13 @@ def test_a_channel_that_is_none_is_refused_where_it_is_named(capsys: pytest.Capt
 )
 def test_a_uri_of_no_resource_is_said_to_be_none(uri: str) -> None:
     with pytest.raises(MCPError, match="no resource has this uri"):
-        recent.parse(uri)
+        mcp_server.parse(uri)
 
 
 @given(st.text() | st.text().map("slack://channel/C0123/recent?{}".format))
 def test_any_uri_is_read_or_refused(uri: str) -> None:
     try:
-        channel, limit = recent.parse(uri)
+        channel, limit = mcp_server.parse(uri)
     except MCPError:
         return
     assert channel

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 
-from intercom.agents.shim.hello import WIRE
+from intercom.agents.shim.link import WIRE
 from intercom.operators.ctl.client import request
 from tests.agents.live import COMMAND, ERAS, TRUSTING, Home, begin, call, home, live
 

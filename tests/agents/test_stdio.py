@@ -12,9 +12,9 @@ import trio
 import trio.testing
 
 from intercom.agents import stdio
-from intercom.agents.door import Door
-from intercom.agents.lines import Lines
-from intercom.model.verdict import Decision
+from intercom.agents.connection import AgentConnection
+from intercom.agents.message_streams import Lines
+from intercom.model.decision import Decision
 from tests.agents.in_process import ABOUT
 from tests.sessions.house import house, in_house
 
@@ -41,7 +41,7 @@ async def test_a_verdict_that_could_not_leave_before_its_call_was_cancelled_is_t
     clock: trio.testing.MockClock, root: Path
 ) -> None:
     async with house(root.parent, clock) as at:
-        door = Door(at.app.system, at.app.config, at.app.presence, "agent", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "agent", str(root), None)
         (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()
         at.nursery.start_soon(stdio.serve, at.app.surroundings.server, door, stdin, stdout)
         async with trio.lowlevel.FdStream(to_server) as says, trio.lowlevel.FdStream(from_server) as hears:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import trio
 
-from intercom.model.crash_points import TASK_NAMES
 from tests.agents.live import TRUSTING, Home, Person, home, live
 from tests.agents.shim.by_hand import Hand
 
@@ -248,14 +247,14 @@ async def test_a_task_survives_its_server(version: str) -> None:
             assert "late_verdicts" not in await client.tell("ping")
 
 
-@pytest.mark.parametrize("point", TASK_NAMES)
+@pytest.mark.parametrize("point", ["request.recorded:1", "answer.left:2", "answer.left:3"])
 @live
 async def test_a_kill_where_a_task_could_get_lost_is_not_noticed(point: str) -> None:
-    with home(TRUSTING) as house, house.serving(INTERCOM_FAULT=f"kill:{point}:1") as server:
+    with home(TRUSTING) as house, house.serving(INTERCOM_FAULT=f"kill:{point}") as server:
         async with wire(house) as (client, person):
             begun = await client.call("check_clearance", CHANGE, task={})
             (listed,) = (await client.ask("tasks/list"))["tasks"]
             assert listed["taskId"] == begun["task"]["taskId"]
             assert (await client.ask("tasks/cancel", taskId=listed["taskId"]))["status"] == "cancelled"
-            assert server.poll() is not None, "it was to be killed"
+            assert server.wait(20) != 0, "it was to be killed"
             assert len({card["request_id"] for card in person.cards}) <= 1

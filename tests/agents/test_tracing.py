@@ -14,10 +14,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from intercom.agents import tracing
-from intercom.agents.task_forms import EXTENSION
+from intercom.agents import call
+from intercom.agents.mcp_tasks import EXTENSION
 from intercom.model.card import CardKind
-from intercom.model.verdict import Decision
+from intercom.model.decision import Decision
 from intercom.sessions.timers import SHOW_SECONDS
 from tests.agents.in_process import ABOUT, spoken_to
 from tests.sessions.house import house, in_house
@@ -49,7 +49,7 @@ def of(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
 
 def ids(span: ReadableSpan) -> tuple[Any, Any]:
     attributes = span.attributes or {}
-    return attributes.get(tracing.SESSION_ID), attributes.get(tracing.REQUEST_ID)
+    return attributes.get(call.SESSION_ID), attributes.get(call.REQUEST_ID)
 
 
 @in_house
@@ -111,4 +111,4 @@ async def test_a_task_and_who_asks_after_it_are_about_the_same_request(
 
 
 def test_without_a_tracer_nothing_is_noted_and_nothing_fails() -> None:
-    tracing.note("s", "r")
+    call.note("s", "r")

@@ -10,14 +10,17 @@ import jsonschema
 import pytest
 import trio.testing
 
-from intercom.agents.tools import BY_NAME
 from intercom.embedding import Switchboard
 from intercom.model.card import CardState
 from intercom.model.config import Config, McpSettings, OnTimeout, TimeoutSettings
 from intercom.model.prompt import PromptType
 from intercom.model.session import SessionMode
 from intercom.sessions.answers import NOBODY_ANSWERED
-from intercom.sessions.messages import AskPrompt, AwaitPrompt, Beat, SwitchMode
+from intercom.sessions.messages import AwaitDecision
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.switch_freq import SwitchFreq
+from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox
 from intercom.store.messages import Transact
 from tests.agents.http.rig import call as call_http
@@ -104,9 +107,9 @@ async def test_embedded_and_late_and_at_the_end_of_a_turn_it_does_not_either(clo
         assert (answer.decision, answer.timed_out) == ("continue", True)
         assert "nobody consented" in (answer.message or "")
         guest = await at.arrive(root, "other")
-        await guest.ask(AskPrompt(guest.call(), "And now?"))
+        await guest.ask(Transmit("And now?"))
         await at.later(61)
-        (late,) = (await guest.ask(Beat(guest.call()))).late_verdicts
+        (late,) = (await guest.ask(Ping())).late_verdicts
         assert late.answer == CONTINUE
 
 
@@ -119,7 +122,7 @@ async def test_people_are_told_of_each_default_once_and_of_no_answer_of_theirs(
     async with house(root.parent, clock, config) as at:
         guest = await at.arrive(root)
         for kind in PromptType:
-            await guest.ask(AskPrompt(guest.call(), f"{kind.value}?", kind))
+            await guest.ask(Transmit(f"{kind.value}?", kind))
         await at.later(61)
         await at.later(86400)
         told = [notice.text for notice in at.people.notices if "nobody answered" in notice.text]
@@ -136,8 +139,8 @@ async def test_in_the_chat_it_is_a_new_message_that_a_crash_neither_loses_nor_re
     wall = Wall()
     async with house(root.parent, clock, config, chat=wall.chat()) as at:
         guest = await at.arrive(root)
-        await guest.ask(SwitchMode(guest.call(), SessionMode.HYBRID, "kim", "ctl"))
-        id = (await guest.ask(AskPrompt(guest.call(), "Go on?"))).request_id
+        await guest.ask(SwitchFreq(SessionMode.HYBRID, by="kim", channel="ctl", from_agent=False))
+        id = (await guest.ask(Transmit("Go on?"))).request_id
         await at.later(30)
     # The server is gone while the time runs out.
     clock.jump(60)
@@ -156,11 +159,11 @@ async def test_in_the_chat_it_is_a_new_message_that_a_crash_neither_loses_nor_re
 async def test_a_question_that_was_asked_before_the_setting_became_hold_is_held(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, Config(timeouts=TimeoutSettings(prompt_seconds=60))) as at:
         guest = await at.arrive(root)
-        id = (await guest.ask(AskPrompt(guest.call(), "Go on?"))).request_id
+        id = (await guest.ask(Transmit("Go on?"))).request_id
     held = Config(timeouts=TimeoutSettings(prompt_seconds=60, prompt_on_timeout=OnTimeout.HOLD))
     async with house(root.parent, clock, held) as at:
         guest = await at.arrive(root)
-        waiting = at.begin(partial_ask(guest, AwaitPrompt(guest.call(), id)))
+        waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), id)))
         await at.later(120)
         await guest.settled()
         assert waiting.outcome is None
@@ -168,4 +171,4 @@ async def test_a_question_that_was_asked_before_the_setting_became_hold_is_held(
 
 
 async def _card(at: House, id: str) -> Any:
-    return await at.app.desk.card(id)
+    return await at.app.service.card(id)

@@ -21,12 +21,14 @@ NARROW = json.dumps({"enabled": True, "file_patterns": {"write": ["docs/**"]}})
 
 @frozen
 class PolicyWay:
-    """`command` is what the agent's shell runs after its first call; {root} and {python} stand in it."""
+    """`command` is what the agent's shell runs after its first call; {root} and {python} stand in it. `needs_key`
+    says that only an operator key prevents it; the threat model names it."""
 
     name: str
     before: Callable[[Path], Path | None] | None = None
     command: str | None = None
     path: str = "src/main.py"
+    needs_key: bool = False
 
 
 def write(root: Path, text: str = OPEN, place: str = ".intercom/settings.json") -> None:
@@ -150,6 +152,7 @@ WAYS: tuple[PolicyWay, ...] = (
         None,
         WRITE
         + "; {python} {programs}/accept_policy.py {database} {root}; {python} {programs}/kill_server.py {database}",
+        needs_key=True,
     ),
     PolicyWay(
         "the agent trusts changes in its relay's environment",

@@ -1,4 +1,7 @@
-"""A policy that no person accepted grants nothing, however it came there."""
+"""A policy that no person accepted grants nothing, however it came there, without and with an operator key.
+
+Without one, the ways succeed that the table says need it, and no others. With one, none does.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agents.live import Home, home, live
+from intercom.local import operator_keys
+from tests.agents.live import Home, live
 from tests.attack.policies import WAYS, PolicyWay
-from tests.attack.scene import run_in_shell, spare_directory
+from tests.attack.scene import run_in_shell, served_home, spare_directory
 from tests.faults.hosted import hosted
 
 
-@pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
-    with home("") as made, made.serving():
+@pytest.fixture(scope="module", params=["no key", "key"])
+def house(request: pytest.FixtureRequest) -> Iterator[Home]:
+    with served_home(with_key=request.param == "key") as made:
         yield made
 
 
@@ -31,6 +35,9 @@ async def test_what_nobody_accepted_lets_nothing_pass(house: Home, way: PolicyWa
             checked = await agent.call(
                 "auto_check", tool_name="write_file", context={"file_path": way.path, "risk_level": "low"}
             )
+            if way.needs_key and not operator_keys.private_keys(house.places):
+                assert checked["auto_approved"], "this fails now: say so in the table and in the threat model"
+                return
             assert checked["auto_approved"] is False, checked
             asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path=way.path)
             async with house.person() as person:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from intercom.local import operator_keys
-from tests.agents.live import Home, home, live
-from tests.attack.scene import PIN, person_approves, run_in_shell, spare_directory
+from tests.agents.live import Home, live
+from tests.attack.scene import person_approves, run_in_shell, served_home, spare_directory
 from tests.attack.self_approval import SERVER, WAYS, Way
 from tests.faults.hosted import ctl, hosted
 from tests.support.person_shell import the_person
@@ -19,11 +19,8 @@ from tests.support.person_shell import the_person
 
 @pytest.fixture(scope="module", params=["no key", "key"])
 def house(request: pytest.FixtureRequest) -> Iterator[Home]:
-    with home("") as made:
-        if request.param == "key":
-            operator_keys.create(made.places, PIN, "kim", "2026-11-23T08:00:00.000000+00:00")
-        with made.serving():
-            yield made
+    with served_home(with_key=request.param == "key") as made:
+        yield made
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda each: each.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from intercom.local import operator_keys
-from tests.agents.live import Home
+from tests.agents.live import Home, home
 from tests.faults.hosted import Hosted, ctl
 from tests.support.terminal import on_terminal
 
@@ -20,6 +21,22 @@ PROGRAMS = Path(__file__).with_name("programs")
 #: As the user's agents find it; keys that they make leave nothing in the home of who runs the tests.
 CTL = Path(__file__).parents[1] / "support" / "ctl_at_home.py"
 PACKAGE = Path(__file__).resolve().parents[2] / "intercom"
+#: What an attack prints that did not take place, because it names something that is not there.
+_BROKEN = re.compile(
+    r"^(ImportError|ModuleNotFoundError|NameError|AttributeError|TypeError|KeyError|sqlite3\.\w+)\b"
+    r"|No module named|: cannot create |: not found$",
+    re.MULTILINE,
+)
+
+
+@contextmanager
+def served_home(*, with_key: bool) -> Iterator[Home]:
+    """A user's home whose server runs, with an operator key or without."""
+    with home("") as made:
+        if with_key:
+            operator_keys.create(made.places, PIN, "kim", "2026-11-23T08:00:00.000000+00:00")
+        with made.serving():
+            yield made
 
 
 @contextmanager
@@ -35,7 +52,8 @@ def spare_directory() -> Iterator[Path]:
 async def run_in_shell(
     agent: Hosted, home: Home, command: str, *, spare: Path, tty: str = "/dev/null", **names: str
 ) -> str:
-    """Run an attack's command in the agent's shell; what it printed."""
+    """Run an attack's command in the agent's shell; what it printed. Fails if the attack itself is broken: it would
+    then prove nothing."""
     out = spare / "out"
     if not out.exists():
         os.mkfifo(out)
@@ -52,7 +70,9 @@ async def run_in_shell(
         **names,
     )
     done = await agent.shell(filled)
-    return f"{done['out']}{done['err']}"
+    said = f"{done['out']}{done['err']}"
+    assert not _BROKEN.search(said), said
+    return said
 
 
 async def person_approves(home: Home, agent: Hosted, workspace: Path, path: str) -> str:

@@ -20,7 +20,7 @@ SERVER = "a server of its own in the place of ours"
 
 
 #: The PIN is typed until it is taken: what was typed before a question is thrown away.
-TYPED = "(while sleep 0.1; do echo 135790; done) | timeout 10 {python} {programs}/own_terminal.py "
+TYPED = "(while sleep 0.1; do echo 1357924680; done) | timeout 10 {python} {programs}/own_terminal.py "
 OWN_KEY = TYPED + "{ctl} key create"
 SIGNED = TYPED + "{ctl} approve {id}"
 
@@ -51,7 +51,7 @@ WAYS: tuple[Way, ...] = (
     Way("plain", "{ctl} approve {id}"),
     Way("through nested shells", "sh -c 'sh -c \"{ctl} approve {id}\"'"),
     Way("through a pipe of shells", "echo '{ctl} approve {id}' | sh | cat"),
-    Way("without an environment", "env -i $(env | grep -E '^(PATH|XDG_.*)=') {ctl} approve {id}"),
+    Way("without an environment", "env -i $(env | grep -E '^(HOME|PATH|XDG_.*)=') {ctl} approve {id}"),
     Way("by a copy of the program", "cp -r {package} {spare}/ && cd {spare} && PYTHONPATH={spare} {ctl} approve {id}"),
     Way("answer instead of approve", "{ctl} answer {id} continue"),
     Way(
@@ -64,7 +64,7 @@ WAYS: tuple[Way, ...] = (
     Way("a socket opened by hand", "{python} {programs}/raw_socket.py {id}"),
     Way("a decision in raw fields", "{python} {programs}/raw_socket.py {id} answer decision=approve"),
     Way("a decision that says who it is", "{python} {programs}/raw_socket.py {id} approve by=root channel=slack pid=1"),
-    Way("a made-up signature", "{python} {programs}/raw_socket.py {id} approve signature=AAAA key=AAAA"),
+    Way("a made-up signature", "{python} {programs}/raw_socket.py {id} approve signature=AAAA"),
     Way(
         "a connection whose opener is gone",
         "{python} {programs}/raw_socket.py {id} approve child=1 >{out} 2>&1 & timeout 20 cat {out}",
@@ -133,13 +133,13 @@ WAYS: tuple[Way, ...] = (
     # by settings
     Way(
         "by a setting that lets programs decide, and their key",
-        "printf '[decisions]\\nembed = \"critical\"\\n' >>{config};"
+        "mkdir -p $(dirname {config}); printf '[decisions]\\nembed = \"critical\"\\n' >>{config};"
         " {python} {programs}/forge_channel.py {database} {id} embed; {python} {programs}/kill_server.py {database}",
         DATABASE,
     ),
     Way(
         "by a setting that lets Slack decide, and its key",
-        "printf '[slack]\\nchannel_id = \"C0123456789\"\\n' >>{config};"
+        "mkdir -p $(dirname {config}); printf '[slack]\\nchannel_id = \"C0123456789\"\\n' >>{config};"
         " {python} {programs}/forge_channel.py {database} {id} slack; {python} {programs}/kill_server.py {database}",
         DATABASE,
     ),

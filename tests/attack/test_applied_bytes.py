@@ -15,14 +15,14 @@ import trio.testing
 from intercom.local import operator_keys
 from intercom.model.card import CardState
 from intercom.model.clock import to_text
+from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, InvalidState, PathViolation
 from intercom.model.operation import Operation, OperationKind
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import Apply
-from intercom.sessions.permission_messages import AskPermission
+from intercom.sessions.messages import AskPermission
+from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import rows
 from intercom.store.messages import Transact
-from intercom.workspace.hashing import digest
+from intercom.workspace.files import digest
 from tests.sessions.house import Guest, House, house, in_house
 from tests.support.keys import Key
 
@@ -99,12 +99,12 @@ async def test_a_directory_that_became_a_link_after_approval_is_not_followed(
         becomes(root / "docs", ".git/hooks")
         before = found(root)
         with pytest.raises(PathViolation, match="docs is a symbolic link"):
-            await guest.ask(Apply(guest.call(), id))
+            await guest.ask(CheckDiff(id))
         assert found(root) == before
         # Put right, it goes on: nothing was lost.
         (root / "docs").unlink()
         (root / "aside").rename(root / "docs")
-        assert (await guest.ask(Apply(guest.call(), id))).answer.status == "applied"
+        assert (await guest.ask(CheckDiff(id))).answered.answer.status == "applied"
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -127,7 +127,7 @@ async def test_what_a_policy_let_pass_is_not_written_through_a_link(
         becomes(root / link, target)
         before = found(root)
         with pytest.raises(IntercomError):
-            await guest.ask(Apply(guest.call(), opened.request_id, force))
+            await guest.ask(CheckDiff(opened.request_id, force))
         assert found(root) == before
 
 
@@ -137,12 +137,12 @@ async def test_a_link_that_was_there_is_resolved_when_it_is_proposed_and_never_a
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         id = (await guest.propose("d/new", "mine\n")).request_id
-        card = await at.people.card(id=id) if at.people.cards else await at.app.desk.card(id)
+        card = await at.people.card(id=id) if at.people.cards else await at.app.service.card(id)
         assert ([file.path for file in card.files], card.detail) == (["docs/new"], "docs/new")
         await at.decide(id, Decision.APPROVE)
         (root / "d").unlink()
         (root / "d").symlink_to(".git/hooks")
-        await guest.ask(Apply(guest.call(), id))
+        await guest.ask(CheckDiff(id))
         assert (root / "docs/new").read_text() == "mine\n"
         assert not (root / ".git/hooks/new").exists()
 
@@ -189,7 +189,7 @@ async def test_a_target_that_was_swapped_for_something_else_is_left_as_it_is(
         swap(root / path)
         before = (root / path).lstat()
         with pytest.raises(IntercomError):
-            await guest.ask(Apply(guest.call(), id))
+            await guest.ask(CheckDiff(id))
         after = (root / path).lstat()
         assert (after.st_ino, after.st_mode, after.st_mtime_ns) == (before.st_ino, before.st_mode, before.st_mtime_ns)
         assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
@@ -201,7 +201,7 @@ async def test_a_file_with_a_second_name_changes_under_the_approved_name_alone(c
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         id = await approved(at, guest, "docs/twin", "mine\n")
-        await guest.ask(Apply(guest.call(), id))
+        await guest.ask(CheckDiff(id))
         assert (root / "docs/twin").read_text() == "mine\n"
         assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
 
@@ -229,11 +229,11 @@ async def test_a_workspace_that_was_swapped_for_another_is_not_written_to(clock:
         id = await approved(at, guest, "docs/new", "mine\n")
         swap_workspace(root, other, how)
         with pytest.raises(IntercomError, match="the workspace"):
-            await guest.ask(Apply(guest.call(), id))
+            await guest.ask(CheckDiff(id))
         assert found(root) == {}
         # The right one again.
         swap_back(root)
-        await guest.ask(Apply(guest.call(), id))
+        await guest.ask(CheckDiff(id))
         assert (root / "docs/new").read_text() == "mine\n"
 
 
@@ -270,7 +270,7 @@ async def test_a_proposal_that_was_changed_in_the_database_is_not_written(
         await sql(at, text, *values)
         before = found(root)
         with pytest.raises(IntercomError) as refused:
-            await guest.ask(Apply(guest.call(), id))
+            await guest.ask(CheckDiff(id))
         assert refused.value.error_code == "record_mismatch"
         assert found(root) == before
         told = await at.people.notice("was changed after it was decided")
@@ -280,8 +280,15 @@ async def test_a_proposal_that_was_changed_in_the_database_is_not_written(
 
 
 def step_by_hand(path: str) -> str:
-    """A journal's step that makes `path` of the file `planted` beside it."""
-    step = {"path": path, "old_path": None, "kind": "create", "temp": "planted", "before_hash": "new_file", "size": 5}
+    """A journal's step that makes `path` of a file that is staged beside it."""
+    step = {
+        "path": path,
+        "old_path": None,
+        "kind": "create",
+        "temp": ".intercom-planted-0.tmp",
+        "before_hash": "new_file",
+        "size": 5,
+    }
     return json.dumps([{**step, "after_hash": digest(HOOK.encode()), "mode": 0o755, "made": []}])
 
 
@@ -295,7 +302,7 @@ async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: 
     async with house(root.parent, clock) as at:
         if how == "not signed":
             operator_keys.add_public(at.app.places, key.public)
-            await at.app.desk.add_key(key.public, *key.for_key("add", key.public, at.now()))
+            await at.app.service.add_key(key.public, *key.for_key("add", key.public, at.now()))
         guest = await at.arrive(root)
         id = (await guest.propose("docs/new", HOOK)).request_id
         if how == "another card":
@@ -313,7 +320,7 @@ async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: 
                 *("policy" if how == "by the policy" else "ctl", id),
             )
         path = ".git/hooks/pre-commit" if how == "other steps" else "docs/new"
-        (root / path).with_name("planted").write_text(HOOK)
+        (root / path).with_name(".intercom-planted-0.tmp").write_text(HOOK)
         then = to_text(at.now())
         await sql(
             at,
@@ -325,7 +332,7 @@ async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: 
         guest = await at.arrive(root)
         await guest.settled()
         assert found(root) == before
-        card = await at.people.card(id=f"apply-{id}") if at.people.cards else await at.app.desk.card(f"apply-{id}")
+        card = await at.people.card(id=f"apply-{id}") if at.people.cards else await at.app.service.card(f"apply-{id}")
         said = card.body or ""
         assert "not what was approved" in said or "does not count" in said or "the policy does not let it pass" in said
 
@@ -346,7 +353,7 @@ async def test_an_approval_of_the_policys_that_was_made_by_hand_decides_nothing(
             id,
         )
         with pytest.raises(InvalidState, match="the policy does not let it pass"):
-            await guest.ask(Apply(guest.call(), id))
+            await guest.ask(CheckDiff(id))
         assert not (root / "docs/new").exists()
 
 
@@ -357,7 +364,7 @@ async def test_an_approval_without_a_decision_decides_nothing(clock: Clock, root
         id = (await guest.propose("docs/new", "mine\n")).request_id
         await sql(at, "update approval_request set status = 'approved' where id = ?", id)
         with pytest.raises(InvalidState, match="no decision"):
-            await guest.ask(Apply(guest.call(), id))
+            await guest.ask(CheckDiff(id))
         assert not (root / "docs/new").exists()
 
 
@@ -371,13 +378,13 @@ async def test_what_a_policy_let_pass_and_lets_pass_no_more_is_not_written(clock
         assert opened.answered is not None
         (root / ".intercom/settings.json").write_text('{"enabled": false}\n')
         with pytest.raises(InvalidState, match="the policy does not let it pass") as refused:
-            await guest.ask(Apply(guest.call(), opened.request_id))
+            await guest.ask(CheckDiff(opened.request_id))
         assert refused.value.error_code == "not_approved"
         assert not (root / "docs/new").exists()
         # Asked again it is a question to a person, and not the approval that is void.
         again = await guest.propose("docs/new", "mine\n")
         assert (again.answered, again.request_id != opened.request_id) == (None, True)
-        card = await at.app.desk.card(again.request_id)
+        card = await at.app.service.card(again.request_id)
         assert card.state is CardState.PENDING
 
 

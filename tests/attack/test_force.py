@@ -14,11 +14,13 @@ from intercom.local import operator_keys
 from intercom.model.approval import ApprovalStatus
 from intercom.model.card import CardState
 from intercom.model.config import ApplySettings, Config, TimeoutSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyConsumed, InvalidState, PatchConflict, RecordMismatch, SignatureRefused
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import Apply, AwaitClearance
-from intercom.store import approvals, rows
+from intercom.sessions.messages import AwaitDecision, Opened
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.store import rows
 from intercom.store.messages import Transact
+from intercom.store.requests import approvals
 from tests.agents.live import TRUSTING, Home, begin, call, home, live
 from tests.sessions.house import Guest, House, house, in_house
 from tests.support.keys import Key
@@ -53,10 +55,10 @@ async def diverged(at: House, root: Path, diff: str = "the agent's\n") -> tuple[
 
 async def forced(guest: Guest, id: str, call: str | None = None) -> str:
     """The request that asks whether to write over the changed file."""
-    answer = (await guest.ask(Apply(call or guest.call(), id, force=True))).answer
-    assert (answer.status, answer.files_written) == ("pending", ())
-    assert answer.request_id not in (None, id)
-    return str(answer.request_id)
+    opened = await guest.ask(CheckDiff(id, force=True, call=call or guest.call()))
+    assert opened.answered is None
+    assert opened.request_id != id
+    return opened.request_id
 
 
 @in_house
@@ -71,16 +73,16 @@ async def test_force_on_a_changed_file_is_a_new_card_that_shows_both(clock: Cloc
         assert "-the person's own work\n+the agent's\n" in (card.diff or ""), "what would become of it now"
         assert "| -old\n| +the agent's" in (card.diff or ""), "what was approved"
         assert card.remarks[0].text.startswith("has changed since this was approved by kim")
-        assert card.proposal_hash not in (None, (await at.app.desk.card(id)).proposal_hash)
+        assert card.proposal_hash not in (None, (await at.app.service.card(id)).proposal_hash)
         await at.decide(over, Decision.APPROVE)
         assert (await waiting()).answer.status == "approved"
-        await guest.ask(Apply(guest.call(), over))
+        await guest.ask(CheckDiff(over))
         assert (root / "a.txt").read_text() == "the agent's\n"
-        # Both are spent: the first one can not be applied to a file that is put back.
+        # Both are spent: the first one cannot be applied to a file that is put back.
         (root / "a.txt").write_text("old\n")
         for each in (id, over):
             with pytest.raises(AlreadyConsumed):
-                await guest.ask(Apply(guest.call(), each, force=True))
+                await guest.ask(CheckDiff(each, force=True))
 
 
 @in_house
@@ -89,10 +91,10 @@ async def test_a_person_who_says_no_keeps_the_file(clock: Clock, root: Path) -> 
         guest, id = await diverged(at, root)
         over = await forced(guest, id)
         await at.decide(over, Decision.REJECT, "mine")
-        answer = (await guest.ask(AwaitClearance(guest.call(), over))).answer
+        answer = (await guest.ask(AwaitDecision(guest.call(), over))).answer
         assert (answer.status, answer.reason) == ("rejected", "mine")
         with pytest.raises(InvalidState, match="rejected"):
-            await guest.ask(Apply(guest.call(), over, force=True))
+            await guest.ask(CheckDiff(over, force=True))
         assert (root / "a.txt").read_text() == MINE
 
 
@@ -102,16 +104,16 @@ async def test_force_asked_again_is_the_same_card_and_on_a_newer_edit_another(cl
         guest, id = await diverged(at, root)
         over = await forced(guest, id)
         assert await forced(guest, id) == over
-        assert (await guest.ask(Apply(guest.call(), over))).answer.request_id == over, "it goes on waiting"
+        assert await guest.ask(CheckDiff(over)) == Opened(over), "it goes on waiting"
         await at.decide(over, Decision.APPROVE)
         (root / "a.txt").write_text("and more of it\n")
         with pytest.raises(PatchConflict, match=r"a\.txt changed since"):
-            await guest.ask(Apply(guest.call(), over))
+            await guest.ask(CheckDiff(over))
         newer = await forced(guest, over)
         assert newer not in (id, over)
-        assert (await at.app.desk.card(newer)).title == "Write over a changed file: change a.txt"
+        assert (await at.app.service.card(newer)).title == "Write over a changed file: change a.txt"
         await at.decide(newer, Decision.APPROVE)
-        await guest.ask(Apply(guest.call(), newer))
+        await guest.ask(CheckDiff(newer))
         for each in (id, over, newer):
             row = await at.app.reader.read(lambda db, each=each: approvals.get(db, each))
             assert row is not None
@@ -125,7 +127,7 @@ async def test_a_question_that_is_needed_no_more_is_closed(clock: Clock, root: P
         over = await forced(guest, id)
         waiting = await at.wait(guest, over)
         (root / "a.txt").write_text("old\n")
-        await guest.ask(Apply(guest.call(), id))
+        await guest.ask(CheckDiff(id))
         assert (await waiting()).answer.status == "timeout"
         await at.people.card(id=over, state=CardState.EXPIRED)
 
@@ -141,7 +143,7 @@ async def test_a_policy_does_not_answer_for_the_person(clock: Clock, root: Path)
         assert opened.answered is not None
         (root / "a.txt").write_text(MINE)
         over = await forced(guest, opened.request_id)
-        assert (await at.app.desk.card(over)).state is CardState.PENDING
+        assert (await at.app.service.card(over)).state is CardState.PENDING
         assert (root / "a.txt").read_text() == MINE
 
 
@@ -150,7 +152,7 @@ async def test_a_patch_can_not_be_forced(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest, id = await diverged(at, root, "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-old\n+new\n")
         with pytest.raises(PatchConflict):
-            await guest.ask(Apply(guest.call(), id, force=True))
+            await guest.ask(CheckDiff(id, force=True))
         assert (root / "a.txt").read_text() == MINE
 
 
@@ -160,17 +162,18 @@ async def test_force_on_a_file_that_has_not_changed_asks_nobody(clock: Clock, ro
         guest = await at.arrive(root)
         id = (await guest.propose("a.txt", "new\n")).request_id
         await at.decide(id, Decision.APPROVE)
-        assert (await guest.ask(Apply(guest.call(), id, force=True))).answer.status == "applied"
+        assert (await guest.ask(CheckDiff(id, force=True))).answered.answer.status == "applied"
 
 
 @in_house
 async def test_the_servers_configuration_may_leave_it_to_the_agent(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, Config(apply=ApplySettings(agent_may_force=True))) as at:
         guest, id = await diverged(at, root)
-        assert (await guest.ask(Apply("c", id, force=True))).answer.status == "applied"
+        assert (await guest.ask(CheckDiff(id, force=True, call="c"))).answered.answer.status == "applied"
         assert (root / "a.txt").read_text() == "the agent's\n"
         assert "force" in (await at.people.notice("had changed")).text
-        assert (await guest.ask(Apply("c", id, force=True))).answer.status == "applied", "the same call again"
+        again = await guest.ask(CheckDiff(id, force=True, call="c"))
+        assert again.answered.answer.status == "applied", "the same call again"
         assert not [card for card in at.people.cards if card.id != id]
 
 
@@ -185,7 +188,7 @@ async def test_a_force_that_was_put_into_the_database_decides_nothing(clock: Clo
         )
         assert await at.ask("store", Transact(lambda db: rows.changed(db, text, (over,))))
         with pytest.raises(InvalidState, match="agent_may_force does not allow"):
-            await guest.ask(Apply(guest.call(), over))
+            await guest.ask(CheckDiff(over))
         assert (root / "a.txt").read_text() == MINE
 
 
@@ -195,10 +198,10 @@ async def test_with_a_key_an_approval_that_sql_gave_writes_over_nothing(clock: C
     key = Key()
     async with house(root.parent, clock, Config(apply=ApplySettings(agent_may_force=True))) as at:
         operator_keys.add_public(at.app.places, key.public)
-        await at.app.desk.add_key(key.public, *key.for_key("add", key.public, at.now()))
+        await at.app.service.add_key(key.public, *key.for_key("add", key.public, at.now()))
         guest = await at.arrive(root)
         id = (await guest.propose("a.txt", "the agent's\n")).request_id
-        await at.app.desk.decide(id, key.verdict(await at.app.desk.card(id), Decision.APPROVE, at.now()))
+        await at.app.service.decide(id, key.verdict(await at.app.service.card(id), Decision.APPROVE, at.now()))
         (root / "a.txt").write_text(MINE)
         over = await forced(guest, id)
         text = (
@@ -207,7 +210,7 @@ async def test_with_a_key_an_approval_that_sql_gave_writes_over_nothing(clock: C
         )
         assert await at.ask("store", Transact(lambda db: rows.changed(db, text, (over,))))
         with pytest.raises(SignatureRefused):
-            await guest.ask(Apply(guest.call(), *((over, False) if again == "the question itself" else (id, True))))
+            await guest.ask(CheckDiff(*((over, False) if again == "the question itself" else (id, True))))
         assert (root / "a.txt").read_text() == MINE
 
 
@@ -325,5 +328,5 @@ async def test_a_card_over_a_changed_file_that_was_edited_writes_nothing(
         assert await at.ask("store", Transact(lambda db: rows.affected(db, edit, (value, over))))
         await at.decide(over, Decision.APPROVE)
         with pytest.raises(RecordMismatch, match="were shown"):
-            await guest.ask(Apply(guest.call(), over))
+            await guest.ask(CheckDiff(over))
         assert (root / "a.txt").read_text() == MINE

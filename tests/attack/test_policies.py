@@ -1,5 +1,6 @@
 """A policy that no person accepted lets nothing pass: tries to have one count all the same, with an operator key and
-without one."""
+without one.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from attrs import define, evolve
 
 from intercom.local import operator_keys
 from intercom.model.card import Card, CardKind
+from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, SignatureRefused
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import CheckPolicy
+from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from tests.sessions.house import House, house, in_house
 from tests.support.keys import Key
 
@@ -54,7 +55,7 @@ class Stage:
         """Whether an agent in this workspace may write the file without a person."""
         guest = await self.at.arrive(root or self.root, f"agent of {root or self.root}")
         try:
-            checked = (await guest.ask(CheckPolicy(guest.call(), "write", path))).answer.auto_approved
+            checked = (await guest.ask(AutoCheck("write", CheckContext(path)))).answer.auto_approved
             # Another each time, also after a restart: the same change, or call, asked again is the same request.
             proposed = (await guest.propose(path, f"{uuid.uuid4()}\n", call=uuid.uuid4().hex)).answered
         except IntercomError:
@@ -64,7 +65,7 @@ class Stage:
 
     async def decide(self, decision: Decision, root: Path | None = None) -> Card:
         """A person's decision about the policy as it stands, signed if they have a key."""
-        shown = await self.at.app.desk.policy(str(root or self.root))
+        shown = await self.at.app.service.policy(str(root or self.root))
         assert shown.request_id is not None
         card = Card(
             shown.request_id,
@@ -77,7 +78,7 @@ class Stage:
             diff=shown.text,
         )
         verdict = self.at.verdict(decision) if self.key is None else self.key.verdict(card, decision, self.at.now())
-        return await self.at.app.desk.decide_policy(str(root or self.root), verdict)
+        return await self.at.app.service.decide_policy(str(root or self.root), verdict)
 
     def sql(self, statement: str, *values: Any) -> None:
         """What any process of this user can do."""
@@ -105,7 +106,7 @@ async def staged(home: Path, clock: Clock, key: Key | None) -> AsyncIterator[Sta
     async with house(home, clock) as at:
         if key is not None and not at.app.signatures.required:
             operator_keys.add_public(at.app.places, key.public)
-            await at.app.desk.add_key(key.public, *key.for_key("add", key.public, at.now()))
+            await at.app.service.add_key(key.public, *key.for_key("add", key.public, at.now()))
         stage = Stage(at, home, root, key)
         if is_new:
             stage.write(NARROW)
@@ -367,14 +368,14 @@ async def an_acceptance_is_given_another_workspace(stage: Stage) -> Path:
 async def an_acceptance_comes_without_a_signature(stage: Stage) -> None:
     stage.write(WIDE)
     with pytest.raises(SignatureRefused):
-        await stage.at.app.desk.decide_policy(str(stage.root), stage.at.verdict(Decision.ACCEPT))
+        await stage.at.app.service.decide_policy(str(stage.root), stage.at.verdict(Decision.ACCEPT))
 
 
 @attempt_with_key
 async def a_signature_is_for_another_content(stage: Stage) -> None:
     assert stage.key is not None
     stage.write({**NARROW, "tools": ["transmit"]})
-    shown = await stage.at.app.desk.policy(str(stage.root))
+    shown = await stage.at.app.service.policy(str(stage.root))
     assert shown.request_id is not None
     card = Card(
         shown.request_id, CardKind.POLICY, "", str(stage.root), "", stage.at.now(), detail=shown.sha256, diff=shown.text
@@ -382,7 +383,7 @@ async def a_signature_is_for_another_content(stage: Stage) -> None:
     signed = stage.key.verdict(card, Decision.ACCEPT, stage.at.now())
     stage.write(WIDE)
     with pytest.raises(IntercomError):
-        await stage.at.app.desk.decide_policy(str(stage.root), signed)
+        await stage.at.app.service.decide_policy(str(stage.root), signed)
 
 
 @attempt_with_key

@@ -12,9 +12,10 @@ import trio.testing
 from intercom.model.errors import InvalidState
 from intercom.model.operation import FileTouch, Operation, OperationKind
 from intercom.model.policy import WorkspacePolicy
-from intercom.sessions.messages import Apply, CheckPolicy
-from intercom.sessions.permission_messages import AskPermission
-from intercom.workspace import protected_links
+from intercom.sessions.messages import AskPermission
+from intercom.sessions.tools.auto_check import AutoCheck, CheckContext, FileAccess
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.workspace import protected
 from intercom.workspace.policy import Query, evaluate
 from intercom.workspace.protected import is_protected
 from tests.sessions.house import house, in_house
@@ -70,7 +71,7 @@ async def test_a_person_is_asked_about_what_a_protected_link_leads_to(clock: Clo
         LEADS[leads](root)
         assert (await guest.propose("docs/x/file", "newer\n")).answered is None
         assert (await guest.propose("src/other", "new\n")).answered is not None, "what nothing leads to is granted"
-        answer = await guest.ask(CheckPolicy(guest.call(), "edit", "docs/x/file", operation="read"))
+        answer = await guest.ask(AutoCheck("edit", CheckContext("docs/x/file", operation=FileAccess.READ)))
         assert not answer.answer.auto_approved
 
 
@@ -83,7 +84,7 @@ async def test_what_was_granted_before_a_link_led_there_is_not_applied(clock: Cl
         assert opened.answered is not None
         LEADS["a hook"](root)
         with pytest.raises(InvalidState, match=r"docs/x/file is what \.git/hooks/pre-commit leads to"):
-            await guest.ask(Apply(guest.call(), opened.request_id))
+            await guest.ask(CheckDiff(opened.request_id))
         assert (root / "docs/x/file").read_text() == "old\n"
 
 
@@ -104,7 +105,7 @@ async def test_a_client_that_writes_in_place_is_not_let_into_a_file_with_a_secon
         # An apply makes a new file of it, and leaves the other name alone.
         opened = await guest.propose("docs/twin", "{}\n")
         assert opened.answered is not None
-        await guest.ask(Apply(guest.call(), opened.request_id))
+        await guest.ask(CheckDiff(opened.request_id))
         assert (root / ".intercom/settings.json").read_text() == POLICY
 
 
@@ -132,7 +133,7 @@ def test_what_else_clients_obey_or_runs_by_itself_is_protected(path: str) -> Non
 def test_configuration_that_git_includes_is_protected(root: Path, line: str) -> None:
     """Failed before: what it names could set `core.hooksPath`, unasked."""
     (root / ".git/config").write_text(f"[include]\n\t{line}\n")
-    why = protected_links.why_protected(root, ["docs/x", "tools/gitconfig"])
+    why = protected.why_protected(root, ["docs/x", "tools/gitconfig"])
     assert why is not None
     assert "tools/gitconfig is what include.path of git leads to" in why
 
@@ -170,7 +171,7 @@ def test_more_than_can_be_looked_at_is_for_a_person(root: Path, monkeypatch: pyt
     for n in range(10):
         (root / ".claude" / str(n)).touch()
         (root / "docs" / str(n)).touch()
-    assert protected_links.why_protected(root, ["docs/x/file"]) is None
-    monkeypatch.setattr(protected_links, "MAX_ENTRIES", 9)
-    assert "too many" in str(protected_links.why_protected(root, ["docs/x/file"]))
-    assert "cannot be looked at" in str(protected_links.why_protected(root / "gone", ["docs/x/file"]))
+    assert protected.why_protected(root, ["docs/x/file"]) is None
+    monkeypatch.setattr(protected, "MAX_ENTRIES", 9)
+    assert "too many" in str(protected.why_protected(root, ["docs/x/file"]))
+    assert "cannot be looked at" in str(protected.why_protected(root / "gone", ["docs/x/file"]))

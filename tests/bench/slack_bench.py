@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from intercom.local.dial import connect
+from intercom.local.client_socket import connect
 from intercom.local.places import places
 from intercom.operators.ctl.client import Watch
 from tests.bench.bench_rig import SHIM, Peer, home, row

@@ -15,12 +15,13 @@ import trio
 import trio.testing
 
 from intercom.embedded_agent import EmbeddedAgent
-from tests.operators.slack.live.quick import Room, room
+from tests.operators.slack.live.embedded import Room, room
 from tests.slack.limits import RATES
 
 CARDS = 500
 LINES = 2000
-AGENTS = 10
+#: As many as keep each within the limit of messages a session may tell.
+AGENTS = 40
 #: How much faster than life the clock goes.
 RATE = 10.0
 #: Seconds until Slack answers a post.

@@ -17,8 +17,7 @@ from typing import Any
 
 import trio
 
-from tests.operators.slack.live.house import buttons, text_of
-from tests.slack import ALICE, CHANNEL, Standin, serve
+from tests.slack import ALICE, CHANNEL, Standin, buttons, serve, text_of
 from tests.slack.sockets import Socket
 
 Send = Callable[[bytes], Awaitable[None]]

@@ -14,9 +14,10 @@ from pathlib import Path
 import trio
 
 from actors import ChildSpec, Name, System, ask
-from intercom.store import approvals, audit, sessions
+from intercom.store import audit, sessions
 from intercom.store.database import Database, Opened
 from intercom.store.messages import Transact
+from intercom.store.requests import approvals
 from intercom.store.writer import Writer
 from tests.store import cases
 

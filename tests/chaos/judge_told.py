@@ -23,7 +23,7 @@ def verdicts(report: Report, logs: Logs, rows: dict[str, Row], started: Started,
     for row in rows.values():
         by_title[title_of(row)].append(row["id"])
     cancelled = set()
-    nameless: list[tuple[str, Told]] = []
+    anonymous: list[tuple[str, Told]] = []
     for agent, lines in logs.items():
         asked: dict[str, Any] = {}
         for line in lines:
@@ -45,8 +45,8 @@ def verdicts(report: Report, logs: Logs, rows: dict[str, Row], started: Started,
                     told[id].append(verdict)
                 else:
                     title = asked.get("title") or asked.get("prompt_text") or asked.get("message")
-                    nameless.append((str(title), verdict))
-    for title, verdict in nameless:
+                    anonymous.append((str(title), verdict))
+    for title, verdict in anonymous:
         # Such an answer does not say which request it is about; a cancelled call may have left another of its title.
         gone = _is_gone(verdict.agent, logs, started)
         fitting = [id for id in by_title[title] if _agrees(verdict.answer, rows[id], gone)]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from attrs import define, field
 
+from intercom.local.daemon import server_environment
 from intercom.local.places import Places, private_directory
 from tests.agents.live import FAULTY
 
@@ -50,8 +51,10 @@ class Keeper:
         while not self._over.is_set():
             self.lives += 1
             with open(self.errors, "ab") as errors:
+                # The variable stands in the example of a unit, too.
+                environ = {**self.environment, "GLIBC_TUNABLES": server_environment({})["GLIBC_TUNABLES"]}
                 server = subprocess.Popen(
-                    SERVE, env=self.environment, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd="/"
+                    SERVE, env=environ, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd="/"
                 )
             while server.poll() is None and not self._over.wait(0.02):
                 pass

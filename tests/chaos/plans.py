@@ -1,18 +1,18 @@
-"""The runs: what is done to the house in each."""
+"""The runs: what is done to the server in each."""
 
 from __future__ import annotations
 
 import random
 
-from intercom.model.crash_points import NAMES, SLACK_NAMES, SPAWN_NAMES
 from tests.chaos.rig import Plan
+from tests.support.crash_points import NAMES, SLACK_NAMES, SPAWN_NAMES
 
 #: Every class of actor, and the supervisors by name. `crash` lets one raise in the middle of its work; `fell` ends one
 #: from outside, which is the only way for those who get no messages.
 ACTORS: dict[str, str] = {
     "Writer": "crash",
     "Operators": "crash",
-    "Reception": "crash",
+    "SessionRegistry": "crash",
     "Checkpoints": "fell",
     "Housekeeper": "fell",
     "AuditWatch": "fell",
@@ -23,7 +23,7 @@ ACTORS: dict[str, str] = {
     "StallDetector": "crash",
     "CtlListener": "crash",
     "ShimListener": "fell",
-    "Link": "fell",
+    "ShimConnection": "fell",
     "unit": "fell",
     "sessions": "fell",
     "policies": "fell",
@@ -41,8 +41,8 @@ SERVICE_ACTORS: dict[str, str] = {
     "Sender": "crash",
     "SlackChannel": "crash",
     "CommandRunner": "fell",
-    "Whispers": "fell",
-    "Connection": "fell",
+    "EphemeralSender": "fell",
+    "SlackConnection": "fell",
     "slack": "fell",
 }
 
@@ -51,12 +51,11 @@ def every_fault(seed: str) -> tuple[str, ...]:
     """Every crash point and every actor once, in an order of the seed's."""
     dice = random.Random(seed)
     kills = [f"kill:{point}:{dice.randint(1, 3)}" for point in NAMES]
-    # A reception that was just started again is busy at once; else it has little to do.
+    # A session registry that was just started again is busy at once; else it has little to do.
     falls = [
         f"{how}:{who}:{dice.randint(1, 2) if how == 'crash' else dice.randint(5, 40)}" for who, how in ACTORS.items()
     ]
-    rare = {"session.opened": 1, "session.adopted": 1, "sessions.brought_back": 1, "expiry.recorded": 1}
-    rare |= {"instruction.recorded": 1, "instruction.taken": 1, "session.paused": 1}
+    rare = dict.fromkeys(("session.opened", "session.adopted", "instruction.recorded", "session.paused"), 1)
     kills = [f"kill:{point}:{rare[point]}" if (point := kill.split(":")[1]) in rare else kill for kill in kills]
     mixed = [*kills, *falls]
     dice.shuffle(mixed)

@@ -65,15 +65,14 @@ FINISH_SECONDS = 120.0
 BACK_SECONDS = 60.0
 
 
-#: Faults that only come about when an agent comes by another shim, or another server starts: one is killed for them.
-ONLY_NEW_SHIMS = ("session.opened", "session.adopted", "Reception")
-ONLY_NEW_SERVERS = ("sessions.brought_back", "child.brought_back")
+#: Faults that only come about when an agent comes by another shim: one is killed for them.
+ONLY_NEW_SHIMS = ("session.opened", "session.adopted", "SessionRegistry")
 #: Seconds between two such kills.
 AGAIN_SECONDS = 5.0
 
 
 class Broken(Exception):
-    """The rig can not go on; says what did not happen."""
+    """The rig cannot go on; says what did not happen."""
 
 
 @frozen
@@ -250,12 +249,10 @@ class Rig:
             return True
         self._watch_drivers()
         target = fault.split(":")[1]
-        if target in (*ONLY_NEW_SHIMS, *ONLY_NEW_SERVERS) and time.monotonic() > self._next_help:
+        if target in ONLY_NEW_SHIMS and time.monotonic() > self._next_help:
             self._next_help = time.monotonic() + AGAIN_SECONDS
-            if target in ONLY_NEW_SHIMS and (shims := self.shims()):
+            if shims := self.shims():
                 self.killed_shims += self._kill(self.dice.choice(shims))
-            elif target in ONLY_NEW_SERVERS and (holder := lock.holder(self.database)) is not None:
-                self.killed_servers += self._kill(holder.pid)
         return False
 
     def kill_servers(self) -> None:

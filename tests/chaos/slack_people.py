@@ -15,9 +15,8 @@ from attrs import define, field
 
 from intercom.store import outbox
 from intercom.store.reader import Reader
-from tests.operators.slack.live.house import buttons, text_of
 from tests.operators.slack.live.truth import Found, look
-from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, serve
+from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons, serve, text_of
 
 #: The buttons that need no form, with the words their verdicts are stored as.
 MEANING = {

@@ -9,12 +9,13 @@ import trio.testing
 
 from actors.testing import inject
 from intercom.agents.call import Call
-from intercom.agents.door import Caller, Door
-from intercom.agents.tools import BY_NAME
-from intercom.agents.tools.inputs import Ping
+from intercom.agents.connection import AgentConnection, Caller
 from intercom.model.config import Config
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import AwaitStandby, Beat, Deliver, Delivery, StandBy
+from intercom.model.decision import Decision
+from intercom.sessions.messages import AwaitDecision, Deliver, Delivery
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.standby import Standby
+from intercom.sessions.tools.table import BY_NAME
 from tests.sessions.house import Guest, House, house, in_house, partial_ask
 
 Clock = trio.testing.MockClock
@@ -39,8 +40,8 @@ async def test_a_verdict_repeated_after_its_delivery_is_neither_delivered_nor_re
         assert (await waiting()).answer.reason == "no"
         await guest.ask(Deliver((Delivery(call, (id,)),)))
         await at.decide(id, Decision.REJECT, "no", verdict_id="v")
-        assert (await guest.ask(Beat(guest.call()))).late_verdicts == ()
-        assert [entry.kind for entry in await at.app.desk.audit(50)].count("decided") == 1
+        assert (await guest.ask(Ping())).late_verdicts == ()
+        assert [entry.kind for entry in await at.app.service.audit(50)].count("decided") == 1
 
 
 @in_house
@@ -52,8 +53,8 @@ async def test_an_agent_that_stands_by_is_told_to_stop_when_it_shall_stop(clock:
 
 
 async def _stopped(at: House, guest: Guest, text: str | None) -> str | None:
-    opened = await guest.ask(StandBy(guest.call(), "nothing to do"))
-    waiting = at.begin(partial_ask(guest, AwaitStandby(guest.call(), opened.request_id)))
+    opened = await guest.ask(Standby("nothing to do"))
+    waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), opened.request_id)))
     await trio.testing.wait_all_tasks_blocked()
     await at.decide(opened.request_id, Decision.STOP, text)
     instruction: str | None = (await waiting()).answer.instruction
@@ -80,12 +81,12 @@ async def test_a_reception_that_starts_does_not_keep_its_sister_from_starting(cl
         guest = await at.arrive(root)
         await guest.propose()
         # The one that has fallen before stays down for longer.
-        for fallen in (["sessions"], ["sessions"], ["sessions"], ["sessions", "reception"]):
+        for fallen in (["sessions"], ["sessions"], ["sessions"], ["sessions", "registry"]):
             began = trio.current_time()
             for name in fallen:
                 inject(at.app.system, name, RuntimeError("a fault was asked for"), "now")
             async with at.restarting():
-                await guest.ask(Beat(guest.call()))
+                await guest.ask(Ping())
             assert trio.current_time() - began < 4, "nobody waited for a deadline"
 
 
@@ -96,7 +97,7 @@ async def test_a_verdict_on_its_way_is_not_told_again_by_a_session_that_fell_mea
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         await at.decide((await guest.propose()).request_id, Decision.REJECT, "no")
-        door = Door(at.app.system, Config(), at.app.presence, guest.agent.key, str(root), None)
+        door = AgentConnection(at.app.system, Config(), at.app.presence, guest.agent.key, str(root), None)
         assert await _told(door, guest, "first") == ["no"]
         inject(at.app.system, f"session/{guest.session_id}", RuntimeError("a fault was asked for"), "now")
         async with at.restarting():
@@ -106,13 +107,13 @@ async def test_a_verdict_on_its_way_is_not_told_again_by_a_session_that_fell_mea
         assert await _told(door, guest, "third") == ["no"]
 
 
-async def _told(door: Door, guest: Guest, name: str) -> list[str]:
+async def _told(door: AgentConnection, guest: Guest, name: str) -> list[str]:
     """What one more call of the agent is told of late verdicts."""
 
     async def roots() -> list[str]:
         return []
 
     call: Call = await door.open_call(BY_NAME["ping"], Ping(), Caller("client", None, name, roots, None))
-    told = call.finish(await guest.ask(Beat(name)))
+    told = call.finish(await guest.ask(Ping(call=name)))
     door.close_call(call)
-    return [late["answer"]["reason"] for late in told.get("late_verdicts", ())]
+    return [late.answer["reason"] for late in told.late_verdicts]

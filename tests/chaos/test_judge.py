@@ -17,11 +17,12 @@ from attrs import define, evolve, field
 
 from intercom.local.places import places
 from intercom.model.approval import ApprovalRequest, ApprovalStatus, ChangeKind, FileChange
-from intercom.model.child import Child, ChildState
+from intercom.model.decision import Decided
+from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.prompt import ContinuationPrompt, PromptDecision, Wait, WaitStatus
-from intercom.model.verdict import Decided
-from intercom.store import approvals, audit, children, instructions, prompts, sessions, waits
+from intercom.store import agent_processes, audit, instructions, sessions
 from intercom.store.database import Database, open_database
+from intercom.store.requests import approvals, prompts, waits
 from tests.chaos.judge import judge
 from tests.chaos.operator_desk import Given
 from tests.chaos.report import Report
@@ -322,7 +323,7 @@ def test_words_that_were_recorded_are_on_record(scene: Scene) -> None:
 def test_that_it_was_told_may_not_be_on_record_if_its_agent_fell_then(scene: Scene, last: str, faults: int) -> None:
     scene.rig.starter = Starter(scene.rig.places, scene.workspace, "1", started={"c0": "s-c0"})
     sessions.insert(scene.db, cases.session("s-c0", agent_key="c0", workspace_root=str(scene.workspace)))
-    children.insert(scene.db, Child("s-c0", ChildState.OVER, NOW, "kim", None))
+    agent_processes.insert(scene.db, AgentProcess("s-c0", AgentProcessState.OVER, NOW, "kim", None))
     verdict = scene.give("p3", cases.verdict("v3", "approve", after(2)))
     scene.propose(
         cases.approval("p3", session_id="s-c0", title="c0 round 1", status=ApprovalStatus.INTERRUPTED, decided=verdict)
@@ -415,7 +416,7 @@ def test_what_a_server_in_the_foreground_stumbled_over_is_seen(scene: Scene) -> 
 @pytest.mark.parametrize("killed", [0, 1])
 def test_an_act_in_slack_may_come_again_where_something_falls(scene: Scene, killed: int) -> None:
     told = "slack's envelope (interactive) was not taken and will come again: NotRecorded in give"
-    scene.rig.errors.write_text(f"2026-03-01 12:00:00,000 ERROR   intercom.operators.slack.handling: {told}\n")
+    scene.rig.errors.write_text(f"2026-03-01 12:00:00,000 ERROR   intercom.operators.slack.interactions: {told}\n")
     scene.rig.killed_servers = killed
     assert len(scene.faults()) == 1 - killed
 

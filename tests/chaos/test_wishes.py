@@ -10,7 +10,7 @@ from tests.support.faults import Wish, Wishes
 
 
 def test_a_wish_is_a_kind_a_target_and_a_count() -> None:
-    assert Wish.read("kill:journal.begun:3\n") == Wish("kill", "journal.begun", 3)
+    assert Wish.read("kill:journal.committed:3\n") == Wish("kill", "journal.committed", 3)
     assert Wish.read("crash:session/1:2:4") == Wish("crash", "session/1:2", 4)
 
 

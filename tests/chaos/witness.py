@@ -35,7 +35,7 @@ class Witness:
             mask = _CREATED | _MOVED_TO | _MODIFIED
             watch = self._libc.inotify_add_watch(self._descriptor, os.fsencode(directory), mask)
             if watch < 0:
-                raise OSError(ctypes.get_errno(), "can not watch", str(directory))
+                raise OSError(ctypes.get_errno(), "cannot watch", str(directory))
             self._directories[watch] = directory
 
     def watches(self, directory: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.cli.ctl import fields_of, hoist, parser
+from intercom.cli.ctl import TYPED, fields_of, hoist, parser
 from intercom.model.card import CardKind
-from intercom.operators.ctl.verbs import VERBS
+from intercom.operators.commands.table import COMMANDS
 from tests.operators.desk import StandInDesk, card, session
 from tests.operators.house import House, environ, open_house
 from tests.support.trio_case import trio_test
@@ -46,7 +47,7 @@ def desk() -> StandInDesk:
     )
 
 
-COMMANDS = [
+LINES = [
     ("list", 0),
     ("list --all", 0),
     ("pending", 0),
@@ -85,12 +86,12 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "code"), COMMANDS)
+@pytest.mark.parametrize(("line", "code"), LINES)
 @trio_test(real_time=True)
 async def test_json_is_one_value_and_nothing_else_wherever_it_stands(tmp_path: Path, line: str, code: int) -> None:
     async with open_house(tmp_path, desk()) as house:
         for words in (["--json", *line.split()], [*line.split(), "--json"]):
-            house.desk.cards = desk().cards
+            house.service.cards = desk().cards
             done = await ctl(house, *words)
             assert done.returncode == code
             assert done.stderr == b""
@@ -102,7 +103,7 @@ async def test_json_is_one_value_and_nothing_else_wherever_it_stands(tmp_path: P
                 assert value["error_code"]
 
 
-@pytest.mark.parametrize(("line", "code"), COMMANDS)
+@pytest.mark.parametrize(("line", "code"), LINES)
 @trio_test(real_time=True)
 async def test_people_get_words_and_errors_go_to_stderr(tmp_path: Path, line: str, code: int) -> None:
     async with open_house(tmp_path, desk()) as house:
@@ -178,10 +179,8 @@ async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
 async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> None:
     done = await run(environ(tmp_path), "--help")
     assert done.returncode == 0
-    unnamed = ("keys", "key-add", "key-revoke", "version", "restoring", "nudge-text", "task-workspace")
-    named = [verb for verb in VERBS if verb not in unnamed and not verb.startswith("policy-")]
-    for verb in [*named, "watch", "policy", "key"]:
-        assert f"\n    {verb} ".encode() in done.stdout
+    for word in {words[0] for words in TYPED}:
+        assert f"\n    {word} ".encode() in done.stdout
 
 
 @trio_test(real_time=True)
@@ -195,7 +194,7 @@ async def test_a_terminal_that_knows_ascii_only_is_no_error(tmp_path: Path) -> N
         assert b"gr\\xfcn" in (await run(env, "pending")).stdout
 
 
-WORDS = st.sampled_from([*VERBS, "policy", "accept", "--json", "--session", "--", "--reason", "-x", "local", "stop"])
+WORDS = st.sampled_from([*COMMANDS, "policy", "accept", "--json", "--session", "--", "--reason", "-x", "local", "stop"])
 
 
 @given(st.lists(WORDS | st.text(max_size=8), max_size=6))
@@ -209,7 +208,7 @@ def test_any_line_is_a_request_or_a_matter_of_usage(words: list[str]) -> None:
         else:
             code = None
             json.dumps(fields)
-    assert code in (0, 2) if code is not None else verb in {*VERBS, "watch"}
+    assert code in (0, 2) if code is not None else verb in {row.name for row in TYPED.values()}
 
 
 @pytest.mark.parametrize(
@@ -264,11 +263,27 @@ def test_an_option_amid_a_text_is_refused_with_the_way_out(line: str, capsys: py
         ("policy list", "policy-list", {}),
         ("nudge s", "nudge", {"id": "s"}),
         ("reject r", "reject", {"id": "r"}),
+        ("start tidy up", "start", {"text": "tidy up"}),
+        ("start --label mine -- --help", "start", {"text": "--help", "label": "mine"}),
+        ("start --workspace /ws 'x", "start", {"text": "'x", "workspace": "/ws"}),
+        ("clear 1a2b", "clear", {"id": "1a2b"}),
+        ("logs 1a2b -f --stderr --lines 7", "logs", {"id": "1a2b", "stream": "stderr", "limit": 7}),
+        ("pause", "pause", {}),
+        ("pause 1a2b", "pause", {"id": "1a2b"}),
+        ("unpause --session 1a2b", "unpause", {"session": "1a2b"}),
+        ("steer 1a2b mind the gap", "steer", {"id": "1a2b", "text": "mind the gap"}),
+        ("steer 1a2b -- --help", "steer", {"id": "1a2b", "text": "--help"}),
+        ("steering 1a2b --limit 7", "steering", {"id": "1a2b", "limit": 7}),
+        ("task do it", "task", {"text": "do it", "workspace": os.getcwd()}),
+        ("task --workspace /ws do it", "task", {"text": "do it", "workspace": "/ws"}),
+        ("task --session 1a2b do it", "task", {"text": "do it", "session": "1a2b"}),
+        ("tasks --all", "tasks", {"everything": True}),
+        ("take-back 1a2b", "take-back", {"id": "1a2b"}),
     ],
 )
 def test_a_line_stands_for_a_request(line: str, verb: str, fields: dict[str, Any]) -> None:
     assert fields_of(parser().parse_args(hoist(line.split()))) == (verb, fields)
-    assert verb in VERBS
+    assert verb in COMMANDS
 
 
 @pytest.mark.parametrize(
@@ -296,4 +311,28 @@ async def test_a_session_that_is_not_there_is_refused_and_not_said_to_wait_for_n
             done = await run(house.environ, "--session", "nope", *words)
             assert done.returncode == 1, words
             assert done.stderr
-        assert house.desk.acts == []
+        assert house.service.acts == []
+
+
+@trio_test(real_time=True)
+async def test_logs_prints_what_was_written_and_nothing_that_acts_on_the_terminal(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        house.service.children.text = "\x1b[2Jgone\nand on\n"
+        done = await run(house.environ, "logs", "s-1")
+        assert done.stdout == b"\\x1b[2Jgone\nand on\n"
+        followed = await run(house.environ, "logs", "-f", "s-1")
+        assert (followed.stdout, followed.stderr) == (done.stdout, b"[ended: exit code 0]\n")
+        assert (await run(house.environ, "logs", "nothing")).returncode == 1
+
+
+@trio_test(real_time=True)
+async def test_what_was_said_to_agents_can_be_read(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        assert (await run(house.environ, "pause")).stdout == b"paused s-1\n"
+        assert (await run(house.environ, "unpause", "s-1")).stdout == b"active s-1\n"
+        said = await run(house.environ, "steer", "s-1", "mind", "\x1b[2J")
+        assert said.stdout == b"queued w-1: goes with the agent's next result\n"
+        listed = (await run(house.environ, "steering")).stdout.decode()
+        assert "mind \\x1b[2J" in listed
+        assert "queued" in listed
+        assert b"no words or tasks" in (await run(house.environ, "tasks")).stdout

@@ -25,7 +25,7 @@ from intercom.local.places import places
 from intercom.model import clock as clocks
 from intercom.model import signing
 from intercom.model.config import Config, DecisionsSettings, HighestRisk
-from intercom.model.verdict import Decision
+from intercom.model.decision import Decision
 from intercom.store import audit, audit_anchor
 from intercom.store.database import open_database
 from intercom.store.messages import Transact
@@ -185,8 +185,8 @@ async def test_a_channels_signature_is_verified_and_none_is_needed_once_no_key_i
             return str((await guest.propose(name)).request_id)
 
         genuine = await propose("a.txt")
-        await at.app.desk.decide(genuine, evolve(at.verdict(Decision.APPROVE), channel="embed"))
-        stored = (await at.app.desk.card(genuine)).decided
+        await at.app.service.decide(genuine, evolve(at.verdict(Decision.APPROVE), channel="embed"))
+        stored = (await at.app.service.card(genuine)).decided
         assert stored is not None
         forged = {}
         for name, channel in (("b.txt", "embed"), ("c.txt", "ctl")):
@@ -197,7 +197,7 @@ async def test_a_channels_signature_is_verified_and_none_is_needed_once_no_key_i
             forged[channel] = id
         await at.later(1)
         at_text, by, signature = key.for_key("revoke", key.public, at.now())
-        await at.app.desk.revoke_key(key.public.id, at_text, by, signature)
+        await at.app.service.revoke_key(key.public.id, at_text, by, signature)
         await at.later(1)
         await at.decide(await propose("d.txt"), Decision.APPROVE)
         found = audit_anchor.examine(at.app.database, tmp_path / "audit.anchor")

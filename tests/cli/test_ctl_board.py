@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.cli.ctl_board import KEYS, Board, request_of
+from intercom.cli.ctl_watch import KEYS, Board, request_of
 from intercom.model.card import ANSWERED, CHOICES, CardKind
-from intercom.operators.ctl.verbs import VERBS
+from intercom.operators.commands.table import COMMANDS
 
 
 def card(name: str, kind: str = "approval", status: str = "pending", **more: Any) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def test_a_key_stands_for_a_request(kind: str, key: str, text: str | None, verb:
     act = board.key(key)
     assert act is not None
     assert request_of(act, text) == (verb, fields)
-    assert verb in VERBS
+    assert verb in COMMANDS
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ANSWERED if kind is not CardKind.APPLY])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from intercom.model.restore import Files, RestoreState
+from intercom.model.checkpoint import Files, RestoreState
 from tests.cli.test_ctl import run
 from tests.operators.desk import StandInDesk, session
 from tests.operators.house import open_house
@@ -25,10 +25,10 @@ async def test_a_checkpoint_is_taken_of_the_session_that_is_named_and_listed(tmp
         done = await run(house.environ, "checkpoint", "beef-2", "before", "the", "storm")
         assert done.stdout.decode() == (
             "checkpoint c-1 (before the storm): 3 files, 42 bytes, 2 can be put back;"
-            " left out: 1 files that can not be read: secret\n"
+            " left out: 1 files that cannot be read: secret\n"
         )
         await run(house.environ, "checkpoint", "--session", "abcd-1", "beef", "x")
-        assert [act[1:3] for act in house.desk.acts] == [("beef-2", "before the storm"), ("abcd-1", "beef x")]
+        assert [act[1:3] for act in house.service.acts] == [("beef-2", "before the storm"), ("abcd-1", "beef x")]
         listed = (await run(house.environ, "checkpoints")).stdout.decode()
         assert "before the storm" in listed
         as_json = json.loads((await run(house.environ, "checkpoints", "beef-2", "--json")).stdout)
@@ -46,14 +46,14 @@ async def test_a_restore_is_asked_and_answered_or_left_open(tmp_path: Path) -> N
         assert "added    new\\x1b.txt" in words
         assert "a remark" in words
         assert "answer restore-1 proceed | cancel" in words
-        assert house.desk.acts[-1][:3] == ("restore", "c-1", "back")
+        assert house.service.acts[-1][:3] == ("restore", "c-1", "back")
         assert json.loads((await run(house.environ, "restore", "c-1", "--files", "--json")).stdout)["state"] == "asked"
         answered = await run(house.environ, "answer", "restore-1", "cancel")
         assert answered.stdout == b"cancelled restore-1\n"
         done = await run(house.environ, "restore", "c-1", "--exact", "--yes")
         assert done.returncode == 0
         assert done.stdout.decode() == "it is done\nto go back: agent-intercom-ctl restore c-before --exact\n"
-        assert house.desk.acts[-1][:3] == ("decide", "restore-3", "proceed")
+        assert house.service.acts[-1][:3] == ("decide", "restore-3", "proceed")
 
 
 @pytest.mark.parametrize("more", [(), ("--yes",)])
@@ -71,7 +71,7 @@ def test_a_restore_without_files_shows_what_differs_and_changes_nothing(tmp_path
             assert "modified a.txt" in words
             assert "add --files to put back what was modified or deleted" in words
             assert "the session would end" in shown.stderr.decode()
-            assert [act[0] for act in house.desk.acts] == ["checkpoint", "restore"]
+            assert [act[0] for act in house.service.acts] == ["checkpoint", "restore"]
 
     check()
 
@@ -82,7 +82,7 @@ def test_a_restore_that_does_not_come_out_is_a_failure(tmp_path: Path, end: Rest
     async def check() -> None:
         async with open_house(tmp_path, desk()) as house:
             await run(house.environ, "checkpoint", "--session", "abcd-1")
-            house.desk.checkpoints.end = end
+            house.service.checkpoints.end = end
             done = await run(house.environ, "restore", "c-1", "--files", "--yes")
             assert done.returncode == 1
             assert end.value in done.stdout.decode()
@@ -110,11 +110,11 @@ def test_without_asking_it_proceeds_with_its_own_question_only(
     async def check() -> None:
         async with open_house(tmp_path, desk()) as house:
             await run(house.environ, "checkpoint", "--session", "abcd-1")
-            house.desk.checkpoints.instead = instead
+            house.service.checkpoints.instead = instead
             done = await run(house.environ, "restore", "c-1", "--files", "--yes")
             assert words in done.stdout.decode()
             assert done.returncode == code
-            decided = [act[1] for act in house.desk.acts if act[0] == "decide"]
+            decided = [act[1] for act in house.service.acts if act[0] == "decide"]
             assert decided == (["restore-1", "restore-2"] if code == 0 else ["restore-1"])
 
     check()

@@ -15,9 +15,9 @@ from intercom.cli.ctl_text import short
 from intercom.model.approval import ChangeKind, FileChange, Remark
 from intercom.model.card import ANSWERED, CardKind, CardState
 from intercom.model.clock import to_text
-from intercom.model.origin import Origin
-from intercom.model.verdict import Decided, Decision
-from intercom.operators.ctl.entries import card_entry, plain, session_entry
+from intercom.model.decision import PAST, Decided, Decision
+from intercom.model.process import Origin
+from intercom.operators.commands.entries import card_entry, plain, session_entry
 from tests.operators.desk import START, StandInDesk, card, session
 
 LATER = START + timedelta(minutes=3)
@@ -138,7 +138,7 @@ def test_what_is_shown_of_an_id_is_enough_to_tell_it_from_others(id: str, shown:
 
 
 def test_there_is_a_word_for_every_decision() -> None:
-    assert set(ctl_draw.DECIDED) == set(Decision)
+    assert set(PAST) == set(Decision)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ANSWERED if kind is not CardKind.APPLY])
@@ -301,6 +301,13 @@ def test_the_log_says_who_did_what_and_when() -> None:
     assert drawn("log", {"entries": [entry]}).splitlines()[1].split() == [
         "2026-11-21", "12:00:00", "verdict", "me", "s", "approved",
     ]  # fmt: skip
+
+
+def test_on_a_narrow_terminal_a_long_summary_leaves_the_other_columns_whole() -> None:
+    entry = {"at": "2026-11-21T12:00:00+00:00", "kind": "verdict", "who": "me", "summary": "approved " * 40}
+    lines = drawn("log", {"entries": [entry]}, colour=True, width=80).splitlines()
+    assert "2026-11-21 12:00:00  verdict  me" in lines[1]
+    assert sum(line.count("approved") for line in lines) == 40
 
 
 @pytest.mark.parametrize(

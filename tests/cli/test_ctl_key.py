@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from intercom.local import operator_keys, own_directories, signed_settings
+from intercom.local import operator_keys, own_directories
 from intercom.local import places as where_things_live
 from intercom.local.places import Places, places
 from intercom.model.config import HighestRisk
@@ -99,9 +99,9 @@ async def test_settings_are_signed_as_they_were_shown(tmp_path: Path) -> None:
         screen.type(f"{PIN}\n")
         await screen.until("signed your settings with key")
         assert await screen.process.wait() == 0
-    signed = signed_settings.read(Path(found.signed_settings_file))
+    signed = operator_keys.read(Path(found.signed_settings_file))
     assert signed is not None
-    assert signed.allowed == signed_settings.Allowed(slack=HighestRisk.LOW)
+    assert signed.allowed == operator_keys.Allowed(slack=HighestRisk.LOW)
     (kept,) = operator_keys.private_keys(found)
     assert signed.is_genuine(kept.key)
 

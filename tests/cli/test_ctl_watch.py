@@ -152,8 +152,8 @@ async def test_a_key_approves_the_selected_card(tmp_path: Path) -> None:
             assert "approval one 'approval one' (low, src/app.py)" in drawn
             screen.type("a")
             await screen.until("approved one 'approval one' (low)")
-            assert house.desk.acts == [("decide", "one", "approve", None, house.desk.acts[0][4], "ctl")]
-            house.tell(house.desk.cards["one"])
+            assert house.service.acts == [("decide", "one", "approve", None, house.service.acts[0][4], "ctl")]
+            house.tell(house.service.cards["one"])
             await screen.until("nothing waits; [q]uit")
             screen.type("q")
             assert await screen.process.wait() == 0
@@ -172,7 +172,7 @@ async def test_keys_typed_together_do_not_decide_a_card_that_was_not_on_the_scre
             await screen.until("approval two 'approval two'")
             screen.type("q")
             assert await screen.process.wait() == 0
-            assert house.desk.acts == []
+            assert house.service.acts == []
 
 
 @pytest.mark.parametrize("answer", ["n", "a", "\r", "\x04"])
@@ -190,7 +190,7 @@ async def test_a_critical_card_that_was_not_seen_whole_asks_by_name(tmp_path: Pa
             screen.type(answer)
             await screen.until("approve left undone: one 'approval one' (critical)")
             await screen.until("[q]uit")
-            assert house.desk.acts == []
+            assert house.service.acts == []
             screen.type("v")
             await screen.until("+754")
             await screen.until("[q]uit")
@@ -215,7 +215,7 @@ async def test_a_card_that_comes_or_goes_changes_no_keys_meaning(tmp_path: Path)
             screen.type("v")
             screen.type("q")
             assert await screen.process.wait() == 0
-            assert house.desk.acts == []
+            assert house.service.acts == []
 
 
 @trio_test(real_time=True, seconds=20)
@@ -267,7 +267,7 @@ async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
             await screen.until("reject one 'approval one' (high), with what words (may be empty)? ")
             screen.type("too broad\n")
             await screen.until("rejected one")
-            house.tell(house.desk.cards["one"])
+            house.tell(house.service.cards["one"])
             await screen.until("1 waiting, none selected")
             screen.type("n")
             await screen.until("[c]ontinue re[f]ine")
@@ -280,7 +280,7 @@ async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
             await screen.until("with what words? ")
             screen.type("do less\n")
             await screen.until("refined two")
-            assert [act[1:4] for act in house.desk.acts] == [
+            assert [act[1:4] for act in house.service.acts] == [
                 ("one", "reject", "too broad"),
                 ("two", "refine", "do less"),
             ]
@@ -302,7 +302,7 @@ async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> Non
             await screen.until("(high, src/app.py)")
             await screen.until("[q]uit")
             await select(screen, "two")
-            del house.desk.cards["two"]
+            del house.service.cards["two"]
             screen.type("a")
             await screen.until("no request or alert begins with two")
             house.tell(Notice("a \x1b[2Jnotice", "warning", START))

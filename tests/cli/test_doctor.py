@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from intercom._version import __version__
-from intercom.cli import doctor_checks, main
-from intercom.cli.finding import Finding, State
+from intercom.cli import doctor, main
+from intercom.cli.doctor_findings import Finding, State
 from intercom.local import lock
 from intercom.local.config_file import database_path, load
 from intercom.local.places import Places, places
@@ -41,7 +41,7 @@ def where(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
 
 def look(where: Places, workspace: str | None = None) -> dict[str, Finding]:
     project = Path(where.state_dir).parents[1] / "project"
-    return {each.subject: each for each in doctor_checks.examine(None, None, workspace, str(project))}
+    return {each.subject: each for each in doctor.examine(None, None, workspace, str(project))}
 
 
 def database(where: Places) -> Path:
@@ -103,7 +103,7 @@ def test_a_link_in_place_of_a_directory_is_a_fault(where: Places) -> None:
 
 def test_a_full_disk_is_a_warning(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     Path(where.state_dir).mkdir(mode=0o700)
-    monkeypatch.setattr(doctor_checks, "_ROOM", 1 << 62)
+    monkeypatch.setattr(doctor, "_ROOM", 1 << 62)
     assert "MiB left" in look(where)["state files"].text
 
 
@@ -147,7 +147,7 @@ def test_a_running_server_is_told_with_process_and_version(where: Places) -> Non
 
 def test_a_server_of_another_version_is_a_warning(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(where):
-        monkeypatch.setattr(doctor_checks, "__version__", "99.0")
+        monkeypatch.setattr(doctor, "__version__", "99.0")
         found = look(where)["server"]
     assert found.state is State.WARN
     assert found.text.endswith("this program is version 99.0")
@@ -202,7 +202,7 @@ def test_a_client_that_knows_intercom_is_named(where: Places) -> None:
 
 def test_what_is_missing_or_too_old_in_the_installation_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "requires", lambda _name: ["no-such-thing>=1", "trio>=999", 'x>1; extra == "test"'])
-    found = doctor_checks._installation()
+    found = doctor._installation()
     assert found.state is State.FAULT
     assert "no-such-thing is missing, trio is " in found.text
     assert "999 or newer is needed" in found.text

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from intercom.cli import doctor_client, main, probe, probe_model
-from intercom.cli.doctor_client import judged
-from intercom.cli.finding import State
+from intercom.agents.clients import CLIENTS
+from intercom.cli import doctor_findings, main, probe, probe_model
+from intercom.cli.doctor_findings import State, judged
 from intercom.cli.probe_server import Probe
 from intercom.model.config import Config
 
@@ -125,21 +125,21 @@ def test_a_probe_sees_when_the_client_ends_a_call(
 
 def test_a_probe_sees_a_client_that_has_the_patience(known: Callable[[str], None]) -> None:
     known("")
-    found = probe.run("codex", {}, 0.3)
+    found = probe.run(CLIENTS["codex"], {}, 0.3)
     assert (found.how, found.progress) == ("held", True)
     assert found.seconds >= 0.3
 
 
 def test_what_can_not_be_probed_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home))
-    for name, why in (("cursor", "can not be run by a script"), ("codex", "codex is not on the PATH")):
-        (_, found) = doctor_client.examine(name, Config(), home, 5.0)
+    for name, why in (("cursor", "cannot be run by a script"), ("codex", "codex is not on the PATH")):
+        (_, found) = doctor_findings.examine_client(name, Config(), home, 5.0)
         assert (found.state, why in found.text) == (State.WARN, True)
     program = home / "claude"
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
     with pytest.raises(probe.ProbeFailed, match="did not call the tool"):
-        probe.run("claude-code", {}, 5.0)
+        probe.run(CLIENTS["claude-code"], {}, 5.0)
 
 
 @pytest.mark.parametrize("words", [["--client", "none"], ["--probe", "5"]])

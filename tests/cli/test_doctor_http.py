@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from intercom.cli import doctor_http
-from intercom.cli.finding import Finding, State
+from intercom.cli import doctor_findings
+from intercom.cli.doctor_findings import Finding, State
 from intercom.local.places import Places, places
 from intercom.model.config import Config
 from tests.agents.live import home
@@ -26,7 +26,7 @@ def where() -> Iterator[Places]:
 
 
 def look(config: Config, where: Places) -> list[Finding]:
-    return list(doctor_http.examine(config, where))
+    return list(doctor_findings.examine_http(config, where))
 
 
 def test_without_a_port_there_is_nothing_to_look_at(where: Places) -> None:
@@ -70,4 +70,4 @@ def test_a_server_that_serves_it_is_told_and_one_that_does_not_is_a_fault() -> N
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         found, _ = look(Config(http_port=port), house.places)
-        assert (found.state, "nobody listens" in found.text) == (State.FAULT, True)
+        assert (found.state, "nothing listens" in found.text) == (State.FAULT, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -14,13 +15,13 @@ from typing import Any
 import attrs
 import pytest
 
+from intercom.agents.clients import CLIENTS, hooks_of
+from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import init_clients, init_files, main
-from intercom.cli.init_clients import CLIENTS
 from intercom.cli.init_config import render
-from intercom.cli.init_hooks import HOOKS
 from intercom.local.config_file import load
-from intercom.model.config import Config
-from intercom.model.settings import tables
+from intercom.model.config import Config, tables
+from tests.docs.generated import DOCS, PROGRAM
 
 
 @pytest.fixture
@@ -44,6 +45,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def init_with(*argv: object) -> int:
     return main.main(["init", *(str(each) for each in argv)])
+
+
+def files(project: Path) -> list[Path]:
+    """Every file of every client, with its entry or its hooks."""
+    found = [client.entry.file for client in CLIENTS.values()]
+    found += [client.hooks.file for client in CLIENTS.values() if client.hooks is not None]
+    return [each.file(project) for each in found]
+
+
+def entry_file(name: str, project: Path) -> Path:
+    return CLIENTS[name].entry.file.file(project)
+
+
+def hooks_file(name: str, project: Path) -> Path:
+    return hooks_of(name).file.file(project)
 
 
 def own_config(home: Path) -> Path:
@@ -102,7 +118,7 @@ def test_a_configuration_that_is_there_is_kept_unless_forced(home: Path, capsys:
     own_config(home).write_text("retention_days = 9\n")
     assert init_with("--write") == 0
     assert own_config(home).read_text() == "retention_days = 9\n"
-    assert "--force writes it anew" in capsys.readouterr().out
+    assert "--force writes it again" in capsys.readouterr().out
     assert init_with("--write", "--force") == 0
     assert load(own_config(home)).retention_days == 30
     assert [each.read_text() for each in backups(own_config(home))] == ["retention_days = 9\n"]
@@ -118,7 +134,7 @@ def test_a_workspace_that_holds_everything_is_refused(
     home: Path, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
     assert init_with("--workspace", place) == 1
-    assert "can not be a workspace" in capsys.readouterr().err
+    assert "cannot be a workspace" in capsys.readouterr().err
     assert not own_config(home).exists()
 
 
@@ -138,7 +154,7 @@ def test_without_write_it_shows_and_changes_nothing_on_disk(
     shown = capsys.readouterr().out
     for client in [CLIENTS["codex"]] if "codex" in argv else CLIENTS.values():
         assert client.title in shown
-        assert str(client.file(home / "project")) in shown
+        assert str(client.entry.file.file(home / "project")) in shown
     assert f"would write {own_config(home)}" in shown
     assert "nothing was changed: add --write" in shown
 
@@ -155,7 +171,7 @@ def test_write_without_a_client_writes_the_configuration_alone(home: Path, capsy
     assert init_with("--write") == 0
     assert "no client was connected: add --client codex" in capsys.readouterr().out
     assert own_config(home).exists()
-    assert not any(client.file(home / "project").exists() for client in CLIENTS.values())
+    assert not any(file.exists() for file in files(home / "project"))
 
 
 def test_a_client_nobody_knows_is_a_usage_error_that_names_those_there_are(
@@ -170,12 +186,12 @@ def test_write_merges_into_every_client_and_a_second_time_changes_nothing(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init_with("--write", "--client", "all", "--hooks") == 0
-    files = [each.file(home / "project") for each in (*CLIENTS.values(), *HOOKS.values())]
-    first = [file.read_bytes() for file in files]
+    every = files(home / "project")
+    first = [file.read_bytes() for file in every]
     assert init_with("--write", "--client", "all") == 0
-    assert [file.read_bytes() for file in files] == first
-    assert not any(backups(file) for file in files)
-    assert capsys.readouterr().out.count("has it ") == len(files)
+    assert [file.read_bytes() for file in every] == first
+    assert not any(backups(file) for file in every)
+    assert capsys.readouterr().out.count("has it ") == len(every)
 
 
 def test_each_client_is_told_its_way(home: Path) -> None:
@@ -237,7 +253,7 @@ def test_a_file_that_can_not_be_merged_is_left_alone_and_the_entry_shown(
     assert file.read_text() == '{ // mine\n "servers": {} }'
     assert not backups(file)
     said = capsys.readouterr().err
-    assert "comments and trailing commas can not be kept" in said
+    assert "comments and trailing commas cannot be kept" in said
     assert "is not UTF-8 text" in said
     assert '"agent-intercom": {' in said
     assert (home / ".codex/config.toml").exists()
@@ -283,6 +299,30 @@ def test_a_write_that_fails_at_any_step_leaves_the_client_as_it_was(
     assert init_with("--write", "--client", "cursor", "--hooks") == 0
 
 
+@pytest.mark.parametrize("nth", range(3))
+def test_killed_at_any_step_every_file_is_whole_and_the_old_text_is_kept(home: Path, nth: int) -> None:
+    assert init_with("--write") == 0
+    file = entry_file("cursor", home / "project")
+    file.parent.mkdir()
+    file.write_text('{"mine": 1}')
+    words = ["init", "--write", "--client", "cursor", "--hooks"]
+    killed = (
+        "import os; from intercom.cli import main; replace, calls = os.replace, iter(range(9))\n"
+        f"os.replace = lambda *given: os.kill(os.getpid(), 9) if next(calls) == {nth} else replace(*given)\n"
+        f"main.main({words})"
+    )
+    done = subprocess.run([sys.executable, "-c", killed], capture_output=True, cwd=home / "project", check=False)
+    assert done.returncode == -9
+    assert json.loads(file.read_text())["mine"] == 1
+    assert [each.read_text() for each in backups(file)] == ['{"mine": 1}']
+    assert hooks_file("cursor", home / "project").exists() is (nth == 2)
+    # What is missing is written the next time, and taken out with the rest.
+    assert main.main(words) == 0
+    assert hooks_file("cursor", home / "project").exists()
+    assert init_with("--remove") == 0
+    assert json.loads(file.read_text()) == {"mine": 1}
+
+
 def test_output_that_cannot_be_written_is_told_and_what_was_done_is_done(home: Path) -> None:
     words = [sys.executable, "-m", "intercom.cli.main", "init", "--write", "--client", "cursor"]
     with open("/dev/full", "w") as full:
@@ -312,8 +352,7 @@ def test_a_reader_that_closes_the_pipe_leaves_nothing_half_done(home: Path, line
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait() == 0
-    for file in (*CLIENTS.values(), *HOOKS.values()):
-        assert file.file(home / "project").exists()
+    assert all(file.exists() for file in files(home / "project"))
 
 
 def test_a_shared_file_gets_the_bare_name_only_where_the_path_finds_this_program(
@@ -332,3 +371,22 @@ def test_a_shared_file_gets_the_bare_name_only_where_the_path_finds_this_program
     assert init_clients.command(None, shared=True) == [str(bin_ / "agent-intercom")]
     (bin_ / "agent-intercom").unlink()
     assert init_clients.command(None, shared=True) == [str(bin_ / "python"), "-m", "intercom.cli.main"]
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_the_entries_of_a_page_are_what_init_prints(
+    home: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(init_clients, "command", lambda _config, shared: [SERVER_NAME if shared else PROGRAM])
+    page = (DOCS / "how-to/clients" / f"{name}.md").read_text()
+    made = page[page.index("<!-- made") : page.index("<!-- end -->")]
+    stdio, http = re.findall(r"```(?:json|toml)\n(.*?)```", made, re.DOTALL)
+    assert init_with("--client", name, "--no-hooks") == 0
+    assert init_files.indented(stdio) in capsys.readouterr().out
+    assert init_with("--client", name, "--no-hooks", "--http", "3000") == 0
+    printed = re.sub(r"(?<=-)[0-9a-f]{16}", "0123456789abcdef", capsys.readouterr().out)
+    assert init_files.indented(http) in printed
+
+
+def test_every_client_has_a_page() -> None:
+    assert {file.stem for file in (DOCS / "how-to/clients").glob("*.md")} == set(CLIENTS)

@@ -9,71 +9,82 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.cli import doctor_hooks, init_hooks
-from intercom.cli.finding import State
-from intercom.cli.init_clients import CLIENTS
-from intercom.cli.init_hooks import HOOKS, Hooks
-from intercom.cli.init_merge import Unmergeable
+from intercom.agents.clients import CLIENTS, HOOKED, hooks_of
+from intercom.cli import doctor_findings
+from intercom.cli.doctor_findings import State
+from intercom.cli.init_clients import HooksFile, path_of, put_into, snippet
+from intercom.cli.init_files import Unmergeable
 from tests.agents.live import COMMAND
-from tests.cli.test_init import backups, home, init_with
+from tests.cli.test_init import backups, entry_file, home, hooks_file, init_with
 from tests.support.terminal import on_terminal
 from tests.support.trio_case import trio_test
 
-START = ["/opt/bin/agent-intercom"]
+START = ("/opt/bin/agent-intercom",)
 
 __all__ = ["home"]
 
 
-def table(hooks: Hooks, text: str) -> dict[str, Any]:
+@pytest.fixture(params=HOOKED)
+def hooks(request: pytest.FixtureRequest) -> HooksFile:
+    return of(request.param)
+
+
+def of(name: str, project: Path = Path(), start: tuple[str, ...] = START) -> HooksFile:
+    return HooksFile(CLIENTS[name], hooks_of(name), project, start)
+
+
+def table(text: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text)["hooks"]
     return found
 
 
-def commands(hooks: Hooks, text: str, event: str) -> list[str]:
-    entries = table(hooks, text).get(event, [])
+def commands(text: str, event: str) -> list[str]:
+    entries = table(text).get(event, [])
     handlers = [handler for entry in entries for handler in entry.get("hooks", [entry])]
     return [handler.get("command") or handler["bash"] for handler in handlers]
 
 
-@pytest.mark.parametrize("hooks", HOOKS.values(), ids=list(HOOKS))
-def test_a_new_file_asks_at_every_event_and_stays_as_it_is(hooks: Hooks) -> None:
-    text = init_hooks.merge(hooks, "", START)
-    assert set(table(hooks, text)) == set(hooks.events)
-    for event, asks in hooks.events.items():
-        (command,) = commands(hooks, text, event)
-        assert command.startswith(f"/opt/bin/agent-intercom hook {hooks.name} --event {event}")
-        assert ("exit 2" in command) is asks
-    assert init_hooks.merge(hooks, text, START) == text
-    assert init_hooks.installed(hooks, text) == tuple(hooks.events)
+def test_a_new_file_asks_at_every_event_and_stays_as_it_is(hooks: HooksFile, home: Path, tmp_path: Path) -> None:
+    text = snippet(hooks)
+    assert set(table(text)) == set(hooks.hooks.events)
+    for event in hooks.hooks.events:
+        (command,) = commands(text, event)
+        assert command.startswith(f"/opt/bin/agent-intercom hook {hooks.client.name} --event {event}")
+        assert ("exit 2" in command) is (event in hooks.hooks.asks)
+    assert put_into(hooks, text) == text
+    path_of(on_disk := evolve(hooks, project=tmp_path)).parent.mkdir(parents=True, exist_ok=True)
+    path_of(on_disk).write_text(text)
+    assert on_disk.installed() == tuple(hooks.hooks.events)
 
 
-@pytest.mark.parametrize("hooks", HOOKS.values(), ids=list(HOOKS))
-def test_an_older_entry_of_ours_is_replaced_and_those_of_others_are_kept(hooks: Hooks) -> None:
-    event = next(iter(hooks.events))
-    text = init_hooks.merge(hooks, "", ["/old/place/agent-intercom", "--config", "/x.toml"])
+def test_an_older_entry_of_ours_is_replaced_and_those_of_others_are_kept(hooks: HooksFile) -> None:
+    event = hooks.hooks.asks[0]
+    text = snippet(evolve(hooks, start=("/old/place/agent-intercom", "--config", "/x.toml")))
     document = json.loads(text)
     theirs = {"command": "audit.sh", "bash": "audit.sh"}
-    document["hooks"][event].insert(0, {"hooks": [theirs]} if hooks.nested else theirs)
+    nested = "hooks" in document["hooks"][event][0]
+    document["hooks"][event].insert(0, {"hooks": [theirs]} if nested else theirs)
     document["hooks"]["somethingElse"] = [theirs]
     document["model"] = "x"
-    after = init_hooks.merge(hooks, json.dumps(document), START)
-    first, second = commands(hooks, after, event)
+    after = put_into(hooks, json.dumps(document))
+    first, second = commands(after, event)
     assert first == "audit.sh"
     assert second.startswith("/opt/bin/agent-intercom hook")
     assert "/old/place" not in after
-    assert table(hooks, after)["somethingElse"] == [theirs]
+    assert table(after)["somethingElse"] == [theirs]
     assert json.loads(after)["model"] == "x"
 
 
 def test_our_command_leaves_the_group_of_another_and_not_the_other() -> None:
-    hooks = HOOKS["claude-code"]
+    hooks = of("claude-code")
     ours = {"type": "command", "command": "agent-intercom hook claude-code"}
     theirs = {"type": "command", "command": "audit.sh"}
     text = json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [ours, theirs]}]}})
-    groups = table(hooks, init_hooks.merge(hooks, text, START))["PreToolUse"]
+    groups = table(put_into(hooks, text))["PreToolUse"]
     assert groups[0] == {"matcher": "Bash", "hooks": [theirs]}
     assert len(groups) == 2
 
@@ -81,7 +92,7 @@ def test_our_command_leaves_the_group_of_another_and_not_the_other() -> None:
 @pytest.mark.parametrize("text", ["[]", "{,}", '{"hooks": []}', '{"hooks": {"PreToolUse": {}}}', '{"a": 1, "a": 2}'])
 def test_what_can_not_be_merged_is_refused(text: str) -> None:
     with pytest.raises(Unmergeable):
-        init_hooks.merge(HOOKS["claude-code"], text, START)
+        put_into(of("claude-code"), text)
 
 
 _JSON = st.recursive(
@@ -93,20 +104,20 @@ _JSON = st.recursive(
 _TABLES = st.dictionaries(st.text(max_size=5), st.lists(_JSON, max_size=3), max_size=3)
 
 
-@given(st.sampled_from([*HOOKS.values()]), _TABLES)
-def test_whatever_else_stands_there_stays(hooks: Hooks, others: dict[str, Any]) -> None:
+@given(st.sampled_from(HOOKED), _TABLES)
+def test_whatever_else_stands_there_stays(name: str, others: dict[str, Any]) -> None:
+    hooks = of(name)
     text = json.dumps({"hooks": others, "other": others})
-    after = init_hooks.merge(hooks, text, START)
+    after = put_into(hooks, text)
     assert json.loads(after)["other"] == others
     for event, entries in others.items():
-        assert table(hooks, after)[event][: len(entries)] == entries
-    assert init_hooks.merge(hooks, after, START) == after
+        assert table(after)[event][: len(entries)] == entries
+    assert put_into(hooks, after) == after
 
 
-@pytest.mark.parametrize("hooks", HOOKS.values(), ids=list(HOOKS))
-def test_a_command_that_can_not_be_started_denies(hooks: Hooks, tmp_path: Path) -> None:
-    event = next(iter(hooks.events))
-    (command,) = commands(hooks, init_hooks.merge(hooks, "", [str(tmp_path / "gone/agent-intercom")]), event)
+def test_a_command_that_can_not_be_started_denies(hooks: HooksFile, tmp_path: Path) -> None:
+    event = hooks.hooks.asks[0]
+    (command,) = commands(snippet(evolve(hooks, start=(str(tmp_path / "gone/agent-intercom"),))), event)
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, input="{}", timeout=10, check=False)
     assert done.returncode == 2
     assert "this is denied" in done.stderr
@@ -114,20 +125,19 @@ def test_a_command_that_can_not_be_started_denies(hooks: Hooks, tmp_path: Path) 
 
 def test_init_writes_no_hooks_unless_told_to(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Hooks that hold in every project, and deny when the program is gone, were installed unasked."""
-    project = home / "project"
     assert init_with("--write", "--client", "all") == 0
-    assert not any(hooks.file(project).exists() for hooks in HOOKS.values())
+    assert not any(hooks_file(name, home / "project").exists() for name in HOOKED)
     assert "Codex may use its own tools without asking (--hooks installs them)" in capsys.readouterr().out
 
 
 def test_init_writes_hooks_with_a_backup_and_keeps_those_that_are_installed_up_to_date(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = HOOKS["claude-code"].file(home / "project")
+    file = hooks_file("claude-code", home / "project")
     file.parent.mkdir()
     file.write_text('{"model": "x"}')
     assert init_with("--write", "--client", "claude-code", "--hooks") == 0
-    assert init_hooks.installed(HOOKS["claude-code"], file.read_text()) == ("PreToolUse", "Stop")
+    assert of("claude-code", home / "project").installed() == ("PreToolUse", "Stop")
     assert [each.read_text() for each in backups(file)] == ['{"model": "x"}']
     assert "Claude Code's hooks, in this project only" in capsys.readouterr().out
     now = file.read_text()
@@ -160,29 +170,29 @@ async def test_on_a_terminal_it_asks_says_where_hooks_hold_and_installs_none_by_
         assert await screen.process.wait() == 0
     assert (home / ".codex/config.toml").exists()
     for name in ("codex", "claude-code"):
-        assert HOOKS[name].file(project).exists() is are_installed
+        assert hooks_file(name, project).exists() is are_installed
 
 
 def test_hooks_that_can_not_be_merged_are_shown(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = HOOKS["cursor"].file(home / "project")
+    file = hooks_file("cursor", home / "project")
     file.parent.mkdir()
     file.write_text("// mine\n{}")
     assert init_with("--write", "--client", "cursor", "--hooks") == 1
     assert file.read_text() == "// mine\n{}"
-    assert not CLIENTS["cursor"].file(home / "project").exists(), "a client is written whole or not at all"
+    assert not entry_file("cursor", home / "project").exists(), "a client is written whole or not at all"
     assert '"beforeShellExecution": [' in capsys.readouterr().err
 
 
 def test_doctor_says_who_may_do_without_asking(home: Path) -> None:
     project = home / "project"
-    assert doctor_hooks.examine(project).state is State.OK
+    assert doctor_findings.examine_hooks(project).state is State.OK
     assert init_with("--write", "--client", "codex", "--no-hooks") == 0
-    found = doctor_hooks.examine(project)
+    found = doctor_findings.examine_hooks(project)
     assert (found.state, "Codex may write and run without asking" in found.text) == (State.WARN, True)
     assert init_with("--write", "--client", "codex", "--hooks") == 0
-    assert doctor_hooks.examine(project).text == "Codex must ask"
-    file = HOOKS["codex"].file(project)
+    assert doctor_findings.examine_hooks(project).text == "Codex must ask"
+    file = hooks_file("codex", project)
     document = json.loads(file.read_text())
     del document["hooks"]["PreToolUse"]
     file.write_text(json.dumps(document))
-    assert "hooks are missing: Codex has only PermissionRequest, Stop" in doctor_hooks.examine(project).text
+    assert "hooks are missing: Codex has only PermissionRequest, Stop" in doctor_findings.examine_hooks(project).text

@@ -12,19 +12,20 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from intercom.cli.init_clients import CLIENTS
-from intercom.cli.init_http import HTTP, address, with_port
+from intercom.agents.clients import CLIENTS
+from intercom.cli.init_clients import address
+from intercom.cli.init_config import with_port
 from intercom.local.config_file import load
 from intercom.local.places import places
-from tests.cli.test_init import backups, home, init_with, own_config
+from tests.cli.test_init import backups, entry_file, home, init_with, own_config
 
 __all__ = ["home"]
 
 
 def entry(home: Path, name: str) -> dict[str, Any]:
-    client = CLIENTS[name]
-    text = client.file(home / "project").read_text()
-    document = tomllib.loads(text) if client.format == "toml" else json.loads(text)
+    client = CLIENTS[name].entry
+    text = entry_file(name, home / "project").read_text()
+    document = tomllib.loads(text) if client.file.is_toml else json.loads(text)
     found: dict[str, Any] = document[client.table]["agent-intercom"]
     return found
 
@@ -70,10 +71,6 @@ def test_every_client_is_given_its_address_its_key_and_its_way_to_name_the_token
     assert [(each["id"], each["password"]) for each in asked] == [("intercom-http-token", True)]
 
 
-def test_every_client_that_is_known_can_come_in_over_http() -> None:
-    assert HTTP.keys() == CLIENTS.keys()
-
-
 def test_the_token_is_made_and_told_of_and_stands_in_no_other_file(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,7 +87,7 @@ def test_the_token_is_made_and_told_of_and_stands_in_no_other_file(
 
 def test_a_second_time_everything_stays_the_keys_too(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert init_with("--http", "--write", "--client", "all", "--no-hooks") == 0
-    files = [client.file(home / "project") for client in CLIENTS.values()]
+    files = [entry_file(name, home / "project") for name in CLIENTS]
     first, held = [file.read_bytes() for file in files], token()
     assert init_with("--http", "--write", "--client", "all", "--no-hooks") == 0
     assert [file.read_bytes() for file in files] == first
@@ -128,7 +125,7 @@ def test_without_write_it_shows_what_it_would_write_and_touches_no_client(
     shown = capsys.readouterr().out
     assert shown.count("http://127.0.0.1:3000/mcp?agent=") == len(CLIENTS)
     assert 'bearer_token_env_var = "INTERCOM_HTTP_TOKEN"' in shown
-    assert not any(client.file(home / "project").exists() for client in CLIENTS.values())
+    assert not any(entry_file(name, home / "project").exists() for name in CLIENTS)
 
 
 def test_the_configuration_opens_the_port(home: Path) -> None:
@@ -198,13 +195,13 @@ def test_what_is_no_port_is_a_usage_error(home: Path, port: str, capsys: pytest.
     ],
 )
 def test_the_address_is_one_that_the_server_answers_at(host: str, named: str) -> None:
-    before = {"url": "http://somewhere:1/mcp?agent=a%2Fb&x=1"}
+    before = "http://somewhere:1/mcp?agent=a%2Fb&x=1"
     assert address(host, 9, "codex", before) == f"http://{named}/mcp?agent=a%2Fb"
 
 
 @pytest.mark.parametrize("url", ["", "http://[/mcp", "no url", "http://h/mcp?agent="])
 def test_an_address_without_a_key_gets_a_fresh_one(url: str) -> None:
-    made = {address("127.0.0.1", 9, "codex", {"url": url}) for _ in range(2)}
+    made = {address("127.0.0.1", 9, "codex", url) for _ in range(2)}
     assert len(made) == 2
 
 

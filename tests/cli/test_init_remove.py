@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from intercom.cli import init_record
-from intercom.cli.init_clients import CLIENTS
-from intercom.cli.init_hooks import HOOKS, installed
-from tests.cli.test_init import backups, home, init_with, snapshot
+from tests.cli.test_init import backups, entry_file, files, home, hooks_file, init_with, snapshot
 
 __all__ = ["home"]
 
@@ -38,10 +36,10 @@ def clients_of(home: Path) -> dict[str, tuple[int, bytes | str]]:
 @pytest.mark.parametrize("again", [False, True])
 def test_removing_leaves_every_file_as_it_was(home: Path, http: tuple[str, ...], again: bool) -> None:
     for name, text in MINE.items():
-        file = CLIENTS[name].file(home / "project")
+        file = entry_file(name, home / "project")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    hooks = HOOKS["codex"].file(home / "project")
+    hooks = hooks_file("codex", home / "project")
     hooks.write_text(MY_HOOKS)
     before = clients_of(home)
     if again:
@@ -75,7 +73,7 @@ def test_what_the_person_has_changed_since_stays(home: Path, capsys: pytest.Capt
     assert init_with("--write", "--client", "codex", "--client", "claude-code", "--hooks") == 0
     config = home / ".codex/config.toml"
     config.write_text(f"# mine\n{config.read_text()}extra = 1\n\n[mcp_servers.other]\ncommand = 'y'\n")
-    hooks = HOOKS["codex"].file(home / "project")
+    hooks = hooks_file("codex", home / "project")
     document = json.loads(hooks.read_text())
     mine = {"type": "command", "command": "audit.sh"}
     document["hooks"]["PreToolUse"][0]["hooks"].append(mine)
@@ -94,7 +92,7 @@ def test_what_the_person_has_changed_since_stays(home: Path, capsys: pytest.Capt
 
 
 def test_an_entry_that_stood_there_before_comes_back(home: Path) -> None:
-    file = CLIENTS["cursor"].file(home / "project")
+    file = entry_file("cursor", home / "project")
     file.parent.mkdir()
     mine = {"command": "/my/agent-intercom", "env": {"A": "b"}}
     file.write_text(json.dumps({"mcpServers": {"agent-intercom": mine}}))
@@ -106,27 +104,24 @@ def test_an_entry_that_stood_there_before_comes_back(home: Path) -> None:
     assert json.loads(file.read_text())["mcpServers"] == {"other": {}, "agent-intercom": mine}
 
 
-@pytest.mark.parametrize("hooks", HOOKS.values(), ids=list(HOOKS))
-def test_without_a_record_hooks_and_entries_go_all_the_same(home: Path, hooks: object) -> None:
+def test_without_a_record_hooks_and_entries_go_all_the_same(home: Path) -> None:
     assert init_with("--write", "--client", "all", "--hooks") == 0
     init_record.file().unlink()
     assert init_with("--remove") == 0
-    for each in HOOKS.values():
-        assert installed(each, each.file(home / "project").read_text()) == ()
-    for client in CLIENTS.values():
-        assert "agent-intercom" not in client.file(home / "project").read_text()
+    for file in files(home / "project"):
+        assert "agent-intercom" not in file.read_text()
 
 
 def test_a_client_whose_file_can_not_be_read_is_left_whole_and_told(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init_with("--write", "--client", "cursor", "--client", "codex", "--hooks") == 0
-    hooks = HOOKS["cursor"].file(home / "project")
+    hooks = hooks_file("cursor", home / "project")
     hooks.write_text(f"// mine\n{hooks.read_text()}")
     before = snapshot(home / ".cursor")
     assert init_with("--remove") == 1
     assert snapshot(home / ".cursor") == before
-    assert "Cursor: is not plain JSON" in capsys.readouterr().err
+    assert f"Cursor: {hooks} is not plain JSON" in capsys.readouterr().err
     assert not (home / ".codex").exists()
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import trio
 
-from intercom.cli import ticket
-from intercom.cli.key_holder import YOUNG, Holder
+from intercom.cli import key_agent
+from intercom.cli.key_agent import YOUNG, Holder
 from intercom.local.places import places
 from intercom.model import signing
 from tests.cli.test_ctl_signed import PIN, Scene, ctl, make_key, scene
@@ -195,13 +195,13 @@ async def test_a_shell_that_becomes_another_program_has_no_key_any_more(tmp_path
 
 ASK = """
 import json
-from intercom.cli.ticket import sign
+from intercom.cli.key_agent import sign
 from intercom.local.places import places
 print("signed", sign(places(), json.loads({asked!r})))
 """
 
 KEY = Key()
-HERE = ticket.Terminal(1, 1, (1, 1), 1)
+HERE = key_agent.Terminal(1, 1, (1, 1), 1)
 
 
 class Clock:
@@ -300,9 +300,9 @@ def test_a_signature_keeps_it_open_and_time_closes_it(holder: Holder) -> None:
 
 def test_a_process_that_runs_for_long_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that the shell started is its child too."""
-    monkeypatch.setattr(ticket, "terminal_of", lambda pid: HERE)
+    monkeypatch.setattr(key_agent, "terminal_of", lambda pid: HERE)
     monkeypatch.setattr(Holder, "_is_same_leader", lambda self: True)
-    started = ticket.stat_of(os.getpid())
+    started = key_agent.stat_of(os.getpid())
     assert started is not None
     clock = Clock()
     clock.at = started.started / os.sysconf("SC_CLK_TCK") + YOUNG + 1
@@ -333,6 +333,6 @@ def test_a_peer_of_elsewhere_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_ctl_starts_on_the_standard_library_alone() -> None:
     heavy = "{'attrs', 'attr', 'cryptography', 'trio', 'rich'}"
-    code = f"import intercom.cli.ctl_sign, intercom.cli.ticket, sys; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import intercom.cli.ctl_sign, intercom.cli.key_agent, sys; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

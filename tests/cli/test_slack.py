@@ -1,5 +1,6 @@
 """`agent-intercom slack`, and the doctor's look at Slack: a real command line, a keychain of the test's own, and the
-stand-in at the other end."""
+stand-in at the other end.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ from typing import Any
 import pytest
 import trio
 
-from intercom.cli import doctor_checks, doctor_slack, main
-from intercom.cli.finding import Finding, State
+from intercom.cli import doctor, doctor_slack, main
+from intercom.cli.doctor_findings import Finding, State
 from intercom.local.places import Places, places
-from intercom.operators.slack import credential_file, credentials, manifest
+from intercom.operators.slack import credentials, setup, web_api
 from tests.cli.test_doctor import serving
 from tests.operators.slack.setup.keychains import Kept, Locked, NoKeychain, NullKeychain, keychain_is
 from tests.slack import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, Standin, serve
@@ -52,7 +53,7 @@ def standing_in() -> Iterator[Standin]:
     async def stand() -> None:
         with trio.CancelScope() as scope:
             async with serve() as found:
-                found.team.bot_scopes = frozenset(manifest.scopes())
+                found.team.bot_scopes = frozenset(setup.scopes())
                 ready.put((found, trio.lowlevel.current_trio_token(), scope))
                 await trio.sleep_forever()
 
@@ -83,7 +84,7 @@ def configured(where: Places, more: str = f'authorized_user_ids = ["{ALICE}"]') 
 
 def test_the_manifest_is_one_json_value_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["slack", "manifest", "--name", "Ours"]) == 0
-    assert json.loads(capsys.readouterr().out) == manifest.manifest("Ours")
+    assert json.loads(capsys.readouterr().out) == setup.manifest("Ours")
     assert main.main(["slack", "manifest", "--link"]) == 0
     assert capsys.readouterr().out.startswith("https://api.slack.com/apps?new_app=1&manifest_json=%7B")
 
@@ -107,7 +108,7 @@ def test_login_proves_both_tokens_and_keeps_them_in_the_keychain(
         assert APP_TOKEN not in said
         assert BOT_TOKEN not in said
         assert "agent-intercom doctor" in said
-        assert credentials.load({}) == credentials.SlackTokens(APP_TOKEN, BOT_TOKEN, "T0TEAM001")
+        assert credentials.load({}) == web_api.SlackTokens(APP_TOKEN, BOT_TOKEN, "T0TEAM001")
     assert {name for _, name in drawer.held} == {"slack_app_token", "slack_bot_token", "slack_team_id"}
     assert slack.socket_mode.opened == 0
 
@@ -263,7 +264,7 @@ KEPT = {"slack_app_token": APP_TOKEN, "slack_bot_token": BOT_TOKEN}
 
 
 def look(where: Places) -> dict[str, Finding]:
-    found = doctor_checks.examine(None, None, None, str(Path(where.state_dir).parent))
+    found = doctor.examine(None, None, None, str(Path(where.state_dir).parent))
     return {each.subject: each for each in found if each.subject.startswith("slack")}
 
 
@@ -278,7 +279,7 @@ def test_tokens_without_a_channel_are_pointed_out(where: Places, monkeypatch: py
     if how == "environment":
         given(monkeypatch)
     else:
-        credential_file.write(credentials.file_in(where.state_dir), KEPT)
+        credentials.write_file(credentials.file_in(where.state_dir), KEPT)
     found = look(where)["slack"]
     assert (found.state, "no channel to post in" in found.text) == (State.WARN, True)
     assert where.config_file in found.advice
@@ -287,7 +288,7 @@ def test_tokens_without_a_channel_are_pointed_out(where: Places, monkeypatch: py
 def test_with_a_configuration_at_fault_nothing_is_said_of_what_it_would_set_up(where: Places) -> None:
     configured(where, more='authorized_user_ids = ["bob"]')
     found = look(where)["slack"]
-    assert (found.state, found.text) == (State.WARN, "not looked at: what is set up stands in the configuration")
+    assert (found.state, found.text) == (State.WARN, "not checked: the configuration has a fault")
 
 
 def test_channels_for_workspaces_alone_are_a_fault(where: Places) -> None:
@@ -392,7 +393,7 @@ def test_the_server_that_runs_says_how_it_fares_in_slack(
     answers = {"tree": {"tree": {"name": "slack/connection"}}, "slack": {"slack": standing}}
     monkeypatch.setattr(doctor_slack, "request", lambda _where, verb, _fields, patience: answers[verb])
     with keychain_is(NoKeychain()):
-        config, _, _ = doctor_checks.configuration(None, None)
+        config, _, _ = doctor.configuration(None, None)
         found = [each for each in doctor_slack.examine(config, where, "") if each.subject == "slack server"]
     assert [each.state for each in found] == state
     text = " ".join(each.text for each in found)
@@ -407,7 +408,7 @@ def test_a_server_whose_tokens_are_not_seen_from_here_is_not_said_to_have_none(
     with keychain_is(NoKeychain()):
         found = look(where)
     assert {name: each.state for name, each in found.items()} == {"slack tokens": State.OK}
-    assert "the server that runs has its own" in found["slack tokens"].text
+    assert "the running server has its own" in found["slack tokens"].text
 
 
 def test_without_a_network_the_doctor_says_that_and_ends(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:

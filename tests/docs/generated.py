@@ -9,7 +9,7 @@ import argparse
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,18 @@ import attrs
 import trio
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from intercom.agents.tools import TOOLS
+from intercom.agents import schemas
+from intercom.agents.clients import CLIENTS
+from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import ctl, main
-from intercom.cli.init_clients import CLIENTS, SERVER_NAME
-from intercom.cli.init_http import HTTP
-from intercom.cli.init_merge import Wish, snippet
-from intercom.model.settings import Table, tables
-from intercom.operators.metrics.counted import Counted
-from intercom.operators.metrics.metrics import present
-from intercom.operators.metrics.present import families
+from intercom.cli.init_clients import EntryFile, snippet
+from intercom.model.config import Table, tables
+from intercom.operators.metrics.counters import Counted
+from intercom.operators.metrics.pages import families, present
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.custom import Runs
 from intercom.operators.slack.commands.table import TITLES
+from intercom.sessions.tools.table import TOOLS
 from tests.operators.metrics.moment import SOURCES
 
 ROOT = Path(__file__).parents[2]
@@ -146,26 +146,28 @@ def _message(node: ast.ClassDef) -> list[str]:
 
 
 def tools() -> str:
-    """Every tool as agents see it, with its arguments and the fields of its answer."""
-    lines = []
+    """What may be attached to any answer, and every tool as agents see it: its arguments, the fields of its answer."""
+    lines = ["## Attached to any answer", "", *_properties(schemas.ATTACHED), ""]
     for tool in TOOLS:
         hints = [name.replace("_", " ") for name, holds in attrs.asdict(tool.hints).items() if holds]
         lines += [f"## `{tool.name}`", "", _flowing(tool.description), ""]
-        task = " It can be [asked after as a task](clients.md#tasks)." if tool.waiting is not None else ""
-        lines += [f"Older name: `{tool.legacy_name}`. Hints: {', '.join(hints) or 'none'}.{task}", ""]
-        lines += ["Takes:", "", *_properties(tool.input_schema()), "", "Answers:", ""]
-        lines += [*_properties(tool.output_schema()), ""]
+        task = " It can be [asked after as a task](clients.md#tasks)." if tool.offers_tasks else ""
+        older = f"Older name: `{tool.legacy_name}`. " if tool.legacy_name else ""
+        lines += [f"{older}Hints: {', '.join(hints) or 'none'}.{task}", ""]
+        arguments, answer = schemas.of(tool.takes), schemas.of_answer(tool.result)["properties"]
+        needed = arguments.get("required", ())
+        lines += ["Takes:", "", *_properties(arguments["properties"], needed), "", "Answers:", ""]
+        lines += [*_properties({name: each for name, each in answer.items() if name not in schemas.ATTACHED}), ""]
     return "\n".join(lines)
 
 
-def _properties(schema: dict[str, Any]) -> list[str]:
-    needed = schema.get("required", ())
+def _properties(properties: dict[str, Any], needed: Collection[str] = (), indent: str = "") -> list[str]:
     lines = []
-    for name, each in schema.get("properties", {}).items():
-        kind = _kind(each)
+    for name, each in properties.items():
         must = ", required" if name in needed else ""
-        said = f": {_flowing(each['description'])}" if each.get("description") else ""
-        lines.append(f"- `{name}` ({kind}{must}){said}")
+        lines.append(f"{indent}- `{name}` ({_kind(each)}{must}): {_flowing(each['description'])}")
+        inner = each if "properties" in each else each.get("items", {})
+        lines += _properties(inner["properties"], (), f"{indent}  ") if "properties" in inner else []
     return lines or ["nothing"]
 
 
@@ -232,15 +234,17 @@ ADDRESS = "http://127.0.0.1:3000/mcp?agent={}-0123456789abcdef"
 
 def entries(name: str) -> str:
     """What `init` writes for a client, over stdio and over HTTP."""
-    client, http = CLIENTS[name], HTTP[name]
-    stdio = Wish(client.table, SERVER_NAME, client.entry([SERVER_NAME if client.shared else PROGRAM]))
-    web = Wish(client.table, SERVER_NAME, http.entry(ADDRESS.format(name), token=True), inputs=http.inputs)
-    lines = ["Over stdio:", "", *_fenced(client.format, stdio), "", client.note, ""]
-    return "\n".join([*lines, "Over HTTP:", "", *_fenced(client.format, web), "", http.notes(token=True)])
+    client = CLIENTS[name]
+    entry = client.entry
+    stdio = entry.stdio([SERVER_NAME if entry.file.is_in_project else PROGRAM])
+    web = entry.http(ADDRESS.format(name), True)
+    lines = ["Over stdio:", "", *_fenced(EntryFile(client, Path(), stdio)), "", entry.note, ""]
+    lines += ["Over HTTP:", "", *_fenced(EntryFile(client, Path(), web, inputs=entry.inputs)), ""]
+    return "\n".join([*lines, f"{entry.token_note} {entry.note}"])
 
 
-def _fenced(format: str, wish: Wish) -> list[str]:
-    return [f"```{format}", *snippet(format, wish).strip().splitlines(), "```"]
+def _fenced(file: EntryFile) -> list[str]:
+    return [f"```{'toml' if file.location.is_toml else 'json'}", *snippet(file).strip().splitlines(), "```"]
 
 
 def contents() -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from intercom.local.daemon import server_environment
 from tests.docs.generated import DOCS, ROOT
 
 UNIT = ROOT / "examples/service/agent-intercom.service"
@@ -45,6 +46,7 @@ def test_the_unit_starts_a_server_whose_files_are_private() -> None:
     unit = read_unit()
     assert unit["Service"]["ExecStart"].endswith("/agent-intercom serve")
     assert unit["Service"]["UMask"] == "0077"
+    assert unit["Service"]["Environment"] == f"GLIBC_TUNABLES={server_environment({})['GLIBC_TUNABLES']}"
 
 
 def test_the_unit_is_one_that_systemd_reads(tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_the_unit_is_one_that_systemd_reads(tmp_path: Path) -> None:
     # As systemd.unit(5), systemd.service(5), systemd.exec(5) and systemd.kill(5) have them.
     assert {section: set(unit[section]) for section in unit.sections()} == {
         "Unit": {"Description"},
-        "Service": {"ExecStart", "Restart", "RestartSec", "UMask", "KillMode"},
+        "Service": {"Environment", "ExecStart", "Restart", "RestartSec", "UMask", "KillMode"},
         "Install": {"WantedBy"},
     }
     assert (unit["Service"]["Restart"], unit["Service"]["KillMode"]) == ("always", "process")

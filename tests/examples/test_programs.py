@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture
@@ -69,3 +71,11 @@ def test_a_supervised_actor_falls_and_goes_on_with_what_it_had_counted(home: Pat
 def test_every_program_among_the_examples_is_run_here() -> None:
     tested = Path(__file__).read_text()
     assert [file.name for file in EXAMPLES.glob("*.py") if f'"{file.name}"' not in tested] == []
+
+
+@pytest.mark.parametrize("page", ["tutorial/supervised-actors.md", "how-to/tune-actors.md"])
+def test_the_code_on_a_page_prints_what_the_page_says(page: str) -> None:
+    blocks = re.findall(r"^```(python|text)\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+    code, printed = ("\n".join(text for kind, text in blocks if kind == wanted) for wanted in ("python", "text"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == (printed, "")

@@ -1,5 +1,6 @@
 """Agents are on record: whatever started the relay, and whatever became of the server, an agent's shell decides
-nothing."""
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import pytest
 import trio
 
 from intercom.agents.shim import launch
-from intercom.agents.shim.options import Options
+from intercom.agents.shim.launch import Options
 from intercom.local import http_token
 from intercom.local.processes import examine
 from tests.agents.live import Home, home, live
@@ -191,9 +192,11 @@ async def test_a_flood_of_refusals_is_told_of_once(house: Home) -> None:
         assert [entry["kind"] for entry in about].count("security") == 1
 
 
+@pytest.mark.parametrize("how", ["alone", "forked"])
 @live
-async def test_an_agent_over_http_has_its_shell_refused() -> None:
-    """Its connection's process is found, and all above it up to its terminal's leader; its other children are its."""
+async def test_an_agent_over_http_has_its_shell_refused(how: str) -> None:
+    """Its connection's process is found, and all above it up to its terminal's leader; its other children are its. So
+    they are if a child that has left for a POSIX session of its own speaks over the connection."""
     with home("") as apart:
         root = apart.workspace()
         apart.configure(f'http_port = 0\ndefault_workspace_root = "{root}"\n')
@@ -201,7 +204,7 @@ async def test_an_agent_over_http_has_its_shell_refused() -> None:
             (apart.root / "http_agent.py").write_text(HTTP_AGENT)
             (apart.root / "wait.sh").write_text(SCRIPTS["wait.sh"])
             token = http_token.token(apart.places)
-            command = [sys.executable, str(apart.root / "http_agent.py"), apart.places.http_address_file, token]
+            command = [sys.executable, str(apart.root / "http_agent.py"), apart.places.http_address_file, token, how]
             async with on_terminal(["sh", str(apart.root / "wait.sh"), *command], apart.environ) as window:
                 said = json.loads((await window.until("}\r\n")).strip())
                 assert said["error_code"] == "unauthorized", said
@@ -210,7 +213,7 @@ async def test_an_agent_over_http_has_its_shell_refused() -> None:
 
 #: Asks for a change over HTTP with a short patience, then has a shell approve it.
 HTTP_AGENT = """
-import json, os, subprocess, sys, time, urllib.request
+import http.client, json, os, subprocess, sys, threading, time
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.05)
 address = open(sys.argv[1]).read().strip()
@@ -222,9 +225,19 @@ body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": 
 headers = {"content-type": "application/json", "accept": "application/json, text/event-stream",
            "authorization": "Bearer " + sys.argv[2], "mcp-protocol-version": "2026-07-28",
            "mcp-method": "tools/call", "mcp-name": "check_clearance"}
-import threading
-request = urllib.request.Request(address + "/mcp?agent=one", body, headers)
-threading.Thread(target=lambda: urllib.request.urlopen(request).read(), daemon=True).start()
+connection = http.client.HTTPConnection(address.removeprefix("http://"))
+connection.connect()
+def ask():
+    connection.request("POST", "/mcp?agent=one", body, headers)
+    connection.getresponse().read()
+if sys.argv[3] == "alone":
+    threading.Thread(target=ask, daemon=True).start()
+elif not os.fork():
+    os.setsid()
+    try:
+        ask()
+    finally:
+        os._exit(0)
 ctl = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
 found = []
 while not found:

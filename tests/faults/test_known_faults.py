@@ -14,13 +14,14 @@ import trio.testing
 from intercom.model.approval import ApprovalStatus
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, StallSettings, TimeoutSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, SlackError
 from intercom.model.session import SessionMode
-from intercom.model.verdict import Decision
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.messages import Beat, Decide, SwitchMode
-from intercom.sessions.stall_messages import Activity
-from intercom.store import approvals
+from intercom.sessions.messages import Activity, Decide
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.switch_freq import SwitchFreq
+from intercom.store.requests import approvals
 from tests.agents.live import TRUSTING, Home, begin, call, home, live
 from tests.faults.hosted import ctl, hosted
 from tests.sessions.house import SILENT_CHAT, People, house, in_house
@@ -88,7 +89,7 @@ async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(clock: 
             (SessionMode.REMOTE, [chat], [at.people]),
             (SessionMode.HYBRID, [chat, at.people], []),
         ):
-            await at.app.desk.switch_mode(guest.session_id, mode, "kim", "ctl")
+            await at.app.service.switch_mode(guest.session_id, mode, "kim", "ctl")
             id = (await guest.propose(diff=f"{mode}\n")).request_id
             await at.wait(guest, id)
             for channel in told:
@@ -103,11 +104,11 @@ async def test_without_slack_mode_remote_is_refused_as_nobody_would_be_told(cloc
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         with pytest.raises(SlackError, match="slack is not set up") as refused:
-            await at.app.desk.switch_mode(guest.session_id, SessionMode.REMOTE, "kim", "ctl")
+            await at.app.service.switch_mode(guest.session_id, SessionMode.REMOTE, "kim", "ctl")
         assert refused.value.error_code == "slack"
         with pytest.raises(SlackError):
-            await guest.ask(SwitchMode(guest.call(), SessionMode.REMOTE, "agent", "mcp"))
-        before, _ = await at.app.desk.switch_mode(guest.session_id, SessionMode.HYBRID, "kim", "ctl")
+            await guest.ask(SwitchFreq(SessionMode.REMOTE, by="agent", channel="mcp", from_agent=False))
+        before, _ = await at.app.service.switch_mode(guest.session_id, SessionMode.HYBRID, "kim", "ctl")
         assert before is SessionMode.LOCAL, "nothing has changed"
 
 
@@ -115,7 +116,7 @@ async def test_without_slack_mode_remote_is_refused_as_nobody_would_be_told(cloc
 async def test_a_session_left_in_mode_remote_is_told_of_here_once_slack_is_gone(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, chat=SILENT_CHAT) as at:
         guest = await at.arrive(root)
-        await at.app.desk.switch_mode(guest.session_id, SessionMode.REMOTE, "kim", "ctl")
+        await at.app.service.switch_mode(guest.session_id, SessionMode.REMOTE, "kim", "ctl")
         id = (await guest.propose()).request_id
         assert not at.people.cards
     async with house(root.parent, clock) as at:
@@ -170,7 +171,7 @@ async def test_a_verdict_survives_the_death_of_the_server_that_took_it(clock: Cl
         await at.decide(id, Decision.REJECT, "no")
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        answered = await guest.ask(Beat(guest.call()))
+        answered = await guest.ask(Ping())
         (late,) = answered.late_verdicts
         assert (late.request_id, late.answer["status"], late.answer["reason"]) == (id, "rejected", "no")
 
@@ -197,15 +198,7 @@ async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(cloc
 
 @pytest.mark.parametrize(
     "point",
-    [
-        "journal.begun",
-        "apply.staged_one",
-        "apply.staged_all",
-        "journal.committed",
-        "apply.renamed_one",
-        "apply.renamed_all",
-        "journal.finished",
-    ],
+    ["files.staged:1", "journal.committed:1", "files.placed_one:1", "files.placed_one:2"],
 )
 @live
 async def test_a_change_is_applied_once_though_the_server_dies_while_it_is_applied(point: str) -> None:
@@ -223,14 +216,14 @@ async def test_a_change_is_applied_once_though_the_server_dies_while_it_is_appli
                 await person.card(request_id=id, status="delivered")
         # The server of the next shim falls at the point, once; the one after it does not.
         at.kill()
-        faults.write_text(f"kill:{point}:1\n")
+        faults.write_text(f"kill:{point}\n")
         async with at.agent(root, INTERCOM_FAULT=f"queue:{faults}") as agent:
             await call(agent, "reboot")
             said = await call(agent, "check_diff", request_id=id)
             assert said["status"] == "applied", said
             again = await call(agent, "check_diff", request_id=id)
             assert again["error_code"] == "already_consumed"
-        assert faults.with_name("faults.done").read_text() == f"kill:{point}:1\n", "the server fell"
+        assert faults.with_name("faults.done").read_text() == f"kill:{point}\n", "the server fell"
         assert (root / "a.txt").read_text() == "old\nmore\n"
         assert (root / "b.txt").read_text() == "new\n"
         assert sorted(each.name for each in root.iterdir()) == ["a.txt", "b.txt"]
@@ -373,7 +366,7 @@ async def test_a_nudge_rides_on_the_next_result_of_any_tool(clock: Clock, root: 
         assert alert.title == "Quiet for 5 min"
         await at.decide(alert.id, Decision.NUDGE, "are you there?")
         at.app.system.named(f"stall/{guest.session_id}").tell(Activity())
-        (word,) = (await guest.ask(Beat(guest.call()))).instructions
+        (word,) = (await guest.ask(Ping())).instructions
         assert (word.kind, word.text) == ("nudge", "are you there?")
         closed = await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
         assert closed.note == "the agent is back"
@@ -405,6 +398,6 @@ async def test_a_shutdown_leaves_requests_pending_and_says_what_agents_can_do(cl
         guest = await at.arrive(root)
         id = (await guest.propose()).request_id
     async with house(root.parent, clock) as at:
-        (card,) = await at.app.desk.pending()
+        (card,) = await at.app.service.pending()
         assert (card.id, card.state) == (id, CardState.PENDING)
         assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED

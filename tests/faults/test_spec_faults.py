@@ -17,23 +17,20 @@ import trio.testing
 from intercom.model.approval import RiskLevel
 from intercom.model.card import CardKind, CardState
 from intercom.model.config import Config, OnTimeout, PolicySettings, StallSettings, TimeoutSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import Ambiguous, InvalidState, NotFound, PatchConflict, PathViolation
 from intercom.model.prompt import PromptType
 from intercom.model.session import SESSION_TRANSITIONS, SessionMode, SessionStatus
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import (
-    Apply,
-    AskPrompt,
-    AwaitPrompt,
-    Beat,
-    Broadcast,
-    CheckPolicy,
-    Recall,
-    StandBy,
-    SwitchMode,
-)
-from intercom.sessions.reception import GRACE_SECONDS
-from intercom.sessions.reception_messages import Adopt, Agent
+from intercom.sessions.messages import Adopt, Agent, AwaitDecision
+from intercom.sessions.registry import GRACE_SECONDS
+from intercom.sessions.tools.auto_check import AutoCheck, CheckContext, FileAccess
+from intercom.sessions.tools.broadcast import Broadcast
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.reboot import Reboot
+from intercom.sessions.tools.standby import Standby
+from intercom.sessions.tools.switch_freq import SwitchFreq
+from intercom.sessions.tools.transmit import Transmit
 from tests.agents.live import TRUSTING, Home, call, home, live
 from tests.sessions.house import SILENT_CHAT, House, house, in_house, partial_ask
 
@@ -59,8 +56,8 @@ def allow(root: Path, **policy: Any) -> None:
     (root / ".intercom/settings.json").write_text(json.dumps({"enabled": True, **policy}))
 
 
-def check(tool: str, path: str | None = None, **more: Any) -> CheckPolicy:
-    return CheckPolicy("call", tool, path, **more)
+def check(tool: str, path: str | None = None, **more: Any) -> AutoCheck:
+    return AutoCheck(tool, CheckContext(path, **more), call="call")
 
 
 # --- tools --------------------------------------------------------------------------------------------------------
@@ -121,7 +118,7 @@ async def test_read_patterns_let_nobody_write(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await at.accept(root)
         guest = await at.arrive(root)
-        assert (await guest.ask(check("read", "a.txt", operation="read"))).answer.auto_approved
+        assert (await guest.ask(check("read", "a.txt", operation=FileAccess.READ))).answer.auto_approved
         assert not (await guest.ask(check("read", "a.txt"))).answer.auto_approved
         assert (await guest.propose()).answered is None
 
@@ -238,9 +235,9 @@ async def test_the_policy_applies_in_every_mode_unless_remote_mode_asks_always(
                 # Where it was accepted in the turn before.
                 await at.accept(root)
             guest = await at.arrive(root, key=f"{expected}{config.policy}")
-            await guest.ask(SwitchMode(guest.call(), mode, "agent", "mcp"))
+            await guest.ask(SwitchFreq(mode, by="agent", channel="mcp", from_agent=False))
             assert ((await guest.propose(diff=str(config))).answered is not None) is expected
-            assert ((await guest.ask(AskPrompt(guest.call(), "go on?"))).answered is not None) is expected
+            assert ((await guest.ask(Transmit("go on?"))).answered is not None) is expected
             assert (await guest.ask(check("write", "a.txt"))).answer.auto_approved is expected
 
 
@@ -260,9 +257,9 @@ async def test_what_the_policy_lets_pass_is_always_on_record_and_told_in_batches
         await at.accept(root)
         guest = await at.arrive(root)
         opened = await guest.propose()
-        await guest.ask(Apply(guest.call(), opened.request_id))
+        await guest.ask(CheckDiff(opened.request_id))
         await guest.ask(check("make"))
-        assert [e.kind for e in await at.app.desk.audit(20) if e.kind == "auto_approved"] == ["auto_approved"] * 2
+        assert [e.kind for e in await at.app.service.audit(20) if e.kind == "auto_approved"] == ["auto_approved"] * 2
         await at.later(299)
         await guest.settled()
         assert not [notice for notice in at.people.notices if "let pass" in notice.text]
@@ -282,13 +279,13 @@ async def test_a_policy_that_lists_transmit_continues_at_once_except_after_error
         await at.accept(root)
         guest = await at.arrive(root)
         for kind in PromptType:
-            opened = await guest.ask(AskPrompt(guest.call(), "go on?", kind))
+            opened = await guest.ask(Transmit("go on?", kind))
             if kind is PromptType.ERROR_RECOVERY:
                 assert opened.answered is None
             else:
                 assert opened.answered is not None
                 assert opened.answered.answer.decision == "continue"
-        assert sum(entry.kind == "auto_approved" for entry in await at.app.desk.audit(50)) == 3
+        assert sum(entry.kind == "auto_approved" for entry in await at.app.service.audit(50)) == 3
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------
@@ -304,8 +301,8 @@ async def test_an_unanswered_question_goes_on_stops_or_holds_as_its_type_says(
         guest = await at.arrive(root)
         for kind in PromptType:
             held = choice is OnTimeout.HOLD or kind in (PromptType.ERROR_RECOVERY, PromptType.RESOURCE_WARNING)
-            id = (await guest.ask(AskPrompt(guest.call(), "well?", kind))).request_id
-            waiting = at.begin(partial_ask(guest, AwaitPrompt(guest.call(), id)))
+            id = (await guest.ask(Transmit("well?", kind))).request_id
+            waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), id)))
             await at.later(59)
             await guest.settled()
             assert waiting.outcome is None
@@ -332,12 +329,12 @@ async def test_several_requests_of_a_session_wait_and_one_stall_alert(clock: Clo
     async with house(root.parent, clock, config) as at:
         guest = await at.arrive(root)
         ids = [(await guest.propose(f"{n}.txt")).request_id for n in range(3)]
-        ids.append((await guest.ask(AskPrompt(guest.call(), "and?"))).request_id)
-        assert {card.id for card in await at.app.desk.pending()} == set(ids)
+        ids.append((await guest.ask(Transmit("and?"))).request_id)
+        assert {card.id for card in await at.app.service.pending()} == set(ids)
         for _ in range(20):
             await at.later(60)
             await guest.settled()
-        alerts = {card.id for card in await at.app.desk.pending() if card.kind is CardKind.STALL}
+        alerts = {card.id for card in await at.app.service.pending() if card.kind is CardKind.STALL}
         assert len(alerts) == 1
 
 
@@ -348,14 +345,14 @@ async def test_several_requests_of_a_session_wait_and_one_stall_alert(clock: Clo
 async def test_the_active_session_is_always_the_callers_own(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         one, other = await at.arrive(root, "one"), await at.arrive(root, "other")
-        assert (await one.ask(Beat("b1"))).answer.session_id == one.session_id
-        assert (await other.ask(Beat("b2"))).answer.session_id == other.session_id
+        assert (await one.ask(Ping(call="b1"))).answer.session_id == one.session_id
+        assert (await other.ask(Ping(call="b2"))).answer.session_id == other.session_id
 
 
 @in_house
 async def test_mode_and_resume_without_a_session_refuse_and_list_when_it_is_ambiguous(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        desk = at.app.desk
+        desk = at.app.service
         with pytest.raises(NotFound):
             await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl")
         one = await at.arrive(root, "one")
@@ -366,7 +363,7 @@ async def test_mode_and_resume_without_a_session_refuse_and_list_when_it_is_ambi
         assert one.session_id in refused.value.message
         assert other.session_id in refused.value.message
         for guest in (one, other):
-            await guest.ask(StandBy(guest.call(), "idle"))
+            await guest.ask(Standby("idle"))
         with pytest.raises(Ambiguous, match="--session"):
             await desk.resume(None, "go", at.verdict(Decision.RESUME))
 
@@ -376,10 +373,10 @@ async def test_resume_answers_the_standby_of_the_only_agent_that_waits(clock: Cl
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root, "one")
         await at.arrive(root, "other")
-        id = (await guest.ask(StandBy(guest.call(), "idle"))).request_id
-        session = await at.app.desk.resume(None, "now the docs", at.verdict(Decision.RESUME))
+        id = (await guest.ask(Standby("idle"))).request_id
+        session = await at.app.service.resume(None, "now the docs", at.verdict(Decision.RESUME))
         assert session.id == guest.session_id
-        (late,) = (await guest.ask(Beat(guest.call()))).late_verdicts
+        (late,) = (await guest.ask(Ping())).late_verdicts
         assert (late.request_id, late.answer) == (id, {"status": "resumed", "instruction": "now the docs"})
 
 
@@ -398,20 +395,20 @@ async def test_reboot_adopts_only_what_its_like_left_in_this_workspace(clock: Cl
         id = (await gone.propose()).request_id
         newcomer = (await at.arrive(root, "new")).agent
         # While it lives it keeps its session.
-        assert await at.ask("reception", Adopt(newcomer)) != gone.session_id
+        assert await at.ask("registry", Adopt(newcomer)) != gone.session_id
         with pytest.raises(InvalidState, match="live agent"):
-            await at.ask("reception", Adopt(newcomer, gone.session_id))
+            await at.ask("registry", Adopt(newcomer, gone.session_id))
         await leave(at, "gone")
-        assert await at.ask("reception", Adopt(Agent("a", "another", str(root)))) != gone.session_id
-        assert await at.ask("reception", Adopt(Agent("b", "client", str(elsewhere)))) != gone.session_id
+        assert await at.ask("registry", Adopt(Agent("a", "another", str(root)))) != gone.session_id
+        assert await at.ask("registry", Adopt(Agent("b", "client", str(elsewhere)))) != gone.session_id
         with pytest.raises(NotFound):
-            await at.ask("reception", Adopt(Agent("b", "client", str(elsewhere)), gone.session_id))
-        assert await at.ask("reception", Adopt(newcomer)) == gone.session_id
+            await at.ask("registry", Adopt(Agent("b", "client", str(elsewhere)), gone.session_id))
+        assert await at.ask("registry", Adopt(newcomer)) == gone.session_id
         # The old id is good: for waiting, deciding and applying.
-        recalled = (await gone.ask(Recall(gone.call(), adopted=True))).answer
+        recalled = (await gone.ask(Reboot(adopted=True))).answer
         assert [left.request_id for left in recalled.pending_requests] == [id]
         await at.decide(id, Decision.APPROVE)
-        assert (await gone.ask(Apply(gone.call(), id))).answer.status == "applied"
+        assert (await gone.ask(CheckDiff(id))).answered.answer.status == "applied"
 
 
 @in_house
@@ -420,11 +417,11 @@ async def test_agents_that_connect_by_themselves_are_not_counted_and_belong_to_e
 ) -> None:
     async with house(root.parent, clock, Config(max_concurrent_sessions=1)) as at:
         guests = [await at.arrive(root, f"agent {n}") for n in range(5)]
-        assert {session.owner_user_id for session in await at.app.desk.sessions()} == {""}
+        assert {session.owner_user_id for session in await at.app.service.sessions()} == {""}
         for n, guest in enumerate(guests):
             id = (await guest.propose(f"{n}.txt")).request_id
             verdict = at.verdict(Decision.APPROVE)
-            decided = (await at.app.desk.decide(id, verdict)).decided
+            decided = (await at.app.service.decide(id, verdict)).decided
             assert decided is not None
 
 
@@ -434,7 +431,7 @@ async def test_a_shutdown_interrupts_nothing_and_the_recovery_names_reboot(clock
         guest = await at.arrive(root)
         id = (await guest.propose()).request_id
     async with house(root.parent, clock) as at:
-        assert [(card.id, card.state) for card in await at.app.desk.pending()] == [(id, CardState.PENDING)]
+        assert [(card.id, card.state) for card in await at.app.service.pending()] == [(id, CardState.PENDING)]
 
 
 def test_sessions_that_never_started_or_never_came_back_can_be_cleared_away() -> None:
@@ -448,7 +445,7 @@ def test_sessions_that_never_started_or_never_came_back_can_be_cleared_away() ->
 async def test_a_broadcast_says_whether_a_chat_has_it(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        answer = (await guest.ask(Broadcast(guest.call(), "built", "success"))).answer
+        answer = (await guest.ask(Broadcast("built", "success"))).answer
         assert answer.posted is False
         assert answer.ts is None
         assert (await at.people.notice("built")).level == "success"
@@ -468,13 +465,13 @@ async def test_a_diff_of_several_files_is_applied_whole_or_not_at_all(clock: Clo
         await at.decide(id, Decision.APPROVE)
         (root / "src/b.txt").write_text("changed meanwhile\n")
         with pytest.raises(PatchConflict, match=r"src/b\.txt"):
-            await guest.ask(Apply(guest.call(), id))
+            await guest.ask(CheckDiff(id))
         with pytest.raises(PatchConflict):
-            await guest.ask(Apply(guest.call(), id, force=True))
+            await guest.ask(CheckDiff(id, force=True))
         assert (root / "a.txt").read_text() == "one\n"
         assert sorted(os.listdir(root)) == ["a.txt", "src"]
         (root / "src/b.txt").write_text("two\n")
-        assert (await guest.ask(Apply(guest.call(), id))).answer.status == "applied"
+        assert (await guest.ask(CheckDiff(id))).answered.answer.status == "applied"
         assert ((root / "a.txt").read_text(), (root / "src/b.txt").read_text()) == ("eins\n", "zwei\n")
 
 
@@ -501,7 +498,7 @@ async def test_no_path_leads_outside_the_workspace_absolute_or_through_a_link(
         with pytest.raises(PathViolation):
             await guest.propose(path)
         with pytest.raises(PathViolation):
-            await guest.ask(check("read", path, operation="read"))
+            await guest.ask(check("read", path, operation=FileAccess.READ))
     assert list(outside.iterdir()) == []
 
 
@@ -548,10 +545,10 @@ async def test_an_approval_that_nobody_applies_lapses_after_a_day(clock: Clock, 
         await at.decide(id, Decision.APPROVE)
         await at.later(86400 - 60)
         await at.later(30)
-        assert (await at.app.desk.card(id)).state is CardState.APPROVED
+        assert (await at.app.service.card(id)).state is CardState.APPROVED
         for _ in range(3):
             await at.later(60)
         shown = await at.people.card(id=id, state=CardState.EXPIRED)
         assert "not applied in time" in (shown.note or "")
         with pytest.raises(InvalidState, match="expired, not approved"):
-            await guest.ask(Apply(guest.call(), id))
+            await guest.ask(CheckDiff(id))

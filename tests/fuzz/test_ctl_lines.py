@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.model.errors import ERROR_CODES
-from intercom.operators.ctl.verbs import VERBS
+from intercom.operators.commands.table import COMMANDS
 from tests.fuzz.harm import OURS, shows_no_insides
 from tests.fuzz.rig import Ctl, Gone, Late, Rig, sound
 from tests.fuzz.values import examples, garbage, numbers, texts
@@ -55,7 +55,7 @@ def send(on: Rig, link: Ctl, line: bytes) -> Ctl:
     return on.ctl()
 
 
-known = st.sampled_from(sorted(VERBS))
+known = st.sampled_from(sorted(COMMANDS))
 ids = st.sampled_from(["", "0", "a", "f", "%", "_", "*", "?", "' or 1=1 --", "0" * 200, "../"]) | texts
 fields = {
     **dict.fromkeys(FIELDS, texts | garbage),

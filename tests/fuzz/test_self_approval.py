@@ -84,7 +84,7 @@ async def test_a_trick_does_not_approve(house: Home, trick: str) -> None:
         _, shown = await ctl(house, "show", card["request_id"])
         assert shown["status"] == "pending"
         _, log = await ctl(house, "log")
-        assert [entry["kind"] for entry in log["entries"]][-1] == "security"
+        assert "security" in [entry["kind"] for entry in log["entries"]]
         await ctl(house, "reject", card["request_id"])
         assert (await agent.answer(asked))["status"] == "rejected"
 

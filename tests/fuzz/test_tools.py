@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents.tools import TOOLS
+from intercom.agents import schemas
+from intercom.sessions.tools.table import TOOLS
 from tests.fuzz.harm import is_fair_result
 from tests.fuzz.rig import CONFIG, ERAS, PATIENCE, Agent, rig
 from tests.fuzz.values import arguments, examples, garbage, texts
 
-SCHEMAS = {tool.name: tool.input_schema() for tool in TOOLS}
-ANSWERS = {tool.name: tool.output_schema() for tool in TOOLS}
+SCHEMAS = {tool.name: schemas.of(tool.takes) for tool in TOOLS}
+ANSWERS = {tool.name: schemas.of_answer(tool.result) for tool in TOOLS}
 
 
 #: Calls in order, one that waits and one that does not.

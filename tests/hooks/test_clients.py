@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from intercom.agents.hook import clients, tools
-from intercom.agents.hook.question import Other, Question, Stopping, Unreadable
-from intercom.agents.leave import operation_of
-from intercom.agents.tools import BY_NAME, TOOLS
-from intercom.cli.main import HOOKED
+from intercom.agents import clients
+from intercom.agents.clients import CLIENTS, HOOKED, NAMES, hooks_of, sender_of, tools
+from intercom.agents.clients.question import Other, Question, Stopping, Unreadable, parse
+from intercom.agents.hook_server import operation_of
 from intercom.model.operation import FileTouch, Replacement
+from intercom.sessions.tools.table import BY_NAME, TOOLS
 
 CLAUDE = {
     "session_id": "c1",
@@ -40,8 +41,12 @@ CURSOR = {"conversation_id": "u1", "generation_id": "g1", "cursor_version": "3",
 
 
 def asked(client: str, data: dict[str, Any], event: str | None = None) -> Any:
-    parsed = clients.parse(json.dumps(data).encode())
-    return clients.writer(client, parsed).read(parsed, event)
+    parsed = parse(json.dumps(data).encode())
+    return hooks_of(sender(client, data)).read(parsed, event)
+
+
+def sender(client: str, data: dict[str, Any]) -> str:
+    return sender_of(data, CLIENTS[client]).name
 
 
 def tool(client: str, name: str, given: Any) -> Question:
@@ -56,12 +61,21 @@ def tool(client: str, name: str, given: Any) -> Question:
     return found
 
 
-def test_the_command_line_and_the_tables_know_the_same_clients() -> None:
-    assert set(HOOKED) == set(clients.CLIENTS)
+def test_the_table_says_which_clients_have_hooks() -> None:
+    assert [*HOOKED] == [client.name for client in CLIENTS.values() if client.hooks is not None]
+    assert [*CLIENTS] == [client.name for client in CLIENTS.values()]
+
+
+def test_no_clients_module_is_missing_in_the_table() -> None:
+    found = [file for file in Path(*clients.__path__).glob("*.py") if "\nCLIENT = " in file.read_text()]
+    assert {file.stem for file in found} == {name.replace("-", "_") for name in NAMES}
 
 
 def test_own_tools_are_all_the_tools_there_are() -> None:
-    assert set(BY_NAME) | {tool.legacy_name for tool in TOOLS} | {"permission_prompt"} == tools.OUR_TOOLS
+    assert (
+        set(BY_NAME) | {tool.legacy_name for tool in TOOLS if tool.legacy_name} | {"permission_prompt"}
+        == tools.OUR_TOOLS
+    )
 
 
 @pytest.mark.parametrize(
@@ -285,8 +299,8 @@ def test_the_lines_of_a_patch(patch: str, touches: list[FileTouch]) -> None:
 
 def test_what_names_a_question() -> None:
     found = asked("codex", CODEX)
-    assert found[:2] == ("codex", "PreToolUse")
-    assert found[3:7] == ("01a2", "01a3", "call_1", "/w")
+    assert found.event == "PreToolUse"
+    assert found[2:6] == ("01a2", "01a3", "call_1", "/w")
     found = asked("cursor", {**CURSOR, "hook_event_name": "beforeShellExecution", "command": "ls", "cwd": ""})
     assert (found.conversation, found.turn, found.cwd, found.roots) == ("u1", "g1", "/w", ("/w",))
     found = asked("copilot-cli", {**COPILOT, "toolName": "bash", "toolArgs": '{"command":"ls"}'}, "permissionRequest")
@@ -312,10 +326,10 @@ def test_cursor_tells_whose_an_mcp_tool_is_only_before_it_runs() -> None:
 
 def test_hooks_that_another_client_runs_are_answered_as_that_one() -> None:
     cursor = {**CURSOR, "hook_event_name": "PreToolUse", "tool_name": "Shell", "tool_input": {"command": "ls"}}
-    assert asked("claude-code", cursor).client == "cursor"
+    assert sender("claude-code", cursor) == "cursor"
     copilot = {"hook_event_name": "PreToolUse", "session_id": "s", "timestamp": "2026-11-22T00:00:00Z", "cwd": "/w"}
-    assert asked("claude-code", {**copilot, "tool_name": "Bash", "tool_input": {}}).client == "copilot-cli"
-    assert asked("claude-code", {**CLAUDE, "tool_name": "Bash", "tool_input": {}}).client == "claude-code"
+    assert sender("claude-code", {**copilot, "tool_name": "Bash", "tool_input": {}}) == "copilot-cli"
+    assert sender("claude-code", {**CLAUDE, "tool_name": "Bash", "tool_input": {}}) == "claude-code"
 
 
 def test_an_event_that_is_called_otherwise_is_what_the_hook_was_set_up_for() -> None:
@@ -338,55 +352,34 @@ def test_an_agent_that_stops(client: str, event: str) -> None:
 @pytest.mark.parametrize("raw", [b"", b"[]", b"nonsense", b'{"a": NaN}', b"\xff", b"[" * 100_000, b"{}"])
 def test_what_is_no_event_is_not_read_as_one(client: str, raw: bytes) -> None:
     def read() -> object:
-        data = clients.parse(raw)
-        return clients.writer(client, data).read(data, None)
+        data = parse(raw)
+        return hooks_of(sender(client, data)).read(data, None)
 
     with pytest.raises(Unreadable):
         read()
 
 
 def test_a_byte_order_mark_is_nothing() -> None:
-    assert clients.parse(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+    assert parse(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+
+
+def specific(event: str, **more: Any) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": event, **more}}
+
+
+PRE_ALLOWED, PRE_DENIED = (specific("PreToolUse", permissionDecision=each) for each in ("allow", "deny"))
+ALLOWED = specific("PermissionRequest", decision={"behavior": "allow"})
+DENIED = specific("PermissionRequest", decision={"behavior": "deny", "message": "why"})
 
 
 @pytest.mark.parametrize(
     ("client", "event", "allow", "deny"),
     [
-        (
-            "claude-code",
-            "PreToolUse",
-            {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}},
-            {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}},
-        ),
-        (
-            "claude-code",
-            "PermissionRequest",
-            {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}},
-            {
-                "hookSpecificOutput": {
-                    "hookEventName": "PermissionRequest",
-                    "decision": {"behavior": "deny", "message": "why"},
-                }
-            },
-        ),
+        ("claude-code", "PreToolUse", PRE_ALLOWED, PRE_DENIED),
+        ("claude-code", "PermissionRequest", ALLOWED, DENIED),
         # An "allow" would be a fault to Codex there, and the tool would run all the same.
-        (
-            "codex",
-            "PreToolUse",
-            {},
-            {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}},
-        ),
-        (
-            "codex",
-            "PermissionRequest",
-            {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}},
-            {
-                "hookSpecificOutput": {
-                    "hookEventName": "PermissionRequest",
-                    "decision": {"behavior": "deny", "message": "why"},
-                }
-            },
-        ),
+        ("codex", "PreToolUse", {}, PRE_DENIED),
+        ("codex", "PermissionRequest", ALLOWED, DENIED),
         ("copilot-cli", "preToolUse", {"permissionDecision": "allow"}, {"permissionDecision": "deny"}),
         ("copilot-cli", "permissionRequest", {"behavior": "allow"}, {"behavior": "deny", "message": "why"}),
         (
@@ -398,16 +391,13 @@ def test_a_byte_order_mark_is_nothing() -> None:
     ],
 )
 def test_how_each_is_answered(client: str, event: str, allow: dict[str, Any], deny: dict[str, Any]) -> None:
-    def plain(text: str) -> dict[str, Any]:
-        said: dict[str, Any] = json.loads(text)
+    def plain(said: dict[str, Any]) -> dict[str, Any]:
         for part in (said, said.get("hookSpecificOutput", {})):
             assert part.pop("permissionDecisionReason", "why") == "why"
         return said
 
-    known = clients.CLIENTS[client]
-    assert plain(known.allow(event, "why").stdout) == allow
-    assert plain(known.deny(event, "why").stdout) == deny
-    assert known.allow(event, "why").code == known.deny(event, "why").code == 0
+    assert plain(hooks_of(client).decide(event, True, "why")) == allow
+    assert plain(hooks_of(client).decide(event, False, "why")) == deny
 
 
 @pytest.mark.parametrize(
@@ -420,6 +410,5 @@ def test_how_each_is_answered(client: str, event: str, allow: dict[str, Any], de
     ],
 )
 def test_how_an_agent_is_kept_going(client: str, event: str, said: dict[str, Any]) -> None:
-    known = clients.CLIENTS[client]
-    assert json.loads(known.go_on(event, "words").stdout) == said
-    assert json.loads(known.pass_on(event).stdout) == {}
+    assert hooks_of(client).continue_with(event, "words") == said
+    assert hooks_of(client).pass_on(event) == {}

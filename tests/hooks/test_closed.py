@@ -17,99 +17,40 @@ from attrs import frozen
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from intercom.agents.hook import clients, run, tools
-from intercom.agents.hook.errand import Answer, Errand
-from intercom.agents.hook.question import Question, Said, Unreadable
-from intercom.agents.shim.options import Options
-from intercom.agents.shim.replies import Failure
-from intercom.cli.main import HOOKED
+from intercom.agents import hook_process as process
+from intercom.agents.clients import CLIENTS, HOOKED, hooks_of, sender_of, tools
+from intercom.agents.clients.question import Question, Unreadable, parse
+from intercom.agents.hook_process import Answer, HookRequest, Output
+from intercom.agents.shim.launch import Options
+from intercom.agents.shim.relay import Failure
 
-_NAMES = st.sampled_from(
-    [
-        "hook_event_name",
-        "tool_name",
-        "tool_input",
-        "toolName",
-        "toolArgs",
-        "command",
-        "cwd",
-        "session_id",
-        "sessionId",
-        "conversation_id",
-        "file_path",
-        "content",
-        "old_string",
-        "new_string",
-        "edits",
-        "path",
-        "cursor_version",
-        "timestamp",
-        "permission_mode",
-        "workspace_roots",
-    ]
-)
-_WORDS = st.sampled_from(
-    [
-        "PreToolUse",
-        "PermissionRequest",
-        "Stop",
-        "preToolUse",
-        "permissionRequest",
-        "beforeShellExecution",
-        "beforeMCPExecution",
-        "beforeReadFile",
-        "Bash",
-        "Write",
-        "Edit",
-        "apply_patch",
-        "Shell",
-        "mcp__x__y",
-        "MCP:x",
-        "Read",
-    ]
-) | st.text(max_size=8)
+_NAMES = st.sampled_from([
+    "hook_event_name", "tool_name", "tool_input", "toolName", "toolArgs", "command", "cwd", "session_id",
+    "sessionId", "conversation_id", "file_path", "content", "old_string", "new_string", "edits", "path",
+    "cursor_version", "timestamp", "permission_mode", "workspace_roots",
+])  # fmt: skip
+_WORDS = st.sampled_from([
+    "PreToolUse", "PermissionRequest", "Stop", "preToolUse", "permissionRequest", "beforeShellExecution",
+    "beforeMCPExecution", "beforeReadFile", "Bash", "Write", "Edit", "apply_patch", "Shell", "mcp__x__y", "MCP:x",
+    "Read",
+]) | st.text(max_size=8)  # fmt: skip
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES | st.text(max_size=4), inner, max_size=5),
     max_leaves=20,
 )
 _EVENTS = st.dictionaries(_NAMES, _JSON, max_size=10)
-_NEARLY = st.sampled_from(
-    [
-        b"",
-        b"null",
-        b"[{}]",
-        b"[" * 20_000,
-        b'"Bash"',
-        b"\xef\xbb\xbf",
-        b'{"tool_name": "Bash"',
-        b'{"tool_name": "\xff"}',
-        b"{} {}",
-    ]
-)
+_NEARLY = st.sampled_from([
+    b"", b"null", b"[{}]", b"[" * 20_000, b'"Bash"', b"\xef\xbb\xbf", b'{"tool_name": "Bash"',
+    b'{"tool_name": "\xff"}', b"{} {}",
+])  # fmt: skip
 
 #: Tools that a person is asked about whatever they are given.
-_ASKED_FOR = st.sampled_from(
-    [
-        "Bash",
-        "Shell",
-        "exec_command",
-        "container.exec",
-        "Write",
-        "create",
-        "Edit",
-        "MultiEdit",
-        "StrReplace",
-        "apply_patch",
-        "NotebookEdit",
-        "Delete",
-        "WebFetch",
-        "mcp__other__delete",
-        "mcp__other__ping",
-        "mcp__agent-intercom__rm",
-        "made up",
-    ]
-)
+_ASKED_FOR = st.sampled_from([
+    "Bash", "Shell", "exec_command", "container.exec", "Write", "create", "Edit", "MultiEdit", "StrReplace",
+    "apply_patch", "NotebookEdit", "Delete", "WebFetch", "mcp__other__delete", "mcp__other__ping",
+    "mcp__agent-intercom__rm", "made up",
+])  # fmt: skip
 _NOBODY = Answer(failure=Failure("unavailable", "no server"))
 _RESULTS: tuple[dict[str, Any], ...] = (
     {},
@@ -141,7 +82,7 @@ class Asking:
     event: str
     named: str | None
 
-    def answered(self, answered: Answer) -> Said:
+    def answered(self, answered: Answer) -> Output:
         return answer(self.client, json.dumps(self.data).encode(), self.named, answered)
 
 
@@ -172,14 +113,14 @@ def askings(draw: st.DrawFn) -> Asking:
     return Asking(client, writer, {**data, "hook_event_name": event}, event, draw(st.sampled_from([None, event])))
 
 
-class NoWay:
-    """The way to a server that is not there."""
+class NoServer:
+    """The connection to a server that is not there."""
 
     answer = _NOBODY
 
     def __init__(self, *_given: object, **_options: object) -> None: ...
 
-    def __enter__(self) -> NoWay:
+    def __enter__(self) -> NoServer:
         return self
 
     def __exit__(self, *_failed: object) -> None: ...
@@ -187,25 +128,25 @@ class NoWay:
     def run(self, _until: float) -> Answer:
         return self.answer
 
-    def told(self, _receipt: object) -> None: ...
+    def confirm(self, _receipt: object) -> None: ...
 
 
 @contextmanager
-def given_to(raw: bytes, monkeypatch: pytest.MonkeyPatch, answered: Answer) -> Iterator[list[Said]]:
-    said: list[Said] = []
+def given_to(raw: bytes, monkeypatch: pytest.MonkeyPatch, answered: Answer) -> Iterator[list[Output]]:
+    said: list[Output] = []
     with monkeypatch.context() as patch:
-        patch.setattr(run, "_read_input", lambda _until: raw)
-        patch.setattr(run, "_write", lambda _output, each: said.append(each) is None)
-        patch.setattr(run, "Way", NoWay)
-        patch.setattr(NoWay, "answer", answered)
+        patch.setattr(process, "_read_input", lambda _until: raw)
+        patch.setattr(process, "_write", lambda _output, each: said.append(each) is None)
+        patch.setattr(process, "ServerConnection", NoServer)
+        patch.setattr(NoServer, "answer", answered)
         yield said
 
 
-def answer(client: str, raw: bytes, event: str | None = None, answered: Answer = _NOBODY) -> Said:
+def answer(client: str, raw: bytes, event: str | None = None, answered: Answer = _NOBODY) -> Output:
     monkeypatch = pytest.MonkeyPatch()
     with given_to(raw, monkeypatch, answered) as said:
-        order = run.Order(client, event, None, Options(config="/nowhere/config.toml"))
-        returned = run._Hook(order, clients.CLIENTS[client], time.monotonic() + 60, [], 0, 1).run()
+        order = process.Order(client, event, None, Options(config="/nowhere/config.toml"))
+        returned = process.Hook(order, time.monotonic() + 60, [], 0, 1).run()
     assert said == [returned]
     return returned
 
@@ -217,7 +158,7 @@ def is_object(raw: bytes) -> bool:
         return False
 
 
-def words(said: Said) -> set[str]:
+def words(said: Output) -> set[str]:
     """Every word for or against in an answer, in whichever client's form."""
     text = json.loads(said.stdout)
     inner = text.get("hookSpecificOutput", {})
@@ -226,12 +167,12 @@ def words(said: Said) -> set[str]:
     return {each for each in found if each is not None}
 
 
-def allows(said: Said) -> bool:
+def allows(said: Output) -> bool:
     """Whether a client would take this for leave, rather than for nothing said."""
     return said.code == 0 and "allow" in words(said)
 
 
-def heard(writer: str, event: str, said: Said) -> Any:
+def heard(writer: str, event: str, said: Output) -> Any:
     """The decision, where this client looks for it after this event."""
     text = json.loads(said.stdout)
     is_permission = event.lower() == "permissionrequest"
@@ -250,26 +191,28 @@ def test_bytes_that_are_no_event_are_denied(client: str, raw: bytes, event: str 
     assume(event not in _STOPS and not is_object(raw))
     said = answer(client, raw, event)
     # Nothing said would be leave to most clients.
-    assert (said.code, words(said)) == (run.REFUSED, {"deny"})
+    assert (said.code, words(said)) == (process.REFUSED, {"deny"})
 
 
 @given(st.sampled_from(HOOKED), _EVENTS, st.none() | _WORDS)
 def test_no_event_without_a_server_is_allowed(client: str, data: dict[str, Any], event: str | None) -> None:
     raw = json.dumps(data).encode()
     said = answer(client, raw, event)
-    parsed = clients.parse(raw)
-    asked = clients.writer(client, parsed)
+    parsed = parse(raw)
+    asked = sender_of(parsed, CLIENTS[client])
+    hooks = hooks_of(asked.name)
     try:
-        found = asked.read(parsed, event)
+        found = hooks.read(parsed, event)
     except Unreadable:
-        assert (said.code, words(said)) == (run.REFUSED, {"deny"}) or event in _STOPS
+        assert (said.code, words(said)) == (process.REFUSED, {"deny"}) or event in _STOPS
         return
-    if isinstance(found, Question) and found.operation.kind in run.ASK_FOR:
+    if isinstance(found, Question) and found.operation.kind in process.ASK_FOR:
         # What would run something, or change a file, is not even passed on.
-        assert said.stdout == asked.deny(found.event, "no server; nobody could be asked, so this is denied").stdout
+        why = "no server; nobody could be asked, so this is denied"
+        assert json.loads(said.stdout) == hooks.decide(found.event, False, why)
         assert words(said) == {"deny"}
     else:
-        assert said == asked.pass_on(found.event)
+        assert said == Output(json.dumps(hooks.pass_on(found.event)))
         # Cursor alone has to be told that nothing is said against it.
         assert asked.name == "cursor" or not allows(said)
 
@@ -280,7 +223,7 @@ def test_nothing_short_of_a_yes_lets_a_tool_run(asking: Asking, answered: Answer
     assert words(said) == {"deny"}
     assert heard(asking.writer, asking.event, said) == "deny"
     # Which form a client expects of another's hooks is not known; the code speaks to all.
-    assert said.code == (0 if asking.client == asking.writer else run.REFUSED)
+    assert said.code == (0 if asking.client == asking.writer else process.REFUSED)
 
 
 @settings(max_examples=40)
@@ -294,15 +237,17 @@ def test_a_yes_is_said_where_the_client_looks_for_it(asking: Asking) -> None:
 
 @pytest.mark.parametrize("client", HOOKED)
 def test_a_fault_of_the_hooks_own_is_a_refusal(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_self: NoWay, _until: float) -> Answer:
+    def fail(_self: NoServer, _until: float) -> Answer:
         raise RuntimeError("boom")
 
     data = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}
-    monkeypatch.setattr(NoWay, "run", fail)
-    monkeypatch.setattr(run, "_claim_standard_output", lambda: 1)
-    monkeypatch.setattr(run, "_listen_for_signals", lambda _wait: ([], 0))
+    monkeypatch.setattr(NoServer, "run", fail)
+    monkeypatch.setattr(process, "claim_standard_output", lambda: 1)
+    monkeypatch.setattr(process, "listen_for_signals", lambda *_numbers: ([], 0))
+    monkeypatch.setattr(process, "_deny_after", lambda _seconds: None)
     with given_to(json.dumps(data).encode(), monkeypatch, _NOBODY) as said:
-        assert run.main(run.Order(client, None, None, Options(config="/nowhere/config.toml"))) == run.REFUSED
+        order = process.Order(client, None, None, Options(config="/nowhere/config.toml"))
+        assert process.main(order) == process.REFUSED
     (only,) = said
     assert heard(client, "PreToolUse", only) == "deny"
 
@@ -315,7 +260,7 @@ def test_own_tools_need_no_server() -> None:
 
 def test_an_agent_may_stop_without_a_server() -> None:
     for client, event in (("claude-code", "Stop"), ("copilot-cli", "agentStop"), ("cursor", "stop")):
-        assert answer(client, json.dumps({"hook_event_name": event}).encode()) == Said("{}")
+        assert answer(client, json.dumps({"hook_event_name": event}).encode()) == Output("{}")
         assert answer(client, b"nonsense", event).stdout == "{}"
 
 
@@ -331,19 +276,19 @@ def test_what_is_not_asked_for_is_left_to_the_client(tmp_path: Any) -> None:
         ("[hooks\n", ("write", "command", "fetch", "mcp", "read", "other")),
     ):
         config.write_text(text)
-        order = run.Order("claude-code", None, None, Options(config=str(config)))
-        hook = run._Hook(order, clients.CLIENTS["claude-code"], time.monotonic() + 60, [], 0, 1)
+        order = process.Order("claude-code", None, None, Options(config=str(config)))
+        hook = process.Hook(order, time.monotonic() + 60, [], 0, 1)
         assert hook._ask_for() == wanted
-    assert answer("claude-code", read) == Said("{}")
+    assert answer("claude-code", read) == Output("{}")
 
 
 def test_a_hook_that_runs_out_of_time_says_what_it_waited_for() -> None:
-    errand = Errand("intercom/permission", {})
-    assert "nobody could be asked in time" in run._undecided(errand.answer)
-    errand.server_line(b'{"method": "intercom/paused", "params": {"session_id": "s"}}\n')
-    assert "has paused this agent" in run._undecided(errand.answer)
-    errand.server_line(b'{"method": "intercom/asked", "params": {"session_id": "s", "request_id": "r1"}}\n')
-    assert "request r1 still waits" in run._undecided(errand.answer)
+    request = HookRequest("intercom/permission", {})
+    assert "nobody could be asked in time" in process._undecided(request.answer)
+    request.server_line(b'{"method": "intercom/paused", "params": {"session_id": "s"}}\n')
+    assert "has paused this agent" in process._undecided(request.answer)
+    request.server_line(b'{"method": "intercom/asked", "params": {"session_id": "s", "request_id": "r1"}}\n')
+    assert "request r1 still waits" in process._undecided(request.answer)
 
 
 @pytest.mark.parametrize("event", ["Stop", "PreToolUse"])
@@ -351,21 +296,21 @@ def test_a_hook_that_runs_out_of_time_says_what_it_waited_for() -> None:
 def test_what_nobody_read_was_told_to_nobody(event: str, heard: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     receipts: list[object] = []
 
-    class OneWay(NoWay):
+    class OneServer(NoServer):
         def run(self, _until: float) -> Answer:
             return Answer({"words": "wait", "behavior": "deny", "receipt": "r"})
 
-        def told(self, receipt: object) -> None:
+        def confirm(self, receipt: object) -> None:
             receipts.append(receipt)
 
     raw = json.dumps({"hook_event_name": event, "tool_name": "Bash", "tool_input": {"command": "ls"}}).encode()
-    monkeypatch.setattr(run, "_read_input", lambda _until: raw)
-    monkeypatch.setattr(run, "Way", OneWay)
+    monkeypatch.setattr(process, "_read_input", lambda _until: raw)
+    monkeypatch.setattr(process, "ServerConnection", OneServer)
     reading, writing = os.pipe()
     if not heard:
         os.close(reading)
-    order = run.Order("claude-code", event, None, Options(config="/nowhere/config.toml"))
-    said = run._Hook(order, clients.CLIENTS["claude-code"], time.monotonic() + 60, [], 0, writing).run()
+    order = process.Order("claude-code", event, None, Options(config="/nowhere/config.toml"))
+    said = process.Hook(order, time.monotonic() + 60, [], 0, writing).run()
     assert said.code == (0 if heard or event == "Stop" else 2)
     assert receipts == (["r"] if heard else [])
     os.close(writing)

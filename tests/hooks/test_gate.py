@@ -12,14 +12,12 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.agents import gate, hook_session
-from intercom.agents.door import Door
-from intercom.agents.gate import StoppingParams
-from intercom.agents.hook_session import Hook, Where
-from intercom.agents.http.identity import Identity
-from intercom.agents.http.visits import Guests, Visits
-from intercom.sessions.messages import TakeWords, Undeliver
-from intercom.sessions.reception_messages import Agent, key_of
+from intercom.agents import hook_server
+from intercom.agents.connection import AgentConnection
+from intercom.agents.hook_server import HookDeps, HookOrigin, StoppingParams
+from intercom.agents.http.request import Identity
+from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
+from intercom.sessions.messages import Agent, TakeWords, Undeliver, key_of
 from tests.sessions.house import House, house, in_house
 from tests.sessions.test_steering import steer
 
@@ -35,10 +33,10 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-def hook_of(at: House, pid: int = FOREIGN, **doors: Door) -> Hook:
+def hook_of(at: House, pid: int = FOREIGN, **doors: AgentConnection) -> HookDeps:
     """A hook that our parent's child of this number was; each door is our parent's."""
     known = {name: (door, frozenset({os.getppid()})) for name, door in doors.items()}
-    return Hook(at.app.system, at.app.config, at.app.presence, known, "hook/1", pid)
+    return HookDeps(at.app.system, at.app.config, at.app.presence, known, "hook/1", pid)
 
 
 async def unheard(_message: dict[str, Any]) -> None:
@@ -63,8 +61,8 @@ async def test_words_are_free_again_whenever_the_hook_that_asked_goes(clock: Clo
         guest = await at.arrive(root)
         await steer(at, guest, "one")
         for steps in (*range(40), None):
-            visit = gate._Visit(hook_of(at), unheard)
-            given = StoppingParams(f"stop/{steps}", "claude-code", session=guest.session_id)
+            visit = hook_server._HookConnection(hook_of(at), unheard)
+            given = StoppingParams("claude-code", call=f"stop/{steps}", session=guest.session_id)
             result = await cut_short(partial(visit._stopping, given), steps)
             assert steps is not None or "one" in result["words"]
             visit.close()
@@ -78,9 +76,9 @@ async def test_words_are_free_again_whenever_the_hook_that_asked_goes(clock: Clo
 async def test_a_guest_is_gone_whenever_its_hook_goes(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         for steps in (*range(0, 60, 3), None):
-            visit = gate._Visit(hook_of(at), unheard)
-            where = Where("claude-code", f"c{steps}", str(root))
-            await cut_short(partial(hook_session.find, visit.hook, where, visit.guests), steps)
+            visit = hook_server._HookConnection(hook_of(at), unheard)
+            origin = HookOrigin("claude-code", f"c{steps}", str(root))
+            await cut_short(partial(hook_server.session_of, visit.hook, origin, visit.admitted), steps)
             assert steps is not None or len(at.app.presence.doors) == 1
             visit.close()
             assert at.app.presence.doors == {}, f"after {steps} steps"
@@ -89,9 +87,9 @@ async def test_a_guest_is_gone_whenever_its_hook_goes(clock: Clock, root: Path) 
 @in_house
 async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        visit = gate._Visit(hook_of(at), unheard)
+        visit = hook_server._HookConnection(hook_of(at), unheard)
         for conversation in ("a", "b"):
-            await hook_session.find(visit.hook, Where("claude-code", conversation, str(root)), visit.guests)
+            await hook_server.session_of(visit.hook, HookOrigin("claude-code", conversation, str(root)), visit.admitted)
         assert len(at.app.presence.doors) == 2
         visit.close()
         assert at.app.presence.doors == {}
@@ -100,17 +98,17 @@ async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: 
 @in_house
 async def test_a_client_that_another_started_has_no_part_in_its_session(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        door = Door(at.app.system, at.app.config, at.app.presence, "k", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "k", str(root), None)
         outer = hook_of(at, os.getpid(), door=door)
-        where = Where("claude-code", "c", str(root))
+        origin = HookOrigin("claude-code", "c", str(root))
         door.client_name = "codex-mcp-client"
-        assert await hook_session.known(outer, where, guess=False) is None
+        assert await hook_server.known_session(outer, origin, guess=False) is None
         door.client_name = "claude-code"
-        session = await hook_session.known(outer, where, guess=False)
+        session = await hook_server.known_session(outer, origin, guess=False)
         assert session is not None
         # As long as it has not said what it is, it is what started the hook.
         door.client_name = None
-        assert await hook_session.known(outer, where, guess=False) == session
+        assert await hook_server.known_session(outer, origin, guess=False) == session
 
 
 @in_house
@@ -119,34 +117,35 @@ async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(cl
         guest = await at.arrive(root)
         id = guest.session_id
         at.app.presence.here[key_of(id)] = Agent(key_of(id), "codex-mcp-client", str(root), None, id)
-        inner, own = (Where(client, "c", str(root), session=id) for client in ("claude-code", "codex"))
-        assert await hook_session.known(hook_of(at), inner, guess=False) is None
-        assert await hook_session.known(hook_of(at), own, guess=False) == id
+        inner, own = (HookOrigin(client, "c", str(root), session=id) for client in ("claude-code", "codex"))
+        assert await hook_server.known_session(hook_of(at), inner, guess=False) is None
+        assert await hook_server.known_session(hook_of(at), own, guess=False) == id
         # What it asks leave for is shown where people look for it.
-        assert await hook_session.known(hook_of(at), inner) == id
+        assert await hook_server.known_session(hook_of(at), inner) == id
 
 
 @in_house
 async def test_a_guess_leads_to_no_other_conversation_and_no_words(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        where = Where("codex", "c2", str(root))
+        origin = HookOrigin("codex", "c2", str(root))
         await at.arrive(root, f"codex-mcp-client:c1@{root}", "codex-mcp-client")
-        assert await hook_session.known(hook_of(at), where) is None
+        assert await hook_server.known_session(hook_of(at), origin) is None
         plain = await at.arrive(root, "shim", "codex-mcp-client")
-        assert await hook_session.known(hook_of(at), where) == plain.session_id
-        assert await hook_session.known(hook_of(at), where, guess=False) is None
+        assert await hook_server.known_session(hook_of(at), origin) == plain.session_id
+        assert await hook_server.known_session(hook_of(at), origin, guess=False) is None
 
 
 @in_house
 async def test_a_hook_finds_the_agent_of_its_client_over_http(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         outer = hook_of(at, os.getpid())
-        visits = Visits(Guests(at.app.system, at.app.config, at.app.presence, outer.doors), unheard)  # type: ignore[arg-type]
+        connections: Any = outer.connections
+        visits = HttpSessions(ConnectionFactory(at.app.system, at.app.config, at.app.presence, connections), unheard)
         visit = visits.of(Identity(agent="a"))
         visit.begun(frozenset({os.getppid()}))
         # Where neither the agent nor its client says where it works, its hook does.
-        found = await hook_session.known(outer, Where("claude-code", "c", str(root)), guess=False)
+        found = await hook_server.known_session(outer, HookOrigin("claude-code", "c", str(root)), guess=False)
         assert found is not None
         assert at.app.presence.here["http:a"].workspace == str(root)
         visit.go()
-        assert await hook_session.known(outer, Where("claude-code", "c", str(root)), guess=False) is None
+        assert await hook_server.known_session(outer, HookOrigin("claude-code", "c", str(root)), guess=False) is None

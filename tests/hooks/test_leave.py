@@ -11,18 +11,19 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.agents import gate
-from intercom.agents.hook import tools
-from intercom.agents.leave import operation_of
+from intercom.agents import hook_server
+from intercom.agents.clients import tools
+from intercom.agents.hook_server import operation_of
 from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, PolicySettings, TimeoutSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import InvalidState
 from intercom.model.operation import FileTouch, Operation, OperationKind, Replacement
-from intercom.model.verdict import Decision
 from intercom.sessions.answers import PermissionAnswer
-from intercom.sessions.messages import Apply, Beat, Deliver, Delivery, Undeliver
-from intercom.sessions.permission_messages import AskPermission
+from intercom.sessions.messages import AskPermission, Deliver, Delivery, Undeliver
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.ping import Ping
 from tests.sessions.house import Guest, House, Pending, house, in_house
 from tests.sessions.test_lost_answers import the_store_falls_after_its_next_commit
 
@@ -60,7 +61,7 @@ def asking(
         await trio.lowlevel.checkpoint()
 
     asked = AskPermission(call, "claude-code", operation, slot, turn)
-    return at.begin(lambda: gate.decided(at.app.system, guest.session_id, asked, shown))
+    return at.begin(lambda: hook_server.decided(at.app.system, guest.session_id, asked, shown))
 
 
 async def waiting(at: House, *besides: Card, **wanted: object) -> Card:
@@ -180,7 +181,7 @@ async def test_what_the_policy_lets_pass_is_on_record_in_its_own_words(clock: Cl
         await at.accept(root)
         guest = await at.arrive(root)
         await asking(at, guest, evolve(RUN, why="List files"))()
-        entries = [each for each in await at.app.desk.audit(50) if each.kind == "auto_approved"]
+        entries = [each for each in await at.app.service.audit(50) if each.kind == "auto_approved"]
         assert [(each.data or {})["text"] for each in entries] == ["make"]
 
 
@@ -268,7 +269,7 @@ async def test_a_yes_that_nobody_waited_for_is_there_for_the_next_use(clock: Clo
         hook.scope.cancel()
         assert (await at.people.card(id=card.id, away=True)).state is CardState.PENDING
         await at.decide(card.id, Decision.APPROVE)
-        answered = await guest.ask(Beat(guest.call()))
+        answered = await guest.ask(Ping())
         (late,) = answered.late_verdicts
         assert (late.kind, late.answer["status"]) == ("permission", "approved")
         assert "exactly the same again" in late.answer["message"]
@@ -360,7 +361,7 @@ async def test_what_the_client_does_itself_is_not_applied_from_here(clock: Clock
         hook.scope.cancel()
         await at.decide(card.id, Decision.APPROVE)
         with pytest.raises(InvalidState, match="use that, there is nothing to apply"):
-            await guest.ask(Apply(guest.call(), card.id))
+            await guest.ask(CheckDiff(card.id))
         assert (root / "a.txt").read_text() == "one\n"
 
 
@@ -368,7 +369,7 @@ async def test_what_the_client_does_itself_is_not_applied_from_here(clock: Clock
 async def test_a_session_that_was_ended_lets_nothing_pass(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "over")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "over")
         with pytest.raises(InvalidState, match="ended by an operator"):
             await asking(at, guest)()
 

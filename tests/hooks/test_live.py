@@ -13,8 +13,8 @@ from typing import Any
 
 import trio
 
-from intercom.model.crash_points import HOOK_NAMES
 from tests.agents.live import COMMAND, CTL, Home, call, home, live
+from tests.support.crash_points import HOOK_NAMES
 
 ALLOW_STATUS = '{"enabled": true, "commands": ["git status"], "file_patterns": {"write": ["docs/**"]}}'
 
@@ -274,7 +274,7 @@ async def test_an_agent_that_wants_to_stop_is_told_what_people_have_for_it_once(
                 pass
             said = json.loads(asked.output)
             assert said["decision"] == "block"
-            assert f'the verdict on "Run: make" (request {card["request_id"]}) is there' in said["reason"]
+            assert f'the decision on "Run: make" (request {card["request_id"]}):' in said["reason"]
             async with hook(house, stopping) as asked:
                 pass
             assert json.loads(asked.output) == {}

@@ -9,9 +9,9 @@ import mcp_types as types
 import trio
 from mcp import Client
 
-from intercom.agents.server import offer
-from intercom.agents.tools import BY_NAME
+from intercom.agents.mcp_server import offer
 from intercom.model.config import Config, McpSettings
+from intercom.sessions.tools.table import BY_NAME
 from tests.agents.live import TRUSTING, begin, call, home, live
 from tests.hooks.test_live import ALLOW_STATUS
 

@@ -6,7 +6,7 @@ from attrs import define, field
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from intercom.local.admission import Admission, Place, PlaceLimits
+from intercom.local.server_socket import Admission, Place, PlaceLimits
 
 LIMITS = PlaceLimits(unauthenticated=3, shared=2, reserved=2, watching=1, reserved_watching=1)
 

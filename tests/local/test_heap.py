@@ -1,4 +1,4 @@
-"""The C library has two heaps for all threads, without large pieces in them, and gives back what is free."""
+"""A background server's memory: two heaps without large blocks in them, no caches, and what is free goes back."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ import sys
 
 import pytest
 
-GLIBC = platform.libc_ver()[0] == "glibc"
+from intercom.local.daemon import server_environment
+
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="these are settings of glibc")
+
 GIVES_BACK = """
 import psutil
-from intercom.local import heap
+from intercom.local import daemon
 blocks = [bytes(10_000) for _ in range(6_000)]
 last = bytes(10_000)  # on top of them, so that the C library keeps what is below
 blocks.clear()
 before = psutil.Process().memory_info().rss
-print(heap.give_back(), before - psutil.Process().memory_info().rss)
+assert daemon.give_memory_back()
+print(before - psutil.Process().memory_info().rss)
 """
-SHARES = """
+#: The addresses that nine threads take which allocate at the same time.
+ADDRESSES = """
 import threading, psutil
-from intercom.local import heap
-print(heap.share())
 threading.stack_size(256 * 1024)
 before, together = psutil.Process().memory_info().vms, threading.Barrier(9)
 
@@ -37,48 +40,54 @@ together.wait()
 print(psutil.Process().memory_info().vms - before)
 together.wait()
 """
+#: What goes back to the system of large blocks that lie between small ones.
 LARGE_APART = """
 import psutil
-from intercom.local import heap
-print(heap.keep_large_apart())
-once = bytes(2 * heap.LARGE)
-del once  # by which the C library learns that such pieces come and go
-large, small = [], []
+large = 33 * 1024
+once = bytes(2 * large)
+del once  # by which the C library learns that such blocks come and go
+blocks, small = [], []
 for _ in range(1_600):
-    large.append(bytearray(heap.LARGE + 1))
+    blocks.append(bytearray(large))
     small.append(bytes(1000))
 before = psutil.Process().memory_info().rss
-large.clear()
+blocks.clear()
 print(before - psutil.Process().memory_info().rss)
+"""
+#: What is free of seven freed blocks of 900 bytes, and not in a cache.
+NO_CACHES = """
+import ctypes
+
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "_1", "_2", "_3", "_4", "_5", "_6", "used", "_8", "_9")]
+
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = Info
+blocks = [bytes(900) for _ in range(7)]
+before = libc.mallinfo2().used
+del blocks[:]
+print(before - libc.mallinfo2().used)
 """
 
 
-def run(script: str, **environment: str) -> tuple[bool, int]:
+def run(script: str, environ: dict[str, str]) -> int:
     command = [sys.executable, "-c", script]
-    # What says otherwise on this machine would be heeded.
-    here = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env=here | environment).stdout.split()
-    return told[0] == "True", int(told[1])
+    return int(subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout)
 
 
-def test_what_nobody_uses_goes_back_to_the_system() -> None:
-    asked, freed = run(GIVES_BACK)
-    assert asked is GLIBC
-    assert freed > 30 * 2**20 or not GLIBC
-
-
-@pytest.mark.parametrize("heaps", [None, "8"])
-def test_threads_share_two_heaps_unless_the_environment_says_otherwise(heaps: str | None) -> None:
-    # glibc sets aside 64 MiB of addresses for each heap that is not the first.
-    environment = {} if heaps is None else {"MALLOC_ARENA_MAX": heaps}
-    asked, addresses = run(SHARES, **environment)
-    assert asked is (GLIBC and heaps is None)
-    assert (addresses < 3 * 64 * 2**20) is (heaps is None) or not GLIBC
-
-
-@pytest.mark.parametrize("least", [None, "33554432"])
-def test_large_pieces_leave_no_holes_unless_the_environment_says_otherwise(least: str | None) -> None:
-    environment = {} if least is None else {"MALLOC_MMAP_THRESHOLD_": least}
-    asked, freed = run(LARGE_APART, **environment)
-    assert asked is (GLIBC and least is None)
-    assert (freed > 25 * 2**20) is (least is None) or not GLIBC
+@pytest.mark.parametrize(
+    ("script", "least", "most"),
+    [
+        (GIVES_BACK, 30 * 2**20, 2**30),
+        (ADDRESSES, 0, 3 * 64 * 2**20),  # 64 MiB for each heap that is not the first
+        (LARGE_APART, 25 * 2**20, 2**30),
+        (NO_CACHES, 7 * 900, 2**30),
+    ],
+    ids=["free memory goes back", "threads share two heaps", "large blocks leave no holes", "nothing is cached"],
+)
+def test_the_memory_of_a_process_that_is_started_as_a_server(script: str, least: int, most: int) -> None:
+    environ = server_environment(os.environ)
+    assert least <= run(script, environ) < most
+    if script is not GIVES_BACK:
+        # Without the settings it is otherwise, so the test shows something.
+        assert not least <= run(script, {**environ, "GLIBC_TUNABLES": ""}) < most

@@ -11,7 +11,7 @@ from intercom.cli import settings
 from intercom.local import own_directories, places
 from intercom.local.own_directories import is_own, is_own_config
 from intercom.local.recognition import Recognised, Who
-from intercom.model.origin import Origin
+from intercom.model.process import Origin
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from intercom.local.stdio_peers import holders
+from intercom.local.peers import stdio_holders
 
 WAITS = "import os, sys; os.write(1, b'up\\n'); os.read(0, 1)"
 
@@ -23,8 +23,8 @@ def test_the_client_is_found_at_the_other_end_of_a_pipe(wrapped: list[str]) -> N
         assert process.stdout is not None
         assert process.stdin is not None
         pid = int(process.stdout.readline())
-        assert holders(pid, [os.getppid()]) == {os.getpid()}
-        assert holders(pid, [os.getpid()]) == {os.getpid()}
+        assert stdio_holders(pid, [os.getppid()]) == {os.getpid()}
+        assert stdio_holders(pid, [os.getpid()]) == {os.getpid()}
         process.stdin.close()
 
 
@@ -34,7 +34,7 @@ def test_the_client_is_found_at_the_other_end_of_a_socket_pair() -> None:
         assert ours.recv(3) == b"up\n"
         # The child's copies are its own end, as is ours of theirs: let go of it first.
         theirs.close()
-        assert holders(process.pid, []) == {os.getpid()}
+        assert stdio_holders(process.pid, []) == {os.getpid()}
         ours.close()
 
 
@@ -42,11 +42,11 @@ def test_nobody_is_at_the_other_end_of_a_file() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     ) as process:
-        assert holders(process.pid, [os.getpid()]) == frozenset()
+        assert stdio_holders(process.pid, [os.getpid()]) == frozenset()
         process.kill()
 
 
 def test_a_process_that_is_gone_has_nobody() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    assert holders(gone.pid, [os.getpid()]) == frozenset()
+    assert stdio_holders(gone.pid, [os.getpid()]) == frozenset()

@@ -325,7 +325,7 @@ def _seconds(text: str) -> float:
 
 def test_patterns_are_compiled_when_a_text_has_a_use_for_them() -> None:
     code = (
-        "from intercom.masking import Masker; from intercom.masking.rule import _compiled; m = Masker(); "
+        "from intercom.masking import Masker; from intercom.masking.shapes import _compiled; m = Masker(); "
         "before = _compiled.cache_info().currsize; m.mask('x = 1 and more'); "
         "print(before, _compiled.cache_info().currsize)"
     )

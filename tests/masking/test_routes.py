@@ -13,16 +13,15 @@ from urllib.parse import unquote_plus
 import pytest
 
 import intercom
-from intercom.agents import tracing
+from intercom.agents import call
 from intercom.cli import logs
-from intercom.operators.slack.outgoing import LITERAL
 from intercom.operators.slack.socket_mode import Socket, SocketLimits
-from intercom.operators.slack.web import SlackTokens, WebApi
+from intercom.operators.slack.web_api import LITERAL, SlackTokens, WebApi
 from tests.agents.live import live
 from tests.masking.corpus import KINDS
-from tests.operators.slack.live.house import at_work, text_of
+from tests.operators.slack.live.server import at_work
 from tests.operators.slack.wire.http_end import Asked, http_end, reply
-from tests.slack import ALICE, CHANNEL
+from tests.slack import ALICE, CHANNEL, text_of
 from tests.support.trio_case import trio_test
 
 PACKAGE = Path(intercom.__file__).parent
@@ -88,8 +87,10 @@ async def test_what_answers_over_the_socket_is_masked() -> None:
 
     class Stream:
         sent = b""
+        heard_at = 0.0
+        trouble = None
 
-        async def write(self, data: bytes) -> None:
+        async def send_all(self, data: bytes) -> None:
             self.sent += data
 
     stream = Stream()
@@ -116,7 +117,7 @@ async def test_what_answers_over_the_socket_is_masked() -> None:
 
 def test_only_two_modules_send_to_slack_and_both_mask() -> None:
     """Requests are built, and frames written, where everything is masked: no other module of the channel can."""
-    senders = {"build_request": {"web.py"}, "TextMessage": {"socket_mode.py"}, "httpx2": {"web.py", "answers.py"}}
+    senders = {"build_request": {"web_api.py"}, "TextMessage": {"socket_mode.py"}, "httpx2": {"web_api.py"}}
     for word, allowed in senders.items():
         using = {
             path.name
@@ -128,7 +129,7 @@ def test_only_two_modules_send_to_slack_and_both_mask() -> None:
         }
         assert using <= allowed, (word, using)
         assert using & allowed
-    web = ast.parse((PACKAGE / "operators/slack/web.py").read_text())
+    web = ast.parse((PACKAGE / "operators/slack/web_api.py").read_text())
     builders = [
         function
         for function in ast.walk(web)
@@ -138,7 +139,7 @@ def test_only_two_modules_send_to_slack_and_both_mask() -> None:
     # The WebSocket's handshake carries nothing but its own key.
     assert {function.name for function in builders} == {"call", "upload", "respond", "upgraded"}
     for function in builders:
-        masks = any(getattr(node, "attr", "") == "masked" for node in ast.walk(function))
+        masks = any(getattr(node, "id", "") == "masked" for node in ast.walk(function))
         assert masks is (function.name != "upgraded")
 
 
@@ -190,8 +191,8 @@ def test_attributes_of_spans_are_masked(monkeypatch: pytest.MonkeyPatch) -> None
         def set_attribute(self, name: str, value: str) -> None:
             noted[name] = value
 
-    monkeypatch.setattr(tracing, "get_current_span", Span)
-    tracing.note(session_id=f"s {canary()}", request_id=f"r {canary()}")
+    monkeypatch.setattr(call, "get_current_span", Span)
+    call.note(session_id=f"s {canary()}", request_id=f"r {canary()}")
     assert len(noted) == 2
     assert canary.seen_in(str(noted)) == []
 
@@ -213,13 +214,13 @@ async def test_an_agent_that_writes_a_secret_into_every_field_tells_slack_none()
             ),
             work.ask("check_clearance", title=said("Large"), diff=diff * 200, file_path="large.py"),
         ]
-        small, large = await work.house.card("Small"), await work.house.card("Large")
+        small, large = await work.slack.card("Small"), await work.slack.card("Large")
         await work.call("broadcast", message=said("Broadcast"), level="warning")
         await work.call(
             "ping", status_message=said("Status"), progress_snapshot=[{"label": said("Step"), "status": "done"}]
         )
         question = work.ask("transmit", prompt_text=said("Question"))
-        asked = await work.house.card("Question")
+        asked = await work.slack.card("Question")
         await work.fill(asked, "prompt_refine", said("A person's words"))
         await question()
         await work.fill(small, "approve_reject", said("A person's reason"))
@@ -227,7 +228,7 @@ async def test_an_agent_that_writes_a_secret_into_every_field_tells_slack_none()
         for proposal in proposals:
             await proposal()
         waiting = work.ask("standby", message=said("Standing by"))
-        await work.house.card("Standing by")
+        await work.slack.card("Standing by")
         for command in (
             "list-files",
             f"show-file {name}.txt --lines 3:8",
@@ -236,7 +237,7 @@ async def test_an_agent_that_writes_a_secret_into_every_field_tells_slack_none()
             said("nothing"),
         ):
             await work.slack.command(ALICE, CHANNEL, command).answer()
-        await work.house.message(lambda one: "lines 3–8" in text_of(one))
+        await work.slack.first(lambda one: "lines 3–8" in text_of(one))
         await work.slack.wait_for(lambda: [one for one in work.slack.files if one.completed])
         sent = json.dumps([[call.method, call.args] for call in work.slack.calls], default=str)
         sent += json.dumps([work.slack.messages(), work.slack.ephemerals(ALICE), work.slack.views(ALICE)], default=str)

@@ -12,13 +12,13 @@ from attrs import evolve
 from intercom.masking import Masker, masked_lines
 from intercom.model.approval import ChangeKind, FileChange, without_secrets
 from intercom.model.card import Card, CardKind, Notice
-from intercom.operators.slack.draw import cards, files, lines
-from intercom.operators.slack.draw.output import Run, output, output_file
-from intercom.sessions.spawning import keeper, output_files
-from intercom.sessions.spawning.output_files import Stream
+from intercom.operators.slack.draw import cards, files, sessions
+from intercom.operators.slack.draw.files import Run, output, output_file
+from intercom.sessions.processes import monitor, output_files
+from intercom.sessions.processes.output_files import Stream
+from intercom.workspace.listing import show
 from intercom.workspace.preview import FileVersions, Preview, joined
 from intercom.workspace.preview import show as show_changes
-from intercom.workspace.showing import show
 from tests.masking.corpus import pem
 
 KEY = pem("PRIVATE KEY")(random.Random(3))
@@ -73,7 +73,7 @@ def test_the_end_of_an_output_is_masked_with_what_comes_before_it() -> None:
 
 @pytest.mark.parametrize("lines_asked", [1, 3, 8])
 def test_the_last_words_of_an_agent_are_masked_with_what_comes_before_them(tmp_path: Path, lines_asked: int) -> None:
-    keeper.Segments(str(tmp_path), "stdout", 1_000_000).add(f"begin\n{KEY[: KEY.index('-----END')]}".encode())
+    monitor.Segments(str(tmp_path), "stdout", 1_000_000).add(f"begin\n{KEY[: KEY.index('-----END')]}".encode())
     words = output_files.last_words(tmp_path, (Stream.STDOUT,), lines=lines_asked)
     assert words
     assert not shows_key(words)
@@ -82,7 +82,7 @@ def test_the_last_words_of_an_agent_are_masked_with_what_comes_before_them(tmp_p
 def test_a_piece_of_output_that_begins_in_a_line_is_masked_with_the_whole_line(tmp_path: Path) -> None:
     token = "ghp_" + "a1B2c3D4e5F6" * 3
     said = f"export GITHUB_TOKEN={token}\n".encode()
-    keeper.Segments(str(tmp_path), "stdout", 1_000_000).add(said)
+    monitor.Segments(str(tmp_path), "stdout", 1_000_000).add(said)
     for start in range(len(said)):
         before = output_files.lead(tmp_path, Stream.STDOUT, start)
         assert token[-8:] not in output_files.masked_after(before, said[start:])
@@ -166,6 +166,10 @@ def test_a_secret_that_a_limit_cuts_is_masked(room: int) -> None:
     for text in (f"{'x' * room} {token}", f"{'y ' * (room // 2)}password='{token[4:]}'", f"{'z' * room}\n{KEY}"):
         card = Card("c1", CardKind.PROMPT, "s1", "/work", text[:10_000], NOW, body=text, detail=text, note=text)
         notice = Notice(text, "info", NOW)
-        for drawn in (cards.card(card, Masker()), cards.escalation(card, Masker()), lines.notices([notice], Masker())):
+        for drawn in (
+            cards.card(card, Masker()),
+            cards.escalation(card, Masker()),
+            sessions.notice(notice, Masker()),
+        ):
             assert token[4:14] not in str(drawn)
             assert not shows_key(drawn)

@@ -7,11 +7,18 @@ from typing import Any
 
 from attrs import evolve
 
-from intercom.model.checkpoint import CheckpointLine, Divergence, DivergenceKind
+from intercom.model.checkpoint import (
+    CheckpointLine,
+    Divergence,
+    DivergenceKind,
+    DivergenceSummary,
+    Files,
+    LeftOut,
+    Restore,
+    RestoreState,
+)
 from intercom.model.errors import InvalidState, NotFound
-from intercom.model.manifest import LeftOut
-from intercom.model.restore import DivergenceSummary, Files, Restore, RestoreState
-from intercom.sessions.checkpoint_messages import CheckpointTaken
+from intercom.sessions.checkpoints.messages import CheckpointTaken
 
 
 class StandInCheckpoints:
@@ -32,7 +39,7 @@ class StandInCheckpoints:
         at = found.created_at + timedelta(seconds=len(self.lines))
         line = CheckpointLine(f"c-{len(self.lines) + 1}", found.id, found.workspace_root, at, label, 3, 42, 2)
         self.lines[line.id] = line
-        return CheckpointTaken(line, (LeftOut("files that can not be read", 1, ("secret",)),))
+        return CheckpointTaken(line, (LeftOut("files that cannot be read", 1, ("secret",)),))
 
     async def listed(self, session: str | None = None) -> tuple[CheckpointLine, ...]:
         found = [each for each in self.lines.values() if session in (None, each.session_id)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,19 +13,18 @@ from intercom.local.operator_keys import PublicKey
 from intercom.local.recognition import KnownAgents, known, lineage
 from intercom.model.approval import ChangeKind, FileChange, RiskLevel
 from intercom.model.card import Card, CardKind, CardState
-from intercom.model.child import Child, ChildState, Exit
+from intercom.model.checkpoint import Restore
+from intercom.model.decision import Decided, Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound
-from intercom.model.origin import Origin
-from intercom.model.restore import Restore
+from intercom.model.instruction import Instruction, Kind
+from intercom.model.process import AgentProcess, AgentProcessState, Exit, Origin
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.model.steering import Instruction, Kind
-from intercom.model.verdict import Decided, Decision, Signature, SignedCommand, Verdict
+from intercom.sessions.agent_processes import Output
 from intercom.sessions.cards import of_words
-from intercom.sessions.children import Output
+from intercom.sessions.checkpoints.restore import of_restore
 from intercom.sessions.policies import PolicyStatus
-from intercom.sessions.restore_cards import of_restore
+from intercom.sessions.processes.output_files import Stream
 from intercom.sessions.signatures import without_keys
-from intercom.sessions.spawning.output_files import Stream
 from tests.operators.checkpoints import StandInCheckpoints
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -122,13 +121,13 @@ class StandInChildren:
     async def start(self, prompt: str, **more: Any) -> Session:
         if not prompt.strip():
             raise InvalidArguments("a prompt is needed: say what the agent is to do")
-        self._desk.acts.append(("start", prompt, {name: value for name, value in more.items() if value is not None}))
+        self._desk.acts.append(("start", prompt, {name: value for name, value in more.items() if value}))
         started = session("s-new", prompt=prompt)
         self._desk.all_sessions[started.id] = started
         return started
 
-    async def everyone(self) -> dict[str, Child]:
-        return {"s-new": Child("s-new", ChildState.RUNNING, START, "me")}
+    async def everyone(self, sessions: Collection[str] | None = None) -> dict[str, AgentProcess]:
+        return {"s-new": AgentProcess("s-new", AgentProcessState.RUNNING, START, "me")}
 
     async def output(
         self,
@@ -151,23 +150,23 @@ class StandInSteering:
     """Words are kept; a session is paused at once."""
 
     def __init__(self, desk: StandInDesk) -> None:
-        self.desk = desk
+        self.service = desk
         self.kept: dict[str, Instruction] = {}
 
     async def pause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
-        found = self.desk._session(session)
-        self.desk.acts.append(("pause", found.id, by, channel))
+        found = self.service._session(session)
+        self.service.acts.append(("pause", found.id, by, channel, act_id))
         paused = attrs.evolve(found, status=SessionStatus.PAUSED, paused_by=by, paused_at=START)
-        self.desk.all_sessions[found.id] = paused
+        self.service.all_sessions[found.id] = paused
         return paused
 
     async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
-        found = self.desk._session(session)
+        found = self.service._session(session)
         if not found.is_paused:
             raise InvalidState("the session is not paused: it is active")
-        self.desk.acts.append(("unpause", found.id, by, channel, act_id))
+        self.service.acts.append(("unpause", found.id, by, channel, act_id))
         going_on = attrs.evolve(found, status=SessionStatus.ACTIVE, paused_by=None, paused_at=None)
-        self.desk.all_sessions[found.id] = going_on
+        self.service.all_sessions[found.id] = going_on
         return going_on
 
     async def steer(
@@ -179,11 +178,13 @@ class StandInSteering:
         act_id: str | None = None,
         signed: SignedCommand | None = None,
     ) -> Card:
-        found = self.desk._session(session)
-        self.desk.acts.append(("steer", found.id, text, by, channel, act_id))
+        found = self.service._session(session)
+        self.service.acts.append(("steer", found.id, text, by, channel, act_id))
         return self._keep(Instruction("w-1", Kind.STEER, text, by, channel, START, found.id))
 
     async def words(self, session: str | None = None, limit: int = 50) -> tuple[Instruction, ...]:
+        if session is not None:
+            self.service._session(session)
         return tuple(word for word in self.kept.values() if word.kind is Kind.STEER)[:limit]
 
     async def add_task(
@@ -197,7 +198,9 @@ class StandInSteering:
         act_id: str | None = None,
         signed: SignedCommand | None = None,
     ) -> Card:
-        self.desk.acts.append(("task", text, by, channel, session, workspace, act_id))
+        if session is not None:
+            self.service._session(session)
+        self.service.acts.append(("task", text, by, channel, session, workspace, act_id))
         return self._keep(Instruction("t-1", Kind.TASK, text, by, channel, START, session, workspace))
 
     async def workspace_of(self, directory: str) -> str:
@@ -206,13 +209,15 @@ class StandInSteering:
     async def tasks(
         self, session: str | None = None, *, everything: bool = False, limit: int = 50
     ) -> tuple[Instruction, ...]:
+        if session is not None:
+            self.service._session(session)
         return tuple(word for word in self.kept.values() if word.kind is Kind.TASK and (everything or word.is_open))
 
     async def take_back(self, prefix: str, by: str, channel: str) -> Card:
         found = self.kept.get(prefix)
         if found is None:
             raise NotFound(f"no message or task has an id that begins with {prefix!r}")
-        self.desk.acts.append(("take back", prefix, by, channel))
+        self.service.acts.append(("take back", prefix, by, channel))
         return self._keep(attrs.evolve(found, closed_at=START))
 
     def _keep(self, word: Instruction) -> Card:
@@ -262,6 +267,8 @@ class StandInDesk:
         return self._session(prefix).id
 
     async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
+        if session_id is not None:
+            self._session(session_id)
         open_cards = [each for each in self.cards.values() if each.state is CardState.PENDING]
         return tuple(each for each in open_cards if session_id in (None, each.session_id))
 
@@ -346,6 +353,8 @@ class StandInDesk:
         return waiting[0]
 
     async def audit(self, limit: int, session: str | None = None) -> tuple[Entry, ...]:
+        if session is not None:
+            self._session(session)
         return (Entry(START, "verdict", "s-1", "me", "approved r-1", {"limit": limit}),)[:limit]
 
     async def chat_standing(self) -> dict[str, Any] | None:
@@ -355,7 +364,9 @@ class StandInDesk:
         child = Node("store", "store", "Writer", "running", 1, 7, 2, "OSError: disk full", START.timestamp())
         return Node("root", "root", "Supervisor", "running", started_at=START.timestamp(), children=(child,))
 
-    async def admit_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> None:
+    async def admit_command(
+        self, command: str, act_id: str | None, subject: str, signature: Signature | None, *, once: bool
+    ) -> None:
         return None
 
     async def add_key(self, key: PublicKey, at: str, by: str, signature: str) -> bool:

@@ -1,4 +1,4 @@
-"""Router and local socket running over a stand-in desk, for tests that speak to them as ctl does."""
+"""Router and local socket running over a stand-in service, for tests that speak to them as ctl does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.operators.desk import StandInDesk
 @frozen
 class House:
     system: System
-    desk: StandInDesk
+    service: StandInDesk
     places: Places
 
     @property
@@ -86,27 +86,27 @@ def environ(directory: Path) -> dict[str, str]:
 @contextlib.asynccontextmanager
 async def open_house(
     directory: Path,
-    desk: StandInDesk | None = None,
+    service: StandInDesk | None = None,
     *,
     on_event: Callable[[Event], object] | None = None,
     **options: Any,
 ) -> AsyncIterator[House]:
-    """A server at `directory` with this desk; `options` go to the listener. Everybody may act, unless they say who is
-    an agent."""
-    desk = desk or StandInDesk()
+    """A server at `directory` with this service; `options` go to the listener. Everybody may act, unless they say who
+    is an agent."""
+    service = service or StandInDesk()
     options.setdefault("trust_agent_processes", "agents" not in options)
     where = places(environ=environ(directory))
 
     async def open_cards() -> Sequence[Card]:
-        return await desk.pending()
+        return await service.pending()
 
     async def mode_of(session_id: str) -> SessionMode | None:
-        found = desk.all_sessions.get(session_id)
+        found = service.all_sessions.get(session_id)
         return None if found is None else found.mode
 
     children = [
         ChildSpec("operators", lambda: Operators(open_cards, mode_of)),
-        ChildSpec("ctl", lambda: CtlListener(desk, where.ctl_socket, where.token_file, **options)),
+        ChildSpec("ctl", lambda: CtlListener(service, where.ctl_socket, where.token_file, **options)),
     ]
     async with System(children, on_event=on_event) as system:
-        yield House(system, desk, where)
+        yield House(system, service, where)

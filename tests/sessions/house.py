@@ -27,12 +27,22 @@ from intercom.local.places import places
 from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, Notice
 from intercom.model.config import Config
-from intercom.model.verdict import Decision, Verdict
+from intercom.model.decision import Decision, Verdict
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.chat import Chat
-from intercom.sessions.clock_watch import WATCH_SECONDS
-from intercom.sessions.messages import Answered, AwaitClearance, Describe, Opened, Propose
-from intercom.sessions.reception_messages import Admit, Agent, AgentsGone, AgentsHere
+from intercom.sessions.messages import (
+    Admit,
+    Agent,
+    AgentsGone,
+    AgentsHere,
+    Answered,
+    AwaitDecision,
+    Describe,
+    Opened,
+    ToolRequest,
+)
+from intercom.sessions.tools.check_clearance import CheckClearance
+from intercom.sessions.watches import WATCH_SECONDS
 from intercom.store.messages import Transact
 from tests.support.database import new_database
 
@@ -89,7 +99,9 @@ class Guest:
     session_id: str
 
     async def ask(self, message: Request[R]) -> R:
-        """Ask this agent's session; one that is restarting is asked again."""
+        """Ask this agent's session; one that is restarting is asked again. A tool call without a name gets one."""
+        if isinstance(message, ToolRequest) and not message.call:
+            message = evolve(message, call=self.call())
         return await ask(self.house.app.system.named(f"session/{self.session_id}"), message, retry=True)
 
     def tell(self, message: object) -> None:
@@ -102,7 +114,8 @@ class Guest:
     async def propose(
         self, path: str = "a.txt", diff: str = "a\n", risk: RiskLevel = RiskLevel.LOW, call: str | None = None
     ) -> Opened[Any]:
-        return await self.ask(Propose(call or self.call(), f"change {path}", diff, path, None, risk))
+        asked = CheckClearance(f"change {path}", diff, path, risk_level=risk, call=call or self.call())
+        return await self.ask(asked)
 
     async def settled(self) -> None:
         """Every message sent to the session so far has been handled."""
@@ -122,19 +135,19 @@ class House:
         """An agent connects."""
         agent = Agent(key, client, str(root))
         self.app.presence.came(key, "door")
-        return Guest(self, agent, await self.ask("reception", Admit(agent)))
+        return Guest(self, agent, await self.ask("registry", Admit(agent)))
 
     def back(self, *keys: str) -> None:
         """These agents' connections are up again."""
         for key in keys:
             self.app.presence.came(key, "door")
-        self.app.system.named("reception").tell(AgentsHere(keys))
+        self.app.system.named("registry").tell(AgentsHere(keys))
 
     def gone(self, *keys: str, for_good: bool = False) -> None:
         """These agents' connections are gone."""
         for key in keys:
             self.app.presence.left(key, "door")
-        self.app.system.named("reception").tell(AgentsGone(keys, for_good))
+        self.app.system.named("registry").tell(AgentsGone(keys, for_good))
 
     async def ask(self, name: str, message: Request[R]) -> R:
         return await ask(self.app.system.named(name), message, retry=True)
@@ -147,7 +160,7 @@ class House:
 
     async def wait(self, guest: Guest, request_id: str, call: str | None = None) -> Pending[Answered[Any]]:
         """Let one more call of the agent wait for a clearance; it waits when this returns."""
-        waiting = self.begin(partial_ask(guest, AwaitClearance(call or guest.call(), request_id)))
+        waiting = self.begin(partial_ask(guest, AwaitDecision(call or guest.call(), request_id)))
         await trio.testing.wait_all_tasks_blocked()
         await guest.settled()
         return waiting
@@ -156,11 +169,11 @@ class House:
         return Verdict(id or f"v{next(self.numbers)}", decision, "kim", "ctl", self.now(), text)
 
     async def decide(self, id: str, decision: Decision, text: str | None = None, verdict_id: str | None = None) -> Card:
-        return await self.app.desk.decide(id, self.verdict(decision, text, verdict_id))
+        return await self.app.service.decide(id, self.verdict(decision, text, verdict_id))
 
     async def accept(self, root: Path) -> Card:
         """A person accepts the policy of this workspace as its file states it now."""
-        return await self.app.desk.decide_policy(str(root), self.verdict(Decision.ACCEPT))
+        return await self.app.service.decide_policy(str(root), self.verdict(Decision.ACCEPT))
 
     def now(self) -> datetime:
         return self.app.context.now()

@@ -18,8 +18,8 @@ from intercom.model.prompt import PromptType
 from intercom.model.session import Session, SessionStatus
 from intercom.sessions.chat import Chat, thread_key
 from intercom.sessions.housekeeping import PRUNE_SECONDS, PURGE_SECONDS
-from intercom.sessions.messages import AskPrompt
-from intercom.sessions.reception_messages import Adopt
+from intercom.sessions.messages import Adopt
+from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox, sessions
 from intercom.store.messages import Transact
 from tests.sessions.house import House, house, in_house
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 
 async def stand(at: House) -> dict[str, SessionStatus]:
-    return {session.id: session.status for session in await at.app.desk.sessions(everything=True)}
+    return {session.id: session.status for session in await at.app.service.sessions(everything=True)}
 
 
 async def rounds(at: House, days: float) -> None:
@@ -59,7 +59,7 @@ async def test_they_end_after_a_week_are_told_of_in_one_line_and_go_with_the_oth
     async with house(root.parent, clock) as at:
         guests = [await at.arrive(root, key) for key in ("one", "two", "three")]
         # Held: it waits as long as its session is there.
-        question = AskPrompt(guests[0].call(), "What now?", PromptType.ERROR_RECOVERY)
+        question = Transmit("What now?", PromptType.ERROR_RECOVERY, call=guests[0].call())
         asked = (await guests[0].ask(question)).request_id
         at.gone("one", "two", "three", for_good=True)
         await rounds(at, 6)
@@ -108,7 +108,7 @@ async def test_until_then_another_agent_may_take_them_up(clock: Clock, root: Pat
         at.gone("old", for_good=True)
         await rounds(at, 6)
         new = await at.arrive(root, "new")
-        assert await at.ask("reception", Adopt(new.agent)) == old.session_id
+        assert await at.ask("registry", Adopt(new.agent)) == old.session_id
         await rounds(at, 9)
         assert (await stand(at))[old.session_id] is SessionStatus.ACTIVE
         assert told(at) == []
@@ -134,7 +134,7 @@ async def test_one_whose_agent_is_here_or_was_here_since_does_not_end(clock: Clo
 async def test_one_that_nobody_ever_came_to_ends_too_and_the_time_is_a_setting(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, Config(interrupted_retention_days=2)) as at:
         guest = await at.arrive(root)
-        mine = (await at.app.desk.sessions())[0]
+        mine = (await at.app.service.sessions())[0]
         empty: Session = evolve(mine, id="never-came", agent_key=None, status=SessionStatus.CREATED)
         assert await at.ask("store", Transact(partial(sessions.insert, session=empty)))
         await rounds(at, 3)
@@ -146,7 +146,7 @@ async def test_one_that_nobody_ever_came_to_ends_too_and_the_time_is_a_setting(c
 async def test_after_a_restart_they_end_too(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        asked = (await guest.ask(AskPrompt(guest.call(), "What now?", PromptType.ERROR_RECOVERY))).request_id
+        asked = (await guest.ask(Transmit("What now?", PromptType.ERROR_RECOVERY))).request_id
         at.gone("agent", for_good=True)
         await at.later(60)
     clock.jump(8 * DAY)

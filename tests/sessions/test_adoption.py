@@ -13,13 +13,13 @@ from attrs import evolve
 
 from intercom.local import shim_id
 from intercom.model.card import CardKind
-from intercom.model.child import Child, ChildState, Why
 from intercom.model.errors import InvalidState, Unauthorized
+from intercom.model.process import AgentProcess, AgentProcessState, Why
 from intercom.model.session import SessionStatus
-from intercom.sessions import agent_keys
-from intercom.sessions.reception import RETURN_SECONDS
-from intercom.sessions.reception_messages import Adopt, Agent
-from intercom.store import children
+from intercom.sessions import registry
+from intercom.sessions.messages import Adopt, Agent
+from intercom.sessions.registry import RETURN_SECONDS
+from intercom.store import agent_processes
 from intercom.store.messages import Transact
 from tests.sessions.house import House, house, in_house
 
@@ -40,7 +40,7 @@ async def gone(at: House, key: str) -> None:
 
 
 def partial_reboot(at: House, agent: Agent, session_id: str | None = None) -> Callable[[], Awaitable[str]]:
-    return partial(at.ask, "reception", Adopt(agent, session_id))
+    return partial(at.ask, "registry", Adopt(agent, session_id))
 
 
 @in_house
@@ -50,13 +50,13 @@ async def test_the_session_that_was_given_up_for_another_is_over_and_never_stall
         await old.propose()
         await gone(at, "old")
         new = await at.arrive(root, "new")
-        assert await at.ask("reception", Adopt(new.agent)) == old.session_id
+        assert await at.ask("registry", Adopt(new.agent)) == old.session_id
         await at.later(0)
         await gone(at, "new")
         for _ in range(5):
             await at.later(at.app.config.stall.inactivity_threshold_seconds)
         assert not [card for card in at.people.cards if card.kind is CardKind.STALL]
-        stand = {session.id: session.status for session in await at.app.desk.sessions(everything=True)}
+        stand = {session.id: session.status for session in await at.app.service.sessions(everything=True)}
         assert stand[new.session_id] is SessionStatus.TERMINATED
 
 
@@ -99,25 +99,27 @@ async def test_after_a_restart_the_session_of_an_agent_that_does_not_come_back_i
 @in_house
 async def test_a_session_that_is_kept_for_its_own_agent_is_not_to_be_had_by_its_id(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        named = await at.arrive(root, f"{agent_keys.NAMED}one")
+        named = await at.arrive(root, f"{registry.NAMED}one")
         await named.propose()
         started = await at.arrive(root, "started")
-        child = Child(started.session_id, ChildState.RUNNING, at.now(), "kim")
-        await at.ask("store", Transact(partial(children.insert, child=child)))
+        child = AgentProcess(started.session_id, AgentProcessState.RUNNING, at.now(), "kim")
+        await at.ask("store", Transact(partial(agent_processes.insert, child=child)))
         for guest in (named, started):
             await gone(at, guest.agent.key)
         other = await at.arrive(root, "other")
         for guest in (named, started):
             with pytest.raises(Unauthorized, match="its own agent"):
-                await at.ask("reception", Adopt(other.agent, guest.session_id))
-        ending = evolve(child, state=ChildState.ENDING, why=Why.ENDED)
-        await at.ask("store", Transact(partial(children.change, child=ending, expect={ChildState.RUNNING})))
+                await at.ask("registry", Adopt(other.agent, guest.session_id))
+        ending = evolve(child, state=AgentProcessState.ENDING, why=Why.ENDED)
+        await at.ask(
+            "store", Transact(partial(agent_processes.change, child=ending, expect={AgentProcessState.RUNNING}))
+        )
         with pytest.raises(Unauthorized, match="its own agent"):
-            await at.ask("reception", Adopt(other.agent, started.session_id))
+            await at.ask("registry", Adopt(other.agent, started.session_id))
         # Once its process is over for good, nobody else comes for it.
-        over = evolve(child, state=ChildState.OVER, why=Why.CLEARED)
-        await at.ask("store", Transact(partial(children.change, child=over, expect={ChildState.ENDING})))
-        assert await at.ask("reception", Adopt(other.agent, started.session_id)) == started.session_id
+        over = evolve(child, state=AgentProcessState.OVER, why=Why.CLEARED)
+        await at.ask("store", Transact(partial(agent_processes.change, child=over, expect={AgentProcessState.ENDING})))
+        assert await at.ask("registry", Adopt(other.agent, started.session_id)) == started.session_id
 
 
 @in_house
@@ -128,15 +130,15 @@ async def test_for_a_shim_that_is_dead_nobody_waits(clock: Clock, root: Path) ->
         began = trio.current_time()
         # Its connection has not been heard to end yet.
         second = await at.arrive(root, next_fallen := dead_shim())
-        assert await at.ask("reception", Adopt(second.agent)) == (fallen if LINUX else second).session_id
+        assert await at.ask("registry", Adopt(second.agent)) == (fallen if LINUX else second).session_id
     async with house(root.parent, clock) as at:
         # A server that never lives for longer than others may take to come back must not keep everybody waiting.
         third = await at.arrive(root, "third")
-        assert await at.ask("reception", Adopt(third.agent, fallen.session_id)) == fallen.session_id
+        assert await at.ask("registry", Adopt(third.agent, fallen.session_id)) == fallen.session_id
         # Elsewhere nobody can tell that a shim is dead, and all wait until those that live are back.
         assert (trio.current_time() - began) == (0 if LINUX else RETURN_SECONDS)
-        assert [card.id for card in await at.app.desk.pending()] == [request.request_id]
-        assert next_fallen not in {session.agent_key for session in await at.app.desk.sessions()}
+        assert [card.id for card in await at.app.service.pending()] == [request.request_id]
+        assert next_fallen not in {session.agent_key for session in await at.app.service.sessions()}
 
 
 def dead_shim() -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from intercom.agents.http import identity
-from intercom.sessions import agent_keys
+from intercom.agents.http import request
+from intercom.sessions import registry
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ from intercom.sessions import agent_keys
     ],
 )
 def test_a_conversation_has_a_key_that_nobody_else_has(key: str, conversation: str, expected: str) -> None:
-    assert agent_keys.of_conversation(key, conversation) == expected
+    assert registry.of_conversation(key, conversation) == expected
 
 
 def test_a_key_in_a_url_is_never_another_agents_conversation() -> None:
-    key = agent_keys.of_conversation("http:one", "codex:1@/ws").removeprefix(agent_keys.NAMED)
-    with pytest.raises(identity.Unclear):
-        identity.read(b"", [(b"x-intercom-agent", key.encode())])
-    assert not agent_keys.is_its_own(agent_keys.of_conversation("shim", "http:one@/ws"))
-    assert agent_keys.is_its_own(agent_keys.of_conversation("http:one", "codex:1@/ws"))
+    key = registry.of_conversation("http:one", "codex:1@/ws").removeprefix(registry.NAMED)
+    with pytest.raises(request.Refusal):
+        request.read_identity(b"", [(b"x-intercom-agent", key.encode())])
+    assert not registry.is_its_own(registry.of_conversation("shim", "http:one@/ws"))
+    assert registry.is_its_own(registry.of_conversation("http:one", "codex:1@/ws"))

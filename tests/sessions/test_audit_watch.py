@@ -17,12 +17,13 @@ from attrs import define, field
 
 from actors import Actor, ChildSpec, System, ask
 from intercom.model.card import Notice
-from intercom.sessions.audit_watch import AuditWatch
+from intercom.sessions.watches import AuditWatch
 from intercom.store import audit, audit_anchor
 from intercom.store.audit_chain import Head
+from intercom.store.client import Store
 from intercom.store.messages import Transact
 from intercom.store.reader import Reader
-from tests.operators.slack.outbox.house import TaskWriter
+from tests.operators.slack.server import TaskWriter
 from tests.support.trio_case import trio_test
 
 START = datetime(2026, 11, 23, 8, tzinfo=UTC)
@@ -80,7 +81,13 @@ async def serving(path: Path, now: datetime = START) -> AsyncIterator[Server]:
     def watch() -> AuditWatch:
         named = system.named
         return AuditWatch(
-            reader, named("store"), named("operators"), server.file, lambda: server.now, server.complaints.append, 0.02
+            reader,
+            Store(named("store")),
+            named("operators"),
+            server.file,
+            lambda: server.now,
+            server.complaints.append,
+            0.02,
         )
 
     system = System(
@@ -153,7 +160,7 @@ async def watching(path: Path) -> AsyncIterator[tuple[AuditWatch, list[str]]]:
         [ChildSpec("store", lambda: TaskWriter(path)), ChildSpec("operators", lambda: Ear([]))]
     ) as system:
         reader, named, file = Reader(path), system.named, path.with_name("audit.anchor")
-        yield AuditWatch(reader, named("store"), named("operators"), file, lambda: START, told.append), told
+        yield AuditWatch(reader, Store(named("store")), named("operators"), file, lambda: START, told.append), told
         reader.close()
 
 
@@ -222,7 +229,7 @@ async def test_a_log_that_was_cut_is_told_of_by_a_watch_that_ends_before_its_fir
     ) as system:
         reader = Reader(path)
         named = system.named
-        ended = AuditWatch(reader, named("store"), named("operators"), server.file, lambda: START, told.append)
+        ended = AuditWatch(reader, Store(named("store")), named("operators"), server.file, lambda: START, told.append)
         await ended.on_stop()
         reader.close()
     assert "was changed while nobody was looking" in told[0]

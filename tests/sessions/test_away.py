@@ -11,9 +11,9 @@ import trio.testing
 from actors.testing import inject
 from intercom.model.card import CardKind
 from intercom.model.config import Config, StallSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import Ambiguous, NotFound
 from intercom.model.stall import StallAlert, StallStatus
-from intercom.model.verdict import Decision
 from intercom.sessions.timers import RETURN_SECONDS, SHOW_SECONDS
 from intercom.store import stalls
 from intercom.store.messages import Transact
@@ -32,8 +32,8 @@ def root(tmp_path: Path) -> Path:
 
 async def away(at: House, id: str) -> bool:
     """What a channel is told that looks, which must be what it was shown last."""
-    (listed,) = [card.away for card in await at.app.desk.pending() if card.id == id]
-    assert (await at.app.desk.card(id)).away == listed
+    (listed,) = [card.away for card in await at.app.service.pending() if card.id == id]
+    assert (await at.app.service.card(id)).away == listed
     return listed
 
 
@@ -53,7 +53,7 @@ async def test_a_card_says_whether_a_call_waits(clock: Clock, root: Path) -> Non
         assert not await away(at, id)
         assert shown(at, id) == [True, False]
         await at.decide(id, Decision.APPROVE)
-        assert not (await at.app.desk.card(id)).away
+        assert not (await at.app.service.card(id)).away
         assert at.app.context.unattended == set()
 
 
@@ -115,11 +115,11 @@ async def test_a_nudge_with_a_prefix_that_fits_several_says_so(clock: Clock, roo
         await alert(at, guest, "alert-1")
         await alert(at, other, "alert-12")
         with pytest.raises(Ambiguous, match="fits 2 session or stall alerts"):
-            await at.app.desk.nudge("alert", None, "kim", "ctl")
+            await at.app.service.nudge("alert", None, "kim", "ctl")
         # A whole id is nobody else's, although another begins with it.
-        card = await at.app.desk.nudge("alert-1", None, "kim", "ctl")
+        card = await at.app.service.nudge("alert-1", None, "kim", "ctl")
         assert getattr(card, "kind", None) is CardKind.STALL
         with pytest.raises(NotFound, match="no session or stall alert"):
-            await at.app.desk.nudge("zzz", None, "kim", "ctl")
-        session = await at.app.desk.nudge(other.session_id[:30], "go on", "kim", "ctl")
+            await at.app.service.nudge("zzz", None, "kim", "ctl")
+        session = await at.app.service.nudge(other.session_id[:30], "go on", "kim", "ctl")
         assert session.id == other.session_id

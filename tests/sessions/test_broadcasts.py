@@ -19,12 +19,12 @@ from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.outbox import Row, Urgency
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions.answers import BroadcastAnswer
-from intercom.sessions.broadcasts import MOST_A_MINUTE, POST_SECONDS
 from intercom.sessions.chat import Chat, Posted, channel_of, is_notified, notice_key, thread_key
-from intercom.sessions.messages import Beat, Broadcast, SwitchMode
-from intercom.sessions.reception_messages import Admit, Agent
-from intercom.store import outbox, postings
+from intercom.sessions.messages import Admit, Agent
+from intercom.sessions.tools.broadcast import MOST_A_MINUTE, POST_SECONDS, Broadcast, BroadcastAnswer
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.switch_freq import SwitchFreq
+from intercom.store import outbox
 from intercom.store.messages import Database, Transact
 from tests.sessions.house import BEGAN, Guest, House, Pending, house, in_house
 
@@ -57,13 +57,13 @@ def root(tmp_path: Path) -> Path:
 
 async def arrive(at: House, root: Path) -> Guest:
     guest = await at.arrive(root)
-    await guest.ask(SwitchMode(guest.call(), SessionMode.HYBRID, "kim", "ctl"))
+    await guest.ask(SwitchFreq(SessionMode.HYBRID, by="kim", channel="ctl", from_agent=False))
     return guest
 
 
 async def begin(at: House, guest: Guest, call: str = "one", **given: Any) -> Pending[Any]:
     """A broadcast that is under way and has been put on record."""
-    asked = at.begin(partial(guest.ask, Broadcast(call, given.pop("message", "built"), **given)))
+    asked = at.begin(partial(guest.ask, Broadcast(given.pop("message", "built"), **given, call=call)))
     await at.later(0)
     # A busy machine may take longer to look at the policy, in a thread.
     while await row(at, notice_key(call)) is None and asked.outcome is None:
@@ -81,15 +81,15 @@ async def post(at: House, guest: Guest, call: str, ts: str, *, tell: bool = True
     def posted(db: Database) -> None:
         row = outbox.by_key(db, notice_key(call))
         assert row is not None
-        assert postings.begin_post(db, row.id, at.now()) is not None
-        postings.posted(db, row.id, ts, row.version, at.now())
+        assert outbox.begin_post(db, row.id, at.now()) is not None
+        outbox.posted(db, row.id, ts, row.version, at.now())
 
     def root_posted(db: Database) -> None:
         row = outbox.by_key(db, thread_key(guest.session_id))
         assert row is not None
         if row.ts is None:
-            assert postings.begin_post(db, row.id, at.now()) is not None
-            postings.posted(db, row.id, "1.0", row.version, at.now())
+            assert outbox.begin_post(db, row.id, at.now()) is not None
+            outbox.posted(db, row.id, "1.0", row.version, at.now())
 
     await at.ask("store", Transact(root_posted))
     await at.ask("store", Transact(posted))
@@ -106,7 +106,7 @@ async def test_a_broadcast_answers_with_the_ts_of_its_message(clock: Clock, root
         assert asked.outcome is None
         assert wall.woken
         # The session does other things meanwhile.
-        assert (await guest.ask(Beat(guest.call()))).answer.acknowledged
+        assert (await guest.ask(Ping())).answer.acknowledged
         await post(at, guest, "one", "1700000000.000100")
         assert (await asked()).answer == BroadcastAnswer(posted=True, ts="1700000000.000100")
         line, top = await row(at, notice_key("one")), await row(at, thread_key(guest.session_id))
@@ -131,7 +131,7 @@ async def test_a_broadcast_that_is_not_posted_in_time_is_said_to_be_queued(clock
         assert (await asked()).answer == QUEUED
         # Asked again when it stands there by now: it says so, and there is one row and one line.
         await post(at, guest, "one", "1700000000.000100")
-        again = await guest.ask(Broadcast("one", "built"))
+        again = await guest.ask(Broadcast("built", call="one"))
         assert again.answer == BroadcastAnswer(posted=True, ts="1700000000.000100")
         await guest.settled()
         assert len([notice for notice in at.people.notices if notice.text == "built"]) == 1
@@ -152,13 +152,13 @@ async def test_a_broadcast_that_the_chat_does_not_take_waits_no_more(clock: Cloc
         assert line is not None
 
         def refused(db: Database) -> None:
-            postings.begin_post(db, top.id, at.now())
-            postings.posted(db, top.id, "1.0", top.version, at.now())
-            assert postings.begin_post(db, line.id, at.now()) is not None
-            postings.refused(db, line.id, "msg_too_long", line.version)
+            outbox.begin_post(db, top.id, at.now())
+            outbox.posted(db, top.id, "1.0", top.version, at.now())
+            assert outbox.begin_post(db, line.id, at.now()) is not None
+            outbox.refused(db, line.id, "msg_too_long", line.version)
 
         await at.ask("store", Transact(refused))
-        assert (await guest.ask(Broadcast("one", "built"))).answer == BroadcastAnswer(posted=False)
+        assert (await guest.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
 
 
 @in_house
@@ -166,7 +166,7 @@ async def test_verdicts_that_came_meanwhile_ride_on_a_broadcast_that_waited(cloc
     async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
         guest = await arrive(at, root)
         asked = await begin(at, guest)
-        await at.app.desk.nudge(guest.session_id, "go on", "kim", "ctl")
+        await at.app.service.nudge(guest.session_id, "go on", "kim", "ctl")
         await post(at, guest, "one", "1.5")
         assert [word.text for word in (await asked()).instructions] == ["go on"]
 
@@ -201,7 +201,7 @@ async def test_a_broadcast_goes_to_the_thread_that_it_names(clock: Clock, root: 
         assert line is not None
         assert line.thread == "1700000000.000100"
         with pytest.raises(InvalidArguments, match="thread_ts"):
-            await guest.ask(Broadcast("two", "built", thread_ts="card/x"))
+            await guest.ask(Broadcast("built", thread_ts="card/x", call="two"))
         assert await row(at, notice_key("two")) is None
 
 
@@ -223,8 +223,8 @@ async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: 
 async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothing(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
         guest = await at.arrive(root)
-        await guest.ask(SwitchMode(guest.call(), SessionMode.LOCAL, "kim", "ctl"))
-        assert (await guest.ask(Broadcast("one", "built"))).answer == BroadcastAnswer(posted=False)
+        await guest.ask(SwitchFreq(SessionMode.LOCAL, by="kim", channel="ctl", from_agent=False))
+        assert (await guest.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
         assert await row(at, notice_key("one")) is None
         assert (await at.people.notice("built")).key is None
 
@@ -232,10 +232,10 @@ async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothi
 @in_house
 async def test_a_session_is_shown_in_the_channel_that_its_connection_named(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG) as at:
-        id = await at.ask("reception", Admit(Agent("agent", "client", str(root), "C77")))
+        id = await at.ask("registry", Admit(Agent("agent", "client", str(root), "C77")))
         # It stays there, whatever a later connection of the same agent says.
-        assert await at.ask("reception", Admit(Agent("agent", "client", str(root), "C88"))) == id
-        (session,) = await at.app.desk.sessions()
+        assert await at.ask("registry", Admit(Agent("agent", "client", str(root), "C88"))) == id
+        (session,) = await at.app.service.sessions()
         assert channel_of(CONFIG, session) == "C77"
 
 
@@ -289,15 +289,15 @@ async def test_more_than_so_many_lines_a_minute_are_refused(clock: Clock, root: 
     async with house(root.parent, clock) as at:
         guest, other = await at.arrive(root), await at.arrive(root, key="other")
         first = guest.call()
-        await guest.ask(Broadcast(first, "line"))
+        await guest.ask(Broadcast("line", call=first))
         for _ in range(MOST_A_MINUTE - 1):
-            await guest.ask(Broadcast(guest.call(), "line"))
+            await guest.ask(Broadcast("line"))
         refused = guest.call()
         with pytest.raises(IntercomError, match="wait a minute"):
-            await guest.ask(Broadcast(refused, "one more"))
+            await guest.ask(Broadcast("one more", call=refused))
         # A call whose answer was lost is no further line, and nobody else is held up.
-        await guest.ask(Broadcast(first, "line"))
-        await other.ask(Broadcast(other.call(), "line"))
+        await guest.ask(Broadcast("line", call=first))
+        await other.ask(Broadcast("line"))
         await at.later(61)
-        await guest.ask(Broadcast(refused, "one more"))
+        await guest.ask(Broadcast("one more", call=refused))
         await at.people.notice("one more")

@@ -15,23 +15,24 @@ import trio.testing
 
 from intercom.model.approval import RiskLevel
 from intercom.model.card import CardKind, CardState
-from intercom.model.checkpoint import DivergenceKind
+from intercom.model.checkpoint import DivergenceKind, Files, Restore, RestoreState
 from intercom.model.config import CheckpointSettings, Config
+from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, FileError, InvalidState, NotFound, SpawnFailed
 from intercom.model.operation import Operation, OperationKind
 from intercom.model.prompt import PromptType
-from intercom.model.restore import Files, Restore, RestoreState
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
-from intercom.model.verdict import Decision
-from intercom.sessions import comparing
-from intercom.sessions.checkpoint_messages import CheckpointTaken, SweepContents
-from intercom.sessions.children import Children
-from intercom.sessions.messages import Apply, AskPrompt, Beat, Recall
-from intercom.sessions.permission_messages import AskPermission
-from intercom.sessions.reception_messages import Adopt, Agent
-from intercom.sessions.successors import Successors
+from intercom.sessions.agent_processes import AgentProcesses
+from intercom.sessions.checkpoints import archive
+from intercom.sessions.checkpoints.messages import CheckpointTaken, SweepContents
+from intercom.sessions.checkpoints.succession import Successors
+from intercom.sessions.messages import Adopt, Agent, AskPermission
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.reboot import Reboot
+from intercom.sessions.tools.transmit import Transmit
 from intercom.store import checkpoints, requests, rows
-from intercom.store.contents import Held
+from intercom.store.contents import OpenContents
 from intercom.store.messages import Transact
 from tests.sessions.house import Guest, House, house, in_house
 
@@ -59,11 +60,11 @@ def root(tmp_path: Path) -> Path:
 
 
 async def take(at: House, guest: Guest, label: str | None = "before") -> CheckpointTaken:
-    return await at.app.desk.checkpoints.take(guest.session_id, label, "kim", "ctl")
+    return await at.app.service.checkpoints.take(guest.session_id, label, "kim", "ctl")
 
 
 async def ask(at: House, taken: CheckpointTaken, files: Files = Files.EXACT) -> Restore:
-    return await at.app.desk.checkpoints.ask_restore(taken.checkpoint.id, files, "kim", "ctl")
+    return await at.app.service.checkpoints.ask_restore(taken.checkpoint.id, files, "kim", "ctl")
 
 
 async def proceed(at: House, restore: Restore) -> Restore:
@@ -76,7 +77,7 @@ async def ended(at: House, id: str) -> Restore:
     async with at.restarting():
         # Not by waiting for quiet: what creeps waits for that too, and would never get there.
         while (  # noqa: ASYNC110 - the database tells nobody when it changes
-            found := await at.app.desk.checkpoints.restore(id)
+            found := await at.app.service.checkpoints.restore(id)
         ).state not in _ENDS:
             await trio.sleep(0.05)
     return found
@@ -93,7 +94,7 @@ def files(root: Path) -> dict[str, str]:
 
 
 def staged(root: Path) -> list[Path]:
-    return list(root.glob(".intercom*"))
+    return list(root.rglob(".intercom*"))
 
 
 def move(root: Path, name: str) -> Path:
@@ -108,7 +109,7 @@ async def test_a_checkpoint_holds_the_session_its_progress_and_what_waits_in_it(
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         items = (ProgressItem("half of it", ProgressStatus.DONE),)
-        await guest.ask(Beat(guest.call(), None, items))
+        await guest.ask(Ping(None, items))
         id = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
         taken = await take(at, guest)
         assert (taken.checkpoint.label, taken.checkpoint.files, taken.checkpoint.kept) == ("before", 2, 2)
@@ -125,23 +126,23 @@ async def test_a_checkpoint_holds_the_session_its_progress_and_what_waits_in_it(
         )
         assert set(kept.file_hashes) == set(BEFORE)
         assert (await at.people.notice("checkpoint taken")).session_id == guest.session_id
-        answered = await guest.ask(Recall(guest.call(), adopted=False))
+        answered = await guest.ask(Reboot())
         assert answered.answer.last_checkpoint is not None
         assert answered.answer.last_checkpoint.checkpoint_id == kept.id
-        assert await at.app.desk.checkpoints.listed() == (taken.checkpoint,)
+        assert await at.app.service.checkpoints.listed() == (taken.checkpoint,)
 
 
 @in_house
 async def test_the_same_act_takes_one_checkpoint_and_asks_one_question(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        calls = at.app.desk.checkpoints
+        calls = at.app.service.checkpoints
         taken = [await calls.take(guest.session_id, "x", "kim", "ctl", "act-1") for _ in range(2)]
         assert taken[0] == taken[1]
         asked = [await calls.ask_restore(taken[0].checkpoint.id, Files.BACK, "kim", "ctl", "act-2") for _ in range(2)]
         assert asked[0] == asked[1]
         assert len(await calls.listed()) == 1
-        assert [card.kind for card in await at.app.desk.pending()] == [CardKind.RESTORE]
+        assert [card.kind for card in await at.app.service.pending()] == [CardKind.RESTORE]
 
 
 @in_house
@@ -165,7 +166,7 @@ async def test_nothing_changes_until_a_person_says_so_and_nothing_after_they_say
         with pytest.raises(AlreadyDecided, match="cancel by kim"):
             await at.decide(restore.id, Decision.PROCEED)
         assert files(root) == spoiled
-        assert [session.id for session in await at.app.desk.sessions()] == [guest.session_id]
+        assert [session.id for session in await at.app.service.sessions()] == [guest.session_id]
 
 
 @pytest.mark.parametrize(
@@ -182,25 +183,27 @@ async def test_a_restore_ends_that_session_alone_and_another_goes_on(
     async with house(root.parent, clock) as at:
         guest, other = await at.arrive(root), await at.arrive(root, "other")
         items = (ProgressItem("half of it", ProgressStatus.IN_PROGRESS),)
-        await guest.ask(Beat(guest.call(), None, items))
+        await guest.ask(Ping(None, items))
         taken = await take(at, guest)
         spoil(root)
         done = await proceed(at, await ask(at, taken, how))
         assert done.state is RestoreState.DONE, done.note
         assert files(root) == after
-        live = {session.id: session for session in await at.app.desk.sessions()}
+        live = {session.id: session for session in await at.app.service.sessions()}
         assert set(live) == {other.session_id, done.successor_id}
         assert live[done.successor_id].progress_snapshot == items
         assert live[done.successor_id].client_name == "client"
         with pytest.raises(InvalidState, match=f"restored a checkpoint.*session_id {done.successor_id}"):
-            await guest.ask(Beat(guest.call()))
-        assert (await other.ask(Beat(other.call()))).answer.acknowledged
+            await guest.ask(Ping())
+        assert (await other.ask(Ping())).answer.acknowledged
         assert (await at.people.card(id=done.id, state=CardState.APPLIED)).note == done.note
         # How things were is a checkpoint too, and there is a way back to it.
-        undone = await proceed(at, await at.app.desk.checkpoints.ask_restore(done.safety_id, Files.EXACT, "kim", "ctl"))
+        undone = await proceed(
+            at, await at.app.service.checkpoints.ask_restore(done.safety_id, Files.EXACT, "kim", "ctl")
+        )
         assert undone.state is RestoreState.DONE, undone.note
         assert files(root) == {"a.txt": "spoiled\n", "new.txt": "new\n"}
-        live_now = {session.id for session in await at.app.desk.sessions()}
+        live_now = {session.id for session in await at.app.service.sessions()}
         assert live_now == {other.session_id, undone.successor_id}
 
 
@@ -212,10 +215,10 @@ async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_
         guest = await at.arrive(root)
         waits = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
         answered = (await guest.propose("sub/b.txt", "three\n", RiskLevel.HIGH)).request_id
-        question = (await guest.ask(AskPrompt(guest.call(), "Go on?", PromptType.CLARIFICATION))).request_id
+        question = (await guest.ask(Transmit("Go on?", PromptType.CLARIFICATION))).request_id
         taken = await take(at, guest)
         await at.decide(answered, Decision.APPROVE)
-        await guest.ask(Apply(guest.call(), answered))
+        await guest.ask(CheckDiff(answered))
         await at.decide(question, Decision.CONTINUE)
         since = (await guest.propose("later.txt", "later\n", RiskLevel.HIGH)).request_id
         pending = await at.wait(guest, waits)
@@ -233,24 +236,24 @@ async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_
         old = await at.app.reader.read(partial(requests.find, id=since))
         assert old is not None
         assert old.status.value == "interrupted"
-        cards = {card.id: card for card in await at.app.desk.pending()}
+        cards = {card.id: card for card in await at.app.service.pending()}
         assert {card.session_id for card in cards.values()} == {done.successor_id}
         assert all(card.away for card in cards.values())
 
         # Whoever takes the session over finds the same requests, and the checkpoint it comes from.
         new = Agent("new", "client", str(root))
         at.app.presence.came("new", "door")
-        adopted = at.begin(partial(at.ask, "reception", Adopt(new, done.successor_id)))
+        adopted = at.begin(partial(at.ask, "registry", Adopt(new, done.successor_id)))
         await at.later(5)
         assert await adopted() == done.successor_id
         guest = Guest(at, new, done.successor_id)
-        told = (await guest.ask(Recall(guest.call(), adopted=True))).answer
+        told = (await guest.ask(Reboot(adopted=True))).answer
         assert {each.request_id for each in told.pending_requests} == set(cards)
         assert told.last_checkpoint is not None
         assert told.last_checkpoint.checkpoint_id == taken.checkpoint.id
         assert (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id == waits
         await at.decide(waits, Decision.APPROVE)
-        await guest.ask(Apply(guest.call(), waits))
+        await guest.ask(CheckDiff(waits))
         assert (root / "a.txt").read_text() == "two\n"
 
 
@@ -283,8 +286,8 @@ async def test_whoever_says_proceed_is_asked_again_when_files_have_changed_since
         card = await at.people.card(lambda card: card.id != first.id, kind=CardKind.RESTORE, state=CardState.PENDING)
         assert "asked again as " + card.id in (outdated.note or "")
         assert files(root)["a.txt"] == "spoiled\n"
-        assert (await guest.ask(Beat(guest.call()))).answer.acknowledged
-        again = await proceed(at, await at.app.desk.checkpoints.restore(card.id))
+        assert (await guest.ask(Ping())).answer.acknowledged
+        again = await proceed(at, await at.app.service.checkpoints.restore(card.id))
         assert again.state is RestoreState.DONE
         assert files(root) == BEFORE
 
@@ -297,8 +300,8 @@ async def test_a_question_that_nobody_answers_expires_and_one_asked_anew_takes_t
         guest = await at.arrive(root)
         taken = await take(at, guest)
         first, second = await ask(at, taken), await ask(at, taken, Files.BACK)
-        assert (await at.app.desk.checkpoints.restore(first.id)).state is RestoreState.OUTDATED
-        assert [card.id for card in await at.app.desk.pending()] == [second.id]
+        assert (await at.app.service.checkpoints.restore(first.id)).state is RestoreState.OUTDATED
+        assert [card.id for card in await at.app.service.pending()] == [second.id]
         await at.later(at.app.config.timeouts.approval_seconds + 1)
         assert (await at.people.card(id=second.id)).state is CardState.EXPIRED
         with pytest.raises(AlreadyDecided):
@@ -329,7 +332,7 @@ async def test_a_file_that_stands_in_the_way_stops_it_and_a_person_tries_again_o
             assert stuck.state is RestoreState.STUCK
             assert "a.txt changed in between" in (stuck.note or "")
             assert files(root)["a.txt"] == "meddled\n"
-            card = await at.app.desk.card(restore.id)
+            card = await at.app.service.card(restore.id)
             assert card.state is CardState.PENDING
             (root / "a.txt").write_text("spoiled\n")
             await at.decide(restore.id, last)
@@ -353,7 +356,7 @@ async def test_a_checkpoint_of_an_ended_session_is_restored_too(clock: Clock, ro
         guest = await at.arrive(root)
         id = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
         taken = await take(at, guest)
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         spoil(root)
         done = await proceed(at, await ask(at, taken, Files.EXACT))
         assert done.state is RestoreState.DONE, done.note
@@ -375,8 +378,8 @@ async def test_what_can_not_be_put_back_or_brought_back_is_said_before_anybody_d
         (root / "large.bin").write_bytes(b"y" * 200)
         (root / "a.txt").write_bytes(b"z" * 200)
         restore = await ask(at, taken, Files.BACK)
-        assert "can not be put back: large.bin (its content was not kept)" in restore.divergence.remarks
-        assert any("can not be brought back: a.txt" in remark for remark in restore.divergence.remarks)
+        assert "cannot be put back: large.bin (its content was not kept)" in restore.divergence.remarks
+        assert any("cannot be brought back: a.txt" in remark for remark in restore.divergence.remarks)
         done = await proceed(at, restore)
         assert done.state is RestoreState.DONE, done.note
         assert (root / "a.txt").read_text() == "one\n"
@@ -392,15 +395,15 @@ async def test_where_there_is_no_room_to_keep_what_is_overwritten_it_is_said_bef
         taken = await take(at, guest)
         spoil(root)
         first = await ask(at, taken, Files.EXACT)
-        assert not any("can not be brought back" in remark for remark in first.divergence.remarks)
-        monkeypatch.setattr(Held, "_used", lambda _: 2**60)
+        assert not any("cannot be brought back" in remark for remark in first.divergence.remarks)
+        monkeypatch.setattr(OpenContents, "_used", lambda _: 2**60)
         outdated = await proceed(at, first)
         assert outdated.state is RestoreState.OUTDATED
         assert files(root)["a.txt"] == "spoiled\n"
         card = await at.people.card(lambda card: card.id != first.id, kind=CardKind.RESTORE, state=CardState.PENDING)
-        words = "no room to keep them, so what they hold now can not be brought back: new.txt, a.txt"
+        words = "no room to keep them, so what they hold now cannot be brought back: new.txt, a.txt"
         assert words in (card.body or "")
-        done = await proceed(at, await at.app.desk.checkpoints.restore(card.id))
+        done = await proceed(at, await at.app.service.checkpoints.restore(card.id))
         assert done.state is RestoreState.DONE, done.note
         assert files(root) == BEFORE
 
@@ -437,7 +440,7 @@ async def test_a_directory_with_nothing_but_ignored_files_keeps_one_file_from_it
         (root / "a.txt").mkdir()
         (root / "a.txt/made.o").write_text("made\n")
         asked = await ask(at, taken, Files.BACK)
-        words = "can not be put back: a.txt (a directory that is not empty stands there now)"
+        words = "cannot be put back: a.txt (a directory that is not empty stands there now)"
         assert words in asked.divergence.remarks
         done = await proceed(at, asked)
         assert done.state is RestoreState.DONE, done.note
@@ -459,10 +462,10 @@ async def test_where_rules_take_too_long_nothing_is_taken_for_added(
         (root / ".gitignore").write_text("")
         (root / "new.txt").write_text("new\n")
         ticks = itertools.count(step=20.0)
-        monkeypatch.setattr(comparing, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+        monkeypatch.setattr(archive, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
         found = (await ask(at, taken, Files.EXACT)).divergence
         assert [(each.path, each.kind) for each in found.first] == [(".gitignore", MODIFIED)]
-        assert any("can not be told for certain" in remark for remark in found.remarks)
+        assert any("cannot be told for certain" in remark for remark in found.remarks)
 
 
 @in_house
@@ -477,7 +480,7 @@ async def test_without_contents_a_checkpoint_compares_and_says_that_nothing_can_
         spoil(root)
         restore = await ask(at, taken)
         assert restore.divergence.total == 3
-        assert any("can not be put back: a.txt" in remark for remark in restore.divergence.remarks)
+        assert any("cannot be put back: a.txt" in remark for remark in restore.divergence.remarks)
         # Nothing that differs could be put back, and the session would end.
         with pytest.raises(InvalidState, match="none of these files would be put back, and session"):
             await ask(at, taken, Files.BACK)
@@ -495,16 +498,16 @@ async def test_a_restore_that_would_put_nothing_back_ends_no_session(clock: Cloc
         ) as refused:
             await ask(at, taken, Files.LEAVE)
         assert [each["path"] for each in refused.value.details["diverged"]] == ["a.txt", "new.txt", "sub/b.txt"]
-        assert not [card for card in await at.app.desk.pending() if card.kind is CardKind.RESTORE]
-        assert (await guest.ask(Beat(guest.call()))).answer.acknowledged
+        assert not [card for card in await at.app.service.pending() if card.kind is CardKind.RESTORE]
+        assert (await guest.ask(Ping())).answer.acknowledged
         # One that an older server asked is not carried out either.
         restore = await ask(at, taken, Files.EXACT)
         await at.ask("store", Transact(lambda db: db.execute("update restore set files = 'leave'")))
         failed = await proceed(at, restore)
         assert (failed.state, "nothing was changed" in (failed.note or "")) == (RestoreState.FAILED, True)
-        assert (await guest.ask(Beat(guest.call()))).answer.acknowledged
+        assert (await guest.ask(Ping())).answer.acknowledged
         # From one that is over another may go on without a file being touched.
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         done = await proceed(at, await ask(at, taken, Files.LEAVE))
         assert done.state is RestoreState.DONE
         assert files(root) == {"a.txt": "spoiled\n", "new.txt": "new\n"}
@@ -515,14 +518,14 @@ async def test_what_is_gone_is_refused_and_nothing_else_is(clock: Clock, root: P
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         taken = await take(at, guest)
-        calls = at.app.desk.checkpoints
+        calls = at.app.service.checkpoints
         with pytest.raises(NotFound):
             await calls.ask_restore("nothing", Files.LEAVE, "kim", "ctl")
         with pytest.raises(NotFound):
             await calls.take("nothing", None, "kim", "ctl")
         away = move(root, "elsewhere")
         for wish in (partial(take, at, guest), partial(ask, at, taken)):
-            with pytest.raises(FileError, match="can not be opened"):
+            with pytest.raises(FileError, match="cannot be opened"):
                 await wish()
         move(away, root.name)
         restore = await ask(at, taken)
@@ -530,18 +533,18 @@ async def test_what_is_gone_is_refused_and_nothing_else_is(clock: Clock, root: P
         failed = await proceed(at, restore)
         assert failed.state is RestoreState.FAILED
         assert "nothing was changed" in (failed.note or "")
-        assert (await guest.ask(Beat(guest.call()))).answer.acknowledged
+        assert (await guest.ask(Ping())).answer.acknowledged
 
 
 @in_house
 async def test_a_session_that_was_paused_is_paused_again(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        await at.app.desk.steering.pause(guest.session_id, "kim", "ctl")
+        await at.app.service.steering.pause(guest.session_id, "kim", "ctl")
         taken = await take(at, guest)
-        await at.app.desk.steering.unpause(guest.session_id, "kim", "ctl")
+        await at.app.service.steering.unpause(guest.session_id, "kim", "ctl")
         done = await proceed(at, await ask(at, taken))
-        made = {session.id: session for session in await at.app.desk.sessions()}[done.successor_id]
+        made = {session.id: session for session in await at.app.service.sessions()}[done.successor_id]
         assert made.is_paused
         assert made.status is SessionStatus.INTERRUPTED
 
@@ -565,8 +568,8 @@ async def test_contents_go_with_the_last_checkpoint_that_names_them(clock: Clock
             while await kept() != 2:
                 await trio.testing.wait_all_tasks_blocked(0.002)
         spoil(root)
-        second = next(line for line in await at.app.desk.checkpoints.listed() if line.label == "second")
-        done = await proceed(at, await at.app.desk.checkpoints.ask_restore(second.id, Files.EXACT, "kim", "ctl"))
+        second = next(line for line in await at.app.service.checkpoints.listed() if line.label == "second")
+        done = await proceed(at, await at.app.service.checkpoints.ask_restore(second.id, Files.EXACT, "kim", "ctl"))
         assert done.state is RestoreState.DONE, done.note
         assert files(root) == BEFORE | {"a.txt": "changed\n"}
 
@@ -579,7 +582,7 @@ def test_no_agent_is_started_for_a_session_that_another_has_taken_up(root: Path,
 
         async def until_quiet(self: Successors, restore: Restore) -> None:
             # Its agent was told of the end, and asks for the one that follows while files are still put back.
-            assert await at.ask("reception", Adopt(guest.agent, restore.successor_id)) == restore.successor_id
+            assert await at.ask("registry", Adopt(guest.agent, restore.successor_id)) == restore.successor_id
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Successors, "until_quiet", until_quiet)
@@ -588,8 +591,8 @@ def test_no_agent_is_started_for_a_session_that_another_has_taken_up(root: Path,
                 done = await proceed(at, await ask(at, await take(at, guest)))
                 assert done.state is RestoreState.DONE, done.note
                 assert "an agent has taken it up" in (await at.people.notice("session restored from checkpoint")).text
-                assert await at.app.desk.children.everyone() == {}
-                (session,) = await at.app.desk.sessions()
+                assert await at.app.service.children.everyone() == {}
+                (session,) = await at.app.service.sessions()
                 assert (session.id, session.status) == (done.successor_id, SessionStatus.ACTIVE)
 
     check()
@@ -615,12 +618,12 @@ async def test_an_agent_is_started_for_the_session_that_follows_where_one_can_be
     started: list[tuple[str, dict[str, Any]]] = []
     refusals = [SpawnFailed("no such program")]
 
-    async def start(self: Children, prompt: str, **more: Any) -> None:
+    async def start(self: AgentProcesses, prompt: str, **more: Any) -> None:
         started.append((prompt, more))
         if refusals:
             raise refusals.pop()
 
-    monkeypatch.setattr(Children, "start", start)
+    monkeypatch.setattr(AgentProcesses, "start", start)
     async with house(root.parent, clock, Config(host_cli="agent")) as at:
         guest = await at.arrive(root)
         taken = await take(at, guest)

@@ -8,15 +8,15 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.agents.door import Caller, Door
-from intercom.agents.hello import is_sound
+from intercom.agents.connection import AgentConnection, Caller
+from intercom.agents.shim_server import is_sound
 from intercom.cli import main
+from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Unauthorized
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import Beat
-from intercom.sessions.reception import GRACE_SECONDS
-from intercom.sessions.reception_messages import Admit, Adopt, Agent, key_of
+from intercom.sessions.messages import Admit, Adopt, Agent, key_of
+from intercom.sessions.registry import GRACE_SECONDS
+from intercom.sessions.tools.ping import Ping
 from intercom.store import sessions
 from intercom.store.messages import Transact
 from tests.sessions.house import Guest, House, house, in_house
@@ -54,11 +54,11 @@ def claimant(id: str = "s-1", client: str | None = "client") -> Agent:
 
 async def come(at: House, id: str = "s-1") -> Guest:
     at.app.presence.came(key_of(id), "door")
-    return Guest(at, claimant(id), await at.ask("reception", Admit(claimant(id))))
+    return Guest(at, claimant(id), await at.ask("registry", Admit(claimant(id))))
 
 
 async def row(at: House, id: str = "s-1") -> Session:
-    (found,) = [each for each in await at.app.desk.sessions(everything=True) if each.id == id]
+    (found,) = [each for each in await at.app.service.sessions(everything=True) if each.id == id]
     return found
 
 
@@ -70,9 +70,9 @@ async def test_who_brings_the_id_gets_the_session_with_its_workspace(clock: Cloc
         assert guest.session_id == "s-1"
         assert (await row(at)).client_name == "client"
         request = (await guest.propose()).request_id
-        assert (await at.app.desk.card(request)).workspace_root == str(root)
+        assert (await at.app.service.card(request)).workspace_root == str(root)
         assert [agent.workspace for agent in at.app.presence.here.values()] == [str(root)]
-        assert len(await at.app.desk.sessions()) == 1
+        assert len(await at.app.service.sessions()) == 1
 
 
 @in_house
@@ -84,8 +84,8 @@ async def test_it_is_found_again_after_a_restart_and_by_a_second_connection(cloc
         await at.decide(id, Decision.APPROVE)
         back = await come(at)
         at.app.presence.came(key_of("s-1"), "another door")
-        assert await at.ask("reception", Admit(claimant(client="another"))) == "s-1"
-        assert [late.request_id for late in (await back.ask(Beat("b"))).late_verdicts] == [id]
+        assert await at.ask("registry", Admit(claimant(client="another"))) == "s-1"
+        assert [late.request_id for late in (await back.ask(Ping(call="b"))).late_verdicts] == [id]
         # What it said of itself first is what it is called.
         assert (await row(at)).client_name == "client"
 
@@ -98,9 +98,9 @@ async def test_reboot_leaves_it_where_it_is(clock: Clock, root: Path) -> None:
         await at.later(1)
         await made_for_an_agent(at, root)
         guest = await come(at)
-        assert await at.ask("reception", Adopt(guest.agent)) == "s-1"
-        with pytest.raises(InvalidState, match="can not take over another"):
-            await at.ask("reception", Adopt(guest.agent, left.session_id))
+        assert await at.ask("registry", Adopt(guest.agent)) == "s-1"
+        with pytest.raises(InvalidState, match="cannot take over another"):
+            await at.ask("registry", Adopt(guest.agent, left.session_id))
 
 
 @in_house
@@ -108,7 +108,7 @@ async def test_what_is_not_to_be_had_is_refused_and_nothing_changes(clock: Clock
     async with house(root.parent, clock) as at:
         other = await at.arrive(root, "somebody")
         await made_for_an_agent(at, root, "over")
-        await at.app.desk.end("over", "kim", "ctl", "enough")
+        await at.app.service.end("over", "kim", "ctl", "enough")
         refused: list[tuple[str, type[IntercomError], str]] = [
             ("nothing", NotFound, "no session has the id 'nothing'"),
             (other.session_id, Unauthorized, "another agent's"),
@@ -116,8 +116,8 @@ async def test_what_is_not_to_be_had_is_refused_and_nothing_changes(clock: Clock
         ]
         for id, kind, why in refused:
             with pytest.raises(kind, match=why):
-                await at.ask("reception", Admit(claimant(id)))
-        assert [session.agent_key for session in await at.app.desk.sessions()] == ["somebody"]
+                await at.ask("registry", Admit(claimant(id)))
+        assert [session.agent_key for session in await at.app.service.sessions()] == ["somebody"]
 
 
 @in_house
@@ -125,9 +125,9 @@ async def test_an_agent_that_took_it_over_keeps_it_while_it_is_connected(clock: 
     async with house(root.parent, clock) as at:
         await made_for_an_agent(at, root)
         other = await at.arrive(root, "other")
-        assert await at.ask("reception", Adopt(other.agent, "s-1")) == "s-1"
+        assert await at.ask("registry", Adopt(other.agent, "s-1")) == "s-1"
         with pytest.raises(InvalidState, match="another agent, which is connected"):
-            await at.ask("reception", Admit(claimant()))
+            await at.ask("registry", Admit(claimant()))
         at.gone("other")
         await at.later(GRACE_SECONDS)
         assert (await come(at)).session_id == "s-1"
@@ -138,7 +138,7 @@ async def test_an_agent_that_took_it_over_keeps_it_while_it_is_connected(clock: 
 async def test_all_conversations_of_a_door_with_an_id_are_in_that_session(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await made_for_an_agent(at, root)
-        door = Door(at.app.system, at.app.config, at.app.presence, "shim", None, "/", session_id="s-1")
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", None, "/", session_id="s-1")
 
         async def no_roots() -> list[str]:
             raise AssertionError("its workspace is known")
@@ -149,7 +149,7 @@ async def test_all_conversations_of_a_door_with_an_id_are_in_that_session(clock:
         assert door.news_of_agents() == [key_of("s-1")]
         stranger = evolve(claimant(), key="codex:t-1@/")
         with pytest.raises(InvalidState):
-            await at.ask("reception", Admit(stranger))
+            await at.ask("registry", Admit(stranger))
 
 
 def test_the_shim_takes_the_id_from_its_line_or_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from actors.testing import inject
 from intercom.model.approval import ChangeKind, FileChange, ProposalForm, RiskLevel
 from intercom.model.card import CardState
 from intercom.model.config import Config, TimeoutSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import (
     AlreadyConsumed,
     AlreadyDecided,
@@ -26,12 +27,14 @@ from intercom.model.errors import (
     InvalidState,
     PatchConflict,
 )
-from intercom.model.origin import Origin
-from intercom.model.verdict import Decision
-from intercom.sessions import applying
-from intercom.sessions.clearance import proposal_key
-from intercom.sessions.messages import Apply, Beat, Broadcast, Deliver, Delivery, Detach, Propose, Undeliver
+from intercom.model.process import Origin
+from intercom.sessions.messages import Deliver, Delivery, Detach, Undeliver
 from intercom.sessions.timers import SHOW_SECONDS
+from intercom.sessions.tools import check_diff
+from intercom.sessions.tools.broadcast import Broadcast
+from intercom.sessions.tools.check_clearance import CheckClearance, proposal_key
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.ping import Ping
 from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock
@@ -81,11 +84,11 @@ async def test_a_decision_is_on_record_with_where_it_came_from(clock: Clock, roo
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         id = (await guest.propose()).request_id
-        await at.app.desk.decide(id, evolve(at.verdict(Decision.APPROVE), origin=origin))
-        decided = (await at.app.desk.card(id)).decided
+        await at.app.service.decide(id, evolve(at.verdict(Decision.APPROVE), origin=origin))
+        decided = (await at.app.service.card(id)).decided
         assert decided is not None
         assert decided.origin == origin
-        [entry] = [each for each in await at.app.desk.audit(10) if each.kind == "decided"]
+        [entry] = [each for each in await at.app.service.audit(10) if each.kind == "decided"]
         assert entry.data is not None
         assert entry.data["origin"] == origin.to_data()
 
@@ -104,7 +107,7 @@ async def test_the_first_verdict_wins_and_every_later_one_is_told_so(clock: Cloc
         assert repeated.state is CardState.REJECTED
         answer = (await waiting()).answer
         assert (answer.status, answer.reason) == ("rejected", "no")
-        assert sum(entry.kind == "decided" for entry in await at.app.desk.audit(50)) == 1
+        assert sum(entry.kind == "decided" for entry in await at.app.service.audit(50)) == 1
 
 
 @in_house
@@ -135,18 +138,18 @@ async def test_a_late_verdict_is_told_once_and_again_only_if_its_result_was_lost
         guest = await at.arrive(root)
         id = (await guest.propose()).request_id
         await at.decide(id, Decision.APPROVE)
-        first = await guest.ask(Beat("c1"))
+        first = await guest.ask(Ping(call="c1"))
         assert [late.request_id for late in first.late_verdicts] == [id]
         # It is on its way with that result; no other carries it too.
-        assert (await guest.ask(Beat("c2"))).late_verdicts == ()
+        assert (await guest.ask(Ping(call="c2"))).late_verdicts == ()
         guest.tell(Undeliver(("c1",)))
-        assert [late.request_id for late in (await guest.ask(Beat("c3"))).late_verdicts] == [id]
+        assert [late.request_id for late in (await guest.ask(Ping(call="c3"))).late_verdicts] == [id]
         await guest.ask(Deliver((Delivery("c3", (id,)),)))
-        assert (await guest.ask(Beat("c4"))).late_verdicts == ()
+        assert (await guest.ask(Ping(call="c4"))).late_verdicts == ()
         await at.people.card(id=id, state=CardState.DELIVERED)
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        assert (await guest.ask(Beat("c5"))).late_verdicts == ()
+        assert (await guest.ask(Ping(call="c5"))).late_verdicts == ()
 
 
 @in_house
@@ -173,8 +176,8 @@ async def test_a_verdict_that_crosses_with_giving_up_rides_on_that_very_result(c
         waiting = await at.wait(guest, id, "c1")
         await at.decide(id, Decision.APPROVE)
         await waiting()
-        riders = await guest.ask(Detach("c1", id))
-        assert [late.request_id for late in riders.late_verdicts] == [id]
+        pending = await guest.ask(Detach("c1", id))
+        assert [late.request_id for late in pending.late_verdicts] == [id]
 
 
 @in_house
@@ -205,7 +208,7 @@ async def test_a_session_that_falls_while_calls_wait_is_not_noticed(clock: Clock
         assert (await waiting[2]()).answer.status == "timeout"
 
 
-@pytest.mark.parametrize("victim", ["store", "operators", "reception"])
+@pytest.mark.parametrize("victim", ["store", "operators", "registry"])
 @in_house
 async def test_any_other_part_may_fall_while_calls_wait(clock: Clock, root: Path, victim: str) -> None:
     async with house(root.parent, clock) as at:
@@ -226,17 +229,17 @@ async def test_the_end_of_a_session_ends_what_waits_and_lapses_what_was_approved
         await at.decide(approved, Decision.APPROVE)
         open_one = (await guest.propose("b.txt")).request_id
         waiting = await at.wait(guest, open_one)
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         with pytest.raises(InvalidState, match="ended with its session"):
             await waiting()
         await at.people.card(id=open_one, state=CardState.INTERRUPTED)
         with pytest.raises(InvalidState):
-            await guest.ask(Apply("c", approved))
+            await guest.ask(CheckDiff(approved, call="c"))
         with pytest.raises(InvalidState, match="ended by an operator"):
             await guest.propose("c.txt")
         with pytest.raises(InvalidState, match="ended by an operator"):
-            await guest.ask(Beat("still here"))
-        assert await at.app.desk.pending() == ()
+            await guest.ask(Ping(call="still here"))
+        assert await at.app.service.pending() == ()
         assert os.listdir(root) == []
 
 
@@ -246,12 +249,12 @@ async def test_a_lost_answer_of_an_apply_is_given_again_under_its_name(clock: Cl
         guest = await at.arrive(root)
         id = (await guest.propose()).request_id
         await at.decide(id, Decision.APPROVE)
-        first = (await guest.ask(Apply("the call", id))).answer
+        first = (await guest.ask(CheckDiff(id, call="the call"))).answered.answer
         (root / "a.txt").unlink()
-        assert (await guest.ask(Apply("the call", id))).answer == first
+        assert (await guest.ask(CheckDiff(id, call="the call"))).answered.answer == first
         assert not (root / "a.txt").exists(), "said again, not done again"
         with pytest.raises(AlreadyConsumed):
-            await guest.ask(Apply("another call", id))
+            await guest.ask(CheckDiff(id, call="another call"))
 
 
 @in_house
@@ -259,7 +262,7 @@ async def test_a_broadcast_asked_twice_under_one_name_is_told_once(clock: Clock,
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         for _ in range(2):
-            await guest.ask(Broadcast("the call", "built"))
+            await guest.ask(Broadcast("built", call="the call"))
         await at.people.notice("built")
         await at.later(0)
         assert [notice.text for notice in at.people.notices] == ["built"]
@@ -272,9 +275,9 @@ async def test_an_apply_that_was_committed_is_carried_through_after_a_crash(cloc
         id = (await guest.propose()).request_id
         await at.decide(id, Decision.APPROVE)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(applying.files, "roll_forward", falls_once(applying.files.roll_forward))
+            patch.setattr(check_diff.transaction, "roll_forward", falls_once(check_diff.transaction.roll_forward))
             async with at.restarting():
-                answer = (await guest.ask(Apply("the call", id))).answer
+                answer = (await guest.ask(CheckDiff(id, call="the call"))).answered.answer
         assert [one.path for one in answer.files_written] == ["a.txt"]
         assert (root / "a.txt").read_text() == "a\n"
         await at.people.card(id=id, state=CardState.APPLIED)
@@ -302,7 +305,7 @@ async def test_the_same_change_after_it_was_applied_or_rejected_is_a_new_request
         again = await guest.propose()
         assert again.request_id == first
         assert again.answered is not None
-        await guest.ask(Apply("c", first))
+        await guest.ask(CheckDiff(first, call="c"))
         (root / "a.txt").unlink()
         second = (await guest.propose()).request_id
         assert second != first
@@ -321,10 +324,10 @@ async def test_an_approval_holds_only_for_the_base_it_was_given_on(clock: Clock,
         await at.decide(id, Decision.APPROVE)
         (root / "a.txt").write_text("somebody else's\n")
         with pytest.raises(PatchConflict, match=r"a\.txt"):
-            await guest.ask(Apply("c1", id))
+            await guest.ask(CheckDiff(id, call="c1"))
         assert (root / "a.txt").read_text() == "somebody else's\n"
         (root / "a.txt").unlink()
-        assert (await guest.ask(Apply("c2", id))).answer.status == "applied"
+        assert (await guest.ask(CheckDiff(id, call="c2"))).answered.answer.status == "applied"
         assert (root / "a.txt").read_text() == "new\n"
 
 
@@ -363,9 +366,9 @@ async def test_content_is_written_literally_whatever_it_looks_like(clock: Clock,
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         for number, text in enumerate(texts):
-            opened = await guest.ask(Propose(guest.call(), "t", None, f"{number}.txt", content=text))
+            opened = await guest.ask(CheckClearance("t", None, f"{number}.txt", content=text))
             await at.decide(opened.request_id, Decision.APPROVE)
-            await guest.ask(Apply(guest.call(), opened.request_id))
+            await guest.ask(CheckDiff(opened.request_id))
             assert (root / f"{number}.txt").read_bytes() == text.encode()
 
 
@@ -374,11 +377,12 @@ async def test_a_proposal_has_a_diff_or_content_and_not_both(clock: Clock, root:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         with pytest.raises(InvalidArguments, match="send one of them"):
-            await guest.ask(Propose("c1", "t", "a\n", "a.txt", content="a\n"))
+            await guest.ask(CheckClearance("t", "a\n", "a.txt", content="a\n", call="c1"))
         with pytest.raises(InvalidArguments, match="one of diff and content"):
-            await guest.ask(Propose("c2", "t", None, "a.txt"))
-        same = await guest.ask(Propose("c3", "t", "a\n", "a.txt"))
-        assert (await guest.ask(Propose("c4", "t", None, "a.txt", content="a\n"))).request_id == same.request_id
+            await guest.ask(CheckClearance("t", None, "a.txt", call="c2"))
+        same = await guest.ask(CheckClearance("t", "a\n", "a.txt", call="c3"))
+        again = await guest.ask(CheckClearance("t", None, "a.txt", content="a\n", call="c4"))
+        assert again.request_id == same.request_id
 
 
 @in_house
@@ -387,5 +391,5 @@ async def test_what_looks_like_a_patch_and_is_none_is_refused_and_leaves_no_card
         guest = await at.arrive(root)
         for text in ("```diff\n-a\n+b\n```\n", "@@ -1 +1 @@\n-a\n+b\n", "Index: a.txt\n=====\n", "\n--- a\n+++ b\n"):
             with pytest.raises(DiffError, match=r"the diff looks like .*; send a patch .* as content"):
-                await guest.ask(Propose(guest.call(), "t", text, "a.txt"))
-        assert await at.app.desk.pending() == ()
+                await guest.ask(CheckClearance("t", text, "a.txt"))
+        assert await at.app.service.pending() == ()

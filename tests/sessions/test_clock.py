@@ -1,5 +1,6 @@
 """A clock that is set, corrected or slept through: every request is open with a timer that lives, or settled, and its
-card says the same."""
+card says the same.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ from hypothesis import strategies as st
 
 from intercom.model.card import CardState
 from intercom.model.config import Config, OnTimeout, StallSettings, TimeoutSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
-from intercom.model.verdict import Decision
-from intercom.sessions.clock_watch import Clocks, Jump, jump
 from intercom.sessions.housekeeping import LAPSE_SECONDS, PURGE_SECONDS
-from intercom.sessions.messages import AskPrompt, StandBy
+from intercom.sessions.tools.standby import Standby
+from intercom.sessions.tools.transmit import Transmit
+from intercom.sessions.watches import Clocks, Jump, jump
 from intercom.store import requests, rows
 from intercom.store.messages import Transact
 from tests.sessions.house import BEGAN, Guest, House, _guarded, house, in_house
@@ -46,8 +48,8 @@ def root(tmp_path: Path) -> Path:
 
 async def ask_all(at: House, guest: Guest) -> list[str]:
     """One request of each kind that waits for a person."""
-    prompt = await guest.ask(AskPrompt(guest.call(), "go on?"))
-    wait = await guest.ask(StandBy(guest.call(), "done"))
+    prompt = await guest.ask(Transmit("go on?"))
+    wait = await guest.ask(Standby("done"))
     return [(await guest.propose()).request_id, prompt.request_id, wait.request_id]
 
 
@@ -65,7 +67,7 @@ async def test_what_a_clock_set_forward_leaves_behind_expires_at_once(clock: Clo
             await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
             with pytest.raises(AlreadyDecided, match=r"no longer open|answered before"):
                 await at.decide(id, Decision.APPROVE if id == ids[0] else Decision.CONTINUE)
-        assert await at.app.desk.pending() == ()
+        assert await at.app.service.pending() == ()
 
 
 @pytest.mark.parametrize("back", [2 * HOUR, 2 * DAY])
@@ -77,12 +79,12 @@ async def test_what_a_clock_set_back_gives_more_time_has_it(clock: Clock, root: 
         await at.set_clock(-back)
         # Its hour is over by the steady clock, and not by the one on the card.
         await at.later(HOUR + 60)
-        assert {card.id for card in await at.app.desk.pending()} == set(ids)
+        assert {card.id for card in await at.app.service.pending()} == set(ids)
         card = await at.decide(ids[0], Decision.APPROVE)
         assert card.state is CardState.APPROVED
         await at.later(back)
         await guest.settled()
-        assert await at.app.desk.pending() == ()
+        assert await at.app.service.pending() == ()
         assert (await at.people.card(id=ids[1])).state is not CardState.PENDING
 
 
@@ -152,7 +154,7 @@ async def test_nothing_is_purged_by_a_clock_that_was_only_just_set(clock: Clock,
     async with house(root.parent, clock, Config(retention_days=30)) as at:
         guest = await at.arrive(root)
         ended = guest.session_id
-        await at.app.desk.end(ended, "kim", "ctl", "done")
+        await at.app.service.end(ended, "kim", "ctl", "done")
         await at.later(PURGE_SECONDS - 60)
         await at.set_clock(40 * DAY)
         await at.later(120)
@@ -239,20 +241,22 @@ async def _any_jumps(clock: Clock, steps: list[tuple[str, float]]) -> None:
                 await guest.settled()
                 await _agree(at, ids)
             # Whatever is open ends when its time is up: its timer lives.
-            left = [card.expires_at - at.now() for card in await at.app.desk.pending() if card.expires_at is not None]
+            left = [
+                card.expires_at - at.now() for card in await at.app.service.pending() if card.expires_at is not None
+            ]
             for span in sorted(left):
                 assert span.total_seconds() > 0
             await at.later(max((span.total_seconds() for span in left), default=0) + 1)
             # Their ends are queued before this.
             await guest.settled()
-            assert await at.app.desk.pending() == ()
+            assert await at.app.service.pending() == ()
             await _agree(at, ids)
 
 
 async def _agree(at: House, ids: list[str]) -> None:
     """What is on record and what people are shown are the same, and nothing open is over."""
     await at.later(0)
-    open_cards = {card.id for card in await at.app.desk.pending()}
+    open_cards = {card.id for card in await at.app.service.pending()}
     for id in ids:
         request: Any = await at.ask("store", Transact(functools.partial(requests.find, id=id)))
         shown = [card for card in at.people.cards if card.id == id]

@@ -14,14 +14,17 @@ from attrs import evolve
 
 from intercom.model import crash_points
 from intercom.model.card import CardKind, CardState
+from intercom.model.checkpoint import RestoreState
 from intercom.model.config import Config
+from intercom.model.decision import Decision
 from intercom.model.errors import ApplyStuck, SignatureRefused
 from intercom.model.prompt import PromptType
-from intercom.model.restore import RestoreState
-from intercom.model.verdict import Decision
-from intercom.sessions import permissions
-from intercom.sessions.messages import Apply, AskPrompt, AwaitPrompt
+from intercom.sessions.keyring import Keyring
+from intercom.sessions.messages import AwaitDecision
+from intercom.sessions.session import permissions
 from intercom.sessions.signatures import Signatures, without_keys
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.transmit import Transmit
 from intercom.store.database import Database, open_database
 from tests.sessions.house import House, house, in_house
 from tests.sessions.test_checkpoints import ask, ended, spoil, take
@@ -49,7 +52,7 @@ def between_runs(root: Path, statement: str, *values: str) -> None:
 
 
 async def say(at: House, key: Key, id: str, decision: Decision) -> None:
-    await at.app.desk.decide(id, key.verdict(await at.app.desk.card(id), decision, at.now()))
+    await at.app.service.decide(id, key.verdict(await at.app.service.card(id), decision, at.now()))
 
 
 @in_house
@@ -150,7 +153,7 @@ async def test_a_policy_that_was_narrowed_counts_after_a_restart_and_after_nobod
     async with house(root.parent, clock, TRUSTING) as at:
         assert await passes(await at.arrive(root), "src/a")
         await at.later(0)
-        assert [each.kind for each in await at.app.desk.audit(20)].count("policy_widened") == 1
+        assert [each.kind for each in await at.app.service.audit(20)].count("policy_widened") == 1
     async with house(root.parent, clock) as at:
         assert await passes(await at.arrive(root), "src/a")
         assert not [notice for notice in at.people.notices if "does not count" in notice.text]
@@ -186,11 +189,11 @@ async def test_a_restore_is_of_the_checkpoint_that_was_shown(clock: Clock, root:
         other = await take(at, guest)
         spoil(root)
         asked = await ask(at, shown)
-        card = await at.app.desk.card(asked.id)
+        card = await at.app.service.card(asked.id)
         signed = key.verdict(card, Decision.PROCEED, at.now())
         sql(at, "update restore set checkpoint_id = ? where id = ?", other.checkpoint.id, asked.id)
         with pytest.raises(SignatureRefused, match="not what the request says now"):
-            await at.app.desk.decide(asked.id, signed)
+            await at.app.service.decide(asked.id, signed)
 
 
 @in_house
@@ -202,7 +205,7 @@ async def test_a_restore_whose_card_sql_changed_before_it_was_signed_changes_no_
         asked = await ask(at, taken)
         nothing = '{"modified": 0, "deleted": 0, "added": 0, "first": [], "remarks": []}'
         sql(at, "update restore set divergence = ? where id = ?", nothing, asked.id)
-        assert "No file has changed since." in ((await at.app.desk.card(asked.id)).body or "")
+        assert "No file has changed since." in ((await at.app.service.card(asked.id)).body or "")
         await say(at, key, asked.id, Decision.PROCEED)
         anew = await at.people.card(lambda card: card.id != asked.id, kind=CardKind.RESTORE, state=CardState.PENDING)
         assert "1 modified, 1 deleted, 1 added" in (anew.body or "")
@@ -235,7 +238,7 @@ async def test_entries_that_are_no_json_stop_neither_an_apply_nor_a_restore(cloc
         entry = "insert into audit (at, kind, session_id, who, summary, data) values ('', ?, ?, 'x', 'x', 'no json')"
         for kind in ("applied", "permission_used", "restore"):
             sql(at, entry, kind, guest.session_id)
-        await guest.ask(Apply(guest.call(), id))
+        await guest.ask(CheckDiff(id))
         assert (root / "new.txt").exists()
         asked = await ask(at, taken)
         await say(at, key, asked.id, Decision.PROCEED)
@@ -249,7 +252,7 @@ async def test_an_answer_that_nobody_gave_says_so(clock: Clock, root: Path, stat
     """Failed before: "decided" by the timeout was told as a person's "continue"."""
     async with keyed(root, clock, Key()) as at:
         guest = await at.arrive(root)
-        id = (await guest.ask(AskPrompt(guest.call(), "go on?", PromptType.CONTINUATION))).request_id
+        id = (await guest.ask(Transmit("go on?", PromptType.CONTINUATION))).request_id
         sql(
             at,
             f"update continuation_prompt set status = '{status}', decision = 'continue', verdict_id = 'x',"
@@ -259,9 +262,9 @@ async def test_an_answer_that_nobody_gave_says_so(clock: Clock, root: Path, stat
         )
         if status == "decided":
             with pytest.raises(SignatureRefused):
-                await guest.ask(AwaitPrompt(guest.call(), id))
+                await guest.ask(AwaitDecision(guest.call(), id))
         else:
-            answered = await guest.ask(AwaitPrompt(guest.call(), id))
+            answered = await guest.ask(AwaitDecision(guest.call(), id))
             assert answered is not None
             assert answered.answer.timed_out
 
@@ -283,14 +286,14 @@ async def test_an_apply_that_is_stuck_is_given_up_by_a_signed_word_only(
         await approve(at, key, id)
         monkeypatch.setattr(crash_points, "hook", meddle)
         with pytest.raises(ApplyStuck):
-            await guest.ask(Apply(guest.call(), id))
-        card = await at.app.desk.card(f"apply-{id}")
-        used = (await at.app.desk.card(id)).decided
+            await guest.ask(CheckDiff(id))
+        card = await at.app.service.card(f"apply-{id}")
+        used = (await at.app.service.card(id)).decided
         assert used is not None
         for signature in (None, used.signature):
             with pytest.raises(SignatureRefused):
-                await at.app.desk.decide(card.id, evolve(at.verdict(Decision.DISMISS), signature=signature))
-        assert (await at.app.desk.card(card.id)).state is CardState.PENDING
+                await at.app.service.decide(card.id, evolve(at.verdict(Decision.DISMISS), signature=signature))
+        assert (await at.app.service.card(card.id)).state is CardState.PENDING
         await say(at, key, card.id, Decision.DISMISS)
 
 
@@ -345,7 +348,7 @@ async def test_a_change_that_was_applied_is_not_applied_again(clock: Clock, root
         guest = await at.arrive(root)
         id = (await guest.propose("new.txt")).request_id
         await approve(at, key, id)
-        await guest.ask(Apply(guest.call(), id))
+        await guest.ask(CheckDiff(id))
         (root / "new.txt").unlink()
         sql(at, UNUSE, id)
         sql(at, "delete from apply_journal where request_id = ?", id)
@@ -354,14 +357,14 @@ async def test_a_change_that_was_applied_is_not_applied_again(clock: Clock, root
                 db.execute("delete from audit where kind = 'applied'")
                 db.commit()
         with pytest.raises(SignatureRefused, match="used before"):
-            await guest.ask(Apply(guest.call(), id))
+            await guest.ask(CheckDiff(id))
         assert not (root / "new.txt").exists()
 
 
 @pytest.mark.parametrize("has_key", [False, True])
 def test_what_was_used_is_kept_in_mind_only_where_there_are_keys(tmp_path: Path, has_key: bool) -> None:
     """A server without one must not grow with every change that it applies."""
-    signatures = without_keys() if not has_key else Signatures(without_keys().places, Config())
+    signatures = without_keys() if not has_key else Signatures(Keyring(without_keys().keyring.places, Config()))
     at = datetime.now(UTC)
     for number in range(1000):
         signatures.note_use(f"r{number}", at)

@@ -10,11 +10,12 @@ import trio.testing
 
 from intercom.model.card import CardState
 from intercom.model.config import Config, LimitSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import InvalidArguments, TooManyPending
-from intercom.model.text_limits import TEXT
-from intercom.model.verdict import Decision
-from intercom.sessions.limits import SHARE
-from intercom.sessions.messages import AskPrompt, StandBy
+from intercom.model.limits import TEXT
+from intercom.sessions.session.actor import SHARE
+from intercom.sessions.tools.standby import Standby
+from intercom.sessions.tools.transmit import Transmit
 from intercom.store import rows
 from intercom.store.messages import Transact
 from tests.sessions.house import House, house, in_house
@@ -46,16 +47,16 @@ async def test_what_is_too_much_for_a_session_is_refused_and_leaves_no_card_and_
     async with house(root.parent, clock, FEW) as at:
         guest = await at.arrive(root)
         first = await guest.propose("0.txt")
-        await guest.ask(AskPrompt(guest.call(), "go on?"))
-        await guest.ask(StandBy(guest.call(), "done"))
+        await guest.ask(Transmit("go on?"))
+        await guest.ask(Standby("done"))
         await at.later(2)
         before, cards = await count(at), len(at.people.cards)
         with pytest.raises(TooManyPending, match="3 requests of this session wait for a person already"):
             await guest.propose("1.txt")
         with pytest.raises(TooManyPending):
-            await guest.ask(AskPrompt(guest.call(), "and now?"))
+            await guest.ask(Transmit("and now?"))
         with pytest.raises(TooManyPending):
-            await guest.ask(StandBy(guest.call(), "done again"))
+            await guest.ask(Standby("done again"))
         await at.later(2)
         assert await count(at) == before
         assert len(at.people.cards) == cards

@@ -13,11 +13,13 @@ from actors.testing import inject
 from intercom.model import crash_points
 from intercom.model.card import CardState
 from intercom.model.config import Config, TimeoutSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyConsumed, ApplyStuck, InvalidState, PatchConflict
-from intercom.model.verdict import Decision
-from intercom.sessions import applying
 from intercom.sessions.housekeeping import LAPSE_SECONDS
-from intercom.sessions.messages import Apply, Beat, Deliver, Delivery, End
+from intercom.sessions.messages import Deliver, Delivery, End
+from intercom.sessions.tools import check_diff
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.ping import Ping
 from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock
@@ -63,7 +65,7 @@ async def test_a_call_asked_again_keeps_its_request_although_the_file_has_change
         guest = await at.arrive(root)
         again = await guest.propose(diff="two\n", call="c1")
         assert again.request_id == first.request_id
-        assert len(await at.app.desk.pending()) == 1
+        assert len(await at.app.service.pending()) == 1
         # Another call means the file as it is now.
         assert (await guest.propose(diff="two\n", call="c2")).request_id != first.request_id
 
@@ -145,7 +147,7 @@ async def test_an_approval_of_the_policy_that_was_told_is_not_told_again_after_a
         await guest.ask(Deliver((Delivery("c1", (told.request_id,)),)))
         async with at.restarting():
             inject(at.app.system, f"session/{guest.session_id}", StoreFell())
-            assert (await guest.ask(Beat("c2"))).late_verdicts == ()
+            assert (await guest.ask(Ping(call="c2"))).late_verdicts == ()
 
 
 @in_house
@@ -160,15 +162,15 @@ async def test_an_apply_that_another_call_carried_through_is_answered_alike_when
         id = (await guest.propose()).request_id
         await at.decide(id, Decision.APPROVE)
         with monkeypatch.context() as patched:
-            patched.setattr(applying.files, "roll_forward", stop)
+            patched.setattr(check_diff.transaction, "roll_forward", stop)
             with pytest.raises(ApplyStuck):
-                await guest.ask(Apply("first", id))
-        done = (await guest.ask(Apply("second", id))).answer
+                await guest.ask(CheckDiff(id, call="first"))
+        done = (await guest.ask(CheckDiff(id, call="second"))).answered.answer
         assert done.status == "applied"
-        assert (await guest.ask(Apply("second", id))).answer == done
-        assert (await guest.ask(Apply("first", id))).answer == done
+        assert (await guest.ask(CheckDiff(id, call="second"))).answered.answer == done
+        assert (await guest.ask(CheckDiff(id, call="first"))).answered.answer == done
         with pytest.raises(AlreadyConsumed):
-            await guest.ask(Apply("third", id))
+            await guest.ask(CheckDiff(id, call="third"))
 
 
 @in_house
@@ -181,5 +183,5 @@ async def test_an_approval_that_lapsed_is_not_told_as_one(clock: Clock, root: Pa
         await at.later(LAPSE_SECONDS)
         card = await at.people.card(id=id, state=CardState.EXPIRED)
         assert "not applied in time" in str(card.note)
-        (late,) = (await guest.ask(Beat("c1"))).late_verdicts
+        (late,) = (await guest.ask(Ping(call="c1"))).late_verdicts
         assert late.answer["status"] == "timeout"

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from intercom.model.approval import APPROVAL_TRANSITIONS, ApprovalRequest, ApprovalStatus, RiskLevel
 from intercom.model.card import ANSWERED, CardKind, CardState
+from intercom.model.decision import Decided
 from intercom.model.errors import InvalidState
 from intercom.model.prompt import WAIT_TRANSITIONS, ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
 from intercom.model.session import SESSION_TRANSITIONS, SessionStatus, may_become
 from intercom.model.stall import STALL_TRANSITIONS, StallAlert, StallStatus
-from intercom.model.verdict import Decided
-from intercom.sessions import answers, cards, outcomes
+from intercom.sessions import answers, cards
 from intercom.sessions.answers import ClearanceAnswer, PromptAnswer, StandbyAnswer, from_json, to_json
+from intercom.sessions.tools.switch_freq import ModeAnswer
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 APPROVAL = ApprovalRequest("r", "s", "title", "diff", "a", RiskLevel.LOW, ApprovalStatus.PENDING, "base", AT, "key")
@@ -77,7 +78,7 @@ TABLE: list[tuple[Any, Any, CardState]] = [
     (evolve(STANDBY, status=WaitStatus.EXPIRED), StandbyAnswer("timeout"), CardState.EXPIRED),
     (evolve(STANDBY, status=WaitStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
 ]
-TOLD = {ApprovalRequest: outcomes.clearance, ContinuationPrompt: outcomes.prompt, Wait: outcomes.standby}
+TOLD = {ApprovalRequest: answers.clearance, ContinuationPrompt: answers.prompt, Wait: answers.standby}
 
 
 @pytest.mark.parametrize(("row", "answer", "state"), TABLE)
@@ -89,11 +90,11 @@ def test_what_is_told_and_shown_of_a_request(row: Any, answer: Any, state: CardS
         with pytest.raises(InvalidState, match="ended with its session"):
             tell(row)
         with pytest.raises(InvalidState):
-            outcomes.late(row)
+            answers.late(row)
         return
     assert tell(row) == answer
     if answer is not None:
-        late = outcomes.late(row)
+        late = answers.late(row)
         assert late.kind == card.kind.value
         # What rides on another result is what the call itself would have been told.
         assert from_json(type(answer), late.answer) == answer
@@ -152,12 +153,12 @@ def test_a_session_may_go_where_the_table_says_and_nowhere_else() -> None:
 
 @given(st.text(), st.integers(2, 100))
 def test_a_headline_is_one_short_line_of_the_text(text: str, width: int) -> None:
-    line = outcomes.headline(text, width)
+    line = answers.headline(text, width)
     assert len(line) <= width
     assert len(line.splitlines()) <= 1
     assert line.removesuffix("…") in text
 
 
-@given(st.sampled_from([ClearanceAnswer, PromptAnswer, StandbyAnswer, answers.ModeAnswer]).flatmap(st.from_type))
+@given(st.sampled_from([ClearanceAnswer, PromptAnswer, StandbyAnswer, ModeAnswer]).flatmap(st.from_type))
 def test_an_answer_is_read_back_as_it_was_written(answer: object) -> None:
     assert from_json(type(answer), to_json(answer)) == answer

@@ -13,42 +13,33 @@ from actors import Request
 from actors.testing import inject
 from intercom.model.card import CardKind, CardState
 from intercom.model.config import Config, StallSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import InvalidState, NotFound, Paused
 from intercom.model.session import SessionMode, SessionStatus
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import (
-    Apply,
-    AskPrompt,
-    AwaitPrompt,
-    AwaitStandby,
-    AwaitUnpaused,
-    Beat,
-    Broadcast,
-    CheckPolicy,
-    Describe,
-    Detach,
-    Propose,
-    Recall,
-    Resume,
-    StandBy,
-    SwitchMode,
-    TakeWords,
-)
-from intercom.sessions.reception import GRACE_SECONDS, RETURN_SECONDS
-from intercom.sessions.reception_messages import Adopt
+from intercom.sessions.messages import Adopt, AwaitDecision, AwaitUnpaused, Describe, Detach, Resume, TakeWords
+from intercom.sessions.registry import GRACE_SECONDS, RETURN_SECONDS
+from intercom.sessions.tools.auto_check import AutoCheck
+from intercom.sessions.tools.broadcast import Broadcast
+from intercom.sessions.tools.check_clearance import CheckClearance
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.reboot import Reboot
+from intercom.sessions.tools.standby import Standby
+from intercom.sessions.tools.switch_freq import SwitchFreq
+from intercom.sessions.tools.transmit import Transmit
 from tests.sessions.house import Guest, House, house, in_house, partial_ask
 
 Clock = trio.testing.MockClock
 
 ASKED: list[Callable[[str], Request[Any]]] = [
-    lambda call: Propose(call, "t", "a\n", "a.txt"),
-    lambda call: AskPrompt(call, "well?"),
-    lambda call: StandBy(call, "idle"),
-    lambda call: Apply(call, "r"),
-    lambda call: CheckPolicy(call, "make"),
-    lambda call: Broadcast(call, "done"),
-    lambda call: Recall(call, adopted=False),
-    lambda call: SwitchMode(call, SessionMode.LOCAL, "agent", "mcp", from_agent=True),
+    lambda call: CheckClearance("t", "a\n", "a.txt", call=call),
+    lambda call: Transmit("well?", call=call),
+    lambda call: Standby("idle", call=call),
+    lambda call: CheckDiff("r", call=call),
+    lambda call: AutoCheck("make", call=call),
+    lambda call: Broadcast("done", call=call),
+    lambda call: Reboot(call=call),
+    lambda call: SwitchFreq(SessionMode.LOCAL, by="agent", channel="mcp", call=call),
     TakeWords,
 ]
 
@@ -61,11 +52,11 @@ def root(tmp_path: Path) -> Path:
 
 
 async def pause(at: House, guest: Guest) -> None:
-    assert (await at.app.desk.steering.pause(guest.session_id, "kim", "ctl")).is_paused
+    assert (await at.app.service.steering.pause(guest.session_id, "kim", "ctl")).is_paused
 
 
 async def unpause(at: House, guest: Guest, act: str | None = None) -> None:
-    assert not (await at.app.desk.steering.unpause(guest.session_id, "kim", "ctl", act)).is_paused
+    assert not (await at.app.service.steering.unpause(guest.session_id, "kim", "ctl", act)).is_paused
 
 
 async def status(guest: Guest) -> SessionStatus:
@@ -73,7 +64,7 @@ async def status(guest: Guest) -> SessionStatus:
 
 
 async def kinds(at: House) -> list[str]:
-    return [entry.kind for entry in await at.app.desk.audit(50)]
+    return [entry.kind for entry in await at.app.service.audit(50)]
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: type(asked("c")).__name__)
@@ -91,21 +82,21 @@ async def test_nothing_an_agent_asks_anew_is_done(clock: Clock, root: Path, aske
             await guest.ask(asked(guest.call()))
         except NotFound:
             # There is nothing to be applied, but it was looked for.
-            assert isinstance(asked("c"), Apply)
+            assert isinstance(asked("c"), CheckDiff)
 
 
 @in_house
 async def test_a_paused_agent_that_pings_is_known_to_be_alive_and_told(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        await at.app.desk.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
+        await at.app.service.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
         await pause(at, guest)
-        beat = await guest.ask(Beat(guest.call()))
+        beat = await guest.ask(Ping())
         assert (beat.answer.acknowledged, beat.answer.status) == (True, "paused")
         assert "change nothing" in (beat.answer.message or "")
         assert beat.instructions == ()
         await unpause(at, guest)
-        beat = await guest.ask(Beat(guest.call()))
+        beat = await guest.ask(Ping())
         assert (beat.answer.status, beat.answer.message) == (None, None)
         assert [word.text for word in beat.instructions] == ["mind the gap"]
 
@@ -132,14 +123,14 @@ async def test_a_verdict_given_meanwhile_is_kept_until_the_session_goes_on(clock
         guest = await at.arrive(root)
         id = (await guest.propose()).request_id
         waiting = await at.wait(guest, id)
-        prompt = (await guest.ask(AskPrompt(guest.call(), "well?"))).request_id
-        answer = at.begin(partial_ask(guest, AwaitPrompt(guest.call(), prompt)))
+        prompt = (await guest.ask(Transmit("well?"))).request_id
+        answer = at.begin(partial_ask(guest, AwaitDecision(guest.call(), prompt)))
         await pause(at, guest)
         assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
         await at.later(1)
         assert waiting.outcome is None
         # Its connection breaks, and it comes back to wait: it may, and hears nothing yet.
-        again = (await guest.ask(Propose(guest.call(), request_id=id))).answered
+        again = (await guest.ask(CheckClearance(request_id=id))).answered
         assert again is None
         back = await at.wait(guest, id)
         await unpause(at, guest)
@@ -162,9 +153,9 @@ async def test_a_call_that_can_wait_no_longer_hears_of_the_pause_and_not_of_the_
         waiting.scope.cancel()
         with pytest.raises(Paused):
             await guest.ask(Detach(call, id))
-        assert (await guest.ask(Beat(guest.call()))).late_verdicts == ()
+        assert (await guest.ask(Ping())).late_verdicts == ()
         await unpause(at, guest)
-        (late,) = (await guest.ask(Beat(guest.call()))).late_verdicts
+        (late,) = (await guest.ask(Ping())).late_verdicts
         assert late.request_id == id
 
 
@@ -201,12 +192,12 @@ async def test_an_agent_does_not_get_free_by_taking_another_session(clock: Clock
         await at.later(RETURN_SECONDS + GRACE_SECONDS)
         guest = await at.arrive(root, "new")
         await pause(at, guest)
-        assert await at.ask("reception", Adopt(guest.agent)) == guest.session_id
+        assert await at.ask("registry", Adopt(guest.agent)) == guest.session_id
         with pytest.raises(Paused):
-            await at.ask("reception", Adopt(guest.agent, old.session_id))
+            await at.ask("registry", Adopt(guest.agent, old.session_id))
         await unpause(at, guest)
-        assert await at.ask("reception", Adopt(guest.agent)) == old.session_id
-        assert (await at.app.desk.card(id)).state is CardState.PENDING
+        assert await at.ask("registry", Adopt(guest.agent)) == old.session_id
+        assert (await at.app.service.card(id)).state is CardState.PENDING
 
 
 @in_house
@@ -245,13 +236,13 @@ async def test_pausing_and_letting_go_on_are_done_once(clock: Clock, root: Path)
         ]
         # The same act, after the session was paused again, is not a second one.
         await pause(at, guest)
-        assert (await at.app.desk.steering.unpause(guest.session_id, "kim", "ctl", "act-1")).is_paused
+        assert (await at.app.service.steering.unpause(guest.session_id, "kim", "ctl", "act-1")).is_paused
 
 
 @in_house
 async def test_an_act_without_a_name_that_is_sent_again_means_the_same_session(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        steering, resumed = at.app.desk.steering, at.verdict(Decision.RESUME, None, "act-3")
+        steering, resumed = at.app.service.steering, at.verdict(Decision.RESUME, None, "act-3")
         guest = await at.arrive(root)
         await guest.settled()
         for _ in range(2):
@@ -259,13 +250,13 @@ async def test_an_act_without_a_name_that_is_sent_again_means_the_same_session(c
         for _ in range(2):
             assert (await steering.unpause(None, "kim", "ctl", "act-2")).id == guest.session_id
         await pause(at, guest)
-        assert (await at.app.desk.resume(None, None, resumed)).id == guest.session_id
+        assert (await at.app.service.resume(None, None, resumed)).id == guest.session_id
         assert not (await guest.ask(Describe())).is_paused
         words = await steering.steer(None, "slowly", "kim", "ctl", "act-4")
         # Another that could be meant by now is not.
         other = await at.arrive(root, "other")
         await pause(at, other)
-        assert (await at.app.desk.resume(None, None, resumed)).id == guest.session_id
+        assert (await at.app.service.resume(None, None, resumed)).id == guest.session_id
         assert (await steering.steer(None, "slowly", "kim", "ctl", "act-4")).id == words.id
         assert [word.session_id for word in await steering.words()] == [guest.session_id]
         assert (await other.ask(Describe())).is_paused
@@ -274,7 +265,7 @@ async def test_an_act_without_a_name_that_is_sent_again_means_the_same_session(c
 @in_house
 async def test_without_a_name_the_only_session_that_can_be_meant(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        steering = at.app.desk.steering
+        steering = at.app.service.steering
         with pytest.raises(NotFound, match="there is no session that could be paused"):
             await steering.pause(None, "kim", "ctl")
         guest, other = await at.arrive(root), await at.arrive(root, "other")
@@ -282,7 +273,7 @@ async def test_without_a_name_the_only_session_that_can_be_meant(clock: Clock, r
         assert (await steering.pause(None, "kim", "ctl")).id == other.session_id
         await steering.unpause(other.session_id, "kim", "ctl")
         assert (await steering.unpause(None, "kim", "ctl")).id == guest.session_id
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         with pytest.raises(InvalidState, match="was ended"):
             await steering.pause(guest.session_id, "kim", "ctl")
 
@@ -291,13 +282,13 @@ async def test_without_a_name_the_only_session_that_can_be_meant(clock: Clock, r
 async def test_the_end_of_a_paused_session_lets_go_who_waited(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        prompt = (await guest.ask(AskPrompt(guest.call(), "well?"))).request_id
-        answer = at.begin(partial_ask(guest, AwaitPrompt(guest.call(), prompt)))
+        prompt = (await guest.ask(Transmit("well?"))).request_id
+        answer = at.begin(partial_ask(guest, AwaitDecision(guest.call(), prompt)))
         await at.later(0)
         await pause(at, guest)
         held = at.begin(partial_ask(guest, AwaitUnpaused()))
         await at.decide(prompt, Decision.STOP)
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         await held()
         assert (await answer()).answer.decision == "stop"
         with pytest.raises(InvalidState, match="was ended"):
@@ -310,15 +301,15 @@ async def test_resume_lifts_the_pause_and_gives_word_once(clock: Clock, root: Pa
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         if stands_by:
-            id = (await guest.ask(StandBy(guest.call(), "idle"))).request_id
-            waiting = at.begin(partial_ask(guest, AwaitStandby(guest.call(), id)))
+            id = (await guest.ask(Standby("idle"))).request_id
+            waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), id)))
             await at.later(0)
         await pause(at, guest)
         verdict = at.verdict(Decision.RESUME, "now the docs", "act-1")
         for _ in range(2):
             await guest.ask(Resume(verdict))
         assert await status(guest) is SessionStatus.ACTIVE
-        words = (await guest.ask(Beat(guest.call()))).instructions
+        words = (await guest.ask(Ping())).instructions
         if stands_by:
             assert (await waiting()).answer.instruction == "now the docs"
         assert [word.text for word in words] == ([] if stands_by else ["now the docs"])
@@ -328,11 +319,11 @@ async def test_resume_lifts_the_pause_and_gives_word_once(clock: Clock, root: Pa
 async def test_resume_gives_its_word_also_to_one_that_has_others_to_hear(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        id = (await guest.ask(StandBy(guest.call(), "idle"))).request_id
-        waiting = at.begin(partial_ask(guest, AwaitStandby(guest.call(), id)))
+        id = (await guest.ask(Standby("idle"))).request_id
+        waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), id)))
         await at.later(0)
         await pause(at, guest)
-        await at.app.desk.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
+        await at.app.service.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
         await guest.ask(Resume(at.verdict(Decision.RESUME, "now the docs", "act-1")))
         answered = await waiting()
         assert answered.answer.instruction == "now the docs"

@@ -13,11 +13,10 @@ import trio.testing
 
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, PolicySettings
+from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import CheckPolicy
-from intercom.workspace.messages import FileTouched
-from intercom.workspace.watcher import watcher_name
+from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
+from intercom.workspace.policy_watcher import FileTouched, watcher_name
 from tests.sessions.house import Guest, House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -44,7 +43,7 @@ async def accepted(at: House, root: Path, policy: dict[str, Any]) -> None:
 
 async def passes(guest: Guest, path: str) -> bool:
     """Whether the policy in force lets the agent write this file; the file is looked at anew for it."""
-    return (await guest.ask(CheckPolicy(guest.call(), "write", path))).answer.auto_approved
+    return (await guest.ask(AutoCheck("write", CheckContext(path)))).answer.auto_approved
 
 
 async def proposed(at: House) -> Card:
@@ -81,23 +80,23 @@ async def test_what_comes_to_grant_more_waits_for_an_operator(clock: Clock, root
         assert f"\n-{json.dumps(NARROW)}\n" in (card.diff or ""), "what was accepted"
         assert f"\n+{json.dumps(WIDE)}\n" in (card.diff or "")
         assert "src/**" in (card.body or "")
-        assert [each.id for each in await at.app.desk.pending()] == [card.id]
-        done = await at.app.desk.decide_policy(None, at.verdict(Decision.ACCEPT))
+        assert [each.id for each in await at.app.service.pending()] == [card.id]
+        done = await at.app.service.decide_policy(None, at.verdict(Decision.ACCEPT))
         assert (done.id, done.state) == (card.id, CardState.APPLIED)
         assert await passes(guest, "src/a")
-        assert await at.app.desk.pending() == ()
+        assert await at.app.service.pending() == ()
         with pytest.raises(AlreadyDecided):
             await at.decide(card.id, Decision.ACCEPT)
-        assert "policy_accept" in [entry.kind for entry in await at.app.desk.audit(20)]
+        assert "policy_accept" in [entry.kind for entry in await at.app.service.audit(20)]
 
 
 @in_house
 async def test_a_policy_is_rejected_by_its_workspace_where_no_agent_has_been(clock: Clock, root: Path) -> None:
     write(root, WIDE)
     async with house(root.parent, clock) as at:
-        rejected = await at.app.desk.decide_policy(str(root), at.verdict(Decision.REJECT, "too much"))
+        rejected = await at.app.service.decide_policy(str(root), at.verdict(Decision.REJECT, "too much"))
         assert rejected.state is CardState.REJECTED
-        assert (await at.app.desk.policy(str(root))).status == "rejected"
+        assert (await at.app.service.policy(str(root))).status == "rejected"
         guest = await at.arrive(root)
         assert not await passes(guest, "src/a")
         assert not at.app.board.cards(), "it is not asked again"
@@ -113,7 +112,7 @@ async def test_the_same_verdict_again_is_answered_as_the_first_time(clock: Clock
         with pytest.raises(AlreadyDecided):
             await at.decide(card.id, Decision.ACCEPT, None, "act-2")
         assert await passes(guest, "src/a")
-        about = [entry.data for entry in await at.app.desk.audit(20) if entry.kind == "policy_accept"]
+        about = [entry.data for entry in await at.app.service.audit(20) if entry.kind == "policy_accept"]
         assert [(data or {})["request_id"] for data in about].count(card.id) == 1
 
 
@@ -158,7 +157,7 @@ async def test_what_was_refused_stays_out_and_is_not_asked_again(clock: Clock, r
         assert (await at.decide(card.id, Decision.REJECT)).state is CardState.REJECTED
         assert not await passes(guest, "src/a")
         with pytest.raises(NotFound, match="no policy change waits"):
-            await at.app.desk.decide_policy(None, at.verdict(Decision.ACCEPT))
+            await at.app.service.decide_policy(None, at.verdict(Decision.ACCEPT))
 
 
 @in_house

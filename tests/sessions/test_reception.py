@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 import trio.testing
 
 from actors import Event, StopOverran
+from intercom.model.decision import Decision
 from intercom.model.errors import InvalidState
 from intercom.model.policy import PolicyAnswer
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionStatus
-from intercom.model.verdict import Decision
-from intercom.sessions.actor import SessionActor
-from intercom.sessions.messages import Beat, CheckPolicy, Describe, Recall
-from intercom.sessions.reception import GRACE_SECONDS, START_GRACE_SECONDS
-from intercom.sessions.reception_messages import Admit, Adopt, Agent, Wanted
-from intercom.sessions.running_sessions import RunningSessions
-from intercom.workspace.messages import Evaluate
-from intercom.workspace.watcher import watcher_name
+from intercom.sessions.messages import Admit, Adopt, Agent, Describe, Wanted
+from intercom.sessions.registry import GRACE_SECONDS, START_GRACE_SECONDS
+from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.supervision import RunningSessions
+from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.reboot import Reboot
+from intercom.store.client import Store
+from intercom.store.messages import Database
+from intercom.workspace.policy_watcher import Evaluate, watcher_name
 from tests.sessions.house import Guest, House, house, in_house, partial_ask
 
 Clock = trio.testing.MockClock
@@ -49,9 +54,31 @@ async def status(guest: Guest) -> SessionStatus:
 async def test_first_calls_that_race_open_one_session(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         agent = Agent("agent", "client", str(root))
-        asked = [at.begin(lambda: at.ask("reception", Admit(agent))) for _ in range(10)]
+        asked = [at.begin(lambda: at.ask("registry", Admit(agent))) for _ in range(10)]
         assert len({await each() for each in asked}) == 1
-        assert len(await at.app.desk.sessions()) == 1
+        assert len(await at.app.service.sessions()) == 1
+
+
+@in_house
+async def test_a_new_agent_takes_one_transaction(clock: Clock, root: Path) -> None:
+    works: list[object] = []
+    transact = Store.transact
+
+    async def noted(store: Store, work: Callable[[Database], object], **more: Any) -> object:
+        works.append(work)
+        return await transact(store, work, **more)
+
+    async with house(root.parent, clock) as at:
+        await at.arrive(root, "first")
+        await at.later(0)
+        with patch.object(Store, "transact", noted):
+            at.back("second")
+            guest = await at.arrive(root, "second")
+            assert (await guest.ask(Ping(call="b"))).answer.acknowledged
+        assert len(works) == 1
+        assert await status(guest) is SessionStatus.ACTIVE
+        kinds = [entry.kind for entry in await at.app.service.audit(50) if entry.session_id == guest.session_id]
+        assert kinds == ["session_opened", "session_active"]
 
 
 @in_house
@@ -69,7 +96,7 @@ async def test_a_session_is_interrupted_when_its_agent_stays_away(clock: Clock, 
         await at.decide(id, Decision.APPROVE)
         back = await at.arrive(root)
         assert back.session_id == guest.session_id
-        assert [late.request_id for late in (await back.ask(Beat("b"))).late_verdicts] == [id]
+        assert [late.request_id for late in (await back.ask(Ping(call="b"))).late_verdicts] == [id]
         assert await status(back) is SessionStatus.ACTIVE
 
 
@@ -83,7 +110,7 @@ async def test_a_connection_that_comes_back_in_time_was_never_gone(clock: Clock,
             at.back("agent")
             await at.later(GRACE_SECONDS)
             assert await status(guest) is SessionStatus.ACTIVE
-        kinds = [entry.kind for entry in await at.app.desk.audit(50)]
+        kinds = [entry.kind for entry in await at.app.service.audit(50)]
         assert "session_interrupted" not in kinds
 
 
@@ -95,11 +122,11 @@ async def test_after_a_restart_agents_have_a_minute_to_come_back(clock: Clock, r
     async with house(root.parent, clock) as at:
         at.back("agent")
         # Time counts from when everybody has been brought back.
-        await at.ask("reception", Wanted(guest.session_id))
+        await at.ask("registry", Wanted(guest.session_id))
         # Up to the last sweep before it, which else is all that is done in one leap of time.
         await at.later(START_GRACE_SECONDS - 1)
         await at.later(1)
-        stand = {session.id: session.status for session in await at.app.desk.sessions()}
+        stand = {session.id: session.status for session in await at.app.service.sessions()}
         assert stand[guest.session_id] is SessionStatus.ACTIVE
         assert stand[other.session_id] is SessionStatus.INTERRUPTED
 
@@ -110,9 +137,9 @@ async def test_people_are_told_what_a_restart_found(clock: Clock, root: Path) ->
         guest = await at.arrive(root)
         await guest.propose()
     async with house(root.parent, clock) as at:
-        (entry,) = [e for e in await at.app.desk.audit(50) if e.kind == "clearance_asked"]
+        (entry,) = [e for e in await at.app.service.audit(50) if e.kind == "clearance_asked"]
         assert entry.session_id == guest.session_id
-        assert len(await at.app.desk.pending()) == 1
+        assert len(await at.app.service.pending()) == 1
 
 
 @in_house
@@ -120,11 +147,11 @@ async def test_progress_that_was_told_is_found_again(clock: Clock, root: Path) -
     items = (ProgressItem("one", ProgressStatus.DONE), ProgressItem("two", ProgressStatus.IN_PROGRESS))
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        assert (await guest.ask(Recall("r", adopted=False))).answer.status == "clean"
-        await guest.ask(Beat("b", None, items))
+        assert (await guest.ask(Reboot(call="r"))).answer.status == "clean"
+        await guest.ask(Ping(None, items, call="b"))
     async with house(root.parent, clock) as at:
         back = await at.arrive(root)
-        recalled = (await back.ask(Recall("r", adopted=False))).answer
+        recalled = (await back.ask(Reboot(call="r"))).answer
         assert (recalled.status, recalled.progress_snapshot) == ("recovered", items)
 
 
@@ -136,18 +163,18 @@ async def test_an_agent_with_work_of_its_own_keeps_it(clock: Clock, root: Path) 
         await at.later(GRACE_SECONDS)
         busy = await at.arrive(root, "busy")
         await busy.propose()
-        assert await at.ask("reception", Adopt(busy.agent)) == busy.session_id
+        assert await at.ask("registry", Adopt(busy.agent)) == busy.session_id
 
 
 @in_house
 async def test_a_session_that_was_ended_is_not_taken_up_again(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         again = await at.arrive(root)
         assert again.session_id != guest.session_id
         with pytest.raises(InvalidState, match="was ended"):
-            await at.ask("reception", Adopt(again.agent, guest.session_id))
+            await at.ask("registry", Adopt(again.agent, guest.session_id))
 
 
 @in_house
@@ -158,7 +185,7 @@ async def test_a_session_without_an_agent_can_still_be_answered_after_a_restart(
         at.gone("agent")
         await at.later(GRACE_SECONDS)
     async with house(root.parent, clock) as at:
-        assert await at.ask("reception", Wanted(guest.session_id)) == guest.session_id
+        assert await at.ask("registry", Wanted(guest.session_id)) == guest.session_id
         assert (await at.decide(id, Decision.REJECT, "no")).decided is not None
 
 
@@ -185,7 +212,7 @@ async def test_after_a_restart_a_verdict_waits_for_its_own_session_and_not_for_a
             assert (await at.decide(id, Decision.REJECT, "no")).decided is not None
             assert started == [guest.session_id]
             held.set()
-            await at.ask("reception", Wanted(guest.session_id))
+            await at.ask("registry", Wanted(guest.session_id))
             assert len(set(started)) == 6
 
 
@@ -207,7 +234,7 @@ async def test_a_session_that_waits_for_its_policy_holds_up_nobody_who_would_bri
         at.app.on_event = happened.append
         await fall(at, "policies", watcher_name(elsewhere), watcher_name(root))
         with patch.object(SessionActor, "judge", noted):
-            asked = at.begin(partial_ask(guest, CheckPolicy(guest.call(), "write", "a")))
+            asked = at.begin(partial_ask(guest, AutoCheck("write", CheckContext("a"))))
             await waits.wait()
         await fall(at, "sessions", "sessions")
         async with at.restarting():

@@ -1,4 +1,4 @@
-"""Who comes and goes while nobody is at the reception, and sessions whose actors have nothing left to do."""
+"""Who comes and goes while the registry is down, and sessions whose actors have nothing left to do."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ import trio.testing
 from attrs import evolve
 
 from actors.testing import inject
-from intercom.model.child import Child, ChildState
+from intercom.model.decision import Decision
 from intercom.model.errors import InvalidState
+from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.session import SessionStatus
-from intercom.model.verdict import Decision
-from intercom.sessions.agent_keys import NAMELESS
-from intercom.sessions.messages import Beat, Describe
-from intercom.sessions.reception import GRACE_SECONDS, SWEEP_SECONDS
-from intercom.sessions.reception_messages import Wanted
-from intercom.store import children
+from intercom.sessions.messages import Describe, Wanted
+from intercom.sessions.registry import ANONYMOUS, GRACE_SECONDS, SWEEP_SECONDS
+from intercom.sessions.tools.ping import Ping
+from intercom.store import agent_processes
 from intercom.store.messages import Transact
 from tests.sessions.house import Guest, House, house, in_house
 
@@ -35,14 +34,14 @@ def root(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def nobody_at_the_reception(at: House, guest: Guest) -> AsyncIterator[None]:
-    """The reception is down meanwhile, and up when this is left."""
-    inject(at.app.system, "reception", RuntimeError("a fault was asked for"), "now")
+async def registry_down(at: House, guest: Guest) -> AsyncIterator[None]:
+    """The registry is down meanwhile, and up when this is left."""
+    inject(at.app.system, "registry", RuntimeError("a fault was asked for"), "now")
     await trio.testing.wait_all_tasks_blocked()
-    assert at.app.system.ref("reception") is None
+    assert at.app.system.ref("registry") is None
     yield
     async with at.restarting():
-        await at.ask("reception", Wanted(guest.session_id))
+        await at.ask("registry", Wanted(guest.session_id))
 
 
 def runs(at: House, guest: Guest) -> bool:
@@ -62,7 +61,7 @@ async def status(guest: Guest) -> SessionStatus:
 async def test_an_agent_that_left_while_the_reception_was_down_is_gone(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest, other = await at.arrive(root), await at.arrive(root, "other")
-        async with nobody_at_the_reception(at, guest):
+        async with registry_down(at, guest):
             at.gone("agent")
         await at.later(GRACE_SECONDS)
         assert await status(guest) is SessionStatus.INTERRUPTED
@@ -77,7 +76,7 @@ async def test_an_agent_that_came_back_while_the_reception_was_down_is_here(cloc
         at.gone("agent")
         await at.later(GRACE_SECONDS)
         assert await status(guest) is SessionStatus.INTERRUPTED
-        async with nobody_at_the_reception(at, guest):
+        async with registry_down(at, guest):
             at.back("agent")
         await at.later(GRACE_SECONDS)
         assert await status(guest) is SessionStatus.ACTIVE
@@ -102,7 +101,7 @@ async def test_a_session_that_was_left_and_holds_nothing_rests_until_its_agent_i
 @in_house
 async def test_a_session_of_one_call_is_not_ended_while_that_is_in(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        guest = await at.arrive(root, f"{NAMELESS}1")
+        guest = await at.arrive(root, f"{ANONYMOUS}1")
         await at.later(SWEEP_SECONDS)
         assert await status(guest) is SessionStatus.ACTIVE
         await leave(at, guest)
@@ -122,7 +121,7 @@ async def test_a_session_in_which_something_waits_does_not_rest(clock: Clock, ro
         assert not runs(at, guest)
         # What it owes its agent is not forgotten.
         back = await at.arrive(root)
-        assert [late.request_id for late in (await back.ask(Beat("b"))).late_verdicts] == [id]
+        assert [late.request_id for late in (await back.ask(Ping(call="b"))).late_verdicts] == [id]
 
 
 @in_house
@@ -133,7 +132,7 @@ async def test_people_reach_a_session_that_rests(clock: Clock, root: Path) -> No
         await at.later(SWEEP_SECONDS)
         assert not runs(at, guest)
         with trio.fail_after(1):
-            await at.app.desk.nudge(guest.session_id, "go on", "kim", "ctl")
+            await at.app.service.nudge(guest.session_id, "go on", "kim", "ctl")
         assert runs(at, guest)
         # Whoever wanted it may be about to ask it more.
         await at.later(SWEEP_SECONDS)
@@ -141,14 +140,14 @@ async def test_people_reach_a_session_that_rests(clock: Clock, root: Path) -> No
         await at.later(SWEEP_SECONDS)
         assert not runs(at, guest)
         back = await at.arrive(root)
-        assert [word.text for word in (await back.ask(Beat("b"))).instructions] == ["go on"]
+        assert [word.text for word in (await back.ask(Ping(call="b"))).instructions] == ["go on"]
 
 
 @in_house
 async def test_a_session_that_was_ended_says_so_for_as_long_as_its_agent_is_here(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         for _ in range(2):
             await at.later(SWEEP_SECONDS)
         with pytest.raises(InvalidState, match="was ended"):
@@ -165,18 +164,18 @@ async def test_the_session_of_a_process_that_is_over_rests_although_nobody_heard
 ) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        child = Child(guest.session_id, ChildState.RUNNING, at.now(), "kim")
-        await at.ask("store", Transact(partial(children.insert, child=child)))
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        child = AgentProcess(guest.session_id, AgentProcessState.RUNNING, at.now(), "kim")
+        await at.ask("store", Transact(partial(agent_processes.insert, child=child)))
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         for _ in range(2):
             await at.later(SWEEP_SECONDS)
         assert runs(at, guest)
-        over = evolve(child, state=ChildState.OVER)
-        await at.ask("store", Transact(partial(children.change, child=over, expect={ChildState.RUNNING})))
+        over = evolve(child, state=AgentProcessState.OVER)
+        await at.ask("store", Transact(partial(agent_processes.change, child=over, expect={AgentProcessState.RUNNING})))
         await at.later(SWEEP_SECONDS)
         assert not runs(at, guest)
         # Who comes by once more is told all the same.
-        await at.ask("reception", Wanted(guest.session_id))
+        await at.ask("registry", Wanted(guest.session_id))
         with pytest.raises(InvalidState, match="was ended"):
             await guest.propose()
 
@@ -185,8 +184,8 @@ async def test_the_session_of_a_process_that_is_over_rests_although_nobody_heard
 async def test_a_reception_that_fell_knows_which_sessions_run(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
-        async with nobody_at_the_reception(at, guest):
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+        async with registry_down(at, guest):
             at.gone("agent")
         await at.later(GRACE_SECONDS)
         for _ in range(2):

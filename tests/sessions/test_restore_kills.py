@@ -17,14 +17,14 @@ import trio.testing
 from intercom.local.places import private_directory
 from intercom.model import crash_points
 from intercom.model.approval import RiskLevel
-from intercom.model.crash_points import CHECKPOINT_NAMES
-from intercom.model.restore import Files, RestoreState
+from intercom.model.checkpoint import Files, RestoreState
 from intercom.model.session import SessionStatus
 from intercom.store import requests, sessions
 from intercom.store.reader import Reader
 from tests.agents.live import TRUSTING, Home, begin, call, home
 from tests.sessions.house import house, in_house
 from tests.sessions.test_checkpoints import BEFORE, ask, files, proceed, spoil, staged, take
+from tests.support.crash_points import CHECKPOINT_NAMES
 from tests.support.trio_case import trio_test
 
 #: ctl with more patience than people have: on a busy machine a server takes a while to start.
@@ -38,7 +38,7 @@ CTL = [sys.executable, "-c", PATIENT, "--json"]
 
 
 #: Where a server is killed for good; at all the others, only the actors fall.
-KILLS = ("contents.kept", "restore.accepted", "restore.handed_over", "restore.placed_one")
+KILLS = ("contents.kept", "restore.handed_over", "files.placed_one")
 
 
 class Fell(BaseException):
@@ -79,10 +79,10 @@ async def test_an_actor_that_falls_anywhere_is_carried_on_for(
         assert done.state is RestoreState.DONE, done.note
         assert files(root) == BEFORE
         assert not staged(root)
-        assert [each.id for each in await at.app.desk.sessions()] == [done.successor_id]
+        assert [each.id for each in await at.app.service.sessions()] == [done.successor_id]
         [waiting] = await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
         assert waiting.id == id
-        labels = [line.label for line in await at.app.desk.checkpoints.listed()]
+        labels = [line.label for line in await at.app.service.checkpoints.listed()]
         assert labels == ["before restoring before", "before"]
 
 

@@ -10,10 +10,10 @@ import trio.testing
 
 from intercom.model import crash_points
 from intercom.model.card import CardKind, CardState
-from intercom.model.restore import Files, RestoreState
-from intercom.model.verdict import Decision
-from intercom.sessions import checkpoints as actor
-from intercom.sessions import comparing, restoring
+from intercom.model.checkpoint import Files, RestoreState
+from intercom.model.decision import Decision
+from intercom.sessions.checkpoints import archive, restore
+from intercom.sessions.checkpoints import checkpointer as actor
 from intercom.store import restores, rows
 from intercom.store.messages import Transact
 from tests.sessions.house import House, house, in_house
@@ -60,9 +60,9 @@ async def test_a_question_about_a_session_that_was_restored_since_is_asked_anew_
             lambda card: card.id not in (first.id, second.id), kind=CardKind.RESTORE, state=CardState.PENDING
         )
         assert card.session_id == first.successor_id
-        done = await proceed(at, await at.app.desk.checkpoints.restore(card.id))
+        done = await proceed(at, await at.app.service.checkpoints.restore(card.id))
         assert done.state is RestoreState.DONE, done.note
-        assert [session.id for session in await at.app.desk.sessions()] == [done.successor_id]
+        assert [session.id for session in await at.app.service.sessions()] == [done.successor_id]
 
 
 @in_house
@@ -70,7 +70,7 @@ async def test_what_was_staged_before_a_fall_goes_when_files_have_changed_since(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fall(point: str) -> None:
-        if point == "restore.staged_all" and "spoiled" in (root / "a.txt").read_text():
+        if point == "files.staged" and "spoiled" in (root / "a.txt").read_text():
             (root / "a.txt").write_text("edited\n")
             raise Fell(point)
 
@@ -104,7 +104,7 @@ async def test_one_that_was_given_up_when_the_server_fell_is_seen_to_by_the_next
     async with house(root.parent, clock) as at:
         await until_clean(root)
         assert stuck.successor_id in (await at.people.notice("session restored from checkpoint")).text
-        while await at.app.reader.read(restores.given_up):
+        while await at.app.reader.read(restores.to_clean_up):
             await trio.testing.wait_all_tasks_blocked(0.002)
         assert files(root)["a.txt"] == "meddled\n"
 
@@ -112,8 +112,8 @@ async def test_one_that_was_given_up_when_the_server_fell_is_seen_to_by_the_next
 @pytest.mark.parametrize(
     ("module", "name", "end", "words"),
     [
-        (comparing, "compare", RestoreState.FAILED, "nothing was changed: it was tried 3 times"),
-        (restoring, "_place", RestoreState.STUCK, "it was tried 3 times"),
+        (archive, "compare", RestoreState.FAILED, "nothing was changed: it was tried 3 times"),
+        (restore, "_place", RestoreState.STUCK, "it was tried 3 times"),
     ],
 )
 def test_what_fails_each_time_is_told_and_not_tried_for_ever(

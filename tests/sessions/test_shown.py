@@ -12,13 +12,14 @@ import trio.testing
 from intercom.masking import Masker
 from intercom.model.approval import RiskLevel
 from intercom.model.card import Card
-from intercom.operators.ctl.entries import card_entry
+from intercom.operators.commands.entries import card_entry
 from intercom.operators.slack.draw.cards import card as slack_card
 from intercom.operators.slack.draw.cards import diff_file
 from intercom.sessions import cards
-from intercom.sessions.messages import Broadcast, Propose
-from intercom.store import approvals
+from intercom.sessions.tools.broadcast import Broadcast
+from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
+from intercom.store.requests import approvals
 from tests.cli.test_ctl_draw import drawn
 from tests.sessions.house import Guest, House, house, in_house
 
@@ -47,7 +48,7 @@ def root(tmp_path: Path) -> Path:
 
 
 async def proposed(at: House, guest: Guest, path: str, diff: str, **more: Any) -> Card:
-    asked = Propose(guest.call(), "Tidy up", diff, path, None, RiskLevel.LOW)
+    asked = CheckClearance("Tidy up", diff, path, None, RiskLevel.LOW, call=guest.call())
     opened = await guest.ask(asked)
     await at.wait(guest, opened.request_id)
     return await at.people.card(id=opened.request_id)
@@ -101,7 +102,7 @@ async def test_titles_descriptions_and_messages_are_shown_as_codes_on_every_chan
     hidden = "\x1b[2J\u202e\u200b\U000e0041\ufe01\u2028"
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        asked = Propose(guest.call(), f"Tidy{hidden}", "x\n", "a.txt", f"why{hidden}")
+        asked = CheckClearance(f"Tidy{hidden}", "x\n", "a.txt", f"why{hidden}", call=guest.call())
         opened = await guest.ask(asked)
         await at.wait(guest, opened.request_id)
         card = await at.people.card(id=opened.request_id)
@@ -111,7 +112,7 @@ async def test_titles_descriptions_and_messages_are_shown_as_codes_on_every_chan
         for shown in channels(card)[2:5]:
             assert "gent asks" in shown
             assert "rom the agent: why" in shown
-        await guest.ask(Broadcast(guest.call(), f"done{hidden}"))
+        await guest.ask(Broadcast(f"done{hidden}"))
         told = await at.people.notice("done")
         assert told.text.endswith("done\\x1b[2J<U+202E><U+200B><U+E0041><U+FE01><U+2028>")
 
@@ -124,7 +125,7 @@ async def test_the_card_is_the_same_after_the_file_has_changed_and_the_server_ha
         card = await proposed(at, await at.arrive(root), "auth.py", AUTH.replace("user.admin", "True") + "\x1b")
         (root / "auth.py").write_text("something else\n")
     async with house(root.parent, clock) as at:
-        (again,) = await at.app.desk.pending()
+        (again,) = await at.app.service.pending()
         assert (again.diff, again.remarks, again.files) == (card.diff, card.remarks, card.files)
 
 

@@ -14,12 +14,15 @@ from attrs import asdict, evolve
 
 from intercom.model.card import CardKind, CardState
 from intercom.model.config import Config, DecisionsSettings, HighestRisk, StallSettings
+from intercom.model.decision import Decision, SignedCommand
 from intercom.model.errors import SignatureRefused
+from intercom.model.instruction import id_of_act
 from intercom.model.prompt import PromptType
-from intercom.model.steering import id_of_act
-from intercom.model.verdict import Decision, SignedCommand
-from intercom.sessions.messages import AskPrompt, AwaitPrompt, AwaitStandby, Beat, Recall, StandBy
-from intercom.sessions.reception_messages import Adopt
+from intercom.sessions.messages import Adopt, AwaitDecision
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.reboot import Reboot
+from intercom.sessions.tools.standby import Standby
+from intercom.sessions.tools.transmit import Transmit
 from tests.sessions.house import Guest, House, in_house, partial_ask
 from tests.sessions.test_policy_trust import write
 from tests.sessions.test_signed_decisions import keyed, sql
@@ -45,7 +48,7 @@ def root(tmp_path: Path) -> Path:
 
 async def steer(at: House, key: Key, guest: Guest, text: str, act: str = "act-0001") -> str:
     signed = key.command("steer", at.now(), act, session=guest.session_id, text=text)
-    card = await at.app.desk.steering.steer(guest.session_id, text, "kim", "ctl", f"ctl/{act}", signed)
+    card = await at.app.service.steering.steer(guest.session_id, text, "kim", "ctl", f"ctl/{act}", signed)
     return card.id
 
 
@@ -67,7 +70,7 @@ def forge(
 
 async def told(guest: Guest) -> list[tuple[str, str, str]]:
     """The words that one call is told, after the agent has looked for what was left for it."""
-    words = (await guest.ask(Recall(guest.call(), False))).instructions
+    words = (await guest.ask(Reboot(False))).instructions
     return [(word.kind, word.by, word.text) for word in words]
 
 
@@ -83,7 +86,7 @@ async def test_words_that_sql_put_there_are_told_to_nobody(clock: Clock, root: P
         notice = await at.people.notice("refused the words forged")
         assert (notice.level, "delete it all" in notice.text) == ("error", True)
         assert "security" in await kinds(at)
-        assert (await at.app.desk.card("forged")).state is CardState.CLOSED
+        assert (await at.app.service.card("forged")).state is CardState.CLOSED
 
 
 @in_house
@@ -92,9 +95,9 @@ async def test_a_task_that_sql_left_in_a_workspace_is_nobodys(clock: Clock, root
     async with keyed(root, clock, Key()) as at:
         guest = await at.arrive(root)
         forge(at, guest, "task", root=root)
-        opened = await guest.ask(StandBy(guest.call(), "idle"))
+        opened = await guest.ask(Standby("idle"))
         assert opened.answered is None
-        assert (await at.app.desk.card(opened.request_id)).state is CardState.PENDING
+        assert (await at.app.service.card(opened.request_id)).state is CardState.PENDING
         await at.people.notice("refused the words forged")
 
 
@@ -153,7 +156,7 @@ async def test_words_that_are_over_are_not_told_again(clock: Clock, root: Path, 
         if end == "told":
             assert await heard(guest) == ["go on"]
         else:
-            await at.app.desk.steering.take_back(id, "kim", "ctl")
+            await at.app.service.steering.take_back(id, "kim", "ctl")
         if not restarted:
             sql(at, again)
             assert await told(guest) == []
@@ -192,7 +195,7 @@ async def test_unsigned_words_are_refused_as_they_are_said(clock: Clock, root: P
     key = Key()
     async with keyed(root, clock, key) as at:
         guest = await at.arrive(root)
-        desk = at.app.desk
+        desk = at.app.service
         with pytest.raises(SignatureRefused):
             await desk.steering.steer(guest.session_id, "go", "kim", "ctl")
         with pytest.raises(SignatureRefused):
@@ -211,7 +214,7 @@ async def test_signed_tasks_and_nudges_are_told(clock: Clock, root: Path) -> Non
     (root / "sub").mkdir()
     async with keyed(root, clock, key) as at:
         guest = await at.arrive(root)
-        desk, directory = at.app.desk, str(root / "sub")
+        desk, directory = at.app.service, str(root / "sub")
         signed = key.command(
             "task", at.now(), "act-0001", workspace=await desk.steering.workspace_of(directory), text="sweep"
         )
@@ -230,7 +233,7 @@ async def test_a_task_stays_in_the_workspace_that_it_was_signed_for(clock: Clock
     (root / "sub").mkdir()
     async with keyed(root, clock, key) as at:
         below, above = await at.arrive(root / "sub"), await at.arrive(root, key="above")
-        desk, directory = at.app.desk.steering, str(root / "sub")
+        desk, directory = at.app.service.steering, str(root / "sub")
         assert await desk.workspace_of(directory) == directory
         if moved == "not signed for it":
             signed = key.command("task", at.now(), "act-0001", workspace=directory, text="sweep")
@@ -257,11 +260,11 @@ async def test_a_nudge_says_what_was_signed_whatever_the_configuration_says_then
         words = {"id": guest.session_id, "session": guest.session_id}
         signed = key.command("nudge", at.now(), "act-0001", **words)
         with pytest.raises(SignatureRefused, match="does not cover what the nudge says"):
-            await at.app.desk.nudge(guest.session_id, None, "kim", "ctl", None, "ctl/act-0001", signed)
+            await at.app.service.nudge(guest.session_id, None, "kim", "ctl", None, "ctl/act-0001", signed)
         forge(at, guest, "nudge", signed=signed, id=id_of_act("ctl/act-0001"))
         assert await told(guest) == []
         signed = key.command("nudge", at.now(), "act-0002", **words, text="go on")
-        await at.app.desk.nudge(guest.session_id, "go on", "kim", "ctl", None, "ctl/act-0002", signed)
+        await at.app.service.nudge(guest.session_id, "go on", "kim", "ctl", None, "ctl/act-0002", signed)
     async with keyed(root, clock, key, Config(stall=StallSettings(default_nudge_message="delete it all"))) as at:
         assert await told(await at.arrive(root)) == [("nudge", "kim", "go on")]
 
@@ -283,7 +286,7 @@ async def test_a_channel_says_what_it_may_decide(clock: Clock, root: Path, highe
 
 
 def partial_steer(at: House, guest: Guest) -> Any:
-    return lambda: at.app.desk.steering.steer(guest.session_id, "go", "program", "embed")
+    return lambda: at.app.service.steering.steer(guest.session_id, "go", "program", "embed")
 
 
 @in_house
@@ -301,13 +304,13 @@ async def test_an_alert_is_answered_with_signed_words(clock: Clock, root: Path) 
     key = Key()
     async with keyed(root, clock, key, Config(stall=StallSettings(inactivity_threshold_seconds=60))) as at:
         guest = await at.arrive(root)
-        await guest.ask(Beat(guest.call()))
+        await guest.ask(Ping())
         await at.later(61)
         alert = await at.people.card(kind=CardKind.STALL)
         with pytest.raises(SignatureRefused):
-            await at.app.desk.nudge(alert.id, "wake up", "kim", "ctl")
+            await at.app.service.nudge(alert.id, "wake up", "kim", "ctl")
         signed = key.command("nudge", at.now(), id=alert.id, session=guest.session_id, text="wake up")
-        await at.app.desk.nudge(alert.id, "wake up", "kim", "ctl", None, "ctl/act-0001", signed)
+        await at.app.service.nudge(alert.id, "wake up", "kim", "ctl", None, "ctl/act-0001", signed)
         assert ("nudge", "kim", "wake up") in await told(guest)
 
 
@@ -328,7 +331,7 @@ async def test_words_follow_their_agent_to_the_session_that_it_takes_over(clock:
 
 
 async def adopt(at: House, guest: Guest) -> str:
-    return await at.ask("reception", Adopt(guest.agent))
+    return await at.ask("registry", Adopt(guest.agent))
 
 
 ENDED = (
@@ -348,10 +351,10 @@ async def test_a_standby_that_sql_ended_goes_on_for_nobody(clock: Clock, root: P
             # What was told before ends no standby after.
             await steer(at, key, guest, "go on")
             assert await heard(guest) == ["go on"]
-        id = (await guest.ask(StandBy(guest.call(), "idle"))).request_id
+        id = (await guest.ask(Standby("idle"))).request_id
         sql(at, ENDED, id)
         with pytest.raises(SignatureRefused, match="would have ended it"):
-            await guest.ask(AwaitStandby(guest.call(), id))
+            await guest.ask(AwaitDecision(guest.call(), id))
         await at.people.notice("refused the recorded decision")
 
 
@@ -362,17 +365,17 @@ async def test_signed_words_end_a_standby(clock: Clock, root: Path, restarted: b
     async with keyed(root, clock, key) as at:
         guest = await at.arrive(root)
         call = guest.call()
-        opened = await guest.ask(StandBy(call, "idle"))
-        waiting = at.begin(partial_ask(guest, AwaitStandby(call, opened.request_id)))
+        opened = await guest.ask(Standby("idle", call=call))
+        waiting = at.begin(partial_ask(guest, AwaitDecision(call, opened.request_id)))
         await at.later(0)
         await steer(at, key, guest, "sweep")
         answered = await waiting()
         assert (answered.answer.status, [word.text for word in answered.instructions]) == ("resumed", ["sweep"])
-        assert (await guest.ask(StandBy(call, "idle"))).answered is not None
+        assert (await guest.ask(Standby("idle", call=call))).answered is not None
     if restarted:
         async with keyed(root, clock, key) as at:
             guest = await at.arrive(root)
-            again = await guest.ask(StandBy(guest.call(), "idle", request_id=opened.request_id))
+            again = await guest.ask(Standby("idle", request_id=opened.request_id))
             assert again.answered is not None
             assert again.answered.answer.status == "resumed"
 
@@ -392,17 +395,17 @@ async def test_a_question_that_sql_lets_the_policy_answer_is_not(clock: Clock, r
     async with keyed(root, clock, key) as at:
         guest = await at.arrive(root)
         call = guest.call()
-        id = (await guest.ask(AskPrompt(call, "go on?", PromptType.CONTINUATION))).request_id
+        id = (await guest.ask(Transmit("go on?", PromptType.CONTINUATION, call=call))).request_id
         if way == "asked":
             sql(at, BY_POLICY, id)
             with pytest.raises(SignatureRefused, match="the policy does not let it pass"):
-                await guest.ask(AwaitPrompt(guest.call(), id))
+                await guest.ask(AwaitDecision(guest.call(), id))
         elif way == "unpaused":
-            waiting = at.begin(partial_ask(guest, AwaitPrompt(call, id)))
+            waiting = at.begin(partial_ask(guest, AwaitDecision(call, id)))
             await at.later(0)
-            await at.app.desk.steering.pause(guest.session_id, "kim", "ctl")
+            await at.app.service.steering.pause(guest.session_id, "kim", "ctl")
             sql(at, BY_POLICY, id)
-            await at.app.desk.steering.unpause(guest.session_id, "kim", "ctl")
+            await at.app.service.steering.unpause(guest.session_id, "kim", "ctl")
             with pytest.raises(SignatureRefused, match="the policy does not let it pass"):
                 await waiting()
         else:
@@ -410,7 +413,7 @@ async def test_a_question_that_sql_lets_the_policy_answer_is_not(clock: Clock, r
     if way == "riding":
         async with keyed(root, clock, key) as at:
             guest = await at.arrive(root)
-            assert (await guest.ask(Beat(guest.call()))).late_verdicts == ()
+            assert (await guest.ask(Ping())).late_verdicts == ()
 
 
 @in_house
@@ -421,14 +424,14 @@ async def test_the_policys_own_answer_says_whose_it_is(clock: Clock, root: Path)
     async with keyed(root, clock, key) as at:
         guest = await at.arrive(root)
         card = await at.people.card(kind=CardKind.POLICY)
-        await at.app.desk.decide(card.id, key.verdict(card, Decision.ACCEPT, at.now()))
+        await at.app.service.decide(card.id, key.verdict(card, Decision.ACCEPT, at.now()))
         call = guest.call()
-        opened = await guest.ask(AskPrompt(call, "go on?", PromptType.CONTINUATION))
+        opened = await guest.ask(Transmit("go on?", PromptType.CONTINUATION, call=call))
         assert opened.answered is not None
         answer = opened.answered.answer
         assert (answer.decision, answer.auto_approved) == ("continue", "tool:transmit")
         assert "no person" in (answer.message or "")
         # Its answer was lost, and it is asked again.
-        again = await guest.ask(AwaitPrompt(call, opened.request_id))
+        again = await guest.ask(AwaitDecision(call, opened.request_id))
         assert again is not None
         assert again.answer == answer

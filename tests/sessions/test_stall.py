@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from intercom.sessions import stall
-from intercom.sessions.stall import (
+from intercom.sessions.session import stall
+from intercom.sessions.session.stall import (
     Effect,
     Escalate,
     Event,

@@ -14,13 +14,16 @@ from actors.testing import inject
 from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, StallSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
 from intercom.model.prompt import PromptType
 from intercom.model.session import SessionStatus
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import AskPrompt, Beat, Propose, StandBy
-from intercom.sessions.reception import GRACE_SECONDS
-from intercom.sessions.stall_messages import Activity
+from intercom.sessions.messages import Activity
+from intercom.sessions.registry import GRACE_SECONDS
+from intercom.sessions.tools.check_clearance import CheckClearance
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.standby import Standby
+from intercom.sessions.tools.transmit import Transmit
 from intercom.store import sessions
 from tests.sessions.house import Guest, House, house, in_house
 
@@ -63,12 +66,12 @@ async def test_silence_is_nudged_then_escalated(clock: Clock, root: Path) -> Non
         assert alert.state is CardState.PENDING
         await at.later(120)
         await at.later(120)
-        await at.people.card(id=alert.id, note="rides on the agent's next call")
+        await at.people.card(id=alert.id, note="goes with the agent's next call")
         await at.later(120)
         escalated = await at.people.card(lambda card: card.title == "Still quiet after 2 nudges", id=alert.id)
         assert escalated.state is CardState.PENDING
         # However often it was nudged, it is told once.
-        answered = await guest.ask(Beat(guest.call()))
+        answered = await guest.ask(Ping())
         assert [word.text for word in answered.instructions] == ["go on"]
 
 
@@ -125,15 +128,15 @@ async def test_the_same_nudge_given_again_nudges_once(clock: Clock, root: Path) 
         alert = await at.people.card(kind=CardKind.STALL)
         for _ in range(3):
             assert (await at.decide(alert.id, Decision.NUDGE, "look", "act-1")).state is CardState.PENDING
-        assert [entry.kind for entry in await at.app.desk.audit(50)].count("nudged") == 1
+        assert [entry.kind for entry in await at.app.service.audit(50)].count("nudged") == 1
         await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
-        answered = await guest.ask(Beat(guest.call()))
+        answered = await guest.ask(Ping())
         assert [word.text for word in answered.instructions] == ["look", "listen"]
         # Also when the agent has it, and the alert is over.
         act(at, guest)
         await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
         await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
-        assert (await guest.ask(Beat(guest.call()))).instructions == ()
+        assert (await guest.ask(Ping())).instructions == ()
 
 
 @pytest.mark.parametrize("way", ["alert", "session", "steer"])
@@ -147,14 +150,14 @@ async def test_the_automatic_nudge_never_discards_what_a_person_said(clock: Cloc
         if way == "alert":
             await at.decide(alert.id, Decision.NUDGE, "use the other file")
         elif way == "session":
-            await at.app.desk.nudge(guest.session_id, "use the other file", "kim", "ctl")
+            await at.app.service.nudge(guest.session_id, "use the other file", "kim", "ctl")
         else:
-            await at.app.desk.steering.steer(guest.session_id, "use the other file", "kim", "ctl")
+            await at.app.service.steering.steer(guest.session_id, "use the other file", "kim", "ctl")
         await at.later(300)
         for _ in range(3):
             await at.later(120)
         await at.people.card(lambda card: card.escalated, id=alert.id)
-        answered = await guest.ask(Beat(guest.call()))
+        answered = await guest.ask(Ping())
         # Of the automatic ones the last says it all.
         assert [(word.text, word.by) for word in answered.instructions] == [
             ("use the other file", "kim"),
@@ -174,19 +177,19 @@ async def test_a_persons_nudge_gives_the_agent_time_and_the_automatic_ones_begin
         await at.later(119)
         await at.decide(alert.id, Decision.NUDGE, "look")
         await at.later(299)
-        nudged = [entry for entry in await at.app.desk.audit(50) if entry.kind == "nudged"]
+        nudged = [entry for entry in await at.app.service.audit(50) if entry.kind == "nudged"]
         assert [entry.who for entry in nudged] == ["kim"]
         await at.later(1)
         for _ in range(2):
             assert not any(card.escalated for card in stalls(at))
             await at.later(120)
         await at.people.card(lambda card: card.escalated, id=alert.id)
-        nudged = [entry for entry in await at.app.desk.audit(50) if entry.kind == "nudged"]
+        nudged = [entry for entry in await at.app.service.audit(50) if entry.kind == "nudged"]
         assert [entry.who for entry in nudged] == ["kim", "intercom", "intercom"]
         # And once more after the escalation.
         await at.decide(alert.id, Decision.NUDGE, "look again")
         await at.later(300)
-        nudged = [entry for entry in await at.app.desk.audit(50) if entry.kind == "nudged"]
+        nudged = [entry for entry in await at.app.service.audit(50) if entry.kind == "nudged"]
         assert [entry.who for entry in nudged] == ["kim", "intercom", "intercom", "kim", "intercom"]
 
 
@@ -199,7 +202,7 @@ async def test_the_same_end_of_an_alert_is_no_second_act(clock: Clock, root: Pat
         alert = await at.people.card(kind=CardKind.STALL)
         for _ in range(2):
             assert (await at.decide(alert.id, decision, None, "act-1")).state is CardState.CLOSED
-        kinds = [entry.kind for entry in await at.app.desk.audit(50)]
+        kinds = [entry.kind for entry in await at.app.service.audit(50)]
         assert kinds.count("stall_dismissed") == 1
         assert kinds.count("session_terminated") == (decision is Decision.STOP)
         with pytest.raises(AlreadyDecided):
@@ -214,11 +217,11 @@ async def test_a_person_stops_a_stalled_session(clock: Clock, root: Path) -> Non
         await at.later(300)
         alert = await at.people.card(kind=CardKind.STALL)
         await at.decide(alert.id, Decision.STOP)
-        (session,) = await at.app.desk.sessions(everything=True)
+        (session,) = await at.app.service.sessions(everything=True)
         assert session.status is SessionStatus.TERMINATED
         await at.people.card(id=alert.id, state=CardState.CLOSED)
         await at.people.card(id=id, state=CardState.INTERRUPTED)
-        assert await at.app.desk.pending() == ()
+        assert await at.app.service.pending() == ()
 
 
 @in_house
@@ -263,7 +266,7 @@ async def test_the_end_of_a_session_leaves_no_alert_open(clock: Clock, root: Pat
         guest = await at.arrive(root)
         await at.later(300)
         alert = await at.people.card(kind=CardKind.STALL)
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         await at.people.card(id=alert.id, state=CardState.CLOSED)
         with pytest.raises(AlreadyDecided):
             await at.decide(alert.id, Decision.NUDGE)
@@ -272,10 +275,10 @@ async def test_the_end_of_a_session_leaves_no_alert_open(clock: Clock, root: Pat
 @pytest.mark.parametrize(
     ("asked", "tool"),
     [
-        (lambda call: Propose(call, "change a", "a\n", "a.txt", None, RiskLevel.LOW), "check_clearance"),
-        (lambda call: AskPrompt(call, "go on?", PromptType.CLARIFICATION), "transmit"),
-        (lambda call: StandBy(call, "idle"), "standby"),
-        (lambda call: Beat(call), "ping"),
+        (lambda call: CheckClearance("change a", "a\n", "a.txt", None, RiskLevel.LOW, call=call), "check_clearance"),
+        (lambda call: Transmit("go on?", PromptType.CLARIFICATION, call=call), "transmit"),
+        (lambda call: Standby("idle", call=call), "standby"),
+        (lambda call: Ping(call=call), "ping"),
     ],
 )
 @in_house

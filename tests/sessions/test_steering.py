@@ -11,10 +11,10 @@ import trio.testing
 
 from actors.testing import inject
 from intercom.agents.call import Call
-from intercom.agents.door import Door
+from intercom.agents.connection import AgentConnection
 from intercom.model.card import Card, CardKind, CardState
-from intercom.model.child import Exit, Why
 from intercom.model.config import Config, SteeringSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import (
     AlreadyDecided,
     InvalidArguments,
@@ -23,26 +23,27 @@ from intercom.model.errors import (
     SteerQueueFull,
     WorkspaceRefused,
 )
+from intercom.model.process import Exit, Why
 from intercom.model.session import SessionStatus
-from intercom.model.verdict import Decision
 from intercom.sessions.messages import (
+    Adopt,
     Answered,
-    AwaitStandby,
-    Beat,
+    AwaitDecision,
     Deliver,
     Delivery,
     Describe,
     ProcessEnded,
-    Recall,
-    StandBy,
     TakeWords,
     Undeliver,
     Withdraw,
     Written,
 )
-from intercom.sessions.reception import GRACE_SECONDS, SWEEP_SECONDS
-from intercom.sessions.reception_messages import Adopt
-from intercom.sessions.steering_desk import Steering
+from intercom.sessions.operator_service import Steering
+from intercom.sessions.registry import GRACE_SECONDS, SWEEP_SECONDS
+from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.reboot import Reboot
+from intercom.sessions.tools.standby import Standby
+from intercom.sessions.tools.table import BY_NAME
 from tests.sessions.house import Guest, House, Pending, house, in_house, partial_ask
 
 Clock = trio.testing.MockClock
@@ -56,7 +57,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def desk(at: House) -> Steering:
-    return at.app.desk.steering
+    return at.app.service.steering
 
 
 async def steer(at: House, guest: Guest, text: str, act: str | None = None) -> Card:
@@ -69,13 +70,13 @@ async def task(at: House, text: str, act: str | None = None, **where: str) -> Ca
 
 async def beat(guest: Guest) -> list[str]:
     """The words that one ping is told; they are not confirmed."""
-    return [word.text for word in (await guest.ask(Beat(guest.call()))).instructions]
+    return [word.text for word in (await guest.ask(Ping())).instructions]
 
 
 async def heard(guest: Guest) -> list[str]:
     """The words that one ping is told, and the agent has."""
     call = guest.call()
-    words = (await guest.ask(Beat(call))).instructions
+    words = (await guest.ask(Ping(call=call))).instructions
     await guest.ask(Deliver((Delivery(call, (), tuple(word.id for word in words)),)))
     return [word.text for word in words]
 
@@ -83,15 +84,15 @@ async def heard(guest: Guest) -> list[str]:
 async def stand_by(at: House, guest: Guest) -> tuple[str, Pending[Answered[Any]]]:
     """The agent stands by, and waits when this returns."""
     call = guest.call()
-    opened = await guest.ask(StandBy(call, "idle"))
+    opened = await guest.ask(Standby("idle", call=call))
     assert opened.answered is None
-    waiting = at.begin(partial_ask(guest, AwaitStandby(call, opened.request_id)))
+    waiting = at.begin(partial_ask(guest, AwaitDecision(call, opened.request_id)))
     await at.later(0)
     return opened.request_id, waiting
 
 
 async def kinds(at: House) -> list[str]:
-    return [entry.kind for entry in await at.app.desk.audit(100)]
+    return [entry.kind for entry in await at.app.service.audit(100)]
 
 
 @in_house
@@ -105,7 +106,7 @@ async def test_words_are_shown_queued_then_delivered_and_are_told_once(clock: Cl
         assert await heard(guest) == ["mind the gap\nand the step"]
         shown = await at.people.card(id=card.id, state=CardState.DELIVERED)
         assert (shown.note or "").startswith("the agent has it since 2026-01-01")
-        assert (await at.app.desk.card(card.id)).state is CardState.DELIVERED
+        assert (await at.app.service.card(card.id)).state is CardState.DELIVERED
         assert await beat(guest) == []
         assert (await kinds(at))[-2:] == ["steer", "steer_delivered"]
         (word,) = await desk(at).words(guest.session_id)
@@ -118,7 +119,7 @@ async def test_words_whose_result_was_lost_ride_again_and_those_on_their_way_do_
         guest = await at.arrive(root)
         card = await steer(at, guest, "one")
         call = guest.call()
-        assert len((await guest.ask(Beat(call))).instructions) == 1
+        assert len((await guest.ask(Ping(call=call))).instructions) == 1
         assert await beat(guest) == []
         with pytest.raises(AlreadyDecided, match="on their way"):
             await desk(at).take_back(card.id, "kim", "ctl")
@@ -193,7 +194,7 @@ async def test_an_ended_session_is_not_steered_and_what_waited_is_never_told(clo
         guest = await at.arrive(root)
         card = await steer(at, guest, "one")
         own = await task(at, "own", session=guest.session_id)
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         await at.people.card(id=card.id, state=CardState.CLOSED)
         await at.people.card(id=own.id, state=CardState.CLOSED)
         with pytest.raises(InvalidState, match="was ended"):
@@ -229,7 +230,7 @@ async def test_words_end_a_standby_and_ride_on_its_result(clock: Clock, root: Pa
         card = await at.people.card(id=id, state=CardState.ANSWERED)
         assert card.decided is not None
         assert (card.decided.by, card.decided.decision) == ("kim", "resume")
-        assert await at.app.desk.pending() == ()
+        assert await at.app.service.pending() == ()
 
 
 @in_house
@@ -237,14 +238,14 @@ async def test_an_agent_that_has_words_to_heed_does_not_stand_by(clock: Clock, r
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         await steer(at, guest, "one")
-        opened = await guest.ask(StandBy("c1", "idle"))
+        opened = await guest.ask(Standby("idle", call="c1"))
         assert opened.answered is not None
         assert opened.answered.answer.status == "resumed"
         assert [word.text for word in opened.answered.instructions] == ["one"]
         await at.later(5)
         assert [card for card in at.people.cards if card.kind is CardKind.STANDBY] == []
         # Asked again, as by a shim whose server fell: the same answer.
-        again = await guest.ask(StandBy("c1", "idle"))
+        again = await guest.ask(Standby("idle", call="c1"))
         assert again.request_id == opened.request_id
         assert again.answered is not None
 
@@ -258,8 +259,8 @@ async def test_a_standby_that_nobody_waits_in_is_ended_when_it_is_waited_in_agai
         guest.tell(Withdraw("agent/1", id))
         await guest.settled()
         await steer(at, guest, "one")
-        assert (await at.app.desk.card(id)).state is CardState.PENDING
-        opened = await guest.ask(StandBy(guest.call(), "", request_id=id))
+        assert (await at.app.service.card(id)).state is CardState.PENDING
+        opened = await guest.ask(Standby("", request_id=id))
         assert opened.answered is not None
         assert [word.text for word in opened.answered.instructions] == ["one"]
         await at.people.card(id=id, state=CardState.ANSWERED)
@@ -271,7 +272,7 @@ async def test_words_whose_result_was_lost_end_the_standby_that_came_after(clock
         guest = await at.arrive(root)
         await steer(at, guest, "one")
         call = guest.call()
-        await guest.ask(Beat(call))
+        await guest.ask(Ping(call=call))
         _, waiting = await stand_by(at, guest)
         guest.tell(Undeliver((call,)))
         assert [word.text for word in (await waiting()).instructions] == ["one"]
@@ -335,13 +336,13 @@ async def test_the_card_of_a_stall_says_by_which_road_a_nudge_travels(clock: Clo
             for each in (guest, idle)
         }
         for each, road in (
-            (guest, "rides on the agent's next call, or is told before it ends its turn"),
-            (idle, "rides on the agent's next call"),
+            (guest, "goes with the agent's next call, or is told before it ends its turn"),
+            (idle, "goes with the agent's next call"),
         ):
             assert (await at.decide(alerts[each.session_id].id, Decision.NUDGE)).note == road
         await idle.ask(TakeWords("hook-2"))
         assert (await at.decide(alerts[idle.session_id].id, Decision.NUDGE)).note == (
-            "rides on the agent's next call, or is told before it ends its turn"
+            "goes with the agent's next call, or is told before it ends its turn"
         )
         await idle.ask(Deliver((Delivery("hook-2", (), (next(iter(await queued(at, idle))),)),)))
         await idle.ask(TakeWords("hook-3"))
@@ -365,13 +366,13 @@ async def test_a_task_is_handed_over_once_to_the_next_agent_that_reboots(clock: 
         elsewhere = root.parent / "other"
         elsewhere.mkdir()
         stranger = await at.arrive(elsewhere, "stranger")
-        assert (await stranger.ask(Recall(stranger.call(), adopted=False))).instructions == ()
+        assert (await stranger.ask(Reboot())).instructions == ()
         guest, late = await at.arrive(root), await at.arrive(root, "late")
         assert await beat(guest) == []
         call = guest.call()
-        (word,) = (await guest.ask(Recall(call, adopted=False))).instructions
+        (word,) = (await guest.ask(Reboot(call=call))).instructions
         assert (word.kind, word.text, word.by) == ("task", "write the tests", "kim")
-        assert (await late.ask(Recall(late.call(), adopted=False))).instructions == ()
+        assert (await late.ask(Reboot())).instructions == ()
         await guest.ask(Deliver((Delivery(call, (), (word.id,)),)))
         done = await at.people.card(id=card.id, state=CardState.DELIVERED)
         assert done.session_id == guest.session_id
@@ -386,10 +387,10 @@ async def test_a_task_that_did_not_reach_its_agent_rides_again_or_is_anothers(cl
         card = await task(at, "one", workspace=str(root))
         guest = await at.arrive(root)
         call = guest.call()
-        assert len((await guest.ask(Recall(call, adopted=False))).instructions) == 1
+        assert len((await guest.ask(Reboot(call=call))).instructions) == 1
         guest.tell(Undeliver((call,)))
         call = guest.call()
-        assert len((await guest.ask(Recall(call, adopted=False))).instructions) == 1
+        assert len((await guest.ask(Reboot(call=call))).instructions) == 1
         guest.tell(Undeliver((call,)))
         with pytest.raises(NotFound, match="no message or task"):
             await desk(at).take_back("zz", "kim", "ctl")
@@ -397,9 +398,9 @@ async def test_a_task_that_did_not_reach_its_agent_rides_again_or_is_anothers(cl
         await at.later(0)
         (free,) = await desk(at).tasks()
         assert (free.session_id, free.taken_at) == (None, None)
-        assert (await at.app.desk.card(card.id)).note == card.note
+        assert (await at.app.service.card(card.id)).note == card.note
         other = await at.arrive(root, "other")
-        (word,) = (await other.ask(Recall("o1", adopted=False))).instructions
+        (word,) = (await other.ask(Reboot(call="o1"))).instructions
         await other.ask(Deliver((Delivery("o1", (), (word.id,)),)))
         # Its first agent had it after all, it turns out; that changes nothing.
         await guest.ask(Deliver((Delivery(call, (), (word.id,)),)))
@@ -413,12 +414,12 @@ async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_sessio
     async with house(root.parent, clock) as at:
         guest, other = [await at.arrive(root, key) for key in ("a", "b")]
         await task(at, "one", workspace=str(root))
-        door = Door(at.app.system, at.app.config, at.app.presence, "a", str(root), None)
+        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "a", str(root), None)
         door.opened()
         call = guest.call()
-        (word,) = (await guest.ask(Recall(call, adopted=False))).instructions
+        (word,) = (await guest.ask(Reboot(call=call))).instructions
         # It has its result, works for long without a call, and counts as gone.
-        told = Call(call, "reboot", guest.session_id, at.app.system.named(f"session/{guest.session_id}"), None, None)
+        told = Call(call, BY_NAME["reboot"], guest.session_id, at.app.system.named(f"session/{guest.session_id}"), None)
         told.delivery = Delivery(call, (), (word.id,))
         door.close_call(told)
         door.deliveries.written(call)
@@ -427,12 +428,12 @@ async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_sessio
         await at.later(0)
         assert (await guest.ask(Describe())).status is SessionStatus.INTERRUPTED
         assert await desk(at).tasks() == (await desk(at).tasks(guest.session_id)) != ()
-        assert (await other.ask(Recall("b1", adopted=False))).instructions == ()
+        assert (await other.ask(Reboot(call="b1"))).instructions == ()
         # Should it not have read it, it is told again.
         await at.arrive(root, "a")
         assert await beat(guest) == ["one"]
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
-        assert [each.text for each in (await other.ask(Recall("b2", adopted=False))).instructions] == ["one"]
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+        assert [each.text for each in (await other.ask(Reboot(call="b2"))).instructions] == ["one"]
 
 
 GONE: dict[str, Callable[[House, Guest], Awaitable[object]]] = {
@@ -440,7 +441,7 @@ GONE: dict[str, Callable[[House, Guest], Awaitable[object]]] = {
     "its process failed": lambda _, guest: guest.ask(ProcessEnded(1, Why.ENDED, Exit(code=1), "", None, None)),
     "it was ended with the server": lambda _, guest: guest.ask(ProcessEnded(1, Why.SHUTDOWN, None, "", None, None)),
     "its work is done": lambda _, guest: guest.ask(ProcessEnded(1, Why.ENDED, Exit(code=0), "", None, None)),
-    "a person ended it": lambda at, guest: at.app.desk.end(guest.session_id, "kim", "ctl", "enough"),
+    "a person ended it": lambda at, guest: at.app.service.end(guest.session_id, "kim", "ctl", "enough"),
 }
 
 
@@ -457,7 +458,7 @@ async def test_the_task_of_an_agent_that_is_gone_wakes_another(
     async with house(root.parent, clock) as at:
         guest, other = [await at.arrive(root, key) for key in ("a", "b")]
         await task(at, "one", workspace=str(root))
-        (word,) = (await guest.ask(Recall(guest.call(), adopted=False))).instructions
+        (word,) = (await guest.ask(Reboot())).instructions
         if is_written:
             guest.tell(Written((word.id,)))
         _, waiting = await stand_by(at, other)
@@ -479,7 +480,7 @@ async def test_agents_that_stand_by_take_one_task_each(clock: Clock, root: Path)
             await task(at, text, workspace=str(root))
         guest, other, third = [await at.arrive(root, key) for key in ("a", "b", "c")]
         for each, text in ((guest, "one"), (other, "two")):
-            opened = await each.ask(StandBy(each.call(), "idle"))
+            opened = await each.ask(Standby("idle"))
             assert opened.answered is not None
             assert [word.text for word in opened.answered.instructions] == [text]
         _, waiting = await stand_by(at, third)
@@ -493,8 +494,8 @@ async def test_a_task_for_a_session_is_its_agents_alone(clock: Clock, root: Path
         guest, other = await at.arrive(root), await at.arrive(root, "other")
         card = await task(at, "one", session=guest.session_id[:13])
         assert card.note == "waits until this session's agent calls reboot or standby"
-        assert (await other.ask(Recall("o1", adopted=False))).instructions == ()
-        assert [word.text for word in (await guest.ask(Recall("g1", adopted=False))).instructions] == ["one"]
+        assert (await other.ask(Reboot(call="o1"))).instructions == ()
+        assert [word.text for word in (await guest.ask(Reboot(call="g1"))).instructions] == ["one"]
 
 
 @in_house
@@ -523,9 +524,9 @@ async def test_a_task_is_taken_back_until_an_agent_takes_it(clock: Clock, root: 
         for _ in range(2):
             assert (await desk(at).take_back(card.id[:20], "kim", "ctl")).state is CardState.CLOSED
         guest = await at.arrive(root)
-        assert (await guest.ask(Recall("g1", adopted=False))).instructions == ()
+        assert (await guest.ask(Reboot(call="g1"))).instructions == ()
         card = await task(at, "two", workspace=str(root))
-        await guest.ask(Recall("g2", adopted=False))
+        await guest.ask(Reboot(call="g2"))
         with pytest.raises(AlreadyDecided, match="on their way"):
             await desk(at).take_back(card.id, "kim", "ctl")
 
@@ -541,9 +542,9 @@ async def test_words_follow_an_agent_into_the_session_it_takes_over(clock: Clock
         guest = await at.arrive(root, "new")
         await steer(at, guest, "one")
         call = guest.call()
-        (riding,) = (await guest.ask(Beat(call))).instructions
+        (riding,) = (await guest.ask(Ping(call=call))).instructions
         await steer(at, guest, "two")
-        assert await at.ask("reception", Adopt(guest.agent)) == old.session_id
+        assert await at.ask("registry", Adopt(guest.agent)) == old.session_id
         heir = Guest(at, guest.agent, old.session_id)
         assert (await guest.ask(Describe())).status is SessionStatus.TERMINATED
         # What rode on a result of the session that was given up arrives after all.
@@ -556,7 +557,7 @@ async def test_words_follow_an_agent_into_the_session_it_takes_over(clock: Clock
 async def test_a_session_that_is_not_there_has_nothing_that_waits(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
-        for look in (at.app.desk.pending, at.app.desk.steering.words, at.app.desk.steering.tasks):
+        for look in (at.app.service.pending, at.app.service.steering.words, at.app.service.steering.tasks):
             with pytest.raises(NotFound, match="nope"):
                 await look("nope")
-        assert await at.app.desk.pending(guest.session_id[:8]) == ()
+        assert await at.app.service.pending(guest.session_id[:8]) == ()

@@ -8,13 +8,13 @@ import pytest
 import trio.testing
 
 from actors.testing import inject
+from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError
 from intercom.model.task import TaskState, TaskStatus
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import Beat, Deliver, Delivery
-from intercom.sessions.riders import FETCH_SECONDS
-from intercom.sessions.task_messages import AwaitTask, CancelTask, FindTask, OpenTask
+from intercom.sessions.messages import AwaitTask, CancelTask, Deliver, Delivery, FindTask, OpenTask
+from intercom.sessions.session.delivery import FETCH_SECONDS
 from intercom.sessions.timers import SHOW_SECONDS
+from intercom.sessions.tools.ping import Ping
 from tests.sessions.house import Guest, house, in_house
 
 Clock = trio.testing.MockClock
@@ -32,10 +32,10 @@ async def begin(guest: Guest) -> TaskState:
     return await guest.ask(OpenTask(guest.call(), "check_clearance", opened.request_id))
 
 
-async def riders(guest: Guest) -> list[str]:
+async def pending(guest: Guest) -> list[str]:
     """What rides on the next result."""
     call = guest.call()
-    answered = await guest.ask(Beat(call))
+    answered = await guest.ask(Ping(call=call))
     return [verdict.request_id for verdict in answered.late_verdicts]
 
 
@@ -45,10 +45,10 @@ async def test_a_verdict_is_its_tasks_to_tell_for_a_while_and_then_rides(clock: 
         guest = await at.arrive(root)
         task = await begin(guest)
         await at.decide(task.request_id, Decision.APPROVE)
-        assert await riders(guest) == []
+        assert await pending(guest) == []
         assert (await guest.ask(FindTask(task.id))).status is TaskStatus.COMPLETED
         await at.later(FETCH_SECONDS + 1)
-        assert await riders(guest) == [task.request_id]
+        assert await pending(guest) == [task.request_id]
 
 
 @in_house
@@ -62,7 +62,7 @@ async def test_what_the_task_told_rides_no_more(clock: Clock, root: Path) -> Non
         assert answered.answer.status == "approved"  # type: ignore[union-attr]
         await guest.ask(Deliver((Delivery(call, (task.request_id,)),)))
         await at.later(FETCH_SECONDS + 1)
-        assert await riders(guest) == []
+        assert await pending(guest) == []
         # It can be asked for again all the same.
         assert (await guest.ask(AwaitTask(guest.call(), task.id))).answer == answered.answer
 
@@ -95,9 +95,9 @@ async def test_a_session_that_falls_leaves_the_verdict_to_the_task_still(clock: 
         await at.decide(task.request_id, Decision.REJECT, "no")
         async with at.restarting():
             inject(at.app.system, f"session/{guest.session_id}", ValueError("boom"), "now")
-            assert await riders(guest) == []
+            assert await pending(guest) == []
         await at.later(FETCH_SECONDS + 2)
-        assert await riders(guest) == [task.request_id]
+        assert await pending(guest) == [task.request_id]
 
 
 @in_house

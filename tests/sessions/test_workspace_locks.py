@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -9,11 +10,15 @@ import pytest
 import trio
 import trio.testing
 
+from intercom.model.checkpoint import Files, Restore
+from intercom.model.decision import Decision
 from intercom.model.errors import PatchConflict
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import Apply
-from intercom.sessions.workspace_locks import WorkspaceLocks
+from intercom.sessions.checkpoints.messages import CheckpointTaken
+from intercom.sessions.context import WorkspaceLocks
+from intercom.sessions.tools.check_diff import CheckDiff
 from tests.sessions.house import house, in_house
+from tests.sessions.test_checkpoints import ask as ask_restore
+from tests.sessions.test_checkpoints import take
 
 Clock = trio.testing.MockClock
 EDIT = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
@@ -146,9 +151,33 @@ async def test_an_apply_waits_for_one_in_a_workspace_that_contains_its_own(clock
         id = (await guest.propose("f", EDIT)).request_id
         await at.decide(id, Decision.APPROVE)
         async with at.app.context.locks.hold(str(outer)):
-            applying = at.begin(partial(guest.ask, Apply(guest.call(), id)))
+            applying = at.begin(partial(guest.ask, CheckDiff(id)))
             await at.later(0)
             (outer / "sub/f").write_text("what the other wrote\n")
         with pytest.raises(PatchConflict):
             await applying()
     assert (outer / "sub/f").read_text() == "what the other wrote\n"
+
+
+@pytest.mark.parametrize("act", [take, partial(ask_restore, files=Files.EXACT)], ids=["checkpoint", "restore"])
+@in_house
+async def test_a_workspace_is_not_read_for_a_checkpoint_while_a_change_is_half_applied(
+    clock: Clock, outer: Path, act: Callable[..., Awaitable[object]]
+) -> None:
+    (outer / "f").write_text("a\n")
+    async with house(outer.parent, clock) as at:
+        guest = await at.arrive(outer)
+        taken = await take(at, guest)
+        locks = at.app.context.locks
+        async with locks.hold(str(outer)):
+            acting = at.begin(partial(act, at, guest if act is take else taken))
+            while len(locks._turns) < 2:
+                await trio.testing.wait_all_tasks_blocked(0.001)
+            (outer / "f").write_text("what the apply wrote\n")
+            (outer / "f2").write_text("what it wrote too\n")
+        done = await acting()
+    if isinstance(done, CheckpointTaken):
+        assert done.checkpoint.files == 2
+    else:
+        assert isinstance(done, Restore)
+        assert (done.divergence.modified, done.divergence.added) == (1, 1)

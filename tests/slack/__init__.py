@@ -19,8 +19,9 @@ What there is: `ALICE`, `BOB`, `MALLORY` (people); `CHANNEL`, `OTHER_CHANNEL` (t
 not); `slack.add_channel(...)`, `slack.add_user(...)`. People's acts (`tap`, `submit`, `close_view`, `command`, `say`,
 `edit`, `remove`) are plain calls that return at once; those that tell the app give the `Envelope` (`.answer()`,
 `.attempts`, `.missed`, `.acks`). To see: `messages`, `thread`, `message`, `ephemerals`, `views`, `view_errors`,
-`files`, `calls`, `count`, `envelopes`, `unanswered`, `socket_mode.strange`. To wait: `wait_for(predicate)`, asked again
-at each change, without polling; `connected()`, `acted_on()`.
+`files`, `calls`, `count`, `envelopes`, `unanswered`, `socket_mode.strange`; `text_of(message)`, `buttons(message)`. To
+wait: `card`, `shows`, `first`, `answered`, `told`, `form`, `wait_for(predicate)`, asked again at each change, without
+polling; `connected()`, `acted_on()`.
 
 It refuses what Slack refuses (see `limits` for the numbers): Block Kit that is not sound (`invalid_blocks` with Slack's
 `response_metadata.messages`; also `msg_blocks_too_long`: blocks that together hold more than about 13,000 characters),
@@ -48,12 +49,12 @@ What goes wrong, on demand (`faults` lists all)::
 Time is Trio's, so all of it runs under `trio.testing.MockClock`. Data on loopback is there as soon as it is sent, yet
 where threads have a part (SQLite's writer, the SDK), give the clock an `autojump_threshold` of some 10 ms.
 
-From another process: `POST <slack.url>/_control/<verb>` (see `control`). By itself: `python -m tests.slack`.
+By itself: `python -m tests.slack`.
 """
 
-from tests.slack.envelopes import Envelope, Unanswered
 from tests.slack.faults import Fault, Faults
 from tests.slack.people import CannotDo
+from tests.slack.sockets import Envelope, Unanswered
 from tests.slack.standin import (
     ALICE,
     APP_TOKEN,
@@ -64,7 +65,9 @@ from tests.slack.standin import (
     OTHER_CHANNEL,
     UNJOINED,
     Standin,
+    buttons,
     serve,
+    text_of,
 )
 from tests.slack.team import SlackRefuses
 
@@ -84,5 +87,7 @@ __all__ = [
     "SlackRefuses",
     "Standin",
     "Unanswered",
+    "buttons",
     "serve",
+    "text_of",
 ]

@@ -48,13 +48,6 @@ def update(team: Team, args: Json) -> Json:
     return {**answer, "_event": {**event, "channel": channel.id, "ts": team.stamp()}}
 
 
-def delete(team: Team, args: Json) -> Json:
-    channel = team.channel(args.get("channel"))
-    message = _mine(team, channel, args.get("ts"), "cant_delete_message")
-    event = {"channel": channel.id, "ts": team.stamp(), **removed(team, channel, message)}
-    return {"ok": True, "channel": channel.id, "ts": message["ts"], "_event": event}
-
-
 def post_ephemeral(team: Team, args: Json) -> Json:
     channel = team.channel(args.get("channel"), member=True, writable=True)
     if str(args.get("user")) not in team.users:

@@ -37,25 +37,6 @@ def info(team: Team, args: Json) -> Json:
     return {"ok": True, "channel": _channel(team, team.channel(args.get("channel")))}
 
 
-def join(team: Team, args: Json) -> Json:
-    channel = team.channel(args.get("channel"))
-    if channel.is_private:
-        raise SlackRefuses("method_not_supported_for_channel_type")
-    if channel.is_archived:
-        raise SlackRefuses("is_archived")
-    already, channel.is_member = channel.is_member, True
-    team.change()
-    answer = {"ok": True, "channel": _channel(team, channel)}
-    if already:
-        answer |= {"warning": "already_in_channel", "response_metadata": {"warnings": ["already_in_channel"]}}
-    return answer
-
-
-def listed(team: Team, args: Json) -> Json:
-    visible = [one for one in team.channels.values() if one.is_member or not one.is_private]
-    return {"ok": True, "channels": [_channel(team, one) for one in visible], "response_metadata": {"next_cursor": ""}}
-
-
 def user_info(team: Team, args: Json) -> Json:
     user = team.users.get(str(args.get("user")))
     if user is None:

@@ -1,14 +1,14 @@
-"""What Slack allows, as numbers: one table, the stand-in's own.
-
-From Slack's reference of Block Kit, views and methods, unless a comment says otherwise. Nothing here is imported from
-the program under test, so a wrong number there is caught here. Lengths are in characters (code points), as Slack counts
-what it was sent: an entity such as `&amp;` counts as the five characters it is.
-"""
+"""What Slack allows, as numbers, from its reference unless a comment says otherwise. `blocks` has Block Kit's."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+
 # A message
-BLOCKS_IN_MESSAGE = 50
 TEXT_OF_POST = 40_000  # longer is cut, and the answer warns of it
 TEXT_OF_UPDATE = 4_000  # longer is refused (`msg_too_long`): only posting cuts
 # Slack refuses a message whose blocks hold too much together (`msg_blocks_too_long`) and does not publish the number.
@@ -17,51 +17,7 @@ TEXT_OF_UPDATE = 4_000  # longer is refused (`msg_too_long`): only posting cuts
 BLOCKS_TOGETHER = 13_357
 WEIGHT_OF_BLOCK = 60
 
-# Blocks
-BLOCK_ID = 255
-SECTION_TEXT = 3_000
-SECTION_FIELDS = 10
-SECTION_FIELD_TEXT = 2_000
-HEADER_TEXT = 150
-CONTEXT_ELEMENTS = 10
-TEXT_OBJECT = 3_000
-ACTIONS_ELEMENTS = 25
-IMAGE_URL = 3_000
-IMAGE_ALT_TEXT = 2_000
-IMAGE_TITLE = 2_000
-INPUT_LABEL = 2_000
-INPUT_HINT = 2_000
-MARKDOWN_TEXT = 12_000  # of all markdown blocks of one message together
-
-# Elements
-ACTION_ID = 255
-BUTTON_TEXT = 75
-BUTTON_VALUE = 2_000
-BUTTON_URL = 3_000
-ACCESSIBILITY_LABEL = 75
-PLACEHOLDER = 150
-INPUT_VALUE = 3_000
-SELECT_OPTIONS = 100
-OPTION_GROUPS = 100
-OVERFLOW_OPTIONS = 5
-CHECKBOX_OPTIONS = 10
-OPTION_TEXT = 75
-OPTION_VALUE = 150
-OPTION_DESCRIPTION = 75
-OPTION_GROUP_LABEL = 75
-CONFIRM_TITLE = 100
-CONFIRM_TEXT = 300
-CONFIRM_BUTTON = 30
-
-# Modals
-BLOCKS_IN_MODAL = 100
-MODAL_TITLE = 24
-MODAL_BUTTON = 24
-PRIVATE_METADATA = 3_000
-CALLBACK_ID = 255
-EXTERNAL_ID = 255
 VIEW_BYTES = 250_000
-VIEWS_STACKED = 3
 
 # Metadata of a message. Slack refuses what is too large (`metadata_too_large`) and publishes no number: a careful one.
 METADATA_BYTES = 8_000
@@ -87,20 +43,38 @@ TIER_2, TIER_3, TIER_4 = (20 / 60, 20), (50 / 60, 50), (100 / 60, 100)
 RATES: dict[str, tuple[float, int]] = {
     "chat.postMessage": (1.0, 4),
     "chat.update": TIER_3,
-    "chat.delete": TIER_3,
     "chat.postEphemeral": TIER_4,
     "conversations.history": TIER_3,
     "conversations.replies": TIER_3,
     "conversations.info": TIER_3,
-    "conversations.join": TIER_3,
     "users.info": TIER_4,
     "views.open": TIER_4,
-    "views.update": TIER_4,
-    "views.push": TIER_4,
     "files.getUploadURLExternal": TIER_4,
     "files.completeUploadExternal": TIER_4,
     "files.info": TIER_4,
-    "reactions.add": TIER_3,
     "apps.connections.open": TIER_2,
 }
 BY_CHANNEL = frozenset({"chat.postMessage"})
+
+
+class Rates:
+    """Off when `rates` is empty. `rates` gives requests a second and burst by method."""
+
+    def __init__(self, rates: Mapping[str, tuple[float, int]]) -> None:
+        self.rates = dict(rates)
+        self._buckets: dict[tuple[str, str], tuple[float, float]] = {}  # tokens, when they were counted
+
+    def wait(self, method: str, args: Mapping[str, Any]) -> int:
+        """Whole seconds until this call is welcome; 0 when it is now, and it is counted then."""
+        if method not in self.rates:
+            return 0
+        rate, burst = self.rates[method]
+        key = (method, str(args.get("channel", "")) if method in BY_CHANNEL else "")
+        now = trio.current_time()
+        tokens, at = self._buckets.get(key, (float(burst), now))
+        tokens = min(float(burst), tokens + (now - at) * rate)
+        if tokens < 1:
+            self._buckets[key] = (tokens, now)
+            return max(1, math.ceil((1 - tokens) / rate))
+        self._buckets[key] = (tokens - 1, now)
+        return 0

@@ -29,19 +29,6 @@ def bot_info(team: Team, args: Json) -> Json:
     return {"ok": True, "bot": {"id": team.bot_id, "app_id": team.app_id, "name": team.bot_name, "deleted": False}}
 
 
-def add_reaction(team: Team, args: Json) -> Json:
-    channel = team.channel(args.get("channel"), member=True)
-    message = channel.messages.get(str(args.get("timestamp")))
-    if message is None:
-        raise SlackRefuses("message_not_found")
-    reactions = message.setdefault("reactions", [])
-    if any(one["name"] == args.get("name") for one in reactions):
-        raise SlackRefuses("already_reacted")
-    reactions.append({"name": str(args.get("name")), "users": [team.bot_user], "count": 1})
-    team.change()
-    return {"ok": True}
-
-
 def _method(do: Callable[[Team, Json], Json], *scopes: str) -> Method:
     return Method(do, frozenset(scopes))
 
@@ -53,19 +40,13 @@ METHODS: dict[str, Method] = {
     "bots.info": _method(bot_info, "users:read"),
     "chat.postMessage": _method(chat.post_message, "chat:write"),
     "chat.update": _method(chat.update, "chat:write"),
-    "chat.delete": _method(chat.delete, "chat:write"),
     "chat.postEphemeral": _method(chat.post_ephemeral, "chat:write"),
     "conversations.history": _method(conversations.history, *_HISTORY),
     "conversations.replies": _method(conversations.replies, *_HISTORY),
     "conversations.info": _method(conversations.info, *_READ),
-    "conversations.list": _method(conversations.listed, *_READ),
-    "conversations.join": _method(conversations.join, "channels:join"),
     "users.info": _method(conversations.user_info, "users:read"),
     "views.open": _method(modals.open_view),
-    "views.push": _method(modals.push_view),
-    "views.update": _method(modals.update_view),
     "files.getUploadURLExternal": _method(files.get_upload_url, "files:write"),
     "files.completeUploadExternal": _method(files.complete_upload, "files:write"),
     "files.info": _method(files.info, "files:read"),
-    "reactions.add": _method(add_reaction, "reactions:write"),
 }

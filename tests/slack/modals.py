@@ -7,7 +7,7 @@ import json
 import secrets
 from typing import Any
 
-from tests.slack import blocks, limits
+from tests.slack import blocks
 from tests.slack.chat import with_ids
 from tests.slack.team import Json, Modal, SlackRefuses, Team
 
@@ -17,29 +17,7 @@ def open_view(team: Team, args: Json) -> Json:
     user = team.spend(args.get("trigger_id"))
     for name in [name for name, modal in team.modals.items() if modal.user == user]:
         del team.modals[name]
-    return {"ok": True, "view": shown(show(team, user, view, None))}
-
-
-def push_view(team: Team, args: Json) -> Json:
-    view = checked_view(args.get("view"))
-    user = team.spend(args.get("trigger_id"))
-    stack = [modal for modal in team.modals.values() if modal.user == user]
-    if len(stack) >= limits.VIEWS_STACKED:
-        raise SlackRefuses("push_limit_reached")
-    return {"ok": True, "view": shown(show(team, user, view, stack[-1].view if stack else None))}
-
-
-def update_view(team: Team, args: Json) -> Json:
-    modal = team.modals.get(str(args.get("view_id")))
-    if modal is None and args.get("external_id"):
-        same = (one for one in team.modals.values() if one.view["external_id"] == args["external_id"])
-        modal = next(same, None)
-    if modal is None:
-        raise SlackRefuses("not_found")
-    if args.get("hash") and args["hash"] != modal.view["hash"]:
-        raise SlackRefuses("hash_conflict")
-    replace(team, modal, checked_view(args.get("view")))
-    return {"ok": True, "view": shown(modal.view)}
+    return {"ok": True, "view": shown(show(team, user, view))}
 
 
 def checked_view(view: Any) -> Json:
@@ -62,11 +40,9 @@ def checked_view(view: Any) -> Json:
     return dict(view)
 
 
-def show(team: Team, user: str, view: Json, below: Json | None) -> Json:
-    """Put a modal on somebody's screen, over the one `below` if there is one."""
+def show(team: Team, user: str, view: Json) -> Json:
+    """Put a modal on somebody's screen."""
     kept = _kept(team, view, team.name("V"))
-    if below is not None:
-        kept |= {"root_view_id": below["root_view_id"], "previous_view_id": below["id"]}
     team.modals[kept["id"]] = Modal(user, kept)
     team.change()
     return kept

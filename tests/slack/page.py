@@ -1,4 +1,8 @@
-"""The page a person sees: the channel, drawn, with buttons that work."""
+"""The page a person sees: the channel, drawn, with buttons that work.
+
+It acts by `POST /_control/<verb>` with a JSON object, the arguments of the act. The answer is JSON: what the act gives,
+or `{"error": ...}` with status 400. With `"wait": true` it has the ack's payload, or `{"unanswered": true}`.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,18 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from tests.slack.team import Json
+from tests.slack.people import CannotDo
+from tests.slack.sockets import Envelope, Unanswered
+from tests.slack.team import Json, SlackRefuses
 
 if TYPE_CHECKING:
     from tests.slack.standin import Standin
 
+VERBS = ("tap", "submit", "close_view", "command", "say")
+
 
 def routes(slack: Standin) -> list[Route]:
-    """The page, and what it draws."""
+    """The page, what it draws, and what it does."""
 
     async def page(request: Request) -> Response:
         return FileResponse(Path(__file__).with_name("page.html"), media_type="text/html")
@@ -30,7 +38,31 @@ def routes(slack: Standin) -> list[Route]:
             pass
         return JSONResponse(_seen(slack, query.get("user", ""), query.get("channel", "")))
 
-    return [Route("/", page), Route("/_page/seen", seen)]
+    async def control(request: Request) -> Response:
+        try:
+            args: Json = await request.json()
+            wait, verb = args.pop("wait", False), request.path_params["verb"]
+            if verb not in VERBS:
+                raise CannotDo(f"there is no {verb}")
+            answer = getattr(slack, verb)(**args)
+            if isinstance(answer, Envelope):
+                answer = await _answered(answer) if wait else {"envelope_id": answer.id}
+        except (CannotDo, SlackRefuses, KeyError, TypeError, ValueError) as error:
+            return JSONResponse({"error": f"{type(error).__name__}: {error}"}, 400)
+        return JSONResponse(answer)
+
+    return [
+        Route("/", page),
+        Route("/_page/seen", seen),
+        Route("/_control/{verb}", control, methods=["POST"]),
+    ]
+
+
+async def _answered(envelope: Envelope) -> Json:
+    try:
+        return {"envelope_id": envelope.id, "payload": await envelope.answer()}
+    except Unanswered:
+        return {"envelope_id": envelope.id, "unanswered": True}
 
 
 def _seen(slack: Standin, user: str, channel: str) -> Json:

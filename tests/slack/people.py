@@ -7,9 +7,8 @@ import html
 import re
 from typing import Any
 
-from tests.slack import chat, modals, payloads
-from tests.slack.envelopes import Envelope
-from tests.slack.sockets import SocketMode
+from tests.slack import chat, modals
+from tests.slack.sockets import Envelope, SocketMode
 from tests.slack.team import Channel, Json, Modal, SlackRefuses, Team, User
 
 TROUBLE = "We had some trouble connecting. Try again?"
@@ -25,8 +24,8 @@ class People:
     def __init__(self, team: Team, socket_mode: SocketMode) -> None:
         self._team, self._sockets = team, socket_mode
 
-    def tap(self, user: str, message: Json | str, action_id: str, option: str | None = None) -> Envelope:
-        """Press a button (or choose an option by its value) of a message.
+    def tap(self, user: str, message: Json | str, action_id: str) -> Envelope:
+        """Press a button of a message.
 
         Args:
             message: its ts, or the message as somebody's phone still shows it: a stale copy has its old buttons.
@@ -36,10 +35,8 @@ class People:
         """
         channel, kept, ephemeral = self._find(message if isinstance(message, str) else message["ts"])
         seen = kept if isinstance(message, str) else message
-        action = _action(seen, action_id, option)
-        payload = payloads.block_actions(
-            self._team, self._user(user), channel, kept or seen, action, ephemeral=ephemeral
-        )
+        action = _action(seen, action_id)
+        payload = block_actions(self._team, self._user(user), channel, kept or seen, action, ephemeral=ephemeral)
         return self._sockets.send("interactive", payload, accepts_response=False)
 
     def submit(self, user: str, view: Json | str, values: dict[str, str] | None = None) -> Envelope:
@@ -59,7 +56,7 @@ class People:
         sent = copy.deepcopy(modal.view)
         sent["state"] = {"values": state}
         modal.errors = {}
-        payload = payloads.view_submission(self._team, self._user(user), sent)
+        payload = view_submission(self._team, self._user(user), sent)
         return self._sockets.send(
             "interactive",
             payload,
@@ -75,13 +72,13 @@ class People:
         self._team.change()
         if not modal.view["notify_on_close"]:
             return None
-        payload = payloads.view_closed(self._team, self._user(user), copy.deepcopy(modal.view))
+        payload = view_closed(self._team, self._user(user), copy.deepcopy(modal.view))
         return self._sockets.send("interactive", payload, accepts_response=False)
 
     def command(self, user: str, channel: str, text: str, command: str = "/intercom") -> Envelope:
         """Type a slash command."""
         place = self._team.channel(channel)
-        payload = payloads.slash_command(self._team, self._user(user), place, command, html.escape(text, quote=False))
+        payload = slash_command(self._team, self._user(user), place, command, html.escape(text, quote=False))
         return self._sockets.send(
             "slash_commands",
             payload,
@@ -121,7 +118,7 @@ class People:
         scope = "groups:history" if channel.is_private else "channels:history"
         if not channel.is_member or scope not in self._team.bot_scopes:
             return None
-        payload = payloads.event(self._team, channel, event)
+        payload = event_callback(self._team, channel, event)
         return self._sockets.send("events_api", payload, accepts_response=False)
 
     # What the app answers
@@ -137,11 +134,6 @@ class People:
                 modal.errors = errors
             elif what == "update":
                 modals.replace(team, modal, modals.checked_view((answer or {}).get("view")))
-            elif what == "push":
-                modals.show(team, modal.user, modals.checked_view((answer or {}).get("view")), modal.view)
-            elif what == "clear":
-                for name in [name for name, one in team.modals.items() if one.user == modal.user]:
-                    del team.modals[name]
             elif what is None and not answer:
                 team.modals.pop(modal.view["id"], None)
             else:
@@ -222,17 +214,13 @@ def _typed(text: str) -> str:
     return re.sub(r"https?://[^\s<>|]+", lambda url: f"<{url[0]}>", html.escape(text, quote=False))
 
 
-def _action(message: Json, action_id: str, option: str | None) -> Json:
+def _action(message: Json, action_id: str) -> Json:
     for block in message.get("blocks", []):
-        for element in [*block.get("elements", []), block.get("accessory")]:
-            if isinstance(element, dict) and element.get("action_id") == action_id:
+        for element in block.get("elements", []):
+            if element.get("action_id") == action_id:
+                told = {name: element[name] for name in ("text", "value", "style", "url") if name in element}
                 shape = {"action_id": action_id, "block_id": block["block_id"], "type": element["type"]}
-                if element["type"] == "button":
-                    told = {name: element[name] for name in ("text", "value", "style", "url") if name in element}
-                    return {**shape, **copy.deepcopy(told)}
-                for choice in element.get("options", []):
-                    if choice["value"] == option:
-                        return {**shape, "selected_option": copy.deepcopy(choice)}
+                return {**shape, **copy.deepcopy(told)}
     raise CannotDo(f"message {message['ts']} shows no {action_id}: {message.get('text')}")
 
 
@@ -247,14 +235,63 @@ def _filled(view: Json, values: dict[str, str]) -> dict[str, Any]:
         value = element.get("initial_value") if given is None else given
         if not value and not block.get("optional"):
             raise CannotDo(f"{block['block_id']}: please complete this required field")
-        if element["type"] == "plain_text_input":
-            if len(value or "") > element.get("max_length", 3000):
-                raise CannotDo(f"{block['block_id']}: too long")
-            held: Json = {"type": "plain_text_input", "value": value or None}
-        else:
-            chosen = next((one for one in element.get("options", []) if one["value"] == value), None)
-            held = {"type": element["type"], "selected_option": chosen}
-        state.setdefault(block["block_id"], {})[action_id] = held
+        if len(value or "") > element.get("max_length", 3000):
+            raise CannotDo(f"{block['block_id']}: too long")
+        state.setdefault(block["block_id"], {})[action_id] = {"type": "plain_text_input", "value": value or None}
     if values:
         raise CannotDo(f"this modal has no input {', '.join(values)}")
     return state
+
+
+# What Slack tells an app when somebody does something: the payloads of envelopes, in Slack's shapes
+
+TOKEN = "verification-token-nobody-uses"
+
+
+def block_actions(team: Team, user: User, channel: Channel, message: Json, action: Json, *, ephemeral: bool) -> Json:
+    container = {"type": "message", "message_ts": message["ts"], "channel_id": channel.id, "is_ephemeral": ephemeral}
+    if message.get("thread_ts"):
+        container["thread_ts"] = message["thread_ts"]
+    url = team.response_url(channel.id, user.id, message["ts"], message.get("thread_ts"))
+    where = {
+        "container": container,
+        "channel": {"id": channel.id, "name": channel.name},
+        "message": chat.shown(message),
+    }
+    what = {"actions": [{**action, "action_ts": team.stamp()}], "state": {"values": {}}, "response_url": url}
+    return {"type": "block_actions", **_from(team, user), **where, **what}
+
+
+def view_submission(team: Team, user: User, view: Json) -> Json:
+    return {"type": "view_submission", **_from(team, user), "view": view, "response_urls": []}
+
+
+def view_closed(team: Team, user: User, view: Json) -> Json:
+    said = {"type": "view_closed", **_from(team, user), "view": view, "is_cleared": False}
+    del said["trigger_id"]
+    return said
+
+
+def slash_command(team: Team, user: User, channel: Channel, command: str, text: str) -> Json:
+    who = {"team_id": team.id, "team_domain": team.domain, "user_id": user.id, "user_name": user.name}
+    where = {"channel_id": channel.id, "channel_name": channel.name}
+    what = {"command": command, "text": text, "api_app_id": team.app_id, "is_enterprise_install": "false"}
+    back = {"response_url": team.response_url(channel.id, user.id), "trigger_id": team.trigger(user.id)}
+    return {"token": TOKEN, **who, **where, **what, **back}
+
+
+def event_callback(team: Team, channel: Channel, inner: Json) -> Json:
+    """An event of the Events API, of what happened in a channel."""
+    at = inner.get("event_ts") or inner["ts"]
+    about = {"channel": channel.id, "event_ts": at, "channel_type": "group" if channel.is_private else "channel"}
+    installed = {"enterprise_id": None, "team_id": team.id, "user_id": team.bot_user, "is_bot": True}
+    named = {"type": "event_callback", "event_id": team.name("Ev"), "event_time": int(float(at))}
+    outer = {"token": TOKEN, "team_id": team.id, "context_team_id": team.id, "api_app_id": team.app_id, **named}
+    more = {"authorizations": [{**installed, "is_enterprise_install": False}], "is_ext_shared_channel": False}
+    return {**outer, "context_enterprise_id": None, "event": {**inner, **about}, **more}
+
+
+def _from(team: Team, user: User) -> Json:
+    who = {"id": user.id, "username": user.name, "name": user.name, "team_id": team.id}
+    place = {"team": {"id": team.id, "domain": team.domain}, "enterprise": None, "is_enterprise_install": False}
+    return {"user": who, "api_app_id": team.app_id, "token": TOKEN, "trigger_id": team.trigger(user.id), **place}

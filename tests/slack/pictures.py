@@ -1,6 +1,6 @@
 """Take the pictures of the documentation: cards as the channel draws them, in the stand-in's page, by a browser.
 
-    python -m tests.slack.pictures [--into docs/images] [NAME ...]
+python -m tests.slack.pictures [--into docs/images] [NAME ...]
 
 It needs Chromium (or Chrome) on PATH, and a font with emoji. Each picture is as wide as a message and as high as what
 is in it. What it shows is in `scenes`.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import trio
 
-from intercom.operators.slack.web import SlackTokens, WebApi
+from intercom.operators.slack.web_api import SlackTokens, WebApi
 from tests.slack import ALICE, CHANNEL, Standin, scenes, serve
 from tests.slack.scenes import Scene
 

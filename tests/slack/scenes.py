@@ -11,13 +11,15 @@ from attrs import evolve, frozen
 from intercom.masking import Masker
 from intercom.model.approval import ChangeKind, FileChange, RiskLevel
 from intercom.model.card import Card, CardKind, CardState, Notice
+from intercom.model.decision import Decided
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
-from intercom.model.verdict import Decided
+from intercom.operators.slack.buttons import BY_ACTION
 from intercom.operators.slack.commands.custom import Runs
 from intercom.operators.slack.commands.runner import build
-from intercom.operators.slack.draw import cards, files, help, lines, modals, sessions
-from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
-from intercom.operators.slack.draw.processing import processing
+from intercom.operators.slack.draw import cards, files, sessions
+from intercom.operators.slack.draw.blocks import Drawn, FileDrawn
+from intercom.operators.slack.draw.cards import processing
+from intercom.operators.slack.modals import draw_form
 from tests.slack import ALICE
 
 MASKER = Masker()
@@ -116,7 +118,7 @@ def _migration() -> Card:
         CardKind.APPROVAL,
         "9d3a1db5",
         "Move the carts to a table of their own",
-        body="It can not be undone without last night's backup.",
+        body="It cannot be undone without last night's backup.",
         risk=RiskLevel.HIGH,
         files=(FileChange("db/0007_carts.sql", ChangeKind.CREATE, "new_file", "b", added=len(sql)),),
         diff="diff --git a/db/0007_carts.sql b/db/0007_carts.sql\n"
@@ -211,10 +213,10 @@ def broadcasts() -> Scene:
     told = (
         ("info", "Reading src/cart.py"),
         ("success", "All 214 tests pass"),
-        ("warning", "The cache can not be reached; going on without it"),
+        ("warning", "The cache cannot be reached; going on without it"),
         ("error", "The build failed:\ncart.py:3: unexpected indent"),
     )
-    return Scene(tuple(lines.notices([Notice(text, level, _now())], MASKER) for level, text in told))
+    return Scene(tuple(sessions.notice(Notice(text, level, _now()), MASKER) for level, text in told))
 
 
 def session() -> Scene:
@@ -236,7 +238,7 @@ def session() -> Scene:
 
 def commands() -> Scene:
     entries = build({"test": "make test"}, Runs()).entries
-    return Scene((help.command_help(entries),), whispered=True)
+    return Scene((sessions.command_help(entries),), whispered=True)
 
 
 def tree() -> Scene:
@@ -246,12 +248,18 @@ def tree() -> Scene:
 
 def reject_form() -> Scene:
     card = _migration()
-    return Scene((_drawn(card),), modal=("approve_reject", modals.reject(card, "{}", MASKER)))
+    return _form("approve_reject", card)
 
 
 def refine_form() -> Scene:
     card = _prompt()
-    return Scene((_drawn(card),), modal=("prompt_refine", modals.refine(card, "{}", MASKER)))
+    return _form("prompt_refine", card)
+
+
+def _form(action: str, card: Card) -> Scene:
+    form = BY_ACTION[action].form
+    assert form is not None
+    return Scene((_drawn(card),), modal=(action, draw_form(form, card, "{}", MASKER)))
 
 
 #: The pictures by name.

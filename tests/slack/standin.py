@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -12,13 +12,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from tests.slack import control, limits, page
-from tests.slack.envelopes import Envelope
+from tests.slack import limits, page
 from tests.slack.faults import Faults
 from tests.slack.listening import Port
 from tests.slack.people import People
-from tests.slack.rates import Rates
-from tests.slack.sockets import SocketMode
+from tests.slack.sockets import Envelope, SocketMode
 from tests.slack.team import Channel, Json, Team, Upload, User
 from tests.slack.wire import Call, WebApi
 
@@ -36,7 +34,7 @@ class Standin:
     def __init__(self, team: Team, nursery: trio.Nursery, **settings: Any) -> None:
         self.team = team
         self.faults = Faults()
-        self.rates = Rates(settings["rates"])
+        self.rates = limits.Rates(settings["rates"])
         self.socket_mode = SocketMode(
             team, self.faults, nursery, ack_within=settings["ack_within"], redeliver=settings["redeliver"]
         )
@@ -49,7 +47,6 @@ class Standin:
             Route("/upload/v1/{key}", self._web.upload, methods=["POST", "PUT"]),
             Route("/response/{key}", self._web.response, methods=["POST"]),
             WebSocketRoute("/link/", self.socket_mode.connect),
-            *control.routes(self),
             *page.routes(self),
         ]
         app = Starlette(routes=routes, exception_handlers={ClientDisconnect: _gone})
@@ -112,6 +109,35 @@ class Standin:
     def files(self) -> list[Upload]:
         """Every upload begun: `.file` as files.info gives it, `.data` once it came, `.completed`."""
         return list(self.team.uploads.values())
+
+    async def first(self, fits: Callable[[Json], object], channel: str = CHANNEL, seconds: float = 60) -> Json:
+        """The first message that fits, waited for."""
+        return (await self.wait_for(lambda: [one for one in self.messages(channel) if fits(one)], seconds))[0]
+
+    async def card(self, words: str = "", channel: str = CHANNEL, seconds: float = 60) -> Json:
+        """The message with buttons in which these words stand, waited for."""
+        return await self.first(lambda one: words in text_of(one) and buttons(one), channel, seconds)
+
+    async def shows(self, ts: str, words: str, channel: str = CHANNEL, seconds: float = 60) -> Json:
+        """The message, once these words stand in it."""
+        return await self.first(lambda one: one["ts"] == ts and words in text_of(one), channel, seconds)
+
+    async def answered(self, ts: str, words: str, channel: str = CHANNEL) -> Json:
+        """The reply in this thread in which these words stand, waited for."""
+        return await self.first(lambda one: one.get("thread_ts") == ts and words in text_of(one), channel)
+
+    async def told(self, user: str, words: str) -> Json:
+        """What one person alone was told with these words, waited for."""
+        seen = await self.wait_for(
+            lambda: [one for one in self.ephemerals(user) if words in f"{one['text']}{text_of(one)}"]
+        )
+        return seen[0]
+
+    async def form(self, user: str, name: str) -> Json:
+        """The form of this name on this person's screen, waited for."""
+        return (
+            await self.wait_for(lambda: [one for one in self.views(user) if one["callback_id"] == f"intercom_{name}"])
+        )[-1]
 
     # What came in
 
@@ -187,6 +213,28 @@ class Standin:
                 await answer
 
         self._nursery.start_soon(wait)
+
+
+def buttons(message: Json) -> list[str]:
+    """The `action_id`s of a message's buttons."""
+    rows = (block["elements"] for block in message.get("blocks") or () if block["type"] == "actions")
+    return [element["action_id"] for row in rows for element in row]
+
+
+def text_of(message: Json) -> str:
+    """Every word that a message's blocks show."""
+    return "\n".join(_texts(message.get("blocks") or ()))
+
+
+def _texts(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("text"), str):
+            yield node["text"]
+        for value in node.values():
+            yield from _texts(value)
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _texts(value)
 
 
 async def _gone(request: Request, error: Exception) -> Response:

@@ -25,15 +25,6 @@ def buttons(number: int) -> list[Json]:
     return [button(f"b{index}") for index in range(number)]
 
 
-def select(number: int, kind: str = "static_select") -> Json:
-    options = [{"text": plain("x"), "value": str(index)} for index in range(number)]
-    return {"type": kind, "action_id": "s", "options": options}
-
-
-def rich(*elements: Json) -> Json:
-    return {"type": "rich_text", "elements": list(elements)}
-
-
 # What passes, what no longer does, and the words it is refused with.
 EDGES: list[tuple[str, list[Json], list[Json], str]] = [
     (
@@ -103,25 +94,11 @@ EDGES: list[tuple[str, list[Json], list[Json], str]] = [
         "must be a valid enum value",
     ),
     ("url", [actions(button() | {"url": "x" * 3000})], [actions(button() | {"url": "x" * 3001})], "3001 characters"),
-    ("options", [actions(select(100))], [actions(select(101))], "no more than 100 items"),
-    ("overflow", [actions(select(5, "overflow"))], [actions(select(6, "overflow"))], "no more than 5 items"),
     ("blocks", [section()] * 50, [section()] * 51, "no more than 50 items allowed [json-pointer:/blocks]"),
     ("unknown block", [{"type": "divider"}], [{"type": "banner"}], "unsupported type: banner"),
     ("unknown property", [section()], [section() | {"colour": "red"}], "invalid additional property: colour"),
     ("input in a button row", [actions(button())], [actions({"type": "plain_text_input"})], "unsupported type"),
     ("neither text nor fields", [section()], [{"type": "section"}], "must define either `fields` or `text`"),
-    (
-        "markdown together",
-        [{"type": "markdown", "text": "x" * 6000}] * 2,
-        [{"type": "markdown", "text": "x" * 6001}] * 2,
-        "less than 12001 characters",
-    ),
-    (
-        "rich text",
-        [rich({"type": "rich_text_section", "elements": [{"type": "text", "text": "x"}]})],
-        [rich({"type": "text", "text": "x"})],
-        "unsupported type: text",
-    ),
     ("half of a surrogate pair", [section("\U0001f600")], [section("\ud83d")], "must be valid utf-8"),
     ("not a list", [], {"type": "divider"}, "must be an array"),  # type: ignore[list-item]
 ]
@@ -169,12 +146,6 @@ VIEW_EDGES: list[tuple[str, Json, Json, str]] = [
         {"blocks": [_input()[0] | {"label": plain("x" * 2000)}]},
         {"blocks": [_input()[0] | {"label": plain("x" * 2001)}]},
         "less than 2001 characters",
-    ),
-    (
-        "markdown",
-        {"blocks": [section()]},
-        {"blocks": [{"type": "markdown", "text": "x"}]},
-        "unsupported type: markdown",
     ),
     ("type", {}, {"type": "home"}, "unsupported type: home"),
 ]

@@ -72,9 +72,6 @@ async def test_what_an_app_answers_to_a_modal_is_done() -> None:
         await slack.submit(ALICE, "why", {"text": "no"}).answer()
         assert [view["callback_id"] for view in slack.views(ALICE)] == ["other"]
         assert slack.views(ALICE)[0]["id"] == opened["view"]["id"]
-        app.answer = lambda envelope: {"response_action": "clear"}
-        await slack.submit(ALICE, "other", {"text": "no"}).answer()
-        assert slack.views(ALICE) == []
 
 
 @trio_test
@@ -86,18 +83,6 @@ async def test_a_modal_stays_when_nobody_answers() -> None:
         await act.over.wait()
         assert len(slack.views(ALICE)) == 1
         assert "trouble" in slack.view_errors(ALICE)[""]
-
-
-@trio_test
-async def test_a_view_is_updated_under_its_hash() -> None:
-    async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
-        opened = await app.call("views.open", trigger_id=(await tapped(app))["trigger_id"], view=modal())
-        view_id, stamp = opened["view"]["id"], opened["view"]["hash"]
-        assert (await app.call("views.update", view_id=view_id, hash=stamp, view=modal(callback_id="new")))["ok"]
-        stale = await app.call("views.update", view_id=view_id, hash=stamp, view=modal())
-        assert stale["error"] == "hash_conflict"
-        assert slack.close_view(ALICE, "new") is None
-        assert (await app.call("views.update", view_id=view_id, view=modal()))["error"] == "not_found"
 
 
 @trio_test

@@ -14,10 +14,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.slack import files
 from tests.slack.faults import Fault, Faults
+from tests.slack.limits import Rates
 from tests.slack.listening import WIRE
 from tests.slack.methods import METHODS
 from tests.slack.people import People, respond
-from tests.slack.rates import Rates
 from tests.slack.sockets import SocketMode
 from tests.slack.team import Json, SlackRefuses, Team
 

@@ -12,14 +12,21 @@ from typing import Any
 from attrs import evolve
 
 from intercom.model.approval import ApprovalRequest, ApprovalStatus, ChangeKind, FileChange, RiskLevel
-from intercom.model.checkpoint import Checkpoint, Divergence, DivergenceKind
-from intercom.model.origin import Origin
+from intercom.model.checkpoint import (
+    Checkpoint,
+    Divergence,
+    DivergenceKind,
+    DivergenceSummary,
+    Files,
+    Restore,
+    RestoreState,
+)
+from intercom.model.decision import Decided
+from intercom.model.instruction import Instruction, Kind
+from intercom.model.process import Origin
 from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStatus
-from intercom.model.restore import DivergenceSummary, Files, Restore, RestoreState
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.stall import StallAlert, StallStatus
-from intercom.model.steering import Instruction, Kind
-from intercom.model.verdict import Decided
 from intercom.store import sessions
 from intercom.store.database import Database, open_database
 from intercom.store.journal import Entry, JournalState

@@ -13,9 +13,10 @@ import trio
 from actors import ChildSpec, System, ask
 from intercom.model import crash_points
 from intercom.model.approval import ApprovalStatus, ChangeKind, FileChange
-from intercom.store import approvals, audit, sessions
+from intercom.store import audit, sessions
 from intercom.store.database import Database
 from intercom.store.messages import Transact
+from intercom.store.requests import approvals
 from intercom.store.writer import Writer
 
 from . import cases

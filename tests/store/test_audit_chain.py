@@ -20,7 +20,6 @@ from intercom.store import audit, audit_anchor, retention
 from intercom.store.audit_anchor import AnchorError
 from intercom.store.audit_chain import COLUMNS, GENESIS, STARTED, Head, Verification, entry_hash, head
 from intercom.store.database import open_database
-from intercom.store.migrations import m0021_audit_chain
 
 AT = datetime(2026, 11, 23, 8, tzinfo=UTC)
 
@@ -339,28 +338,20 @@ def test_entries_of_sessions_that_are_kept_stay(log: Path) -> None:
     assert (found.faults, found.first) == ([], 13)
 
 
-def test_entries_from_before_the_chain_are_taken_in_as_they_were(tmp_path: Path) -> None:
+def test_a_chain_that_began_later_than_its_log_is_sound(tmp_path: Path) -> None:
+    """As in databases from before the release: older entries, with gaps, and a decision without an entry."""
     path = tmp_path / "old.db"
     with closing(open_database(path).db):
         pass
     approve(path, "r-old", entry=None)
-    # As it was: a table without hashes, and with gaps.
+    started = json.dumps({"first": 3, "through": 9, "entries": 3, "decided_before": ["r-old"]})
+    entry = "insert into audit (id, at, kind, who, summary, data) values"
     change(
         path,
-        "drop table audit",
-        "create table audit (id integer primary key autoincrement, at text not null, kind text not null,"
-        " session_id text, who text not null, summary text not null, data text)",
-        *(
-            f"insert into audit (id, at, kind, who, summary) values ({id}, '{AT}', 'noted', 'a', 's')"
-            for id in (3, 4, 9)
-        ),
+        *(f"{entry} ({id}, '{AT}', 'noted', 'a', 's', null)" for id in (3, 4, 9)),
+        f"{entry} (10, '{AT}', '{STARTED}', 'intercom', 's', '{started}')",
     )
-    with closing(open_database(path).db) as db, db.conn:
-        m0021_audit_chain.apply(db)
-    with closing(open_database(path).db) as db:
-        [started] = [entry for entry in audit.recent(db, 10) if entry.kind == STARTED]
-    assert started.data is not None
-    assert started.data["decided_before"] == ["r-old"]
+    rechain(path)
     found = look(path)
     assert (found.faults, found.entries, found.unchained) == ([], 4, 2)
     change(path, "delete from audit where id = 4")
@@ -416,8 +407,8 @@ def test_only_one_function_writes_the_log() -> None:
                 names.add(name)
     assert found == {
         # An export is verified in a database of its own, in memory.
-        "insert into audit ": {"audit.py", "m0021_audit_chain.py", "ctl_audit.py"},
-        "update audit ": {"m0021_audit_chain.py"},
+        "insert into audit ": {"audit.py", "ctl_audit.py"},
+        "update audit ": set(),
         "delete from audit ": {"audit.py"},
     }
 

@@ -31,7 +31,7 @@ def test_what_is_kept_is_there_again_once_and_private(contents: Contents) -> Non
     for _ in range(2):
         with contents.open() as held:
             for data in (SOURCE, b"", NOISE[:33]):
-                assert held.keep(name(data), data)
+                assert held.put(name(data), data)
     with contents.open() as held:
         assert [held.read(name(data)) for data in (SOURCE, b"", NOISE[:33])] == [SOURCE, b"", NOISE[:33]]
         assert held.read(name(b"other")) is None
@@ -46,7 +46,7 @@ def test_what_no_checkpoint_names_is_swept_and_its_room_given_back(contents: Con
     large = [bytes([n]) + NOISE * 100 for n in range(40)]
     with contents.open() as held:
         for data in (SOURCE, *large):
-            held.keep(name(data), data + b"")
+            held.put(name(data), data + b"")
     before = contents.size()
     with contents.open() as held:
         assert held.sweep([name(SOURCE), name(SOURCE), name(b"never kept")]) == 40
@@ -58,12 +58,12 @@ def test_what_no_checkpoint_names_is_swept_and_its_room_given_back(contents: Con
 def test_a_full_store_keeps_what_fits_and_says_so(tmp_path: Path) -> None:
     contents = Contents(tmp_path / "small.db", 40_000)
     with contents.open() as held:
-        kept = [held.keep(name(data), data) for data in (bytes([n]) + NOISE for n in range(200))]
+        kept = [held.put(name(data), data) for data in (bytes([n]) + NOISE for n in range(200))]
     assert kept[0]
     assert not kept[-1]
     assert contents.size() < 100_000
     with Contents(tmp_path / "small.db", 0).open() as held:
-        assert not held.keep(name(SOURCE), SOURCE)
+        assert not held.put(name(SOURCE), SOURCE)
 
 
 @pytest.mark.parametrize("known", ["opened here", "there before"])
@@ -73,7 +73,7 @@ def test_a_file_that_another_program_removes_or_replaces_is_told_of_once(
 ) -> None:
     """Failed before: nobody looked, and an empty store was begun in silence."""
     with contents.open() as held:
-        held.keep(name(SOURCE), SOURCE)
+        held.put(name(SOURCE), SOURCE)
     if known == "there before":
         contents = Contents(contents.path, contents.max_bytes)
     assert contents.disturbed() is None
@@ -96,7 +96,7 @@ def test_a_file_that_another_program_removes_or_replaces_is_told_of_once(
 @pytest.mark.parametrize("when", ["between two looks", "in a block"])
 def test_a_file_that_is_made_again_before_the_next_look_is_told_of(contents: Contents, when: str) -> None:
     with contents.open() as held:
-        held.keep(name(SOURCE), SOURCE)
+        held.put(name(SOURCE), SOURCE)
         if when == "in a block":
             contents.path.unlink()
             # Not now: what the block does to it is its own.
@@ -116,7 +116,7 @@ def test_what_the_store_does_itself_is_no_disturbance(contents: Contents) -> Non
     with contents.open() as held:
         for number in range(200):
             data = bytes([number]) + NOISE
-            held.keep(name(data), data)
+            held.put(name(data), data)
     before = contents.size()
     with contents.open() as held:
         held.sweep([])
@@ -132,11 +132,11 @@ def test_what_the_store_does_itself_is_no_disturbance(contents: Contents) -> Non
 
 def test_a_damaged_store_is_moved_aside_and_begun_anew(contents: Contents) -> None:
     with contents.open() as held:
-        held.keep(name(SOURCE), SOURCE)
+        held.put(name(SOURCE), SOURCE)
     contents.path.write_bytes(b"not a database at all" * 500)
     with contents.open() as held:
         assert held.read(name(SOURCE)) is None
-        assert held.keep(name(SOURCE), SOURCE)
+        assert held.put(name(SOURCE), SOURCE)
     assert [file.name for file in contents.path.parent.glob("*damaged*")]
 
 
@@ -144,7 +144,7 @@ def test_damage_that_is_met_later_is_refused_once(contents: Contents) -> None:
     with contents.open() as held:
         for number in range(3000):
             data = b"%d" % number
-            held.keep(name(data), data)
+            held.put(name(data), data)
     with contents.path.open("r+b") as file:
         # All but the first page, which tells of the tables.
         file.seek(4096)
@@ -152,13 +152,13 @@ def test_damage_that_is_met_later_is_refused_once(contents: Contents) -> None:
     with pytest.raises(DatabaseError, match="damaged and have been moved"), contents.open() as held:
         held.read(name(b"7"))
     with contents.open() as held:
-        assert held.keep(name(SOURCE), SOURCE)
+        assert held.put(name(SOURCE), SOURCE)
     assert [file.name for file in contents.path.parent.glob("*damaged*")]
 
 
 def test_a_place_that_can_not_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DatabaseError, match="can not be opened"), Contents(tmp_path / "file" / "x.db", 10).open():
+    with pytest.raises(DatabaseError, match="cannot be opened"), Contents(tmp_path / "file" / "x.db", 10).open():
         pass
 
 
@@ -169,7 +169,7 @@ def test_exactly_what_is_named_survives(
 ) -> None:
     contents = Contents(tmp_path_factory.mktemp("sweep") / "x.db", 2**30)
     with contents.open() as held:
-        assert all(held.keep(name(data), data) for data in kept)
+        assert all(held.put(name(data), data) for data in kept)
     wanted = {kept[each] for each in named if each < len(kept)}
     with contents.open() as held:
         assert held.sweep(name(data) for data in wanted) == len(set(kept) - wanted)

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intercom.model.approval import ApprovalStatus
-from intercom.store import approvals, audit, sessions
+from intercom.store import audit, sessions
 from intercom.store.database import Database, open_database, transaction
+from intercom.store.requests import approvals
 
 from . import cases, crash_child
 

@@ -1,5 +1,6 @@
 """Other programs at the database's files while it is open: nothing is lost that can be kept, nothing is said to be
-saved that is not, and it is told."""
+saved that is not, and it is told.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from attrs import frozen
 
 from actors import ChildSpec, Down, System, ask
 from intercom.model.errors import DatabaseError
-from intercom.store import audit, disturbance, writer
+from intercom.store import audit, integrity, writer
 from intercom.store.database import connect, open_database
-from intercom.store.disturbance import Fault
+from intercom.store.integrity import Fault
 from intercom.store.messages import Inspect, Transact
 from intercom.store.reader import Reader
 from intercom.store.writer import Writer
@@ -154,7 +155,7 @@ async def test_what_stood_in_its_place_is_kept_too(tmp_path: Path, act: Act) -> 
         act(store.path)
         left = store.path.read_bytes()
         await store.inspect()
-        [kept] = disturbance.kept_copies(store.path)
+        [kept] = integrity.kept_copies(store.path)
         assert kept.read_bytes() == left
         assert str(kept) in store.told("error")[0]
 
@@ -202,14 +203,14 @@ async def test_what_was_spoilt_is_moved_aside_and_nothing_more_is_said_to_be_sav
         for _ in range(2):
             with pytest.raises(DatabaseError, match="the server ends"):
                 await store.write("lost")
-        [kept] = disturbance.kept_copies(store.path)
+        [kept] = integrity.kept_copies(store.path)
         assert kept.read_bytes() == left
         assert not store.path.exists()
     # The next server begins anew, and has something to tell.
-    word = disturbance.take_word(store.path)
+    word = integrity.take_incident(store.path)
     assert word is not None
     assert str(kept) in word
-    assert disturbance.take_word(store.path) is None
+    assert integrity.take_incident(store.path) is None
 
 
 @trio_test(real_time=True)
@@ -232,12 +233,12 @@ async def test_while_it_cannot_be_put_back_nothing_is_saved_and_everything_is_he
 ) -> None:
     async with running(tmp_path) as store:
         await store.write("one")
-        rescue = disturbance.rescue
+        rescue = integrity.rescue
 
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(disturbance, "rescue", full)
+        monkeypatch.setattr(integrity, "rescue", full)
         remove_all(store.path)
         for _ in range(3):
             with pytest.raises(DatabaseError, match="nothing is saved until then"):
@@ -245,7 +246,7 @@ async def test_while_it_cannot_be_put_back_nothing_is_saved_and_everything_is_he
         await store.look()
         # Told once.
         assert len(store.told("error")) == 1
-        monkeypatch.setattr(disturbance, "rescue", rescue)
+        monkeypatch.setattr(integrity, "rescue", rescue)
         await store.inspect()
         await store.write("three")
     found = words(store.path)
@@ -343,3 +344,16 @@ async def test_where_nothing_is_done_to_it_nothing_is_told(tmp_path: Path) -> No
             await store.inspect()
         await trio.lowlevel.checkpoint()
         assert store.faults == []
+
+
+def test_copies_are_listed_by_the_time_they_were_moved_aside(tmp_path: Path) -> None:
+    names = [
+        "intercom.db.replaced-20260101T000000Z",
+        "intercom.db.damaged-20260102T000000Z",
+        "intercom.db.damaged-20260102T000000Z-2",
+        "intercom.db.damaged-20260102T000000Z-10",
+        "intercom.db.replaced-20260103T000000Z",
+    ]
+    for name in (*names, f"{names[0]}-wal"):
+        (tmp_path / name).touch()
+    assert [copy.name for copy in integrity.kept_copies(tmp_path / "intercom.db")] == names

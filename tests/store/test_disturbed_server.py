@@ -11,13 +11,13 @@ import trio
 
 from actors import Actor, ChildSpec
 from intercom.app import App
-from intercom.cli.doctor_checks import _database
+from intercom.cli.doctor import _database
 from intercom.embedding import Switchboard
 from intercom.local.places import places
 from intercom.model.card import Notice
 from intercom.model.config import Config, DatabaseSettings
 from intercom.operators.messages import Channel
-from intercom.operators.subscription import subscribe
+from intercom.operators.router import subscribe
 from tests.agents.http.rig import until
 from tests.support.trio_case import trio_test
 
@@ -76,7 +76,7 @@ async def test_a_request_outlives_the_removal_of_the_database(tmp_path: Path) ->
         nursery.start_soon(propose)
 
         async def waits() -> bool:
-            return bool(await board.desk.pending())
+            return bool(await board.service.pending())
 
         await until(waits)
         for suffix in ("", "-wal", "-shm"):
@@ -86,7 +86,7 @@ async def test_a_request_outlives_the_removal_of_the_database(tmp_path: Path) ->
         # Noticed without anybody asking for anything.
         await until(lambda: any("was put back whole" in text for text in server.told))
         await until(lambda: bool(complaints))
-        [card] = await board.desk.pending()
+        [card] = await board.service.pending()
         await board.operator("ann").approve(card.id)
         await until(lambda: bool(answers))
         assert answers[0].answer.status == "approved"
@@ -104,7 +104,7 @@ async def test_a_server_whose_database_is_spoilt_ends_and_the_next_one_tells(tmp
     assert server.failure is not None
     assert "the server ends" in server.failure
     finding = _database(server.database)
-    assert "will be made" in finding.text or "moved aside" in finding.text
+    assert "will be created" in finding.text or "moved aside" in finding.text
     after = heard(tmp_path)
     async with after.system:
         await until(lambda: any("was cut from" in text for text in after.told))

@@ -7,14 +7,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database
 
-from intercom.store import approvals, sessions, waits
+from intercom.store import integrity, sessions
 from intercom.store.database import connect, open_database
-from intercom.store.health import examine
-from intercom.store.migrations import LATEST, MIGRATIONS, migrate
-
-from . import cases
+from intercom.store.integrity import examine
+from intercom.store.requests import approvals, waits
+from intercom.store.schema import FIRST, LATEST
+from tests.store import cases
 
 
 def stocked(path: Path) -> None:
@@ -42,14 +41,26 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_an_older_schema_is_no_fault_and_stays(tmp_path: Path) -> None:
+def test_an_older_schema_is_no_fault_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "intercom.db"
-    old = Database(sqlite3.connect(path))
-    migrate(old, cases.NOW, MIGRATIONS[:1])
-    old.close()
+    stocked(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(integrity, "LATEST", LATEST + 1)
     health = examine(path)
-    assert (health.version, health.fault) == (1, None)
-    assert examine(path).version == 1
+    assert (health.version, health.fault) == (LATEST, None)
+    assert path.read_bytes() == before
+
+
+def test_a_schema_from_before_the_first_release_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "intercom.db"
+    stocked(path)
+    db = connect(path)
+    db.execute("delete from schema_version")
+    db.execute("insert into schema_version values (?, 'old', '')", (FIRST - 1,))
+    db.close()
+    health = examine(path)
+    assert health.version == FIRST - 1
+    assert "move it away and restart" in str(health.fault)
 
 
 def test_a_newer_schema_is_told(tmp_path: Path) -> None:
@@ -88,4 +99,4 @@ def test_another_programs_database_is_told(tmp_path: Path) -> None:
 def test_a_path_that_leads_nowhere_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "not a directory" in str(examine(tmp_path / "file" / "intercom.db").fault)
-    assert "can not be opened" in str(examine(tmp_path).fault)
+    assert "cannot be opened" in str(examine(tmp_path).fault)

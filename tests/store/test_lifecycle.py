@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,10 +14,10 @@ from attrs import evolve, frozen
 from intercom.model.approval import ApprovalStatus
 from intercom.model.errors import InvalidArguments
 from intercom.model.prompt import PromptDecision, WaitStatus
-from intercom.model.session import SessionStatus
-from intercom.store import approvals, journal, prompts, requests, sessions, waits
+from intercom.store import journal, requests, sessions
 from intercom.store.database import connect, open_database, transaction
 from intercom.store.journal import JournalState
+from intercom.store.requests import RequestTable, approvals, prompts, waits
 
 from . import cases
 from .cases import NOW, after, verdict
@@ -27,7 +26,7 @@ from .cases import NOW, after, verdict
 @frozen
 class Kind:
     name: str
-    module: ModuleType
+    module: RequestTable[Any, Any]
     make: Callable[..., Any]
     yes: StrEnum
     expired: StrEnum
@@ -368,17 +367,3 @@ def test_undelivered_is_what_an_agent_is_still_owed() -> None:
             assert requests.mark_delivered(db, id, after(100))
             assert not requests.mark_delivered(db, id, after(101))
         assert [r.id for r in requests.undelivered(db, "s1")] == ["expired", "rejected"]
-
-
-def test_counts_are_what_a_recovery_summary_tells() -> None:
-    with cases.database() as db:
-        assert requests.counts(db) == requests.Counts(0, 0, 0, 0)
-        sessions.insert(db, cases.session("s2", status=SessionStatus.INTERRUPTED))
-        approvals.insert(db, cases.approval("a1"))
-        approvals.insert(db, cases.approval("a2", session_id="s2"))
-        prompts.insert(db, cases.prompt("p1"))
-        waits.insert(db, cases.wait("w1"))
-        waits.insert(db, cases.wait("w2", status=WaitStatus.DECIDED))
-        assert requests.counts(db) == requests.Counts(
-            interrupted_sessions=1, pending_approvals=2, pending_prompts=1, pending_waits=1
-        )

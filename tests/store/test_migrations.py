@@ -1,4 +1,4 @@
-"""The schema's history, from nothing and from every version there has been."""
+"""The schema: the reference's tables are in it, the model's values are its only ones, and migrations go forward."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
+from intercom.model import clock
 from intercom.model.errors import DatabaseError
-from intercom.model.prompt import WaitStatus
-from intercom.model.stall import StallStatus
-from intercom.store import approvals, prompts, rows, sessions, stalls
+from intercom.store import rows, sessions, stalls
 from intercom.store.database import open_database
-from intercom.store.migrations import LATEST, MIGRATIONS, Migration, migrate, version
+from intercom.store.requests import approvals, prompts
+from intercom.store.schema import FIRST, LATEST, MIGRATIONS, Migration, migrate, version
 
 from . import cases
 from .cases import NOW
 
-#: The reference's tables, column by column: name, type, NOT NULL, default, primary key.
+#: The reference's tables and columns; a question mark if the column may be null.
 REFERENCE = {
     "session": "id owner_user_id workspace_root status prompt? mode created_at updated_at terminated_at? last_tool? "
     "nudge_count stall_paused progress_snapshot?",
@@ -37,28 +37,6 @@ INDEXES = {
     ("continuation_prompt", "idx_prompt_session"),
     ("stall_alert", "idx_stall_session"),
 }
-
-#: One row of each table of the first version.
-FIRST_ROWS = (
-    "insert into session values ('s1', 'U1', '/project', 'active', null, 'remote', :at, :at, null, 'ping', 2, 1, null)",
-    "insert into approval_request values"
-    " ('a1', 's1', 'Title', null, '+x', 'f.txt', 'low', 'pending', 'abc', null, :at, null)",
-    "insert into checkpoint values ('c1', 's1', null, '{}', '{}', '/project', null, :at)",
-    "insert into continuation_prompt values ('p1', 's1', 'Go on?', 'continuation', 5, 6, null, null, null, :at)",
-    "insert into continuation_prompt values ('p2', 's1', 'Go on?', 'continuation', 5, 6, 'stop', null, null, :at)",
-    "insert into stall_alert values ('t1', 's1', null, :at, 300, 0, 'pending', null, null, null, :at)",
-    "insert into stall_alert values ('t2', 's1', null, :at, 300, 1, 'nudged', null, null, null, :at)",
-)
-
-
-def shape(db: Database) -> list[tuple[str, str]]:
-    """The schema as SQLite keeps it."""
-    found = db.execute("select name, sql from sqlite_master where sql is not null order by type, name").fetchall()
-    return [(name, sql) for name, sql in found]
-
-
-def test_the_numbers_have_no_gaps() -> None:
-    assert [step.number for step in MIGRATIONS] == list(range(1, LATEST + 1))
 
 
 @pytest.mark.parametrize("table", REFERENCE)
@@ -107,76 +85,91 @@ def test_a_value_the_model_does_not_know_is_kept_out(table: str, column: str, wr
             db.execute(f"update {table} set {column} = ?", (wrong,))
 
 
-@pytest.mark.parametrize("start", range(LATEST + 1))
-def test_every_earlier_version_becomes_the_same_as_a_new_one(start: int, tmp_path: Path) -> None:
-    path = tmp_path / "intercom.db"
-    old = Database(sqlite3.connect(path))
-    if start:
-        migrate(old, NOW, MIGRATIONS[:start])
-        for statement in FIRST_ROWS:
-            # later versions added columns behind those of the first
-            named = statement.replace(" values", f" ({', '.join(_first_columns(statement.split()[2]))}) values", 1)
-            if start == 1 or "'t2'" not in statement:
-                old.execute(named, {"at": "2026-03-01T12:00:00.000000+00:00"})
-    assert version(old) == start
-    old.close()
+def test_the_numbers_have_no_gaps() -> None:
+    assert [step.number for step in MIGRATIONS] == list(range(FIRST, LATEST + 1))
 
-    opened = open_database(path, now=lambda: NOW)
-    with cases.database() as new:
-        assert shape(opened.db) == shape(new)
-    assert version(opened.db) == LATEST
-    if start:
-        session = sessions.get(opened.db, "s1")
-        assert session is not None
-        assert (session.nudge_count, session.stall_paused, session.agent_key) == (2, True, None)
-        assert [request.id for request in approvals.pending(opened.db)] == ["a1"]
-        assert opened.db.execute("pragma foreign_key_check").fetchall() == []
-    if start == 1:
-        assert [request.id for request in prompts.pending(opened.db)] == ["p1"]
-        decided = prompts.get(opened.db, "p2")
-        assert decided is not None
-        assert decided.status is WaitStatus.DECIDED
-        active = stalls.active(opened.db, "s1")
-        assert active is not None
-        assert active.id == "t2"
-        older = stalls.get(opened.db, "t1")
-        assert older is not None
-        assert older.status is StallStatus.DISMISSED
-    if 0 < start < LATEST:
-        assert opened.backed_up == tmp_path / f"intercom.db.schema-{start}-20260301T120000Z"
-        kept = Database(sqlite3.connect(opened.backed_up))
-        assert version(kept) == start
-        kept.close()
-    else:
-        assert opened.backed_up is None
+
+def add_column(db: Database) -> None:
+    db.execute("alter table session add column of_a_test text not null default 'red'")
+
+
+#: The migrations of a later program.
+LATER = (*MIGRATIONS, Migration(LATEST + 1, "of a test", add_column))
+
+
+def test_an_older_database_is_copied_and_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "intercom.db"
+    old = open_database(path, now=lambda: NOW)
+    sessions.insert(old.db, cases.session("s1"))
+    old.db.close()
+    assert old.backed_up is None
+    opened = open_database(path, now=lambda: NOW, migrations=LATER)
+    assert version(opened.db) == LATEST + 1
+    assert rows.column(opened.db, "select of_a_test from session") == ["red"]
+    assert sessions.get(opened.db, "s1") == cases.session("s1")
+    names = {step.number: step.name for step in LATER}
+    assert dict(opened.db.execute("select version, name from schema_version").fetchall()) == names
+    opened.db.close()
+    assert opened.backed_up == tmp_path / f"intercom.db.schema-{LATEST}-20260301T120000Z"
+    copy = open_database(opened.backed_up)
+    assert version(copy.db) == LATEST
+    assert sessions.get(copy.db, "s1") == cases.session("s1")
+    copy.db.close()
+    # A program that does not know the column refuses.
+    with pytest.raises(DatabaseError, match="upgrade agent-intercom"):
+        open_database(path)
+
+
+def before_the_release(path: Path, newest: int) -> None:
+    """A database as programs made it before the first release: one row for each number up to `newest`."""
+    opened = open_database(path, now=lambda: NOW, migrations=MIGRATIONS[:1])
+    opened.db.execute(
+        "insert into session (id, owner_user_id, workspace_root, status, mode, created_at, updated_at, client_name)"
+        " values ('s1', '', '/project', 'active', 'local', :at, :at, 'codex')",
+        {"at": clock.to_text(NOW)},
+    )
+    opened.db.execute("delete from schema_version")
+    for number in range(1, newest + 1):
+        opened.db.execute("insert into schema_version values (?, 'name', '')", (number,))
     opened.db.close()
 
 
-def _first_columns(table: str) -> list[str]:
-    return [column.rstrip("?") for column in REFERENCE[table].split()]
+def test_the_last_database_from_before_the_release_is_opened_as_one_of_the_first_version(tmp_path: Path) -> None:
+    path = tmp_path / "intercom.db"
+    before_the_release(path, FIRST)
+    opened = open_database(path)
+    assert (version(opened.db), opened.moved_aside) == (LATEST, None)
+    assert (opened.backed_up is None) == (LATEST == FIRST)
+    assert sessions.get(opened.db, "s1") == cases.session("s1")
+    opened.db.close()
 
 
-def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("newest", [1, FIRST - 1])
+def test_an_older_one_from_before_the_release_is_refused_and_kept(newest: int, tmp_path: Path) -> None:
+    path = tmp_path / "intercom.db"
+    before_the_release(path, newest)
+    before = path.read_bytes()
+    sentence = (
+        f"before the first release \\(schema {newest}, this program begins at {FIRST}\\); move it away and restart"
+    )
+    with pytest.raises(DatabaseError, match=sentence) as refused:
+        open_database(path, migrations=LATER)
+    assert refused.value.error_code == "version_mismatch"
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir() if "schema" in file.name or "damaged" in file.name] == []
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     def fail(db: Database) -> None:
         db.execute("create table half (id)")
         raise KeyError("typo")
 
     db = Database(sqlite3.connect(tmp_path / "intercom.db"))
-    broken = (*MIGRATIONS, Migration(LATEST + 1, "broken", fail))
     with pytest.raises(KeyError):
-        migrate(db, NOW, broken)
+        migrate(db, NOW, (*MIGRATIONS, Migration(LATEST + 1, "broken", fail)))
     assert version(db) == LATEST
     assert not db.table("half").exists()
-    # and the step is still to be done
-    mended = (*MIGRATIONS, Migration(LATEST + 1, "mended", lambda db: None))
-    assert migrate(db, NOW, mended) == LATEST
+    # It can still be applied.
+    assert migrate(db, NOW, LATER) == LATEST
     assert version(db) == LATEST + 1
-    with pytest.raises(DatabaseError, match="upgrade agent-intercom"):
-        migrate(db, NOW)
     db.close()
-
-
-def test_each_step_is_recorded() -> None:
-    with cases.database() as db:
-        found = rows.every(db, "select version, name from schema_version order by version")
-        assert found == [{"version": step.number, "name": step.name} for step in MIGRATIONS]

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from intercom.model.outbox import Row, RowKind, RowState, Urgency, measure
-from intercom.store import outbox, postings, retention, rows
+from intercom.store import outbox, retention, rows
 from intercom.store.database import Database
-
-from . import cases
-from .cases import NOW, after
+from intercom.store.outbox import Question
+from tests.store import cases
+from tests.store.cases import NOW, after
 
 CHANNEL = "C1"
 HELLO = {"text": "hello", "blocks": []}
@@ -31,17 +31,17 @@ def row(db: Database, key: str) -> Row:
 
 def post(db: Database, key: str, ts: str = "1.5") -> Row:
     """Send a row as the sender does."""
-    begun = postings.begin_post(db, row(db, key).id, NOW)
+    begun = outbox.begin_post(db, row(db, key).id, NOW)
     assert begun is not None
-    (sent,) = postings.posted(db, begun.row.id, ts, begun.row.version, NOW)
+    (sent,) = outbox.posted(db, begun.row.id, ts, begun.row.version, NOW)
     return sent
 
 
-def update(db: Database, at: float = 0) -> postings.Update | None:
+def update(db: Database, at: float = 0) -> outbox.Update | None:
     """Make the next update as the sender does; what it showed."""
-    found = postings.next_update(db, CHANNEL, after(at))
+    found = outbox.next_update(db, CHANNEL, after(at))
     if found is not None:
-        postings.shown(db, found.row.id, found.row.version, found.row.interim)
+        outbox.shown(db, found.row.id, found.row.version, found.row.interim)
     return found
 
 
@@ -80,10 +80,10 @@ def test_another_content_or_other_buttons_are_a_new_version(changes: dict[str, A
 def test_what_is_put_while_a_post_is_made_is_shown_afterwards() -> None:
     with cases.database() as db:
         put(db, "card/1")
-        begun = postings.begin_post(db, row(db, "card/1").id, NOW)
+        begun = outbox.begin_post(db, row(db, "card/1").id, NOW)
         assert begun is not None
         put(db, "card/1", OTHER)
-        postings.posted(db, begun.row.id, "1.5", begun.row.version, NOW)
+        outbox.posted(db, begun.row.id, "1.5", begun.row.version, NOW)
         found = update(db)
         assert found is not None
         assert found.contents == (OTHER,)
@@ -98,7 +98,7 @@ def test_an_interim_line_is_shown_once_and_then_the_buttons_come_back() -> None:
         assert found is not None
         assert found.row.interim == "processing"
         assert update(db, 14) is None
-        assert postings.next_due(db, NOW) == after(15)
+        assert outbox.next_due(db, NOW) == after(15)
         found = update(db, 15)
         assert found is not None
         assert (found.row.interim, found.contents) == (None, (HELLO,))
@@ -135,10 +135,10 @@ def test_a_new_version_put_while_an_interim_line_is_sent_is_shown() -> None:
         put(db, "card/1", open=True)
         post(db, "card/1")
         outbox.interim(db, "card/1", "processing", after(15))
-        sending = postings.next_update(db, CHANNEL, NOW)
+        sending = outbox.next_update(db, CHANNEL, NOW)
         assert sending is not None
         put(db, "card/1", OTHER)
-        postings.shown(db, sending.row.id, sending.row.version, sending.row.interim)
+        outbox.shown(db, sending.row.id, sending.row.version, sending.row.interim)
         found = update(db)
         assert found is not None
         assert found.contents == (OTHER,)
@@ -163,10 +163,10 @@ def test_an_interim_line_can_be_taken_back(sent: bool) -> None:
 def test_a_tap_that_overtakes_the_record_of_its_post_is_shown() -> None:
     with cases.database() as db:
         put(db, "card/1", open=True)
-        begun = postings.begin_post(db, row(db, "card/1").id, NOW)
+        begun = outbox.begin_post(db, row(db, "card/1").id, NOW)
         assert begun is not None
         assert outbox.interim(db, "card/1", "processing", after(15))
-        postings.posted(db, begun.row.id, "1.5", 1, NOW)
+        outbox.posted(db, begun.row.id, "1.5", 1, NOW)
         found = update(db)
         assert found is not None
         assert found.row.interim == "processing"
@@ -177,10 +177,10 @@ def test_a_tap_while_an_update_is_made_is_shown() -> None:
         put(db, "card/1", open=True)
         post(db, "card/1")
         put(db, "card/1", OTHER, open=True)
-        sending = postings.next_update(db, CHANNEL, NOW)
+        sending = outbox.next_update(db, CHANNEL, NOW)
         assert sending is not None
         outbox.interim(db, "card/1", "processing", after(15))
-        postings.shown(db, sending.row.id, sending.row.version, sending.row.interim)
+        outbox.shown(db, sending.row.id, sending.row.version, sending.row.interim)
         found = update(db)
         assert found is not None
         assert found.row.interim == "processing"
@@ -209,17 +209,17 @@ def test_taps_are_shown_before_other_updates() -> None:
 def test_an_attempt_not_known_to_have_failed_is_looked_for() -> None:
     with cases.database() as db:
         id = put(db, "card/1").id
-        first = postings.begin_post(db, id, NOW)
+        first = outbox.begin_post(db, id, NOW)
         assert first is not None
         assert not first.seek
-        postings.retry(db, id, after(1), "answer lost", uncertain=True)
+        outbox.retry(db, id, after(1), "answer lost", uncertain=True)
         assert row(db, "card/1").not_before == after(1)
-        second = postings.begin_post(db, id, after(2))
+        second = outbox.begin_post(db, id, after(2))
         assert second is not None
         assert second.seek
         assert (second.row.first_at, second.row.attempts, second.row.last_error) == (NOW, 2, "answer lost")
-        postings.retry(db, id, None, "looked for and refused", uncertain=False)
-        third = postings.begin_post(db, id, after(3))
+        outbox.retry(db, id, None, "looked for and refused", uncertain=False)
+        third = outbox.begin_post(db, id, after(3))
         assert third is not None
         assert not third.seek
 
@@ -227,32 +227,32 @@ def test_an_attempt_not_known_to_have_failed_is_looked_for() -> None:
 def test_it_is_known_when_slack_was_last_asked() -> None:
     with cases.database() as db:
         id = put(db, "card/1").id
-        assert postings.posting(db, CHANNEL) == {}
-        postings.begin_post(db, id, NOW)
-        assert postings.posting(db, CHANNEL) == {id: NOW}
-        postings.retry(db, id, None, "no answer", uncertain=True)
-        looked = postings.begin_post(db, id, after(1), may_come=True)
+        assert outbox.posting(db, CHANNEL) == {}
+        outbox.begin_post(db, id, NOW)
+        assert outbox.posting(db, CHANNEL) == {id: NOW}
+        outbox.retry(db, id, None, "no answer", uncertain=True)
+        looked = outbox.begin_post(db, id, after(1), may_come=True)
         assert looked is not None
         assert looked.may_come
-        assert postings.posting(db, CHANNEL) == {id: NOW}, "it was only looked for"
-        postings.begin_post(db, id, after(2))
-        assert postings.posting(db, CHANNEL) == {id: after(2)}
-        postings.posted(db, id, "1.1", 1, NOW)
-        assert postings.posting(db, CHANNEL) == {}
+        assert outbox.posting(db, CHANNEL) == {id: NOW}, "it was only looked for"
+        outbox.begin_post(db, id, after(2))
+        assert outbox.posting(db, CHANNEL) == {id: after(2)}
+        outbox.posted(db, id, "1.1", 1, NOW)
+        assert outbox.posting(db, CHANNEL) == {}
 
 
 def test_what_is_refused_waits_for_new_content() -> None:
     with cases.database() as db:
         id = put(db, "card/1").id
-        postings.begin_post(db, id, NOW)
-        postings.refused(db, id, "invalid_blocks", 1)
+        outbox.begin_post(db, id, NOW)
+        outbox.refused(db, id, "invalid_blocks", 1)
         assert row(db, "card/1").state is RowState.REFUSED
-        assert postings.begin_post(db, id, NOW) is None
-        assert postings.channels_waiting(db) == ()
+        assert outbox.begin_post(db, id, NOW) is None
+        assert outbox.channels_waiting(db) == ()
         put(db, "card/1", OTHER)
-        assert postings.begin_post(db, id, NOW) is not None
+        assert outbox.begin_post(db, id, NOW) is not None
         put(db, "card/1", HELLO)
-        postings.refused(db, id, "invalid_blocks", 2)
+        outbox.refused(db, id, "invalid_blocks", 2)
         assert row(db, "card/1").state is RowState.QUEUED
 
 
@@ -261,7 +261,7 @@ def test_an_update_that_is_refused_is_not_tried_again() -> None:
         id = put(db, "card/1").id
         post(db, "card/1")
         put(db, "card/1", OTHER)
-        postings.refused(db, id, "invalid_blocks", 2)
+        outbox.refused(db, id, "invalid_blocks", 2)
         assert update(db) is None
         assert row(db, "card/1").last_error == "invalid_blocks"
 
@@ -271,29 +271,29 @@ def test_an_open_card_that_was_deleted_is_posted_anew() -> None:
         id = put(db, "card/1", open=True).id
         first = post(db, "card/1")
         put(db, "card/1", OTHER, open=True)
-        assert postings.deleted(db, id, 2)
+        assert outbox.deleted(db, id, 2)
         again = row(db, "card/1")
         assert (again.state, again.ts, again.shown, again.attempts) == (RowState.QUEUED, None, 0, 0)
         assert again.client_id != first.client_id
         post(db, "card/1", "2.5")
         assert outbox.by_ts(db, CHANNEL, "1.5") is None
         put(db, "card/1", HELLO, open=False)
-        assert not postings.deleted(db, id, 3)
+        assert not outbox.deleted(db, id, 3)
         assert update(db) is None
 
 
 def test_merged_lines_are_shown_with_the_row_they_were_merged_into() -> None:
     with cases.database() as db:
         ids = [put(db, f"notice/{n}", {"text": str(n)}, urgency=Urgency.LOG).id for n in range(3)]
-        begun = postings.begin_post(db, ids[0], NOW, ids[1:])
+        begun = outbox.begin_post(db, ids[0], NOW, ids[1:])
         assert begun is not None
         assert [content["text"] for content in begun.contents] == ["0", "1", "2"]
         # the same after a crash
-        again = postings.begin_post(db, ids[0], NOW)
+        again = outbox.begin_post(db, ids[0], NOW)
         assert again is not None
         assert again.contents == begun.contents
-        assert [sent.id for sent in postings.posted(db, ids[0], "1.5", 1, NOW)] == ids
-        assert postings.posted(db, ids[0], "9.9", 1, NOW) == ()
+        assert [sent.id for sent in outbox.posted(db, ids[0], "1.5", 1, NOW)] == ids
+        assert outbox.posted(db, ids[0], "9.9", 1, NOW) == ()
         assert {row(db, f"notice/{n}").ts for n in range(3)} == {"1.5"}
         found = outbox.by_ts(db, CHANNEL, "1.5")
         assert found is not None
@@ -313,7 +313,7 @@ def test_a_reply_to_a_reply_goes_to_the_thread_that_is_in() -> None:
         assert row(db, "diff/1").thread == "thread/s1"
         post(db, "thread/s1", "7.5")
         for key, ts in (("card/1", "7.5"), ("diff/1", "7.5"), ("note/1", "123.456")):
-            begun = postings.begin_post(db, row(db, key).id, NOW)
+            begun = outbox.begin_post(db, row(db, key).id, NOW)
             assert begun is not None
             assert begun.thread_ts == ts
 
@@ -324,8 +324,8 @@ def test_where_a_thread_is_lost_its_top_is_posted_anew() -> None:
         post(db, "thread/s1")
         for key, thread in (("card/1", "thread/s1"), ("card/2", "9.9")):
             id = put(db, key, thread=thread).id
-            postings.begin_post(db, id, NOW)
-            postings.unthread(db, id, "thread_not_found")
+            outbox.begin_post(db, id, NOW)
+            outbox.unthread(db, id, "thread_not_found")
         assert row(db, "thread/s1").state is RowState.QUEUED
         assert (row(db, "card/1").thread, row(db, "card/2").thread) == ("thread/s1", None)
         assert row(db, "card/1").state is RowState.QUEUED
@@ -335,12 +335,12 @@ def test_a_file_is_posted_once_and_its_text_dropped() -> None:
     with cases.database() as db:
         text = {"filename": "a.diff", "title": "a", "snippet_type": "diff", "text": "x" * 1000}
         id = put(db, "diff/1", text, kind=RowKind.FILE).id
-        postings.begin_post(db, id, NOW)
-        postings.uploading(db, id, "F1")
-        again = postings.begin_post(db, id, NOW)
+        outbox.begin_post(db, id, NOW)
+        outbox.uploading(db, id, "F1")
+        again = outbox.begin_post(db, id, NOW)
         assert again is not None
         assert again.row.file_id == "F1"
-        postings.posted(db, id, None, 1, NOW)
+        outbox.posted(db, id, None, 1, NOW)
         assert row(db, "diff/1").content == {}
         assert not put(db, "diff/1", {**text, "text": "y"}, kind=RowKind.FILE).changed
         assert update(db) is None
@@ -352,13 +352,13 @@ def test_what_is_not_posted_can_be_abandoned() -> None:
         assert outbox.abandon(db, "card/1")
         assert outbox.by_id(db, id) is None
         id = put(db, "card/1").id
-        postings.begin_post(db, id, NOW)
+        outbox.begin_post(db, id, NOW)
         assert outbox.abandon(db, "card/1")
         # What was under way comes to its end, and finds nobody who cares.
-        assert postings.posted(db, id, "1.0", 1, NOW) == ()
+        assert outbox.posted(db, id, "1.0", 1, NOW) == ()
         id = put(db, "card/1").id
-        postings.begin_post(db, id, NOW)
-        postings.posted(db, id, "1.0", 1, NOW)
+        outbox.begin_post(db, id, NOW)
+        outbox.posted(db, id, "1.0", 1, NOW)
         assert not outbox.abandon(db, "card/1")
 
 
@@ -370,11 +370,11 @@ def test_what_waits_is_counted() -> None:
         put(db, "log/1", urgency=Urgency.LOG)
         post(db, "card/2")
         put(db, "card/2", OTHER)
-        postings.retry(db, row(db, "card/1").id, after(60), "not_in_channel", uncertain=False)
+        outbox.retry(db, row(db, "card/1").id, after(60), "not_in_channel", uncertain=False)
         counts = outbox.counts(db)
         assert counts.posts == {Urgency.CARD: 1, Urgency.LOG: 1}
         assert (counts.updates, counts.oldest, counts.last_error) == (1, NOW, "not_in_channel")
-        assert postings.channels_waiting(db) == (CHANNEL,)
+        assert outbox.channels_waiting(db) == (CHANNEL,)
 
 
 def test_open_cards_are_told_without_their_content() -> None:
@@ -449,10 +449,10 @@ def test_what_waits_is_found_by_its_index_however_much_is_done() -> None:
             steps += 1
 
         db.conn.set_progress_handler(step, 100)
-        waits = next(iter(postings.waiting(db, CHANNEL)))
-        postings.channels_waiting(db)
-        postings.next_update(db, CHANNEL, NOW)
-        postings.next_due(db, NOW)
+        waits = next(iter(outbox.waiting(db, CHANNEL)))
+        outbox.channels_waiting(db)
+        outbox.next_update(db, CHANNEL, NOW)
+        outbox.next_due(db, NOW)
         outbox.counts(db)
         outbox.open_rows(db)
         outbox.by_ts(db, CHANNEL, "77.5")
@@ -467,9 +467,38 @@ def test_what_is_put_off_waits_as_long_when_the_clock_is_set() -> None:
     with cases.database() as db:
         put(db, "card/1")
         put(db, "card/2")
-        postings.retry(db, row(db, "card/1").id, after(60), "later", uncertain=False)
+        outbox.retry(db, row(db, "card/1").id, after(60), "later", uncertain=False)
         outbox.shift(db, -7200.0)
         assert row(db, "card/1").not_before == after(60 - 7200)
         assert row(db, "card/2").not_before is None
         outbox.shift(db, -1e12)
         assert row(db, "card/1").not_before is None
+
+
+QUESTION = Question("C1", "1.5", "card 1", "reject", "U1", NOW)
+
+
+def test_a_question_is_answered_once() -> None:
+    with cases.database() as db:
+        outbox.ask(db, QUESTION)
+        assert outbox.peek(db, "C1", "1.5") == QUESTION
+        assert outbox.peek(db, "C1", "1.6") is None
+        assert outbox.forget(db, "C1", "1.5")
+        assert outbox.peek(db, "C1", "1.5") is None
+
+
+def test_of_two_questions_in_a_thread_the_later_is_open() -> None:
+    with cases.database() as db:
+        outbox.ask(db, QUESTION)
+        second = Question("C1", "1.5", "card 2", "refine", "U2", after(1))
+        outbox.ask(db, second)
+        assert outbox.peek(db, "C1", "1.5") == second
+
+
+def test_a_question_can_be_forgotten_and_is_not_kept_for_ever() -> None:
+    with cases.database() as db:
+        outbox.ask(db, QUESTION)
+        assert outbox.forget(db, "C1", "1.5")
+        assert not outbox.forget(db, "C1", "1.5")
+        outbox.ask(db, QUESTION)
+        assert retention.purge(db, after(1), after(1))["slack_question"] == 1

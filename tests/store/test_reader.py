@@ -184,7 +184,7 @@ async def test_a_file_moved_aside_is_read_no_more(tmp_path: Path) -> None:
 @trio_test(real_time=True)
 async def test_a_database_that_is_not_there_is_said(tmp_path: Path) -> None:
     reader = Reader(tmp_path / "intercom.db")
-    with pytest.raises(DatabaseError, match="can not be read \\(no such file or directory\\)"):
+    with pytest.raises(DatabaseError, match="cannot be read \\(no such file or directory\\)"):
         await reader.read(lambda mine: None)
     assert os.listdir(tmp_path) == []
 

@@ -8,16 +8,16 @@ import pytest
 from attrs import evolve
 
 from intercom.model.checkpoint import CheckpointLine
+from intercom.model.decision import Decided
 from intercom.model.errors import InvalidState
 from intercom.model.policy import PolicyDecision
 from intercom.model.stall import STALL_TRANSITIONS, StallStatus
-from intercom.model.verdict import Decided
-from intercom.store import approvals, audit, calls, checkpoints, instructions, journal, policies, sessions, stalls
+from intercom.store import audit, checkpoints, instructions, journal, policies, sessions, stalls
 from intercom.store.database import Database
 from intercom.store.journal import JOURNAL_TRANSITIONS, JournalState
-
-from . import cases
-from .cases import NOW, after
+from intercom.store.requests import approvals
+from tests.store import cases
+from tests.store.cases import NOW, after
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def db() -> Iterator[Database]:
 def test_an_alert_moves_only_along_the_table(now: StallStatus, to: StallStatus, db: Database) -> None:
     stalls.insert(db, cases.alert("t1", status=now))
     if to not in STALL_TRANSITIONS[now]:
-        with pytest.raises(InvalidState, match=f"a stall alert that is {now} can not become {to}"):
+        with pytest.raises(InvalidState, match=f"a stall alert that is {now} cannot become {to}"):
             stalls.set_status(db, "t1", now, to, 2, "wake up", after(1))
         return
     assert stalls.set_status(db, "t1", now, to, 2, "wake up", after(1))
@@ -91,7 +91,7 @@ def test_an_abandoned_apply_may_begin_again(db: Database) -> None:
 def test_an_apply_moves_only_along_the_table(now: JournalState, to: JournalState, db: Database) -> None:
     journal.begin(db, cases.entry("r1", state=now, note="before"))
     if to not in JOURNAL_TRANSITIONS[now]:
-        with pytest.raises(InvalidState, match=f"an apply that is {now} can not become {to}"):
+        with pytest.raises(InvalidState, match=f"an apply that is {now} cannot become {to}"):
             journal.advance(db, "r1", now, to)
         return
     assert journal.advance(db, "r1", now, to, at=after(1))
@@ -113,14 +113,6 @@ def test_open_are_the_applies_not_finished(db: Database) -> None:
     assert [entry.request_id for entry in journal.open(db)] == ["x4", "x2", "x0"]
     assert journal.advance(db, "x2", JournalState.STUCK, JournalState.COMMITTED, "operator says go")
     assert [entry.note for entry in journal.open(db)] == [None, "operator says go", None]
-
-
-def test_a_call_keeps_its_first_answer(db: Database) -> None:
-    assert calls.answer(db, "shim/1") is None
-    assert calls.record(db, "shim/1", "s1", "check_diff", {"status": "applied"}, NOW)
-    assert not calls.record(db, "shim/1", "s1", "check_diff", {"status": "error"}, NOW)
-    assert calls.answer(db, "shim/1") == {"status": "applied"}
-    assert calls.record(db, "shim/2", None, "ping", {}, NOW)
 
 
 def test_words_are_delivered_once_and_in_order(db: Database) -> None:
@@ -169,7 +161,7 @@ def test_entries_of_somebody_else_end_no_look_past_them(db: Database, data: str)
     assert audit.restore_steps(db, "s1", "t1") == "abc"
     assert audit.policy_decisions(db, "/w") == (("def", True),)
     assert audit.policy_narrowing(db, "/w") == ""
-    assert (audit.words_over(db, "i1"), audit.words_behind(db, "w1")) == (None, None)
+    assert (audit.instruction_end(db, "i1"), audit.standby_end(db, "w1")) == (None, None)
     assert not audit.was_adopted(db, "s1", "s2")
     assert len(audit.recent(db, 99)) == 13
     assert audit.newest_at(db, ("audit_posted",)) is not None

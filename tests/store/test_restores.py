@@ -7,22 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from intercom.model.checkpoint import RESTORE_TRANSITIONS, UNDER_WAY, WAITING, Restore, RestoreState
+from intercom.model.decision import Decided
 from intercom.model.errors import IntercomError, InvalidState
-from intercom.model.restore import (
-    RESTORE_TRANSITIONS,
-    UNDER_WAY,
-    WAITING,
-    Restore,
-    RestoreState,
-)
 from intercom.model.session import SessionStatus
-from intercom.model.verdict import Decided
-from intercom.sessions import restore_records
+from intercom.sessions.checkpoints import restore as checkpoints_restore
 from intercom.store import checkpoints, restores, retention, sessions
 from intercom.store.database import Database
-
-from . import cases
-from .cases import NOW, after, restore
+from tests.store import cases
+from tests.store.cases import NOW, after, restore
 
 
 @pytest.fixture
@@ -67,8 +60,8 @@ def test_sessions_are_followed_through_their_restores(db: Database) -> None:
     restores.insert(db, restore(id="r1", state=RestoreState.DONE))
     restores.insert(db, restore(id="r2", session_id="s2", successor_id="s3", state=RestoreState.STUCK))
     restores.insert(db, restore(id="r3", session_id="s3", successor_id="s4"))
-    assert restores.newest_of_line(db, "s1") == restores.newest_of_line(db, "s2") == "s3"
-    assert restores.newest_of_line(db, "elsewhere") == "elsewhere"
+    assert restores.latest_successor(db, "s1") == restores.latest_successor(db, "s2") == "s3"
+    assert restores.latest_successor(db, "elsewhere") == "elsewhere"
     made = restores.by_successor(db, "s2")
     assert made is not None
     assert made.id == "r1"
@@ -130,15 +123,15 @@ def test_one_restore_at_a_time_is_committed_to_for_a_session(
     accepted = restore(state=RestoreState.ACCEPTED)
     if refused:
         with pytest.raises(IntercomError, match="another restore of this session"):
-            restore_records.commit(db, accepted, "[]", after(1))
+            checkpoints_restore.commit(db, accepted, "[]", after(1))
     else:
-        assert restore_records.commit(db, accepted, "[]", after(1)).state is RestoreState.COMMITTED
+        assert checkpoints_restore.commit(db, accepted, "[]", after(1)).state is RestoreState.COMMITTED
 
 
 def test_one_that_was_given_up_is_found_until_its_end_is_seen_to(db: Database) -> None:
     restores.insert(db, restore(state=RestoreState.STUCK, steps=({"path": "a"},)))
     assert restores.advance(db, "r1", RestoreState.STUCK, RestoreState.GIVEN_UP, after(1))
-    assert [each.id for each in restores.given_up(db)] == ["r1"]
+    assert [each.id for each in restores.to_clean_up(db)] == ["r1"]
     restores.forget_steps(db, "r1")
-    assert restores.given_up(db) == ()
+    assert restores.to_clean_up(db) == ()
     assert restores.steps(db, "r1") == "[]"

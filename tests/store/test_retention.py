@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from intercom.model.decision import Decided
 from intercom.model.policy import PolicyDecision
 from intercom.model.session import SessionStatus
-from intercom.model.verdict import Decided
 from intercom.store import (
-    approvals,
     audit,
-    calls,
     checkpoints,
+    idempotency,
     instructions,
     journal,
     policies,
-    prompts,
     retention,
     rows,
     sessions,
     stalls,
-    waits,
 )
 from intercom.store.database import Database
+from intercom.store.idempotency import Scope
 from intercom.store.journal import JournalState
-
-from . import cases
-from .cases import NOW, after
+from intercom.store.requests import approvals, prompts, waits
+from tests.store import cases
+from tests.store.cases import NOW, after
 
 TABLES = (
     "instruction",
@@ -104,12 +102,12 @@ def test_records_go_by_age() -> None:
         said = Decided("v", "accept", "ada", "ctl", after(-99))
         policies.record(db, PolicyDecision("policy-1", "/project", "sha", "{}", True, said))
         for name, seconds in (("old", -1), ("new", 0)):
-            calls.record(db, name, "s1", "check_diff", {}, after(seconds))
+            idempotency.record(db, Scope.CALL, name, {}, after(seconds))
             audit.record(db, after(seconds), "noted", None, "ada", name)
         gone = retention.purge(db, cutoff=NOW, at=after(1))
         assert (gone["answered_call"], gone["audit"]) == (1, 1)
-        assert calls.answer(db, "old") is None
-        assert calls.answer(db, "new") == {}
+        assert idempotency.answer(db, Scope.CALL, "old") is None
+        assert idempotency.answer(db, Scope.CALL, "new") == {}
         assert {entry.summary for entry in audit.recent(db, 9)} >= {"new"}
         assert policies.decisions(db, "/project") != ()
 

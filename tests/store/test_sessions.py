@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from intercom.model.child import Child, ChildState
 from intercom.model.errors import InvalidState
+from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.session import (
     SESSION_TRANSITIONS,
     ProgressItem,
@@ -18,11 +18,10 @@ from intercom.model.session import (
     SessionMode,
     SessionStatus,
 )
-from intercom.store import children, sessions
+from intercom.store import agent_processes, sessions
 from intercom.store.database import Database, connect, open_database, transaction
-
-from . import cases
-from .cases import NOW, after
+from tests.store import cases
+from tests.store.cases import NOW, after
 
 
 def got(db: Database, id: str) -> Session:
@@ -41,7 +40,7 @@ def test_a_session_moves_only_along_the_table(now: SessionStatus, to: SessionSta
     with cases.database() as db:
         sessions.insert(db, cases.session("s2", status=now))
         if to not in SESSION_TRANSITIONS[now]:
-            with pytest.raises(InvalidState, match=f"a session that is {now} can not become {to}"):
+            with pytest.raises(InvalidState, match=f"a session that is {now} cannot become {to}"):
                 sessions.set_status(db, "s2", now, to, after(5))
             assert got(db, "s2").status is now
             return
@@ -139,11 +138,28 @@ def test_adoptable_are_those_of_the_same_workspace_and_client() -> None:
         assert ids(sessions.adoptable(db, "/project", None)) == ["unnamed"]
 
 
-@pytest.mark.parametrize("state", ChildState)
-def test_no_other_agent_adopts_a_session_while_anything_runs_of_what_people_started_in_it(state: ChildState) -> None:
+@pytest.mark.parametrize("state", AgentProcessState)
+def test_no_other_agent_adopts_a_session_while_anything_runs_of_what_people_started_in_it(
+    state: AgentProcessState,
+) -> None:
     with cases.database() as db:
-        children.insert(db, Child("s1", state, NOW, "kim"))
-        assert ids(sessions.adoptable(db, "/project", "codex")) == (["s1"] if state is ChildState.OVER else [])
+        agent_processes.insert(db, AgentProcess("s1", state, NOW, "kim"))
+        assert ids(sessions.adoptable(db, "/project", "codex")) == (["s1"] if state is AgentProcessState.OVER else [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"), [(None, ["s1", "s2", "s3"]), ([], []), (["s3", "s1", "none"], ["s1", "s3"])]
+)
+def test_agent_processes_are_read_for_the_sessions_that_are_asked_for(
+    asked: list[str] | None, found: list[str]
+) -> None:
+    """Ended sessions are kept for days: a list of the live ones must not grow with them."""
+    with cases.database() as db:
+        for id in ("s2", "s3"):
+            sessions.insert(db, cases.session(id))
+        for number, id in enumerate(("s1", "s2", "s3")):
+            agent_processes.insert(db, AgentProcess(id, AgentProcessState.OVER, after(number), "kim"))
+        assert [each.session_id for each in agent_processes.everyone(db, asked)] == found
 
 
 def test_live_and_by_status_are_oldest_first() -> None:

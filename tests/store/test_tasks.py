@@ -5,12 +5,12 @@ from __future__ import annotations
 from attrs import evolve
 
 from intercom.model.approval import ApprovalStatus
+from intercom.model.decision import Decided
 from intercom.model.task import Task
-from intercom.model.verdict import Decided
-from intercom.store import approvals, sessions, tasks
-
-from . import cases
-from .cases import NOW, after
+from intercom.store import sessions, tasks
+from intercom.store.requests import approvals
+from tests.store import cases
+from tests.store.cases import NOW, after
 
 
 def task(id: str, call: str | None = None, seconds: float = 0, session_id: str = "s") -> Task:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from intercom.model.approval import APPROVAL_TRANSITIONS, ApprovalStatus
 from intercom.model.prompt import WAIT_TRANSITIONS, WaitStatus
-from intercom.store import approvals, journal, prompts, waits
+from intercom.store import journal
 from intercom.store.database import Database
 from intercom.store.journal import JournalState
+from intercom.store.requests import approvals, prompts, waits
 
 from . import cases
 from .cases import after, verdict

@@ -16,9 +16,10 @@ import trio.testing
 from actors import ChildSpec, Down, Refused, System, ask
 from intercom.model import crash_points
 from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments, NotFound
-from intercom.store import approvals, audit, sessions
+from intercom.store import audit, sessions
 from intercom.store.database import Database, Opened, connect, open_database
 from intercom.store.messages import Touch, Transact
+from intercom.store.requests import approvals
 from intercom.store.writer import Writer
 from tests.support.trio_case import trio_test
 

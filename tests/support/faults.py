@@ -26,7 +26,7 @@ VARIABLE = "INTERCOM_FAULT"
 #: for so many seconds, unless only a start meets it.
 SETTLED_SECONDS = 1.2
 _SETTLED = 6
-_AT_START = frozenset({"sessions.brought_back", "child.brought_back", "Reception"})
+_AT_START = "SessionRegistry"
 
 
 class InjectedCrash(Exception):
@@ -69,7 +69,7 @@ class Wishes:
             wish = self.left[0] if self.left else None
             if wish is None or wish.kind != kind or wish.target not in names:
                 return None
-            waits = self.file is not None and len(self.left) % _SETTLED == 0 and wish.target not in _AT_START
+            waits = self.file is not None and len(self.left) % _SETTLED == 0 and wish.target != _AT_START
             if waits and time.monotonic() - self.began < SETTLED_SECONDS:
                 return None
             self.seen[wish.target] += 1

@@ -14,7 +14,7 @@ from intercom.local.operator_keys import KeyFile, PublicKey
 from intercom.local.places import Places
 from intercom.model import clock, signing
 from intercom.model.card import Card, subject
-from intercom.model.verdict import Decision, Signature, SignedCommand, Verdict
+from intercom.model.decision import Decision, Signature, SignedCommand, Verdict
 
 
 def make_key_file(places: Places, pin: str, name: str, created_at: str) -> KeyFile:

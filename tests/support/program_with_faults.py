@@ -20,13 +20,10 @@ def main(words: list[str]) -> int:
     if sys.path[0] == str(Path(__file__).resolve().parent):
         del sys.path[0]
     sys.path.insert(0, str(ROOT))
-    from intercom.agents.shim import options
+    from intercom.agents.shim import launch
     from intercom.cli import main as program
-    from intercom.local import own_directories, places, tunables
+    from intercom.local import own_directories, places
 
-    if "serve" in words[:5]:
-        # It may begin anew, with the same words and the same environment.
-        tunables.heed()
     wish = os.environ.pop("INTERCOM_FAULT", "")
     if words[:1] == ["--home"]:
         places.STAND_IN_HOME, words = words[1], words[2:]
@@ -38,7 +35,7 @@ def main(words: list[str]) -> int:
     if words[:1] == ["--fault"]:
         wish, words = words[1], words[2:]
     own = str(Path(__file__).resolve())
-    options.SERVER = (sys.executable, *options.ISOLATED, own, "--home", places.STAND_IN_HOME, "--fault", wish, "serve")
+    launch.SERVER = (sys.executable, *launch.ISOLATED, own, "--home", places.STAND_IN_HOME, "--fault", wish, "serve")
     if words[:1] == ["serve"]:
         _install(wish)
     return program.main(words)

@@ -18,7 +18,7 @@ _FRAMES = 12
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """End this process if the block takes longer, in real seconds, and say on stderr where each task of the Trio run
-    was. Nothing less helps where something waits shielded: it can not be cancelled."""
+    was. Nothing less helps where something waits shielded: it cannot be cancelled."""
     token = trio.lowlevel.current_trio_token()
     watch = threading.Timer(seconds, token.run_sync_soon, [_give_up, seconds])
     watch.daemon = True

@@ -15,7 +15,7 @@ from attrs import frozen
 from mcp import Client
 
 from tests.agents.live import Home, Later, Person, begin, call, home
-from tests.operators.slack.live.house import CONFIG, Work, slack_house
+from tests.operators.slack.live.server import CONFIG, Work, server_in_slack
 from tests.support.person_shell import the_person
 from tests.walks.walk import ROUNDS, Walk
 
@@ -98,20 +98,20 @@ async def approve(walk: Walk) -> None:
 
 async def tap(walk: Walk) -> None:
     """a tap on a Slack button, until the card shows the decision and its delivery"""
-    async with slack_house(CONFIG) as house, trio.open_nursery() as nursery:
-        walk.through(house.home)
-        workspace = house.home.workspace()
-        with house.serving():
-            async with house.home.agent(workspace) as agent:
-                await house.slack.connected()
-                work = Work(house, agent, workspace, nursery)
+    async with server_in_slack(CONFIG) as server, trio.open_nursery() as nursery:
+        walk.through(server.home)
+        workspace = server.home.workspace()
+        with server.serving():
+            async with server.home.agent(workspace) as agent:
+                await server.slack.connected()
+                work = Work(server, agent, workspace, nursery)
                 for round in range(ROUNDS):
                     title = f"change {round}"
                     asked, card = await work.propose(title, **proposal(workspace, title))
                     async with walk.counted():
                         await work.tap(card, "approve_accept")
                         assert (await asked())["status"] == "approved"
-                        await house.shows(card["ts"], "*Delivered*")
+                        await work.slack.shows(card["ts"], "*Delivered*")
                 nursery.cancel_scope.cancel()
 
 

@@ -1,44 +1,23 @@
-"""A process that applies a plan and kills itself at a named crash point, for the tests of the apply journal.
+"""A process that carries out a transaction and kills itself at a named crash point.
 
-Arguments: the workspace, the journal's file, the patch's file, the crash point and which passing of it kills. The crash
-point "any" stands for every opening, making, linking, renaming and removing of a file.
+Arguments: the workspace, the file with the transaction, the crash point and which passing of it kills. A file beside
+the transaction's stands for the journal's mark that it is committed.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 from pathlib import Path
 
 from intercom.model import crash_points
-from intercom.workspace import apply, patching, proposal
-from intercom.workspace.step import Step
-
-EVENTS = {"open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.chmod"}
-
-
-def write_journal(path: Path, state: str, steps: tuple[Step, ...]) -> None:
-    """Stand in for the store: replace the journal as one step, on disk before the call returns."""
-    new = path.with_suffix(".new")
-    with new.open("w") as file:
-        json.dump({"state": state, "steps": [step.to_json() for step in steps]}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-
-
-def read_journal(path: Path) -> tuple[str, tuple[Step, ...]]:
-    if not path.exists():
-        return "none", ()
-    data = json.loads(path.read_text())
-    return data["state"], tuple(Step.from_json(step) for step in data["steps"])
+from tests.workspace.transactions import Transaction
 
 
 def main() -> None:
-    root, journal, patch = (Path(arg) for arg in sys.argv[1:4])
-    point, left = sys.argv[4], int(sys.argv[5])
+    root, file = Path(sys.argv[1]), Path(sys.argv[2])
+    point, left = sys.argv[3], int(sys.argv[4])
 
     def die(name: str) -> None:
         nonlocal left
@@ -46,20 +25,14 @@ def main() -> None:
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    if point == "any":
-        sys.addaudithook(lambda event, _: die("any") if event in EVENTS else None)
     crash_points.hook = die
-    if journal.exists():
-        _, steps = read_journal(journal)
-    else:
-        plan = patching.plan(root, proposal.parse(patch.read_text(), "edit.txt"))
-        steps = apply.prepare(root, plan, "request-1")
-        write_journal(journal, "staging", steps)
-        apply.stage(root, plan, steps)
-        write_journal(journal, "committed", steps)
-    crash_points.reach("test.committed")
-    apply.roll_forward(root, steps)
-    write_journal(journal, "done", steps)
+    transaction = Transaction.from_json(root, file.read_text())
+    committed = file.with_suffix(".committed")
+    if not committed.exists():
+        transaction.stage()
+        committed.touch()
+        crash_points.reach("test.committed")
+    transaction.roll_forward()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from intercom.workspace import apply, patching, proposal
+from intercom.workspace import change_plan, proposal, transaction
 
 GIT = shutil.which("git")
 assert GIT is not None, "these tests hold patches to git's own results: install git"
@@ -147,10 +147,10 @@ def test_what_git_diff_says_is_what_gets_applied(
 
     touched = sorted((before.keys() | after.keys()) - {n for n in before if before.get(n) == after.get(n)})
     proposed = proposal.parse(diff, touched[0])
-    plan = patching.plan(work, proposed)
-    steps = apply.prepare(work, plan, "git")
-    apply.stage(work, plan, steps)
-    apply.roll_forward(work, steps)
+    plan = change_plan.plan(work, proposed)
+    steps = transaction.prepare(work, "git", change_plan.steps(work, plan), plan.root_id)
+    transaction.stage(work, steps, plan.contents.get)
+    transaction.roll_forward(work, steps)
 
     assert sorted(proposed.paths) == touched
     assert read(work) == after

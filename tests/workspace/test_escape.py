@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from intercom.model.errors import IntercomError
-from intercom.workspace import apply, descriptors, patching, proposal
+from intercom.workspace import change_plan, files, proposal, transaction
 
 NAMES = st.lists(st.sampled_from(["..", ".", "a", "out", "in", "loop", "file", "new", "", "\0", "~"]), max_size=6)
 PATHS = NAMES.map("/".join) | st.text(max_size=20) | NAMES.map(lambda names: "/" + "/".join(names))
@@ -46,11 +46,11 @@ def outside(base: Path) -> dict[str, str]:
 
 def propose(root: Path, form: str, path: str) -> None:
     parsed = proposal.parse(form.replace("{path}", path), path)
-    plan = patching.plan(root, parsed)
-    plan = patching.plan_again(root, parsed, plan.changes, root_inode=plan.root_inode)
-    steps = apply.prepare(root, plan, path)
-    apply.stage(root, plan, steps)
-    apply.roll_forward(root, steps)
+    plan = change_plan.plan(root, parsed)
+    plan = change_plan.plan_again(root, parsed, plan.changes, root_id=plan.root_id)
+    steps = transaction.prepare(root, path, change_plan.steps(root, plan), plan.root_id)
+    transaction.stage(root, steps, plan.contents.get)
+    transaction.roll_forward(root, steps)
 
 
 @settings(max_examples=300, deadline=None)
@@ -77,10 +77,10 @@ def test_a_directory_swapped_for_a_link_before_any_opening_lets_nothing_out(
 ) -> None:
     """An adversary that needs no luck: the swap happens before the n-th opening of anything, for every n."""
     if by_the_kernel:
-        assert descriptors.has_openat2(), "the kernel is too old for this test"
+        assert files.has_openat2(), "the kernel is too old for this test"
     else:
-        monkeypatch.setattr(descriptors, "has_openat2", lambda: False)
-    real_open, real_openat2 = os.open, descriptors._openat2
+        monkeypatch.setattr(files, "has_openat2", lambda: False)
+    real_open, real_openat2 = os.open, files._openat2
     path = "a/fresh" if "/dev/null\n+++" in form or "rename to" in form else "a/secret"
     swaps = 0
     while True:
@@ -106,7 +106,7 @@ def test_a_directory_swapped_for_a_link_before_any_opening_lets_nothing_out(
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", opening)
-            patch.setattr(descriptors, "_openat2", opening_beneath)
+            patch.setattr(files, "_openat2", opening_beneath)
             try:
                 propose(root, form, path)
             except IntercomError:

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intercom.model.errors import PatchConflict
-from intercom.workspace import hunks, proposal
+from intercom.workspace import patches, proposal
 
 
 def patched(base: bytes, body: str) -> bytes:
     (patch,) = proposal.parse(f"--- a/f\n+++ b/f\n{body}", "f").patches
-    return hunks.apply("f", base, patch.hunks)
+    return patches.apply("f", base, patch.hunks)
 
 
 LATIN, BOM = "latin-1", "\ufeff"
@@ -141,7 +141,7 @@ def test_a_hunk_that_fits(base: bytes, body: str, result: bytes) -> None:
         (b"a\n", "@@ -9,0 +10 @@\n+x\n", "adds lines after line 9, but the file has 1 lines"),
         (b"a\nb\nc\n", SWAP.replace("-1,3", f"-{10**15},3").replace(" a", " z"), "the file ends at line 3"),
         (b"a\nb", "@@ -2,0 +3 @@\n+c\n", "line 2 of f would have no newline"),
-        ("ä\nb\n".encode("latin-1"), "@@ -2 +2 @@\n-b\n+\u4e2d\n", "windows-1252, which can not hold"),
+        ("ä\nb\n".encode("latin-1"), "@@ -2 +2 @@\n-b\n+\u4e2d\n", "windows-1252, which cannot hold"),
         (b"\xc3\xa9 " + b"\xff\n", "@@ -1 +1 @@\n-\u00e9 \ufffd\n+x\n", "should be"),
         (b"a b\n", "@@ -1 +1 @@\n-a  b\n+x\n", "should be"),
         (b"a \n", "@@ -1 +1 @@\n-a\n+x\n", "should be"),
@@ -177,10 +177,10 @@ def test_a_line_that_stands_nowhere_in_the_file_is_not_looked_for_at_every_place
 
 def test_a_new_file_takes_only_added_lines() -> None:
     (patch,) = proposal.parse("--- /dev/null\n+++ b/f\n@@ -0,0 +1,2 @@\n+a\n+é\n\\ No newline\n", "f").patches
-    assert hunks.created("f", patch.hunks) == "a\né".encode()
+    assert patches.created("f", patch.hunks) == "a\né".encode()
     (patch,) = proposal.parse("--- /dev/null\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n", "f").patches
     with pytest.raises(PatchConflict, match="that is to be new"):
-        hunks.created("f", patch.hunks)
+        patches.created("f", patch.hunks)
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "é", "--- x"]), max_size=30)

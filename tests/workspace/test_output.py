@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.workspace.output import Output, plain
+from intercom.workspace.command_runner import Output, plain
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from intercom.model.approval import ProposalForm
 from intercom.model.errors import DiffError, IntercomError
 from intercom.workspace import proposal
-from intercom.workspace.patch_likeness import likeness
+from intercom.workspace.proposal import likeness
 
 PATCH = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n"
 BARE = "@@ -1 +1 @@\n-old\n+new\n"
@@ -87,6 +87,8 @@ MAIL = "From 0123456789abcdef0123456789abcdef01234567 Mon Sep 17 00:00:00 2001\n
         ("$a\nnew\n.\ns/n/N/\n", "an ed script"),
         ("a\nnew\n.\nw\nq\n", "an ed script"),
         (",s/old/new/g\nw\nq\n", "an ed script"),
+        ("Changes:\n7,9d\n3d\n", "an ed script (line 2 is a command of it)"),
+        ("Changes:\n3c\nnew\n.\n1d\nw\nq\n", "an ed script (line 2 is a command of it)"),
         ("H\ng/old/s//new/g\n1,2m5\nw\n", "an ed script"),
         ("d1 2\na3 1\nnew\n", "a diff for RCS"),
         ("GIT binary patch\nliteral 3\n", "a binary patch"),
@@ -141,6 +143,9 @@ def test_what_only_resembles_a_patch_is_refused_and_named(text: str, said: str) 
         "<div>\n> x\n",
         "3d\u00e9cor\n",
         "12a bus\n.\n",
+        "3d\nmodels and textures\n",
+        "Views:\n2d\n3d\nThat is all.\n",
+        "5c\nis a grade\n.\nAnd 3d\n3d\nis a size.\n",
         "@decorator\ndef f(): ...\n",
         "@@global = 1\n",
         '"just a string"\n',

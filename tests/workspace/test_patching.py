@@ -8,21 +8,21 @@ import pytest
 
 from intercom.model.approval import ChangeKind, FileChange
 from intercom.model.errors import FileError, PatchConflict, PathViolation, RecordMismatch
-from intercom.workspace import patching, proposal
-from intercom.workspace.hashing import digest
-from intercom.workspace.patching import Plan
+from intercom.workspace import change_plan, proposal
+from intercom.workspace.change_plan import Plan
+from intercom.workspace.files import digest
 
 CREATE = "--- /dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+g\n"
 EDIT = "--- a/f\n+++ b/f\n@@ -1 +1,2 @@\n-a\n+b\n+c\n"
 
 
 def planned(root: Path, diff: str, path: str = "f") -> Plan:
-    return patching.plan(root, proposal.parse(diff, path))
+    return change_plan.plan(root, proposal.parse(diff, path))
 
 
 def again(root: Path, diff: str, plan: Plan, path: str = "f", diverged: bool = False) -> Plan:
     parsed = proposal.parse(diff, path)
-    return patching.plan_again(root, parsed, plan.changes, root_inode=plan.root_inode, diverged=diverged)
+    return change_plan.plan_again(root, parsed, plan.changes, root_id=plan.root_id, diverged=diverged)
 
 
 def test_a_patch_is_planned_on_the_bytes_that_are_there(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_patch_is_planned_on_the_bytes_that_are_there(tmp_path: Path) -> None:
         FileChange("f", ChangeKind.WRITE, digest(b"a\n"), digest(b"b\nc\n"), added=2, removed=1),
     )  # fmt: skip
     (file,) = plan.files
-    assert (file.before, file.after, file.mode) == (digest(b"a\n"), b"b\nc\n", 0o640)
+    assert (file.change.before_hash, file.after, file.mode) == (digest(b"a\n"), b"b\nc\n", 0o640)
     assert (tmp_path / "f").read_bytes() == b"a\n"
 
 
@@ -42,7 +42,12 @@ def test_a_whole_file_is_written_as_given_whether_or_not_one_is_there(tmp_path: 
     (tmp_path / "f").chmod(0o755)
     over, new = planned(tmp_path, "é\n").files[0], planned(tmp_path, "é\n", "d/g").files[0]
     assert (over.change.kind, over.after, over.mode) == (ChangeKind.WRITE, "é\n".encode(), 0o755)
-    assert (new.change.kind, new.after, new.mode, new.before) == (ChangeKind.CREATE, "é\n".encode(), None, "new_file")
+    assert (new.change.kind, new.after, new.mode, new.change.before_hash) == (
+        ChangeKind.CREATE,
+        "é\n".encode(),
+        None,
+        "new_file",
+    )
     assert (over.change.added, over.change.removed) == (1, 2)
 
 
@@ -78,10 +83,10 @@ def test_a_base_that_changed_since_is_a_conflict_and_named(tmp_path: Path) -> No
 def test_where_it_is_allowed_a_whole_file_is_planned_over_another_base_but_no_patch(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"a\n")
     whole, patch = planned(tmp_path, "whole\n"), planned(tmp_path, EDIT)
-    assert again(tmp_path, "whole\n", whole, diverged=True).diverged == ()
+    assert again(tmp_path, "whole\n", whole, diverged=True).changes == whole.changes
     (tmp_path / "f").write_bytes(b"other\n")
     plan = again(tmp_path, "whole\n", whole, diverged=True)
-    assert (plan.diverged, plan.files[0].before) == (("f",), digest(b"other\n"))
+    assert plan.files[0].change.before_hash == digest(b"other\n")
     with pytest.raises(PatchConflict, match="f changed since"):
         again(tmp_path, EDIT, patch, diverged=True)
     (tmp_path / "f").unlink()

@@ -12,21 +12,26 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intercom.model.errors import FileError, PathViolation, WorkspaceRefused
-from intercom.workspace import descriptors, paths, reading
-from intercom.workspace.descriptors import opened_parent, opened_root
-from intercom.workspace.hashing import digest, file_hash
+from intercom.workspace import files, paths
+from intercom.workspace.files import digest, fingerprint, opened_directory, opened_parent, opened_root
 
 
 @pytest.fixture(autouse=True, params=["openat2", "walk"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to open: what the kernel does, and what we do where it can not."""
+    """Both ways to open: what the kernel does, and what we do where it cannot."""
     if request.param == "walk":
-        monkeypatch.setattr(descriptors, "has_openat2", lambda: False)
+        monkeypatch.setattr(files, "has_openat2", lambda: False)
 
 
-def make_way(root: Path, path: str, *, create: bool = True) -> None:
+def make_way(root: Path, path: str) -> None:
+    """Make the directory that holds `path`."""
+    with opened_root(root) as top, opened_directory(top, path.split("/")[:-1], create=True):
+        pass
+
+
+def find_way(root: Path, path: str) -> None:
     """Open the directory that holds `path`."""
-    with opened_root(root) as top, opened_parent(top, path, create=create):
+    with opened_root(root) as top, opened_parent(top, path):
         pass
 
 
@@ -151,9 +156,11 @@ def test_a_link_swapped_in_after_the_check_is_refused(tmp_path: Path) -> None:
     (root / "dir").symlink_to(outside)
 
     with pytest.raises(PathViolation, match="dir is a symbolic link"):
+        find_way(root, path)
+    with pytest.raises(NotADirectoryError):
         make_way(root, path)
     with pytest.raises(PathViolation):
-        reading.read(root, path)
+        files.read(root, path)
     assert sorted(os.listdir(outside / "deep")) == ["f"]
 
 
@@ -163,7 +170,7 @@ def test_the_last_name_is_not_followed_either(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (root / "f").symlink_to(tmp_path / "secret")
     with pytest.raises(PathViolation, match="f is a symbolic link"):
-        reading.read(root, "f")
+        files.read(root, "f")
 
 
 def test_directories_are_made_with_their_parents_mode_whatever_the_umask(tmp_path: Path) -> None:
@@ -179,12 +186,12 @@ def test_directories_are_made_with_their_parents_mode_whatever_the_umask(tmp_pat
 
 def test_a_missing_directory_is_told_apart_from_a_refused_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        make_way(tmp_path, "a/b", create=False)
+        find_way(tmp_path, "a/b")
     (tmp_path / "f").touch()
     with pytest.raises(PathViolation, match="no directory"):
-        make_way(tmp_path, "f/x")
-    with pytest.raises(FileError, match="can not be opened"):
-        make_way(tmp_path / "gone", "x", create=False)
+        find_way(tmp_path, "f/x")
+    with pytest.raises(FileError, match="cannot be opened"):
+        find_way(tmp_path / "gone", "x")
 
 
 def test_nothing_leaks_a_descriptor(tmp_path: Path) -> None:
@@ -192,7 +199,7 @@ def test_nothing_leaks_a_descriptor(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
     for candidate in ("f", "a/b", "f/x"):
         try:
-            reading.read(tmp_path, candidate)
+            files.read(tmp_path, candidate)
         except PathViolation:
             pass
     if before is not None:
@@ -205,10 +212,10 @@ def test_only_regular_files_of_bearable_size_are_read(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"12345")
     for name in ("pipe", "dir"):
         with pytest.raises(FileError, match="not a regular file"):
-            reading.read(tmp_path, name)
+            files.read(tmp_path, name)
     with pytest.raises(FileError, match="larger than 4 bytes"):
-        reading.read(tmp_path, "f", limit=4)
-    assert reading.read(tmp_path, "f", limit=5) == reading.FileBytes(b"12345", (tmp_path / "f").stat().st_mode & 0o777)
+        files.read(tmp_path, "f", limit=4)
+    assert files.read(tmp_path, "f", limit=5) == files.FileBytes(b"12345", (tmp_path / "f").stat().st_mode & 0o777)
 
 
 def test_a_socket_and_what_may_not_be_read_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,9 +223,9 @@ def test_a_socket_and_what_may_not_be_read_are_told_apart(tmp_path: Path, monkey
         monkeypatch.chdir(tmp_path)  # socket names must be short
         listening.bind("s")
         with pytest.raises(FileError, match="s is not a regular file"):
-            reading.read(tmp_path, "s")
+            files.read(tmp_path, "s")
     (tmp_path / "d").mkdir()
-    monkeypatch.setattr(descriptors, "has_openat2", lambda: False)
+    monkeypatch.setattr(files, "has_openat2", lambda: False)
     real_open = os.open
 
     def refuse(path: str, *args: Any, **kwargs: Any) -> int:
@@ -227,10 +234,10 @@ def test_a_socket_and_what_may_not_be_read_are_told_apart(tmp_path: Path, monkey
         return real_open(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(FileError, match="f can not be read: Permission denied"):
-        reading.read(tmp_path, "f")
-    with pytest.raises(FileError, match="the directory d can not be opened: Permission denied"):
-        reading.read(tmp_path, "d/f")
+    with pytest.raises(FileError, match="f cannot be read: Permission denied"):
+        files.read(tmp_path, "f")
+    with pytest.raises(FileError, match="the directory d cannot be opened: Permission denied"):
+        files.read(tmp_path, "d/f")
 
 
 def test_a_directory_that_another_makes_first_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,11 +252,17 @@ def test_a_directory_that_another_makes_first_will_do(tmp_path: Path, monkeypatc
     assert (tmp_path / "a").is_dir()
 
 
-def test_a_hash_is_that_of_the_bytes_or_of_nothing(tmp_path: Path) -> None:
+def test_a_fingerprint_tells_kind_and_content(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
+    (tmp_path / "link").symlink_to("f")
+    os.mkfifo(tmp_path / "pipe")
     with opened_root(tmp_path) as top:
-        assert file_hash(top, "f") == digest(b"abc")
-        assert file_hash(top, "none/such") == "new_file"
+        assert fingerprint(top, "f") == f"file:{digest(b'abc')}"
+        assert fingerprint(top, "link") == f"link:{digest(b'f')}"
+        assert fingerprint(top, "pipe") == "other"
+        assert fingerprint(top, "none/such") == "nothing"
+        with pytest.raises(NotADirectoryError):
+            fingerprint(top, "link/x")
     assert digest(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 

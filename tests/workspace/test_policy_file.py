@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from intercom.model.approval import RiskLevel
 from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
 from intercom.workspace import policy_file
-from intercom.workspace.hashing import digest
+from intercom.workspace.files import digest
 from tests.workspace.policies import policies
 
 FLAT = """{
@@ -91,7 +91,7 @@ def test_what_is_left_out_grants_nothing(text: str) -> None:
         ('{"summary_interval_seconds": -1}', "should be a number from 0 to 86400"),
         ('{"summary_interval_seconds": 1e9}', "should be a number from 0 to 86400"),
         ('{"summary_interval_seconds": NaN}', "NaN is no JSON number"),
-        ('{"summary_interval_seconds": ' + "9" * 5000 + "}", "a number can not be read"),
+        ('{"summary_interval_seconds": ' + "9" * 5000 + "}", "a number cannot be read"),
         ('{"tools": [""]}', "the text is 0 characters long"),
         ('{"tools": [' + ",".join(['"x"'] * 501) + "]}", '"tools" holds more than 500 entries'),
         ("[" * 100_000, "nested too deeply"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from intercom.model.approval import NEW_FILE, ChangeKind, FileChange
 from intercom.model.errors import PatchConflict
-from intercom.workspace import patching, proposal
+from intercom.workspace import change_plan, proposal
 from intercom.workspace.preview import (
     LONG_LINE,
     MAX_LINE,
@@ -62,7 +62,7 @@ def test_the_agents_hunk_headers_and_prose_are_not_shown(tmp_path: Path, header:
     (tmp_path / "auth.py").write_text("def is_admin(user):\n    return user.admin\n\n")
     diff = f"--- a/auth.py\n+++ b/auth.py\n{header} def is_admin(user):\n-    return user.admin\n+    return True\n \n"
     parsed = proposal.parse(f"diff -u x\n{prose}{diff}" if prose else diff, "auth.py")
-    shown = preview(tmp_path, patching.plan(tmp_path, parsed))
+    shown = preview(tmp_path, change_plan.plan(tmp_path, parsed))
     assert shown.diff == (
         "diff --git a/auth.py b/auth.py\n--- a/auth.py\n+++ b/auth.py\n"
         "@@ -1,3 +1,3 @@\n def is_admin(user):\n-    return user.admin\n+    return True\n \n"
@@ -74,7 +74,7 @@ def test_the_agents_hunk_headers_and_prose_are_not_shown(tmp_path: Path, header:
 def test_context_that_the_patch_leaves_out_is_shown(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("if admin:\n    allow()\nelse:\n    deny()\n")
     parsed = proposal.parse("--- a/f\n+++ b/f\n@@ -2 +2 @@ else:\n-    allow()\n+    deny()\n", "f")
-    shown = preview(tmp_path, patching.plan(tmp_path, parsed))
+    shown = preview(tmp_path, change_plan.plan(tmp_path, parsed))
     assert hunks(shown) == "@@ -1,4 +1,4 @@\n if admin:\n-    allow()\n+    deny()\n else:\n     deny()\n"
 
 
@@ -85,7 +85,7 @@ def test_lines_that_change_places_are_counted(tmp_path: Path) -> None:
 
 def test_a_file_that_changes_while_it_is_read_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a\n")
-    plan = patching.plan(tmp_path, proposal.parse("b\n", "f"))
+    plan = change_plan.plan(tmp_path, proposal.parse("b\n", "f"))
     (tmp_path / "f").write_text("c\n")
     with pytest.raises(PatchConflict, match="f changed while the proposal was read"):
         preview(tmp_path, plan)
@@ -99,7 +99,7 @@ def test_many_files_come_and_go_under_headers_of_their_own(tmp_path: Path) -> No
         "diff --git a/gone b/gone\ndeleted file mode 100644\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-y\n"
         "diff --git a/run b/run\nnew file mode 100755\n--- /dev/null\n+++ b/run\n@@ -0,0 +1 @@\n+#!/bin/sh\n"
     )
-    shown = preview(tmp_path, patching.plan(tmp_path, proposal.parse(patch, "new")))
+    shown = preview(tmp_path, change_plan.plan(tmp_path, proposal.parse(patch, "new")))
     assert shown.diff == (
         "diff --git a/old b/new\nrename from old\nrename to new\n--- a/old\n+++ b/new\n@@ -1 +1 @@\n-x\n+X\n"
         "diff --git a/gone b/gone\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-y\n"
@@ -261,7 +261,7 @@ def test_the_diff_shown_is_the_change_made(before: str, after: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         (root / "a.txt").write_bytes(before.encode())
-        plan = patching.plan(root, proposal.parse(restored(shown.diff), "a.txt"))
+        plan = change_plan.plan(root, proposal.parse(restored(shown.diff), "a.txt"))
         assert plan.files[0].after == after.encode()
         if "new" not in shown.diff:
             made = subprocess.run(

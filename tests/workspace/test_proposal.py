@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from intercom.model.approval import ChangeKind
 from intercom.model.errors import DiffError, IntercomError, PathViolation
 from intercom.workspace import proposal
-from intercom.workspace.file_patch import HunkLine
+from intercom.workspace.patches import HunkLine
 
 HUNK = "@@ -1 +1 @@\n-old\n+new\n"
 
@@ -134,7 +134,7 @@ def test_a_patch_whose_last_newline_was_lost_is_read_with_it() -> None:
         ("--- a/f\n+++ b/f\n@@ -1,0 +1,0 @@\n", "hunk near line 3 of the patch is empty"),
         ("--- a/f\n+++ b/f\n@@ ... @@\n-old\n+new\n", "in no hunk|no hunks"),
         ("--- a/f\n+++ b/f\n@@ -1 +1 @@\nold\n", "line 4"),
-        (f"--- a/f\n+++ b/f\n@@ -{'9' * 5000} +1 @@\n-old\n+new\n", "can not be read"),
+        (f"--- a/f\n+++ b/f\n@@ -{'9' * 5000} +1 @@\n-old\n+new\n", "cannot be read"),
         ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n\\ No newline\n-old\n+new\n", "begins with the marker"),
         ("--- a/f\n+++ b/g\n" + HUNK, "name two files"),
         ("--- a/g\n+++ b/g\n" + HUNK, "file_path is f, but the patch names g"),

@@ -16,9 +16,8 @@ import pytest
 import trio
 
 from intercom.model.errors import FileError
-from intercom.workspace import running
-from intercom.workspace.output import Output
-from intercom.workspace.running import Ending, Ran, Started, end_left, environment, program, run
+from intercom.workspace import command_runner
+from intercom.workspace.command_runner import Ending, Output, Ran, Started, end_left, environment, program, run
 from tests.support.trio_case import trio_test
 
 ENVIRON = {"PATH": os.environ["PATH"]}
@@ -164,7 +163,7 @@ async def test_a_plain_program_runs_as_itself_with_no_input_and_no_secret(tmp_pa
 
 @trio_test(real_time=True)
 async def test_what_can_not_be_started_is_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="can not be run: no such file"):
+    with pytest.raises(FileError, match="cannot be run: no such file"):
         await result("./missing.sh", tmp_path)
     (tmp_path / "plain").write_text("text")
     with pytest.raises(FileError, match="permission denied"):
@@ -207,7 +206,7 @@ async def test_a_chatty_command_ends_well_and_its_output_is_cut(tmp_path: Path) 
 
 @trio_test(real_time=True)
 async def test_a_command_that_only_writes_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "FLOOD_BYTES", 1_000_000)
+    monkeypatch.setattr(command_runner, "FLOOD_BYTES", 1_000_000)
     ran, _ = await result("yes", tmp_path, limit=100)
     assert ran.ending is Ending.FLOODED
     assert ran.exit_code == -signal.SIGTERM
@@ -225,7 +224,7 @@ async def test_time_up_ends_it_politely_first(tmp_path: Path) -> None:
 async def test_time_up_leaves_nothing_behind_that_ignores_being_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(command_runner, "GRACE_SECONDS", 0.3)
     ran, text = await result(stubborn(tmp_path, "time.sleep(60)"), tmp_path, timeout=3)
     assert (ran.ending, ran.exit_code, text) == (Ending.TIMED_OUT, -signal.SIGKILL, "up\n")
     assert gone(tmp_path)
@@ -233,7 +232,7 @@ async def test_time_up_leaves_nothing_behind_that_ignores_being_asked(
 
 @trio_test(real_time=True)
 async def test_an_ordinary_end_leaves_nothing_behind_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(command_runner, "GRACE_SECONDS", 0.3)
     ran, _ = await result(stubborn(tmp_path, "sys.exit(4)"), tmp_path)
     assert (ran.ending, ran.exit_code) == (Ending.EXITED, 4)
     assert gone(tmp_path)
@@ -243,7 +242,7 @@ async def test_an_ordinary_end_leaves_nothing_behind_either(tmp_path: Path, monk
 async def test_a_member_of_the_session_with_a_group_of_its_own_goes_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(command_runner, "GRACE_SECONDS", 0.3)
     own_group = "os.setpgid(0, 0)\n        open("
     script = STUBBORN.replace("open(", own_group, 1).replace("{after}", "sys.exit(0)")
     (tmp_path / "own.py").write_text(script)
@@ -253,7 +252,7 @@ async def test_a_member_of_the_session_with_a_group_of_its_own_goes_too(
 
 @trio_test(real_time=True)
 async def test_cancelling_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(command_runner, "GRACE_SECONDS", 0.3)
     with trio.CancelScope() as scope:
         await result(stubborn(tmp_path, "time.sleep(60)"), tmp_path, on_output=scope.cancel)
     assert scope.cancelled_caught

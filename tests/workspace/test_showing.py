@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.model.errors import FileError, InvalidArguments, NotFound, PathViolation
-from intercom.workspace import showing
-from intercom.workspace.showing import is_binary, read_range, show
+from intercom.workspace import listing
+from intercom.workspace.listing import is_binary, read_range, show
 
 
 @pytest.fixture
@@ -91,11 +91,11 @@ def test_what_is_no_text_is_refused(root: Path, data: bytes) -> None:
 
 
 def test_too_much_is_refused_with_what_to_do(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(showing, "MAX_SHOWN_BYTES", 10)
+    monkeypatch.setattr(listing, "MAX_SHOWN_BYTES", 10)
     with pytest.raises(FileError, match="--lines"):
         show(root, "src/five")
     assert show(root, "src/five", (1, 2)).text == "one\ntwo"
-    monkeypatch.setattr(showing, "MAX_READ_BYTES", 10)
+    monkeypatch.setattr(listing, "MAX_READ_BYTES", 10)
     with pytest.raises(FileError, match="larger than 10 bytes"):
         show(root, "src/five")
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from intercom.model.checkpoint import FileState, Manifest, manifest_of
 from intercom.model.errors import FileError
-from intercom.model.manifest import FileState, Manifest, manifest_of
-from intercom.workspace import descriptors, ignoring
+from intercom.workspace import files, walk
 from intercom.workspace import snapshot as module
 from intercom.workspace.snapshot import snapshot
-from intercom.workspace.walking import DEEPEST, Limits
+from intercom.workspace.walk import DEEPEST, Limits
 
 
 class Kept(dict[str, bytes]):
-    def keep(self, hash: str, data: bytes) -> bool:
+    def put(self, hash: str, data: bytes) -> bool:
         self[hash] = data
         return True
 
@@ -41,7 +41,7 @@ def test_regular_files_with_their_modes_and_links_as_links(tmp_path: Path) -> No
     (tmp_path / "a/.git").rename(tmp_path / "a/kept")
     (tmp_path / "a/.git").write_text("gitdir: elsewhere\n")
     kept = Kept()
-    made = snapshot(tmp_path, keeper=kept)
+    made = snapshot(tmp_path, store=kept)
     digest = hashlib.sha256(b"#!/bin/sh\n").hexdigest()
     assert made.files["a/b/run.sh"] == FileState(digest, 0o750)
     assert made.files["out"] == FileState(hashlib.sha256(b"/etc").hexdigest(), 0, "/etc")
@@ -104,10 +104,10 @@ def test_the_time_is_up_also_where_there_is_no_file_that_counts(tmp_path: Path, 
 
 
 def test_no_more_rules_are_read_than_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, original = [], ignoring._rule
-    monkeypatch.setattr(ignoring, "_rule", lambda line: made.append(line) or original(line))
-    found = ignoring.read_rules(b"".join(b"%d*\n" % n for n in range(ignoring.MAX_RULES + 500)))
-    assert len(found.rules) == len(made) == ignoring.MAX_RULES
+    made, original = [], walk._rule
+    monkeypatch.setattr(walk, "_rule", lambda line: made.append(line) or original(line))
+    found = walk.read_rules(b"".join(b"%d*\n" % n for n in range(walk.MAX_RULES + 500)))
+    assert len(found.rules) == len(made) == walk.MAX_RULES
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again_or_left_out(
@@ -127,10 +127,10 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_or_left_out(
 
     monkeypatch.setattr(module, "_whole", read)
     kept = Kept()
-    made = snapshot(tmp_path, keeper=kept)
+    made = snapshot(tmp_path, store=kept)
     assert kept[made.files["log"].hash] == b"one\nmore\n"
     writes[0] = 99
-    made = snapshot(tmp_path, keeper=Kept(), also={"log"})
+    made = snapshot(tmp_path, store=Kept(), also={"log"})
     assert set(made.files) == {"steady"}
     assert told(made) == {"files that kept changing while they were read": 1}
     assert made.skipped == ("log",)
@@ -141,7 +141,7 @@ def test_what_can_not_be_read_is_told_with_the_reason(tmp_path: Path, monkeypatc
     (tmp_path / "secret").write_text("x")
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed/inner").write_text("x")
-    monkeypatch.setattr(descriptors, "has_openat2", lambda: False)
+    monkeypatch.setattr(files, "has_openat2", lambda: False)
     original = os.open
 
     def refuse(path: object, *args: object, **more: object) -> int:
@@ -152,8 +152,8 @@ def test_what_can_not_be_read_is_told_with_the_reason(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "open", refuse)
     made = snapshot(tmp_path, also={"closed/inner"})
     assert told(made) == {
-        "files that can not be read (permission denied)": 2,
-        "directories that can not be read (permission denied)": 1,
+        "files that cannot be read (permission denied)": 2,
+        "directories that cannot be read (permission denied)": 1,
     }
     assert made.unclear == {"closed/inner"}
     assert set(made.skipped) == {"secret", "closed", "closed/inner"}
@@ -194,5 +194,5 @@ def test_a_row_without_facts_is_compared_by_its_hashes_and_held_for_incomplete()
 
 
 def test_a_workspace_that_is_gone_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="can not be opened"):
+    with pytest.raises(FileError, match="cannot be opened"):
         snapshot(tmp_path / "nothing")

@@ -17,14 +17,23 @@ from attrs import field, frozen
 
 from actors import ChildSpec, Name, System, ask
 from intercom.model.approval import RiskLevel
+from intercom.model.decision import Decided
 from intercom.model.policy import DENY_ALL, PolicyDecision
-from intercom.model.verdict import Decided
-from intercom.workspace import watcher
-from intercom.workspace.hashing import digest
-from intercom.workspace.messages import Current, Evaluate, EvaluateFiles, FileTouched, PolicyDecided
+from intercom.workspace import policy_watcher
+from intercom.workspace.files import digest
 from intercom.workspace.policy import Limits, Query
-from intercom.workspace.policy_state import PolicyRecord, PolicyState, record_of
-from intercom.workspace.watcher import PolicyWatcher, watcher_name
+from intercom.workspace.policy_watcher import (
+    Current,
+    Evaluate,
+    EvaluateFiles,
+    FileTouched,
+    PolicyDecided,
+    PolicyRecord,
+    PolicyState,
+    PolicyWatcher,
+    record_of,
+    watcher_name,
+)
 from tests.support.trio_case import trio_test
 
 PING = '{"enabled": true, "tools": ["ping"]}'
@@ -218,8 +227,8 @@ async def test_where_notices_can_not_be_had_the_file_is_looked_at_now_and_then(
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no more watches")
 
-    monkeypatch.setattr(watcher, "awatch", refuse)
-    monkeypatch.setattr(watcher, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(policy_watcher, "awatch", refuse)
+    monkeypatch.setattr(policy_watcher, "POLL_SECONDS", 0.01)
     async with watching(tmp_path, trust_changes=always) as watched:
         watched.write(PING)
         assert (await watched.next(2)).policy.tools == ("ping",)
@@ -235,14 +244,14 @@ async def test_a_workspace_that_goes_away_takes_its_policy_with_it_and_says_so(t
         assert await watched.passes("ping")
         shutil.rmtree(root)
         assert not await watched.passes("ping")
-        assert "can not be opened" in ((await ask(watched.name, Current())).fault or "")
+        assert "cannot be opened" in ((await ask(watched.name, Current())).fault or "")
 
 
 @trio_test(real_time=True)
 async def test_more_workspaces_than_worker_threads_leave_threads_for_everything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher, "POLL_SECONDS", 3600)
+    monkeypatch.setattr(policy_watcher, "POLL_SECONDS", 3600)
     limit = trio.to_thread.current_default_thread_limiter()
     before = limit.total_tokens
     roots = [tmp_path / str(number) for number in range(int(before) + 10)]

@@ -9,13 +9,12 @@ from attrs import evolve
 from hypothesis import given
 
 from intercom.model.approval import RiskLevel
+from intercom.model.decision import Decided
 from intercom.model.policy import DENY_ALL, FilePatterns, PolicyDecision, WorkspacePolicy
-from intercom.model.verdict import Decided
-from intercom.workspace.hashing import digest
-from intercom.workspace.policy import Query, evaluate
+from intercom.workspace.files import digest
+from intercom.workspace.policy import Query, evaluate, narrowed, widens
 from intercom.workspace.policy_file import Loaded, parse, render
-from intercom.workspace.policy_state import PolicyRecord, PolicyState, changed, decided, record_of, started
-from intercom.workspace.widening import narrowed, widens
+from intercom.workspace.policy_watcher import PolicyRecord, PolicyState, changed, decided, record_of, started
 from tests.workspace.policies import policies, queries
 
 BASE = WorkspacePolicy(

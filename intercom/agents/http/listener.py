@@ -1,25 +1,379 @@
-"""The actor `http`, which opens the port and serves it until it is stopped."""
+"""The actor `http`: opens the port, serves its paths, and closes it."""
 
 from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
 
 import trio
+from attrs import define, field, frozen
+from hypercorn.config import Config as WebConfig
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import wrap_app
+from mcp.server import Server
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from actors import Actor
-from intercom.agents.http.serving import Serving
-from intercom.agents.http.standing import Guestbook
-from intercom.agents.http.surroundings import Surroundings
+from actors import Actor, Name
+from intercom.agents.client_processes import KnownProcesses
+from intercom.agents.http import request
+from intercom.agents.http.request import Refusal, Rules, answer, too_many, unknown_path, wrong_method
+from intercom.agents.http.sessions import ConnectionFactory
+from intercom.agents.http.sse import SseTransport
+from intercom.agents.http.status import HttpStatus, SessionCounts
+from intercom.agents.http.streamable import Streamable
+from intercom.agents.http.web_server import FIRST_SECONDS, Connection, Http1Server
+from intercom.local import peers
+from intercom.local.peers import TcpClients
 from intercom.local.places import private_directory
 from intercom.local.renewal import RENEWAL_SECONDS, Renewal
 from intercom.masking import KNOWN
 from intercom.model.card import Notice
-from intercom.model.errors import IpcError
+from intercom.model.errors import IntercomError, IpcError
+from intercom.model.metrics import HttpFailed, Measured, Page
+from intercom.store.client import StoreUnavailable
 
 log = logging.getLogger("intercom.http")
+
+#: The shortest time between two log lines about requests refused for the same reason, in seconds.
+LOGGED_SECONDS = 60.0
+#: Finds the processes of a connection, before its first request is served.
+Look = Callable[[Connection], Awaitable[None]]
+
+_FAILED = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "mcp", "the server failed on this request; the fault is in its log")
+
+
+@define(eq=False)
+class Site:
+    """The ASGI application of the whole port. `agents` are the applications of the agents' paths, and `pages` all other
+    pages. `connections` maps a client's address to its connection. `measured` gets every error response."""
+
+    rules: Rules
+    agents: Mapping[str, ASGIApp]
+    pages: Mapping[str, Page]
+    connections: Mapping[tuple[str, int], Connection]
+    look: Look
+    measured: Measured
+    _logged: dict[str, tuple[float, int]] = field(factory=dict, init=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            # A WebSocket, which is not supported.
+            await send({"type": "websocket.close"})
+            return
+        begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
+                self.measured(HttpFailed(message["status"]))
+            await send(message)
+
+        try:
+            await self._serve(scope, receive, sent)
+        except* Refusal as refused:
+            if not begun:
+                await _first(refused).send(sent)
+        except* Exception:
+            log.exception("a request to %s failed", scope["path"][:200])
+            if not begun:
+                await _FAILED.send(sent)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        page = self.pages.get(path)
+        refused = self.rules.refuse(scope["headers"], open=page is not None and page.open)
+        if refused is not None:
+            self._log_refused(path, refused.code)
+            raise refused
+        connection = self.connections.get(tuple(scope["client"] or ()))
+        if connection is None:
+            # The connection closed before its request got here.
+            return
+        if page is not None and page.open:
+            # Such a page does not prove a token, so the connection stays limited.
+            connection.answered = True
+        else:
+            connection.authenticated = True
+        if page is not None:
+            await _show(page, scope, send)
+            return
+        application = self.agents.get(path)
+        if application is None:
+            raise unknown_path(path, (*self.agents, *self.pages))
+        if connection.processes is None:
+            await self.look(connection)
+        scope["state"]["connection"] = connection
+        await application(scope, receive, send)
+
+    def _log_refused(self, path: str, code: str) -> None:
+        """Log a refused request, with a rate limit: otherwise any client could push older lines out of the limited
+        log."""
+        now = trio.current_time()
+        at, more = self._logged.get(code, (-math.inf, 0))
+        if now - at < LOGGED_SECONDS:
+            self._logged[code] = (at, more + 1)
+            return
+        self._logged[code] = (now, 0)
+        shown = path[:200].encode("unicode_escape").decode()
+        log.warning("a request to %s was refused: %s%s", shown, code, f"; {more} more before it" if more else "")
+
+
+async def _show(page: Page, scope: Scope, send: Send) -> None:
+    if scope["method"] not in ("GET", "HEAD"):
+        raise wrong_method(page.path, "GET", "HEAD")
+    said = await page.answer()
+    await answer(send, said.status, said.media_type.encode(), said.body)
+
+
+def _first(group: BaseExceptionGroup[Any]) -> Refusal:
+    one: BaseException = group
+    while isinstance(one, BaseExceptionGroup):
+        one = one.exceptions[0]
+    assert isinstance(one, Refusal)
+    return one
+
+
+@frozen
+class HttpDeps:
+    """The dependencies of the HTTP service.
+
+    `factory` makes agent connections. `status` is the status to update. `pages` are the pages besides MCP. `operators`
+    gets notices. `processes` records agents' processes. `token` returns the required token or raises IpcError; it is
+    None if none is required. `keep_token` restores the token's file. `measured` gets errors.
+    """
+
+    server: Server[Any]
+    factory: ConnectionFactory
+    status: HttpStatus
+    pages: Sequence[Page]
+    operators: Name
+    now: Callable[[], datetime]
+    processes: KnownProcesses
+    token: Callable[[], str] | None
+    keep_token: Callable[[str], str | None] | None
+    address_file: str
+    measured: Measured
+
+
+#: The time limit of a search in the system's tables, in seconds.
+_SECONDS = 5.0
+
+
+@define(eq=False)
+class ClientRecords:
+    """Finds the process behind each connection. `agents` records that it is an agent's."""
+
+    agents: KnownProcesses
+    _clients: TcpClients = field(factory=TcpClients, init=False)
+    _searching: trio.Lock = field(factory=trio.Lock, init=False)
+
+    async def look(self, connection: Connection) -> None:
+        """Find and record the processes of a connection; none for another user's or another machine's. Raises Refusal
+        if the search takes too long, or the processes cannot be recorded. No request may be answered then, and the next
+        request searches again."""
+        try:
+            # A client inside this process is the program that embeds the server.
+            found = await self._find(connection) - {os.getpid()}
+            if found:
+                await self.agents.came(_name(connection), found)
+        except (IntercomError, StoreUnavailable, trio.TooSlowError) as failed:
+            log.warning("the process behind a connection over HTTP could not be found or recorded: %r", failed)
+            raise too_many(
+                "whose this connection is could not be found out just now", HTTPStatus.SERVICE_UNAVAILABLE
+            ) from None
+        connection.processes = found
+
+    async def _find(self, connection: Connection) -> frozenset[int]:
+        client, server = connection.peer, connection.here
+        if not peers.is_local(client[0], server[0]):
+            return frozenset()
+        if found := self._clients.recent(client, server):
+            return found
+        # One at a time: the next client may be the same process.
+        async with self._searching:
+            if found := self._clients.recent(client, server):
+                return found
+            with trio.fail_after(_SECONDS):
+                holders = await trio.to_thread.run_sync(self._clients.search, client, server, abandon_on_cancel=True)
+            return self._clients.remember(holders)
+
+    def closed(self, connection: Connection) -> None:
+        """Note that the connection is closed. Its processes count as an agent's until they end."""
+        self.agents.left(_name(connection))
+
+
+def _name(connection: Connection) -> str:
+    return f"http/{connection.number}"
+
+
+#: How long a connection may stay without a request, in seconds. This exceeds the limits of proxies and clients, so none
+#: sends a request into a closing connection.
+KEEP_ALIVE_SECONDS = 90.0
+#: How long calls in progress may take to end when the server stops, in seconds.
+SHUTDOWN_SECONDS = 3.0
+#: The most connections at once.
+MOST_CONNECTIONS = 8192
+#: Limits of connections without a token. Above MOST_UNAUTHENTICATED, the oldest one closes if it had
+#: UNAUTHENTICATED_SECONDS. Above MOST_NEW_UNAUTHENTICATED, it closes at once: a client with a token shows it at once.
+MOST_UNAUTHENTICATED = 256
+MOST_NEW_UNAUTHENTICATED = 1024
+UNAUTHENTICATED_SECONDS = 2.0
+_LONGEST_HEAD = 32 * 1024
+
+
+class Serving:
+    """One run of the open port, with its connections."""
+
+    def __init__(self, at: HttpDeps) -> None:
+        self._at = at
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._unauthenticated: dict[int, Connection] = {}
+        self._count = 0
+        self._context = WorkerContext(None)
+        self._streamable = Streamable(at.server, at.factory)
+        self._sse = SseTransport(at.server, at.factory, self._streamable.sessions)
+        self._clients = ClientRecords(at.processes)
+        status = at.status
+        assert status.port is not None, "the port is open"
+        # The ASGI types of the web server and of Starlette do not match.
+        application: Any = Site(
+            request.rules(at.factory.config, status.port, status.token),
+            {"/mcp": self._streamable, "/sse": self._sse.stream, "/message": self._sse.message},
+            {page.path: page for page in at.pages},
+            self._connections,
+            self._clients.look,
+            at.measured,
+        )
+        if origins := at.factory.config.http_allowed_origins:
+            # Without CORS headers, a browser does not let its page read our responses.
+            application = CORSMiddleware(
+                application,
+                # In the case that browsers send and the access rules compare.
+                allow_origins=[origin.lower() for origin in origins],
+                allow_methods=("GET", "POST", "DELETE"),
+                allow_headers=("*",),
+                expose_headers=("mcp-session-id", "www-authenticate"),
+            )
+        self._app = wrap_app(application, 0, "asgi")
+        self._web = _web_config()
+        status.counts = self._counts
+
+    def _counts(self) -> SessionCounts:
+        sessions = self._streamable.sessions
+        return SessionCounts(len(self._connections), len(sessions.sessions), len(sessions.named), len(sessions.live))
+
+    async def run(self, listener: trio.SocketListener) -> None:
+        """Serve until cancelled, and then answer waiting calls."""
+        serving = trio.CancelScope(shield=True)
+        async with trio.open_nursery() as nursery:
+            accepting = trio.CancelScope()
+            nursery.start_soon(self._serve, listener, serving, accepting)
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._shut_down(accepting)
+                serving.cancel()
+
+    async def _serve(
+        self,
+        listener: trio.SocketListener,
+        serving: trio.CancelScope,
+        accepting: trio.CancelScope,
+    ) -> None:
+        sessions = self._streamable.sessions
+        with serving:
+            try:
+                async with self._streamable.manager.run(), trio.open_nursery() as nursery:
+                    nursery.start_soon(sessions.expire)
+                    nursery.start_soon(self._close_silent)
+                    with accepting:
+                        await trio.serve_listeners(self._serve_connection, [listener], handler_nursery=nursery)
+                    await trio.sleep_forever()
+            finally:
+                sessions.close()
+
+    async def _shut_down(self, accepting: trio.CancelScope) -> None:
+        """Stop accepting, end waiting calls, and give their answers time to be sent."""
+        accepting.cancel()
+        await self._context.terminated.set()
+        self._streamable.sessions.stop_waiting()
+        with trio.move_on_after(SHUTDOWN_SECONDS):
+            await self._streamable.sessions.quiet()
+        for connection in tuple(self._connections.values()):
+            await connection.abort()
+
+    async def _serve_connection(self, stream: trio.SocketStream) -> None:
+        """Serve one connection. Its errors do not affect others."""
+        self._count += 1
+        try:
+            connection = Connection(stream, self._count)
+        except OSError:
+            # The client disconnected already.
+            await trio.aclose_forcefully(stream)
+            return
+        await self._make_room(connection)
+        self._connections[connection.peer] = connection
+        self._unauthenticated[connection.number] = connection
+        try:
+            await Http1Server(self._app, self._web, self._context, ConnectionState({}), connection)  # type: ignore[arg-type]
+        except* Exception:
+            log.exception("a connection from %s failed", connection.peer[0])
+        finally:
+            self._unauthenticated.pop(connection.number, None)
+            if self._connections.get(connection.peer) is connection:
+                del self._connections[connection.peer]
+            self._clients.closed(connection)
+
+    async def _close_silent(self) -> None:
+        """Close connections without a request in time, forever."""
+        while True:
+            await trio.sleep(1.0)
+            late = trio.current_time() - FIRST_SECONDS
+            for number, other in tuple(self._unauthenticated.items()):
+                if other.authenticated:
+                    del self._unauthenticated[number]
+                elif other.came_at <= late and not other.answered:
+                    del self._unauthenticated[number]
+                    await other.abort()
+
+    async def _make_room(self, connection: Connection) -> None:
+        """Close the oldest connection without a token if there are too many. Connections that have shown a token are
+        never closed for others."""
+        if len(self._connections) >= MOST_CONNECTIONS:
+            await connection.abort()
+        if len(self._unauthenticated) < MOST_UNAUTHENTICATED:
+            return
+        for number, other in tuple(self._unauthenticated.items()):
+            if other.authenticated:
+                del self._unauthenticated[number]
+                continue
+            had_time = connection.came_at - other.came_at > UNAUTHENTICATED_SECONDS
+            if had_time or len(self._unauthenticated) >= MOST_NEW_UNAUTHENTICATED:
+                del self._unauthenticated[number]
+                await other.abort()
+            return
+
+
+def _web_config() -> WebConfig:
+    web = WebConfig()
+    web.errorlog = logging.getLogger("intercom.http.web")
+    web.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    web.keep_alive_max_requests = 1_000_000
+    web.h11_max_incomplete_size = _LONGEST_HEAD
+    web.include_server_header = False
+    return web
+
 
 #: The first and the longest pause between two attempts to open a port in use, in seconds.
 _RETRY_SECONDS = (1.0, 30.0)
@@ -30,7 +384,7 @@ class HttpListener(Actor):
     """The actor registered as `http`. If its port is taken or its token unusable, it tells the operators and tries
     again."""
 
-    def __init__(self, at: Surroundings) -> None:
+    def __init__(self, at: HttpDeps) -> None:
         super().__init__()
         self._at = at
 
@@ -45,10 +399,10 @@ class HttpListener(Actor):
 
     async def _hold(self) -> None:
         listener = await self._opened()
-        _, self._at.standing.port = listener.socket.getsockname()[:2]
-        self._at.standing.fault = None
-        log.info("MCP over HTTP at %s", self._at.standing.url)
-        address = f"{self._at.standing.base}\n"
+        _, self._at.status.port = listener.socket.getsockname()[:2]
+        self._at.status.fault = None
+        log.info("MCP over HTTP at %s", self._at.status.url)
+        address = f"{self._at.status.base}\n"
         _write(self._at.address_file, address)
         async with listener, trio.open_nursery() as nursery:
             nursery.start_soon(self._keep, address)
@@ -56,7 +410,7 @@ class HttpListener(Actor):
 
     async def _keep(self, address: str) -> None:
         """Restore the token's file and the address file if they disappear while the port is open."""
-        token = self._at.standing.token
+        token = self._at.status.token
 
         def keep_address() -> None:
             # No notice: only our own programs read it.
@@ -72,32 +426,30 @@ class HttpListener(Actor):
             renewal.run()
 
     async def _opened(self) -> trio.SocketListener:
-        config = self._at.guests.config
+        config = self._at.factory.config
         host, port = config.http_host, config.http_port or 0
         pause, longest = _RETRY_SECONDS
         while True:
             try:
                 # Before the port opens: without the token no request is served.
-                self._at.standing.token = None if self._at.token is None else self._at.token()
-                KNOWN.add(self._at.standing.token or "", "Intercom token")
+                self._at.status.token = None if self._at.token is None else self._at.token()
+                KNOWN.add(self._at.status.token or "", "Intercom token")
                 opened = _listen(host, port)
             except IpcError as error:
                 self._tell_of(error.message)
             except OSError as error:
-                self._tell_of(f"port {port} on {host} can not be opened ({_why(error)})")
+                self._tell_of(f"port {port} on {host} cannot be opened ({_why(error)})")
             else:
-                if self._at.standing.fault is not None:
+                if self._at.status.fault is not None:
                     self._notice(f"agents can connect over HTTP now: port {port} on {host} is open", "info")
                 return opened
             await trio.sleep(pause)
             pause = min(longest, pause * 2)
 
     def _tell_of(self, why: str) -> None:
-        fault = (
-            f"agents can not connect over HTTP: {why}; it is tried again, and agents over stdio are served meanwhile"
-        )
-        if fault != self._at.standing.fault:
-            self._at.standing.fault = fault
+        fault = f"agents cannot connect over HTTP: {why}; it is tried again, and agents over stdio are served meanwhile"
+        if fault != self._at.status.fault:
+            self._at.status.fault = fault
             log.error("%s", fault)
             self._notice(fault, "error")
 
@@ -105,8 +457,8 @@ class HttpListener(Actor):
         self._at.operators.tell(Notice(text, level, self._at.now()))
 
     def _closed(self) -> None:
-        self._at.standing.port = None
-        self._at.standing.guests = Guestbook
+        self._at.status.port = None
+        self._at.status.counts = SessionCounts
         try:
             os.unlink(self._at.address_file)
         except OSError:

@@ -11,19 +11,24 @@ from http import HTTPStatus
 from typing import Any
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 from mcp.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from intercom.agents.exchange import Exchange
-from intercom.agents.http import events, identity, parsing, posted
-from intercom.agents.http.body import Body, read
-from intercom.agents.http.connection import Connection
-from intercom.agents.http.identity import Identity
-from intercom.agents.http.refusal import Refusal, unclear, wrong_method
-from intercom.agents.http.visits import AWAY_SECONDS, Guests, Visit, Visits
+from intercom.agents.http import request
+from intercom.agents.http.request import Body, Identity, Refusal, read_body, unclear, wrong_method
+from intercom.agents.http.sessions import (
+    AWAY_SECONDS,
+    ConnectionFactory,
+    HttpSession,
+    HttpSessions,
+    SessionEvents,
+    current_log,
+)
+from intercom.agents.http.web_server import Connection
+from intercom.agents.pending_response import PendingResponse
 
 #: How long the answer of an interrupted stream stays available for its client, in seconds.
 RESUME_SECONDS = 5.0
@@ -36,10 +41,9 @@ MOST_SESSIONS = 10_000
 _STUCK_SECONDS = 1.0
 
 #: Methods with the same answer for every client.
-_PLAIN = frozenset(
+_STATELESS_METHODS = frozenset(
     ("server/discover", "ping", "tools/list", "resources/list", "resources/templates/list", "prompts/list")
 )
-_TOLD = (b"mcp-protocol-version", b"mcp-method", b"mcp-session-id", b"last-event-id", b"content-type")
 
 
 @define(eq=False)
@@ -47,191 +51,191 @@ class Streamable:
     """The ASGI application for /mcp. The manager's `run` must be active while it serves."""
 
     server: Server[Any]
-    guests: Guests
+    factory: ConnectionFactory
     manager: StreamableHTTPSessionManager = field(init=False)
     application: ASGIApp = field(init=False)
-    visits: Visits = field(init=False)
+    sessions: HttpSessions = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        parsing.keep_no_strings()
         self.manager = StreamableHTTPSessionManager(
             self.server,
-            event_store=events.Signpost(),
+            event_store=SessionEvents(),
             retry_interval=RETRY_MILLISECONDS,
             session_idle_timeout=AWAY_SECONDS,
             max_sessions=MOST_SESSIONS,
         )
         # Without the SDK's size limit, which copies each request: requests are read whole before they come here.
         self.application = self.manager.asgi_app.app
-        self.visits = Visits(self.guests, self._end_session)
+        self.sessions = HttpSessions(self.factory, self._end_session)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "POST", "DELETE"):
             raise wrong_method("/mcp", "POST", "GET", "DELETE")
-        try:
-            said = identity.read(scope["query_string"], scope["headers"])
-        except identity.Unclear as fault:
-            raise unclear(str(fault)) from None
-        body = await read(scope, receive, self.guests.config.http_max_request_bytes)
+        identity = request.read_identity(scope["query_string"], scope["headers"])
+        body = await read_body(scope, receive, self.factory.config.http_max_request_bytes)
         if body.gone:
             return
-        version, method, id, last, kind = _told(scope, _TOLD)
-        if scope["method"] == "POST" and not (kind or "").lower().startswith("application/json"):
+        headers = _read_headers(scope)
+        if scope["method"] == "POST" and not (headers.content_type or "").lower().startswith("application/json"):
             raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "mcp", "send JSON-RPC as Content-Type: application/json")
-        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            await self._alone(said, method, scope, body, send)
-        elif id is None:
-            await self._open(said, scope, body, send)
+        if headers.version is not None and headers.version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await self._serve_alone(identity, headers.method, scope, body, send)
+        elif headers.session_id is None:
+            await self._open(identity, scope, body, send)
         else:
-            await self._within(id, said, last, scope, body, send)
+            await self._serve_within(self._session(headers.session_id, identity), headers, scope, body, send)
 
     # --- protocol versions without sessions --------------------------------------------------------------------------
 
-    async def _alone(self, said: Identity, method: str | None, scope: Scope, body: Body, send: Send) -> None:
-        if method in _PLAIN:
-            if method == "server/discover" and (known := self.visits.named.get(said)) is not None:
-                known.door.deliveries.begun_anew()
+    async def _serve_alone(self, identity: Identity, method: str | None, scope: Scope, body: Body, send: Send) -> None:
+        if method in _STATELESS_METHODS:
+            if method == "server/discover" and (known := self.sessions.named.get(identity)) is not None:
+                known.agent.deliveries.client_restarted()
             await self.application(scope, body, send)
-        elif said.is_named:
-            visit = self.visits.of(said)
-            visit.begun(_processes(scope))
+        elif identity.is_named:
+            session = self.sessions.of(identity)
+            session.begun(_connection(scope).processes)
             try:
-                await self._exchange(self.visits.exchange(visit.door), scope, body, send)
+                await self._respond(self.sessions.pending(session.agent), scope, body, send)
             finally:
-                visit.ended()
+                session.ended()
         else:
-            await self._nameless(said, scope, body, send)
+            await self._serve_anonymous(identity, scope, body, send)
 
-    async def _exchange(self, exchange: Exchange, scope: Scope, body: Body, send: Send) -> None:
-        scope["state"]["exchange"] = exchange
-        connection: Connection = scope["state"]["connection"]
+    async def _respond(self, response: PendingResponse, scope: Scope, body: Body, send: Send) -> None:
+        scope["state"]["exchange"] = response
+        connection = _connection(scope)
 
         async def sent(message: Message) -> None:
             is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-            reached = connection.reaching(exchange.written) if is_last and not body.gone else nullcontext()
-            with reached:
+            with connection.reaching(response.written) if is_last and not body.gone else nullcontext():
                 await send(message)
 
         try:
             await self.application(scope, body, sent)
         finally:
-            exchange.leave()
-            self.visits.done(exchange)
+            response.leave()
+            self.sessions.done(response)
 
-    async def _nameless(self, said: Identity, scope: Scope, body: Body, send: Send) -> None:
-        with self.visits.nameless(said, _remote(scope)) as door:
-            exchange = self.visits.exchange(door)
-            await self._exchange(exchange, scope, body, send)
-            if exchange.is_written:
+    async def _serve_anonymous(self, identity: Identity, scope: Scope, body: Body, send: Send) -> None:
+        with self.sessions.anonymous(identity, request.remote_of(scope)) as agent:
+            response = self.sessions.pending(agent)
+            await self._respond(response, scope, body, send)
+            if response.is_written:
                 # No next call could confirm it.
-                await door.deliveries.read_all()
+                await agent.deliveries.read_all()
 
     # --- protocol versions with sessions -----------------------------------------------------------------------------
 
-    async def _open(self, said: Identity, scope: Scope, body: Body, send: Send) -> None:
+    async def _open(self, identity: Identity, scope: Scope, body: Body, send: Send) -> None:
         """Serve a request outside a session: only `initialize` is accepted, and opens one."""
-        posted.require_initialize(scope["method"], body.data)
-        visit = await self.visits.begin(said, _remote(scope))
+        request.require_initialize(scope["method"], body.data)
+        session = await self.sessions.begin(identity, request.remote_of(scope))
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
                 id = dict(message["headers"]).get(b"mcp-session-id")
                 if id is not None:
-                    self.visits.opened(visit, id.decode("latin-1"))
+                    self.sessions.opened(session, id.decode("latin-1"))
             await send(message)
 
-        events.current.set(visit.log)
-        visit.begun(_processes(scope))
+        current_log.set(session.log)
+        session.begun(_connection(scope).processes)
         try:
             await self.application(scope, body, sent)
         finally:
-            visit.ended()
-            if visit.id is None:
-                self.visits.forget(visit)
+            session.ended()
+            if session.id is None:
+                self.sessions.forget(session)
 
-    async def _within(self, id: str, said: Identity, last: str | None, scope: Scope, body: Body, send: Send) -> None:
-        visit = self.visits.sessions.get(id)
-        if visit is None:
+    def _session(self, id: str, identity: Identity) -> HttpSession:
+        """Return the session with this id. Raises Refusal if there is none, or another identity opened it."""
+        session = self.sessions.sessions.get(id)
+        if session is None:
             raise Refusal(
                 HTTPStatus.NOT_FOUND,
                 "not_found",
-                "no session has this Mcp-Session-Id (any more): initialize anew; an agent with a key of its own in the"
+                "no session has this Mcp-Session-Id (any more): initialize again; an agent with a key of its own in the"
                 " URL finds all it left",
             )
-        if said != visit.identity:
+        if identity != session.identity:
             raise unclear(
                 "the URL (or the X-Intercom headers) says something else than when this session was opened: initialize"
-                " anew to say something else"
+                " again to say something else"
             )
-        events.current.set(visit.log)
+        return session
+
+    async def _serve_within(
+        self, session: HttpSession, headers: _Headers, scope: Scope, body: Body, send: Send
+    ) -> None:
+        current_log.set(session.log)
         if scope["method"] == "POST":
-            cancelled = posted.cancelled(body.data)
+            cancelled = request.cancelled(body.data)
             if cancelled is not None:
-                _unheeded(visit, cancelled)
-            await self._post(visit, scope, body, send)
+                _note_cancelled(session, cancelled)
+            await self._post(session, scope, body, send)
             if cancelled is not None:
                 # The call may have begun and been answered before the SDK processed this.
-                _unheeded(visit, cancelled)
+                _note_cancelled(session, cancelled)
         elif scope["method"] == "GET":
-            await self._listen(visit, last, scope, body, send)
+            await self._listen(session, headers.last_event_id, scope, body, send)
         else:
-            await self._delete(visit, scope, body, send)
+            # A client that ends its session has read all answers.
+            await session.agent.deliveries.read_all()
+            await self.application(scope, body, send)
+            self.sessions.forget(session, for_good=True)
 
-    async def _post(self, visit: Visit, scope: Scope, body: Body, send: Send) -> None:
-        visit.begun(_processes(scope))
-        exchange = self.visits.exchange(visit.door, visit)
-        scope["state"]["exchange"] = exchange
+    async def _post(self, session: HttpSession, scope: Scope, body: Body, send: Send) -> None:
+        session.begun(_connection(scope).processes)
+        response = self.sessions.pending(session.agent, session)
+        scope["state"]["exchange"] = response
         try:
-            await self.application(scope, body, self._watched(visit, exchange, scope, body, send))
-            await self._kept(exchange)
+            await self.application(scope, body, self._watched(session, response, scope, body, send))
+            await self._wait_for_reader(response)
         finally:
-            exchange.leave()
-            self.visits.done(exchange)
-            visit.ended()
+            response.leave()
+            self.sessions.done(response)
+            session.ended()
 
-    async def _kept(self, exchange: Exchange) -> None:
+    async def _wait_for_reader(self, response: PendingResponse) -> None:
         """Wait for the client of an interrupted stream to reconnect."""
-        while exchange.call is not None and not exchange.is_written and not exchange.is_left:
-            if not await exchange.returns_within(RESUME_SECONDS):
+        while response.call is not None and not response.is_written and not response.is_left:
+            if not await response.returns_within(RESUME_SECONDS):
                 return
-            await exchange.reader_gone()
+            await response.reader_gone()
 
-    async def _listen(self, visit: Visit, last: str | None, scope: Scope, body: Body, send: Send) -> None:
-        found = visit.log.after(last) if last is not None and visit.log is not None else None
-        exchange = None if found is None else visit.streams.get(found[0])
-        visit.begun(_processes(scope))
+    async def _listen(self, session: HttpSession, last: str | None, scope: Scope, body: Body, send: Send) -> None:
+        found = session.log.after(last) if last is not None and session.log is not None else None
+        response = None if found is None else session.streams.get(found[0])
+        session.begun(_connection(scope).processes)
         try:
-            watched = self._watched(visit, exchange, scope, body, send)
-            if exchange is None:
+            watched = self._watched(session, response, scope, body, send)
+            if response is None:
                 await self.application(scope, body, watched)
             else:
-                await self._resume(exchange, scope, body, watched)
+                await self._resume(response, scope, body, watched)
         finally:
-            visit.ended(listened=exchange is None)
+            session.ended(listened=response is None)
 
-    async def _resume(self, exchange: Exchange, scope: Scope, body: Body, send: Send) -> None:
-        with exchange.read_again():
+    async def _resume(self, response: PendingResponse, scope: Scope, body: Body, send: Send) -> None:
+        with response.read_again():
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_until_stuck, exchange, nursery.cancel_scope)
+                nursery.start_soon(_cancel_when_stuck, response, nursery.cancel_scope)
                 await self.application(scope, body, send)
                 nursery.cancel_scope.cancel()
 
-    async def _delete(self, visit: Visit, scope: Scope, body: Body, send: Send) -> None:
-        # A client that ends its session has read all answers.
-        await visit.door.deliveries.read_all()
-        await self.application(scope, body, send)
-        self.visits.forget(visit, for_good=True)
-
-    def _watched(self, visit: Visit, exchange: Exchange | None, scope: Scope, body: Body, send: Send) -> Send:
-        connection: Connection = scope["state"]["connection"]
+    def _watched(
+        self, session: HttpSession, response: PendingResponse | None, scope: Scope, body: Body, send: Send
+    ) -> Send:
+        """Wrap `send`, to note when the answer was written, and when the SDK has ended the session."""
+        connection = _connection(scope)
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == HTTPStatus.NOT_FOUND:
-                # The SDK has ended the session by itself.
-                self.visits.forget(visit)
+                self.sessions.forget(session)
             reached: AbstractContextManager[None] = nullcontext()
-            if exchange is not None and not body.gone and _carries(message, exchange.event):
-                reached = connection.reaching(exchange.written)
+            if response is not None and not body.gone and _carries(message, response.event):
+                reached = connection.reaching(response.written)
             with reached:
                 await send(message)
 
@@ -257,35 +261,48 @@ class Streamable:
         await self.application(scope, receive, send)
 
 
-def _unheeded(visit: Visit, request_id: str | int) -> None:
-    exchange = visit.streams.get(str(request_id))
-    if exchange is not None:
-        exchange.cancelled()
+def _note_cancelled(session: HttpSession, request_id: str | int) -> None:
+    response = session.streams.get(str(request_id))
+    if response is not None:
+        response.cancelled()
     else:
-        visit.door.deliveries.unheeded(request_id)
+        session.agent.deliveries.cancelled(request_id)
 
 
-def _remote(scope: Scope) -> str:
-    return scope["client"][0] if scope["client"] else ""
-
-
-def _processes(scope: Scope) -> frozenset[int] | None:
-    """Return the processes of the client; None if they are unknown."""
+def _connection(scope: Scope) -> Connection:
     connection: Connection = scope["state"]["connection"]
-    return connection.processes
+    return connection
 
 
-def _told(scope: Scope, wanted: tuple[bytes, ...]) -> list[str | None]:
-    """Return the values of these headers. Raises Refusal for a repeated one: a later reader might use the other
-    value."""
-    found: list[str | None] = [None] * len(wanted)
+@frozen
+class _Headers:
+    """The headers that say what a request is; None if absent."""
+
+    version: str | None = None
+    method: str | None = None
+    session_id: str | None = None
+    last_event_id: str | None = None
+    content_type: str | None = None
+
+
+_FIELDS = {
+    b"mcp-protocol-version": "version",
+    b"mcp-method": "method",
+    b"mcp-session-id": "session_id",
+    b"last-event-id": "last_event_id",
+    b"content-type": "content_type",
+}
+
+
+def _read_headers(scope: Scope) -> _Headers:
+    """Read these headers. Raises Refusal for a repeated one: a later reader might use the other value."""
+    found: dict[str, str] = {}
     for name, value in scope["headers"]:
-        if name in wanted:
-            at = wanted.index(name)
-            if found[at] is not None:
+        if (known := _FIELDS.get(name)) is not None:
+            if known in found:
                 raise unclear(f"the header {name.decode()} is given twice: give it once")
-            found[at] = value.decode("latin-1")
-    return found
+            found[known] = value.decode("latin-1")
+    return _Headers(**found)
 
 
 def _carries(message: Message, event: str | None) -> bool:
@@ -293,8 +310,8 @@ def _carries(message: Message, event: str | None) -> bool:
     return event is not None and bool(message.get("body", b"").startswith(b"id: " + event.encode() + b"\r\n"))
 
 
-async def _until_stuck(exchange: Exchange, reader: trio.CancelScope) -> None:
-    await exchange.numbered()
+async def _cancel_when_stuck(response: PendingResponse, reader: trio.CancelScope) -> None:
+    await response.numbered()
     await trio.sleep(_STUCK_SECONDS)
-    if not exchange.is_written:
+    if not response.is_written:
         reader.cancel()

@@ -1,4 +1,4 @@
-"""Starts a server, once per machine and in the background, and reports whether it became ready."""
+"""Starts a server in the background, once per machine, unless a sandbox would kill it with its agent."""
 
 from __future__ import annotations
 
@@ -6,16 +6,71 @@ import errno
 import fcntl
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from intercom.agents.shim.options import Options, serve_command
-from intercom.agents.shim.replies import Failure
-from intercom.local import daemon, tunables
+from intercom.agents.shim.relay import Failure
+from intercom.local import daemon
 from intercom.local.lines import decode
 from intercom.local.places import Places, private_directory
+from intercom.local.shim_id import is_launcher
 
 if TYPE_CHECKING:
     import subprocess
+
+
+def isolation(executable: str, package: str) -> tuple[str, ...]:
+    """Return the interpreter's options for a server that a client's relay starts.
+
+    The server takes nothing from the client's directory. From the environment it takes only what
+    `intercom.local.daemon` passes: no PYTHON* variable, and no directory in one. It also ignores the user's site
+    directory, unless Intercom is installed there and could not be imported otherwise.
+    """
+    import site
+
+    try:
+        own = site.getusersitepackages()
+    except (OSError, KeyError):
+        own = ""
+    return ("-E", "-P") if own and package.startswith(own + "/") else ("-I",)
+
+
+ISOLATED = isolation(sys.executable, __file__)
+#: The default server command.
+SERVER: tuple[str, ...] = (sys.executable, *ISOLATED, "-m", "intercom.cli.main", "serve")
+
+
+class Options(NamedTuple):
+    """The command line of a shim.
+
+    `config` and `workspace` are paths as given, or None; `ipc_name` overrides the configuration's. `channel` is the id
+    of the chat channel of the agent, `session_id` the session it was started for. `role` is "hook" for a client's
+    permission hook. For tests, `server` replaces SERVER, to which `serve_command` adds, and `shipped` the package's
+    file of shipped answers.
+    """
+
+    config: str | None = None
+    workspace: str | None = None
+    ipc_name: str | None = None
+    server: Sequence[str] = ()
+    shipped: str | None = None
+    channel: str | None = None
+    session_id: str | None = None
+    role: str = "shim"
+
+
+def serve_command(options: Options, *how: str) -> list[str]:
+    """Return the command that starts a server for this shim; `how` holds additional options."""
+    command = [*(options.server or SERVER), *how]
+    if options.config is not None:
+        import os
+
+        command += ["--config", os.path.abspath(options.config)]
+    if options.ipc_name is not None:
+        command += ["--ipc-name", options.ipc_name]
+    return command
+
 
 _READ_ONLY = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 
@@ -123,7 +178,7 @@ def start_private(options: Options) -> tuple[socket.socket, subprocess.Popen[byt
             command,
             stdin=subprocess.DEVNULL,
             stdout=2,
-            env=tunables.added(daemon.for_server(os.environ)),
+            env=daemon.server_environment(os.environ),
             cwd="/",
             pass_fds=[theirs.fileno()],
             start_new_session=True,
@@ -149,3 +204,105 @@ def _said(line: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
+
+
+#: The number of the machine's own PID namespace, which the kernel reserves for it.
+_FIRST_NAMESPACE = "pid:[4026531836]"
+#: Sandbox programs, by the names that the kernel keeps: 15 characters at most.
+SANDBOXES = frozenset(
+    name[:15] for name in ("bwrap", "codex-linux-sandbox", "firejail", "flatpak-bwrap", "minijail0", "nsjail")
+)
+#: First processes of a container that only wait for the process they start.
+_INITS = frozenset({"catatonit", "docker-init", "dumb-init", "podman-init", "tini", "tini-static"})
+#: The most ancestors to look at; real processes have fewer.
+_LONGEST_LINE = 64
+
+Command = tuple[str, ...]
+
+
+class SandboxSigns(NamedTuple):
+    """What a process can see of its PID namespace.
+
+    `nested` says that it is not the machine's own. `image` says that the root directory is a container's, with its own
+    files. `first` is the name of process 1. `line` holds the command lines of the ancestors, the nearest first; it is
+    empty unless it ends with process 1. `is_first` says that this process is process 1.
+    """
+
+    nested: bool
+    image: bool = False
+    first: str = ""
+    line: tuple[Command, ...] = ()
+    is_first: bool = False
+
+
+def doom(at: SandboxSigns) -> str | None:
+    """Return why all processes started here end with the agent, as half a sentence; None if they do not.
+
+    That is so if process 1 is a sandbox, the client, or a launcher of the client: the kernel ends all others with it. A
+    container that exists for its client is excepted. Its files end or stay with it, so it gets its own server, which
+    the next start finds again.
+    """
+    if not at.nested:
+        return None
+    if at.first in SANDBOXES:
+        return f"this is a sandbox ({at.first}), which ends all that was started in it"
+    if at.image:
+        return None
+    own = [command for command in at.line if not _only_starts(command)]
+    if at.is_first or (at.line and len(own) <= 1):
+        return "the agent's client is the first process of its PID namespace, and all others end with it"
+    return None
+
+
+def look(proc: str = "/proc", root: str = "/", pid: int | None = None) -> SandboxSigns:
+    """Inspect the namespace of process `pid` (default: this process). Without /proc, nothing is nested."""
+    own = os.getpid() if pid is None else pid
+    try:
+        nested = os.readlink(f"{proc}/{own}/ns/pid") != _FIRST_NAMESPACE
+    except OSError:
+        return SandboxSigns(nested=False)
+    if not nested:
+        return SandboxSigns(nested=False)
+    return SandboxSigns(True, _is_image(proc, root, own), _read(f"{proc}/1/comm").strip(), _line(proc, own), own == 1)
+
+
+def _only_starts(command: Command) -> bool:
+    return is_launcher(command) or (bool(command) and os.path.basename(command[0]) in _INITS)
+
+
+def _line(proc: str, pid: int) -> tuple[Command, ...]:
+    line: list[Command] = []
+    while pid != 1 and len(line) < _LONGEST_LINE:
+        pid = _parent(proc, pid)
+        if pid <= 0:
+            # Started from outside the namespace, and not by its first process.
+            return ()
+        line.append(tuple(_read(f"{proc}/{pid}/cmdline").rstrip("\0").split("\0")))
+    return tuple(line)
+
+
+def _parent(proc: str, pid: int) -> int:
+    for text in _read(f"{proc}/{pid}/status").splitlines():
+        name, _, value = text.partition(":")
+        if name == "PPid":
+            return int(value)
+    return 0
+
+
+def _is_image(proc: str, root: str, pid: int) -> bool:
+    if any(os.path.exists(os.path.join(root, mark)) for mark in (".dockerenv", "run/.containerenv")):
+        return True
+    for text in _read(f"{proc}/{pid}/mountinfo").splitlines():
+        # "... root mount-point options [optional fields] - type source options"
+        words = text.split(" ")
+        if len(words) > 4 and words[4] == "/" and "-" in words:
+            return words[words.index("-") + 1] in ("overlay", "fuse.fuse-overlayfs")
+    return False
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,28 +1,172 @@
-"""The connection to a server: it finds or starts one, greets it, and repeats this when the server is gone."""
+"""The shim's connection to a server: it finds one or starts one, and begins again when the server is gone."""
 
 from __future__ import annotations
 
 import os
 import select
 import socket
+import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from intercom._version import __version__
-from intercom.agents.shim import launch, sandbox
-from intercom.agents.shim.hello import WIRE, Word, hello, word
-from intercom.agents.shim.options import Options
-from intercom.agents.shim.pipes import Outlet, read
-from intercom.agents.shim.relay import Effect
-from intercom.agents.shim.replies import Failure
-from intercom.local.dial import connect
-from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong
+from intercom.agents.shim import launch
+from intercom.agents.shim.launch import Options
+from intercom.agents.shim.relay import Effect, Failure
+from intercom.local.client_socket import connect
+from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong, decode, encode
 from intercom.local.places import DEFAULT_IPC_NAME, Places, ipc_name_in, places
 from intercom.model.errors import IntercomError
 
 if TYPE_CHECKING:
     import subprocess
+
+#: The version of the shim protocol, which differs from the package's.
+WIRE = 1
+
+
+class Word(NamedTuple):
+    """A control line: its kind and its value. `kind` is empty for any other line."""
+
+    kind: str
+    value: dict[str, Any]
+
+
+def hello(
+    shim: str, options: Options, where: Places | None, delivered: Sequence[str], agents: Sequence[str] = ()
+) -> bytes:
+    """Return a shim's first line. Without `where` it has no token, which a private server does not need."""
+    config = None if options.config is None else os.path.abspath(options.config)
+    said = {
+        "wire": WIRE,
+        "version": __version__,
+        "shim": shim,
+        "pid": os.getpid(),
+        "client_pid": os.getppid(),
+        "cwd": _directory(),
+        "workspace": None if options.workspace is None else os.path.abspath(options.workspace),
+        "channel": options.channel,
+        "session": options.session_id,
+        "config": config,
+        "config_digest": None if config is None else _digest(config),
+        "token": "" if where is None else _token(where.token_file),
+        "delivered": list(delivered),
+        "agents": list(agents),
+    }
+    if options.role != "shim":
+        said["role"] = options.role
+    return encode({"intercom": {"hello": said}})
+
+
+def word(line: bytes) -> Word:
+    """Read a control line."""
+    try:
+        said = decode(line)["intercom"]
+        ((kind, value),) = said.items()
+        return Word(str(kind), value if isinstance(value, dict) else {})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Word("", {})
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "/"  # the directory was removed; the server refuses "/" as a workspace, with a message
+
+
+def _digest(path: str) -> str | None:
+    import hashlib
+
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
+
+
+def _token(path: str) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with open(descriptor, encoding="ascii", errors="replace") as file:
+        return file.read(4096).strip()
+
+
+_CHUNK = 256 * 1024
+# A pipe that polls writable has room for this much, in blocking mode too.
+_PIPE_ROOM = min(select.PIPE_BUF, 4096)
+
+
+class Outlet:
+    """The queue of lines for one descriptor, written in order. The descriptor's mode is not changed because others may
+    share it: a client's terminal, a log. `write` must be called only if the system reports room."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.waiting = 0
+        self._lines: deque[tuple[memoryview, str | None]] = deque()
+        is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+        self._socket = socket.socket(fileno=os.dup(descriptor)) if is_socket else None
+
+    def put(self, line: bytes, receipt: str | None = None) -> None:
+        """Queue a line; `write` returns the `receipt` once the line was written."""
+        self._lines.append((memoryview(line), receipt))
+        self.waiting += len(line)
+
+    def clear(self) -> None:
+        """Drop the queued lines: the reader is gone."""
+        self._lines.clear()
+        self.waiting = 0
+
+    def write(self) -> list[str]:
+        """Write as much as there is room for. Returns the receipts of written lines; raises OSError."""
+        done: list[str] = []
+        while self._lines:
+            view, receipt = self._lines[0]
+            sent = self._send(view)
+            self.waiting -= sent
+            if sent < len(view):
+                self._lines[0] = (view[sent:], receipt)
+                break
+            self._lines.popleft()
+            if receipt is not None:
+                done.append(receipt)
+            if self._socket is None:
+                break  # a pipe's room is known for one write only
+        return done
+
+    def _send(self, view: memoryview) -> int:
+        try:
+            if self._socket is not None:
+                return self._socket.send(view[:_CHUNK], socket.MSG_DONTWAIT)
+            return os.write(self.descriptor, view[:_PIPE_ROOM])
+        except BlockingIOError:
+            return 0
+
+    def close(self) -> None:
+        """Close the duplicate of the descriptor; the caller closes the descriptor itself."""
+        if self._socket is not None:
+            self._socket.close()
+
+
+def has_room(descriptor: int) -> bool:
+    """Whether the descriptor can be written to now."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return any(events & select.POLLOUT for _, events in poll.poll(0))
+
+
+def read(descriptor: int) -> bytes | None:
+    """Read from a descriptor that polled readable. Returns b"" at its end, None if there was nothing."""
+    try:
+        return os.read(descriptor, _CHUNK)
+    except BlockingIOError:
+        return None
+
 
 LINE_LIMIT = 64 * MEBIBYTE
 
@@ -194,9 +338,9 @@ class Link:
                 return
             unwritable = launch.sandboxed(where)
             if unwritable is not None:
-                self._serve_alone(f"can not write {unwritable} from here")
+                self._serve_alone(f"cannot write {unwritable} from here")
                 return
-            doomed = sandbox.doom(sandbox.look())
+            doomed = launch.doom(launch.look())
             if doomed is not None:
                 self._serve_alone(doomed)
                 return
@@ -214,7 +358,7 @@ class Link:
         except BlockingIOError:
             self._wait_for_another(now)  # its queue of connections is full
         except OSError as error:
-            self._fail(Failure("unavailable", f"can not start a server: {error.strerror or error}"))
+            self._fail(Failure("unavailable", f"cannot start a server: {error.strerror or error}"))
 
     def _places(self) -> Places:
         name = self._options.ipc_name
@@ -260,7 +404,7 @@ class Link:
         except launch.NotReady as not_ready:
             self._end_start()
             if not_ready.sandboxed:
-                self._serve_alone("the server can not write its state from here")
+                self._serve_alone("the server cannot write its state from here")
             elif not_ready.again and time.monotonic() - self._unheard_since < _HELD_SECONDS:
                 self._again()
             else:

@@ -1,4 +1,4 @@
-"""The shim's protocol logic: what to pass on, remember and repeat. No I/O, no clock.
+"""The relay's logic: what to pass on, what to remember, what to ask again. No I/O, no clock.
 
 The caller reports events and performs the returned effects, in order. The relay keeps the handshake and the requests in
 flight, so that a client does not notice a server's death. The next server run gets the handshake and those requests
@@ -11,12 +11,204 @@ import json
 from typing import Any, NamedTuple
 
 from intercom.agents.call_names import CALL_KEY, NAMED
-from intercom.agents.shim import replies, shipped
-from intercom.agents.shim.asks import ServerAsks
-from intercom.agents.shim.greeting import OWN, Greeting
-from intercom.agents.shim.progress import Progress
-from intercom.agents.shim.replies import Failure
+from intercom.agents.shim import shipped
 from intercom.local.lines import decode, encode
+
+
+class ServerAsks:
+    """Maps each request of a server to an id that no other server run used, and its answer back. The request's progress
+    token is mapped to the same id."""
+
+    __slots__ = ("_life", "_open", "_tokens")
+
+    def __init__(self) -> None:
+        self._life = 0
+        self._open: dict[str, Any] = {}
+        self._tokens: dict[str, Any] = {}
+
+    def new_server_run(self) -> list[str]:
+        """Switch to another server run. Returns the open request ids of the earlier one."""
+        left = list(self._open)
+        self._life += 1
+        self._open.clear()
+        self._tokens.clear()
+        return left
+
+    def outward(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Convert a server's request to what the client sees."""
+        key = f"s{self._life}/{json.dumps(message['id'])}"
+        self._open[key] = message["id"]
+        params: Any = message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        if not isinstance(meta, dict) or "progressToken" not in meta:
+            return {**message, "id": key}
+        self._tokens[key] = meta["progressToken"]
+        return {**message, "id": key, "params": {**params, "_meta": {**meta, "progressToken": key}}}
+
+    def inward(self, answer: dict[str, Any]) -> dict[str, Any] | None:
+        """Convert a client's answer to what the server expects; None if no server waits for it."""
+        key = answer.get("id")
+        if not isinstance(key, str) or key not in self._open:
+            return None
+        self._tokens.pop(key, None)
+        return {**answer, "id": self._open.pop(key)}
+
+    def withdrawn(self, server_id: object) -> str | None:
+        """Remove a request that the server cancelled. Returns the id that the client got; None if it is not open."""
+        key = f"s{self._life}/{json.dumps(server_id)}"
+        if key not in self._open:
+            return None
+        del self._open[key]
+        self._tokens.pop(key, None)
+        return key
+
+    def progressed(self, params: dict[str, Any]) -> dict[str, Any] | None:
+        """Convert a client's progress report to what the server expects; None to drop it."""
+        token = params.get("progressToken")
+        if not isinstance(token, str) or token not in self._tokens:
+            return None
+        return {**params, "progressToken": self._tokens[token]}
+
+
+Number = int | float
+
+
+class Progress:
+    """The progress of requests in flight, by token."""
+
+    __slots__ = ("_last", "_shift")
+
+    def __init__(self) -> None:
+        self._last: dict[str, Number | None] = {}
+        self._shift: dict[str, Number] = {}
+
+    def follow(self, token: object) -> None:
+        """Start a request that has `token`, and forget an earlier use of that token."""
+        self._last[json.dumps(token)] = None
+
+    def forget(self, token: object) -> None:
+        """Drop an answered or cancelled request: its progress is stale."""
+        self._last.pop(json.dumps(token), None)
+        self._shift.pop(json.dumps(token), None)
+
+    def new_server_run(self) -> None:
+        """Switch to another server run."""
+        self._shift.clear()
+
+    def rise(self, token: object, value: object) -> Number | None:
+        """Return the value to show for a value that the server reported; None to show nothing. The first value of a new
+        server run is shown unchanged if it is higher than the last one shown. Otherwise it is raised to one more than
+        that, and later values by the same amount."""
+        key = json.dumps(token)
+        if key not in self._last or isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        last = self._last[key]
+        if last is None:
+            self._shift[key] = 0
+        elif key not in self._shift:
+            self._shift[key] = 0 if value > last else last - value + 1
+        shown = value + self._shift[key]
+        if last is not None and shown <= last:
+            return None
+        self._last[key] = shown
+        return shown
+
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+SERVER_ERROR = -32000
+
+
+class Failure(NamedTuple):
+    """Why there is no server: a code of docs/reference/errors.md, and a sentence."""
+
+    code: str
+    message: str
+
+
+def result(request_id: object, value: dict[str, Any]) -> bytes:
+    """Return a request's result."""
+    return encode({"jsonrpc": "2.0", "id": request_id, "result": value})
+
+
+def error(request_id: object, code: int, message: str, data: object = None) -> bytes:
+    """Return a request's error; `request_id` is None if the request could not be read."""
+    body: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        body["data"] = data
+    return encode({"jsonrpc": "2.0", "id": request_id, "error": body})
+
+
+def notification(method: str, params: dict[str, Any]) -> bytes:
+    """Return a notification."""
+    return encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def failed(request_id: object, method: str, failure: Failure, *, modern: bool) -> bytes:
+    """Return the answer for a caller without a server, in the error shape of all tools. A tool call gets a result,
+    which models read; other requests get a JSON-RPC error."""
+    if method != "tools/call":
+        return error(request_id, SERVER_ERROR, failure.message, {"error_code": failure.code})
+    told = {"status": "error", "error_code": failure.code, "error_message": failure.message}
+    value: dict[str, Any] = {
+        "content": [{"type": "text", "text": json.dumps(told)}],
+        "structuredContent": told,
+        "isError": True,
+    }
+    return result(request_id, {**value, "resultType": "complete"} if modern else value)
+
+
+#: The prefix of the shim's own request ids; their answers are not passed on.
+OWN = "intercom/"
+
+
+class Greeting:
+    """Remembers `initialize`, `notifications/initialized`, the log level and the subscriptions."""
+
+    __slots__ = ("_asked", "_initialize", "_initialized", "_level", "_subscribed")
+
+    def __init__(self) -> None:
+        self._initialize: Any = None
+        self._initialized = False
+        self._level: Any = None
+        self._subscribed: dict[str, Any] = {}
+        self._asked = 0
+
+    @property
+    def given(self) -> bool:
+        """Whether the client's `initialize` has been answered."""
+        return self._initialize is not None
+
+    def initialized(self) -> None:
+        """Note that the client is ready."""
+        self._initialized = True
+
+    def learn(self, method: str, params: Any) -> None:
+        """Note a request that succeeded, if its effect must outlive the server."""
+        if method == "initialize":
+            self._initialize = params
+        elif method == "logging/setLevel":
+            self._level = params
+        elif method == "resources/subscribe" and isinstance(params, dict):
+            self._subscribed[str(params.get("uri"))] = params
+        elif method == "resources/unsubscribe" and isinstance(params, dict):
+            self._subscribed.pop(str(params.get("uri")), None)
+
+    def again(self) -> list[bytes]:
+        """Return the lines that restore this state in a new server."""
+        lines: list[bytes] = []
+        if self.given:
+            lines.append(self._own("initialize", self._initialize))
+            if self._initialized:
+                lines.append(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        if self._level is not None:
+            lines.append(self._own("logging/setLevel", self._level))
+        return lines + [self._own("resources/subscribe", params) for params in self._subscribed.values()]
+
+    def _own(self, method: str, params: Any) -> bytes:
+        self._asked += 1
+        return encode({"jsonrpc": "2.0", "id": f"{OWN}{self._asked}/{method}", "method": method, "params": params})
+
 
 _MANY = 10_000
 #: The most bytes of requests kept for repetition. Only lines above `_LARGE` are checked against it.
@@ -94,7 +286,7 @@ class Relay:
         try:
             message = decode(line)
         except ValueError as fault:
-            return [ToClient(replies.error(None, replies.PARSE_ERROR, f"not a line of JSON: {fault}"))]
+            return [ToClient(error(None, PARSE_ERROR, f"not a line of JSON: {fault}"))]
         try:
             if not (isinstance(message, dict) and message.get("method") == "tools/call"):
                 # Refuse at once what can be decoded but not encoded. A tool call is encoded first anyway.
@@ -103,11 +295,11 @@ class Relay:
         except ValueError as fault:
             request_id = message.get("id") if isinstance(message, dict) and "method" in message else None
             known = request_id if _is_id(request_id) and str(request_id).isprintable() else None
-            return [ToClient(replies.error(known, replies.INVALID_REQUEST, f"not usable: {fault}"))]
+            return [ToClient(error(known, INVALID_REQUEST, f"not usable: {fault}"))]
 
     def client_line_too_long(self) -> list[Effect]:
         """Process a line from the client that exceeds the limit; its content is unknown."""
-        return [ToClient(replies.error(None, replies.INVALID_REQUEST, "the line is too long"))]
+        return [ToClient(error(None, INVALID_REQUEST, "the line is too long"))]
 
     def written(self, receipt: str) -> list[Effect]:
         """Note that the answer with this receipt was written to the client."""
@@ -139,7 +331,7 @@ class Relay:
         try:
             return self._server_message(message, line)
         except ValueError as fault:
-            return [Note(f"the server sent what can not be passed on: {fault}")]
+            return [Note(f"the server sent what cannot be passed on: {fault}")]
 
     def server_down(self) -> list[Effect]:
         """Process the loss of the server: withdraw its requests, answer what needs no server, keep the rest."""
@@ -147,8 +339,8 @@ class Relay:
             return []
         self._up = False
         self._receipts.clear()
-        self._progress.new_life()
-        effects: list[Effect] = [_cancelled(key) for key in self._asks.new_life()]
+        self._progress.new_server_run()
+        effects: list[Effect] = [_cancelled(key) for key in self._asks.new_server_run()]
         for key, each in list(self.in_flight.items()):
             effects += self._answer_alone(key, each.id, each.method, each.params)
         return effects
@@ -161,7 +353,7 @@ class Relay:
         effects: list[Effect] = []
         for each in waiting:
             self._progress.forget(each.token)
-            effects.append(ToClient(replies.failed(each.id, each.method, failure, modern=self._modern)))
+            effects.append(ToClient(failed(each.id, each.method, failure, modern=self._modern)))
         return effects
 
     def retry_allowed(self) -> None:
@@ -173,7 +365,7 @@ class Relay:
     def _client_message(self, message: Any) -> list[Effect]:
         if isinstance(message, list):
             text = "batches are not supported: send each message on a line of its own"
-            return [ToClient(replies.error(None, replies.INVALID_REQUEST, text))]
+            return [ToClient(error(None, INVALID_REQUEST, text))]
         if isinstance(message, dict):
             message.pop("intercom", None)  # the shim protocol uses this key for control lines
             method = message.get("method")
@@ -183,13 +375,13 @@ class Relay:
             if method is None and "id" in message and ("result" in message or "error" in message):
                 answer = self._asks.inward(message)
                 return [ToServer(encode(answer))] if answer is not None and self._up else []
-        return [ToClient(replies.error(None, replies.INVALID_REQUEST, "not a JSON-RPC message"))]
+        return [ToClient(error(None, INVALID_REQUEST, "not a JSON-RPC message"))]
 
     def _request(self, method: str, message: dict[str, Any]) -> list[Effect]:
         request_id = message["id"]
         if not _is_id(request_id):
             text = "a request's id must be a string or a whole number"
-            return [ToClient(replies.error(None, replies.INVALID_REQUEST, text))]
+            return [ToClient(error(None, INVALID_REQUEST, text))]
         key = json.dumps(request_id)
         if key in self.in_flight:
             return [Note(f"dropped a request: id {key} is still in flight")]
@@ -202,16 +394,16 @@ class Relay:
             if alone:
                 return alone
         if self._failure is not None and not self._may_retry:
-            return [ToClient(replies.failed(request_id, method, self._failure, modern=self._modern))]
+            return [ToClient(failed(request_id, method, self._failure, modern=self._modern))]
         if len(self.in_flight) >= _MANY:
             busy = Failure("busy", "too many requests are in flight: wait for some of them")
-            return [ToClient(replies.failed(request_id, method, busy, modern=self._modern))]
+            return [ToClient(failed(request_id, method, busy, modern=self._modern))]
         call = self._name(method, message, key) if method in NAMED else None
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         line = encode(message)
         if len(line) > _LARGE and sum(len(each.line) for each in self.in_flight.values()) + len(line) > _ROOM:
             busy = Failure("busy", "the requests in flight are too large together: wait for some of them")
-            return [ToClient(replies.failed(request_id, method, busy, modern=self._modern))]
+            return [ToClient(failed(request_id, method, busy, modern=self._modern))]
         if not _is_id(token):
             token = None
         elif token is not None:
@@ -243,7 +435,7 @@ class Relay:
         waiting = self.in_flight.pop(key, None)
         if waiting is not None:
             self._progress.forget(waiting.token)
-        return [ToClient(replies.result(request_id, value))]
+        return [ToClient(result(request_id, value))]
 
     def _notification(self, method: str, message: dict[str, Any]) -> list[Effect]:
         params = message.get("params")
@@ -342,4 +534,4 @@ def _delivered(receipts: list[str]) -> ToServer:
 
 def _cancelled(key: str) -> ToClient:
     reason = "the server that asked is gone"
-    return ToClient(replies.notification("notifications/cancelled", {"requestId": key, "reason": reason}))
+    return ToClient(notification("notifications/cancelled", {"requestId": key, "reason": reason}))

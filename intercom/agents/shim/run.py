@@ -9,13 +9,13 @@ import time
 from collections.abc import Sequence
 
 from intercom.agents.shim import shipped
-from intercom.agents.shim.link import LINE_LIMIT, Link
-from intercom.agents.shim.options import Options
-from intercom.agents.shim.pipes import Outlet, has_room, read
+from intercom.agents.shim.launch import Options
+from intercom.agents.shim.link import LINE_LIMIT, Link, Outlet, has_room, read
 from intercom.agents.shim.relay import Effect, Leave, Note, Relay, Retry, ToClient, ToServer
 from intercom.local import shim_id
 from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong, encode
 from intercom.local.places import peek, places
+from intercom.local.standard_streams import claim_standard_output, listen_for_signals
 from intercom.model.errors import IntercomError
 
 #: The shim's last line if the client has closed the connection.
@@ -30,8 +30,8 @@ def main(options: Options) -> int:
     """Relay between standard input and output and a server until the client is gone. Returns the exit code. Standard
     output carries MCP only: all other output goes to standard error. Must run in the main thread because it sets
     signals. SIGTERM and SIGINT end it cleanly."""
-    client = _claim_standard_output()
-    stop, wake = _listen_for_signals()
+    client = claim_standard_output()
+    stop, wake = listen_for_signals(signal.SIGTERM, signal.SIGINT)
     return _Shim(options, client, stop, wake).run()
 
 
@@ -139,28 +139,6 @@ class _Shim:
                 self._link.retry()
             elif isinstance(effect, Note):
                 _say(effect.text)
-
-
-def _claim_standard_output() -> int:
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
-    client = os.dup(1)
-    os.dup2(2, 1)
-    return client
-
-
-def _listen_for_signals() -> tuple[list[int], int]:
-    received: list[int] = []
-    wake, tell = os.pipe()
-    os.set_blocking(wake, False)
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda signum, _frame: received.append(signum))
-    return received, wake
 
 
 def _shipped_for(options: Options) -> shipped.Results:

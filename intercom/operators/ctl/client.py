@@ -14,9 +14,10 @@ import sys
 import time
 from typing import Any
 
-from intercom.local.dial import connect
+from intercom.local.client_socket import connect
 from intercom.local.places import Places, peek
 from intercom.model.errors import ConfigError, IpcError
+from intercom.operators.commands.table import COMMANDS
 
 #: How long a request is repeated after its answer was lost, in seconds.
 PATIENCE = 10.0
@@ -33,16 +34,6 @@ _PAUSE = 0.05
 #: Seconds between two tries at a server with too many connections: the first pause, and the longest.
 _BUSY_PAUSES = (0.05, 1.0)
 _CHUNK = 256 * 1024
-
-#: Verbs that are sent only once, because a repetition would run twice.
-ONCE = frozenset({"nudge"})
-
-#: Verbs that change something; each such request carries a `verdict_id`.
-_VERDICTS = frozenset({"approve", "reject", "answer", "policy-accept", "policy-reject"})
-_CONTROLS = frozenset({"resume", "mode", "nudge", "start", "clear", "pause", "unpause", "steer", "task", "take-back"})
-_KEYS = frozenset({"key-add", "key-revoke"})
-_CHECKPOINTS = frozenset({"checkpoint", "restore"})
-ACTS = _VERDICTS | _CONTROLS | _CHECKPOINTS | _KEYS
 
 
 class NoServer(Exception):
@@ -65,7 +56,8 @@ def request(places: Places, command: str, fields: dict[str, Any], *, patience: f
     generated if `fields` has none. Raises NoServer, Refusal, or IpcError for a socket that is not this user's.
     """
     fields = dict(fields)
-    if command in ACTS and "verdict_id" not in fields:
+    row = COMMANDS[command]
+    if row.acts and "verdict_id" not in fields:
         fields["verdict_id"] = os.urandom(16).hex()
     deadline = time.monotonic() + min(patience, FIRST_PATIENCE)
     asked = there = False
@@ -83,7 +75,7 @@ def request(places: Places, command: str, fields: dict[str, Any], *, patience: f
                     asked, deadline = True, time.monotonic() + patience
                 return _data(line.receive())
         except (NoServer, OSError, EOFError) as lost:
-            if asked and command in ONCE:
+            if asked and row.sent_once:
                 raise _unsure(command) from None
             if (not asked and not there) or time.monotonic() >= deadline:
                 raise _no_server(lost) from None
@@ -273,4 +265,4 @@ def _no_server(error: BaseException) -> Exception:
     return NoServer(str(error))
 
 
-__all__ = ["ACTS", "NoServer", "Refusal", "Watch", "request"]
+__all__ = ["NoServer", "Refusal", "Watch", "request"]

@@ -1,9 +1,11 @@
-"""The actor that listens on the local socket of ctl."""
+"""The listener: the actor that holds ctl's socket, and the token file that clients read."""
 
 from __future__ import annotations
 
 import logging
 import os
+import secrets
+import stat
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -12,19 +14,66 @@ from typing import Any
 import trio
 
 from actors import Actor, Busy, Down, DownEvent, NotRunning
-from intercom.local.dial import Peer
-from intercom.local.listen import LocalListener, listen
+from intercom.local.client_socket import Peer
 from intercom.local.peers import peer
+from intercom.local.places import private_directory
 from intercom.local.renewal import RENEWAL_SECONDS, Check, Renewal
+from intercom.local.server_socket import LocalListener, listen
 from intercom.model.card import Card, CardState, Notice
-from intercom.model.errors import IntercomError
-from intercom.operators.ctl.authorization import Agents, NoAgents
-from intercom.operators.ctl.connection import Door, Limits, serve
-from intercom.operators.ctl.token import keep_token, new_token, write_token
-from intercom.operators.ctl.watchers import Watchers
-from intercom.operators.desk import Desk
+from intercom.model.errors import IntercomError, IpcError
+from intercom.operators.ctl.connection import Agents, CtlDeps, Limits, NoAgents, Watchers, serve
 from intercom.operators.messages import Channel
-from intercom.operators.subscription import Subscribed, subscribe
+from intercom.operators.router import Subscribed, subscribe
+from intercom.sessions.operator_service import OperatorService
+
+
+def new_token() -> str:
+    """Return a random token of 64 hex digits."""
+    return secrets.token_hex(32)
+
+
+def write_token(path: str, token: str) -> None:
+    """Write `token` to `path` with mode 0600, atomically; an earlier file is replaced. Raises IpcError if the directory
+    is not private to this user or cannot be written."""
+    try:
+        private_directory(os.path.dirname(path))
+        # A temporary file is renamed: no reader sees half a token, and a link at `path` is replaced, not followed.
+        draft = f"{path}.{os.getpid()}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(draft, flags, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(token + "\n")
+        os.replace(draft, path)
+    except OSError as error:
+        raise IpcError(f"cannot write the token file {path} ({error.strerror}): check its directory") from None
+
+
+def keep_token(path: str, token: str) -> str | None:
+    """Write the token again if its file was removed, changed, or is not private to this user. Returns a sentence about
+    it; None if nothing had to be done. Raises IpcError as `write_token`."""
+    found = _token_at(path)
+    if found == token:
+        return None
+    write_token(path, token)
+    what = "was gone" if found is None else "did not hold this server's token"
+    return f"the token file {path} {what}; it was written again"
+
+
+def _token_at(path: str) -> str | None:
+    """Read the token file; None if there is none, "" if it is not a private regular file of this user."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            return ""
+        return file.read(1024).strip()
+
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +98,7 @@ class CtlListener(Actor):
 
     def __init__(
         self,
-        desk: Desk,
+        service: OperatorService,
         socket_path: str,
         token_path: str,
         *,
@@ -72,8 +121,8 @@ class CtlListener(Actor):
         self._told: set[str] | None = None
         self._listener: trio.abc.Listener[Any] | None = None
         self._watchers = Watchers()
-        self._door = Door(
-            desk=desk,
+        self._deps = CtlDeps(
+            service=service,
             token=token or new_token(),
             watchers=self._watchers,
             open_cards=lambda: tuple(self._open.values()),
@@ -88,10 +137,10 @@ class CtlListener(Actor):
     def on_start(self) -> None:
         # The socket first: if another server holds it, that server's token must stay.
         self._listener = self._transport(self._socket_path)
-        write_token(self._token_path, self._door.token)
+        write_token(self._token_path, self._deps.token)
         self.spawn(self._accept, self._listener)
         self.spawn(self._keep, self._listener)
-        self.spawn(self._door.authorization.keep_telling)
+        self.spawn(self._deps.authorization.keep_telling)
         self._subscribe_soon()
 
     def on_receive(self, message: Any) -> None:
@@ -121,7 +170,7 @@ class CtlListener(Actor):
     def _take(self, card: Card) -> None:
         if card.state is CardState.PENDING:
             self._open[card.id] = card
-            self._door.desk.seen(card)
+            self._deps.service.seen(card)
             while len(self._open) > _REMEMBERED:
                 del self._open[next(iter(self._open))]
         else:
@@ -142,7 +191,7 @@ class CtlListener(Actor):
     async def _closed(self, card_id: str) -> Card | None:
         """Look up a card that closed without a message; None if the operator service does not know it."""
         try:
-            return await self._door.desk.card(card_id)
+            return await self._deps.service.card(card_id)
         except (IntercomError, Down, NotRunning, Busy):
             return None
 
@@ -156,7 +205,7 @@ class CtlListener(Actor):
 
     async def _keep(self, listener: trio.abc.Listener[Any]) -> None:
         """Restore the socket and the token file whenever they are missing."""
-        checks: list[Check] = [partial(keep_token, self._token_path, self._door.token)]
+        checks: list[Check] = [partial(keep_token, self._token_path, self._deps.token)]
         if isinstance(listener, LocalListener):
             # The socket first, as in `on_start`.
             checks.insert(0, listener.renew)
@@ -176,6 +225,6 @@ class CtlListener(Actor):
             except OSError:
                 await trio.aclose_forcefully(stream)
                 return
-            await serve(stream, who, self._door)
+            await serve(stream, who, self._deps)
         except Exception:
             log.exception("a connection to the local socket failed")

@@ -1,4 +1,4 @@
-"""The protocol of the local socket: one JSON object a line, both ways.
+"""What crosses ctl's socket: one JSON object a line, a request up and a reply down.
 
 Pure: bytes in, values out. A malformed line raises an `IntercomError` that says why; no bytes raise anything else.
 """
@@ -7,70 +7,58 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from attrs import fields, frozen
+from attrs import field, fields, frozen
 
 from intercom.model import signing
+from intercom.model.card import Card, Notice
+from intercom.model.decision import Signature, SignedCommand
 from intercom.model.errors import IntercomError, InvalidArguments, IpcError
-from intercom.model.verdict import Signature, SignedCommand
+from intercom.operators.commands.entries import card_entry, notice_entry
+from intercom.operators.commands.table import FIELDS, Kind
 
 #: The longest request line in bytes, without its newline.
 MAX_REQUEST = 1024 * 1024
 
+#: A diff longer than this many characters is omitted from a watch line; `show` has it.
+WATCHED_DIFF = 128 * 1024
+
 _ID_CHARS = 200
 _NAME_CHARS = 4096
 _VERDICT_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
-_TEXT_FIELDS = ("id", "reason", "instruction", "mode", "session", "decision", "text", "verdict_id", "auth_token")
-_NAMES = ("workspace", "label", "stream", "files", "sha256", "public", "name")
 _SIGNED = frozenset(each.name for each in fields(Signature))
 
 
 @frozen(repr=False)
 class CtlRequest:
-    """One request. The first six fields are those of the older protocol; the rest are optional additions.
-
-    `verdict_id` identifies the act, so a repetition after a lost answer acts once. `limit` bounds the log entries, or
-    the lines of an output. `everything` includes ended sessions in `list`. `workspace` is the directory of a new agent
-    or a task. `label` names an agent or a checkpoint. `stream` and `start` (a byte offset) select the output of a
-    started agent. `files` says what a restore does with files. `sha256` is the hash of the policy that the operator
-    saw. `signature` is the operator's signature of this act; `public` and `name` belong to an operator key.
-    """
+    """One request. `fields` are those of the table's `FIELDS` that were sent. `verdict_id` identifies the act, so a
+    repetition after a lost answer acts once. `signature` is the operator's signature of this act."""
 
     command: str
-    id: str | None = None
-    reason: str | None = None
-    instruction: str | None = None
-    mode: str | None = None
-    auth_token: str | None = None
-    session: str | None = None
-    decision: str | None = None
-    text: str | None = None
+    fields: Mapping[str, Any] = field(factory=dict)
     verdict_id: str | None = None
-    limit: int | None = None
-    everything: bool = False
-    workspace: str | None = None
-    label: str | None = None
-    stream: str | None = None
-    start: int | None = None
-    files: str | None = None
-    sha256: str | None = None
-    public: str | None = None
-    name: str | None = None
     signature: Signature | None = None
+    auth_token: str | None = None
 
     @property
-    def whose(self) -> str | None:
-        """The session that is named, in `session` or `id`. Raises InvalidArguments if the two differ: acting on the
-        wrong session would be worse than a refusal."""
-        if None not in (self.session, self.id) and self.session != self.id:
-            raise InvalidArguments(f"two sessions are named, {self.session} and {self.id}: name one")
-        return self.session or self.id
+    def id(self) -> str | None:
+        return self.fields.get("id")
+
+    @property
+    def session(self) -> str | None:
+        return self.fields.get("session")
 
     @property
     def meant(self) -> dict[str, str]:
         """The fields that say what the request does; its signature covers them."""
-        return {name: part for name in signing.MEANT if (part := getattr(self, name)) is not None}
+        return {name: part for name in signing.MEANT if (part := self.fields.get(name)) is not None}
+
+    @property
+    def subject(self) -> str:
+        """The hash of the command's effect, which its signature covers."""
+        return signing.command_subject(self.command, self.meant)
 
     @property
     def signed(self) -> SignedCommand | None:
@@ -98,22 +86,15 @@ def read_request(line: bytes) -> CtlRequest:
     command = raw.get("command")
     if not isinstance(command, str) or not command:
         raise InvalidArguments("the request names no command; set command to a verb")
-    fields = {name: _text(name, raw.get(name)) for name in _TEXT_FIELDS}
-    for name in ("id", "session"):
-        value = fields[name]
-        if value is not None and not 0 < len(value) <= _ID_CHARS:
-            raise InvalidArguments(f"{name} must have 1 to {_ID_CHARS} characters")
-    fields |= {name: _name(name, raw.get(name)) for name in _NAMES}
-    verdict_id = fields["verdict_id"]
+    verdict_id = _text("verdict_id", raw.get("verdict_id"))
     if verdict_id is not None and not _VERDICT_ID.fullmatch(verdict_id):
         raise InvalidArguments("verdict_id must be 8 to 64 letters, digits, - or _")
     return CtlRequest(
-        command=command,
-        limit=_limit(raw.get("limit")),
-        everything=_flag(raw.get("everything")),
-        start=_start(raw.get("start")),
-        signature=_signature(raw.get("signature")),
-        **fields,
+        command,
+        {name: _checked(name, kind, raw[name]) for name, kind in FIELDS.items() if raw.get(name) is not None},
+        verdict_id,
+        _signature(raw.get("signature")),
+        _text("auth_token", raw.get("auth_token")),
     )
 
 
@@ -135,8 +116,35 @@ def event(name: str, data: Any) -> bytes:
     return _line({"event": name, "data": data})
 
 
+def line_of(shown: Card | Notice) -> bytes:
+    """Return the watch line of a card or notice."""
+    if isinstance(shown, Notice):
+        return event("notice", notice_entry(shown))
+    return event("card", card_entry(shown, diff=len(shown.diff or "") <= WATCHED_DIFF))
+
+
 def _line(value: dict[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), default=str).encode("ascii") + b"\n"
+
+
+def _checked(name: str, kind: Kind, value: object) -> str | int | bool:
+    """Return a field that was sent. Raises InvalidArguments if it is not of its kind."""
+    match kind:
+        case Kind.FLAG:
+            if isinstance(value, bool):
+                return value
+            raise InvalidArguments(f"{name} must be {kind.value}")
+        case Kind.NUMBER | Kind.OFFSET:
+            low, high = (1, 10_000) if kind is Kind.NUMBER else (0, 2**63 - 1)
+            if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+                return value
+            raise InvalidArguments(f"{name} must be {kind.value}")
+    text = _text(name, value) or ""
+    if kind is Kind.ID and not 0 < len(text) <= _ID_CHARS:
+        raise InvalidArguments(f"{name} must have {kind.value}")
+    if kind is Kind.NAME and (len(text) > _NAME_CHARS or "\0" in text):
+        raise InvalidArguments(f"{name} must have {kind.value}")
+    return text
 
 
 def _text(name: str, value: object) -> str | None:
@@ -160,34 +168,3 @@ def _signature(value: object) -> Signature | None:
         if _text(f"signature.{name}", part) is None and name not in ("risk", "text"):
             raise InvalidArguments(f"signature.{name} is missing")
     return Signature(**value)
-
-
-def _name(name: str, value: object) -> str | None:
-    text = _text(name, value)
-    if text is not None and (len(text) > _NAME_CHARS or "\0" in text):
-        raise InvalidArguments(f"{name} must have at most {_NAME_CHARS} characters, and no NUL")
-    return text
-
-
-def _start(value: object) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-        raise InvalidArguments("start must be a whole number, and not below 0")
-    return value
-
-
-def _limit(value: object) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10_000:
-        raise InvalidArguments("limit must be a whole number from 1 to 10000")
-    return value
-
-
-def _flag(value: object) -> bool:
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise InvalidArguments("everything must be true or false")
-    return value

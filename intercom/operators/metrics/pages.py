@@ -1,20 +1,293 @@
-"""The monitoring pages, for the web server."""
+"""`/healthz` and `/metrics`: whether this server does its work, and its figures for Prometheus."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import logging
+import math
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
+from typing import Any
 
-from intercom.model.page import Page
-from intercom.operators.metrics.health import Health
-from intercom.operators.metrics.metrics import Metrics, Sources
-from intercom.sessions.desk import Desk
-from intercom.store import census
+import trio
+from attrs import define, field, frozen
+from prometheus_client import CollectorRegistry, GCCollector, Info, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
+
+from actors import Info as Tree
+from intercom._version import __version__
+from intercom.model.errors import IntercomError
+from intercom.model.metrics import Answer, Page
+from intercom.operators.metrics.counters import Counted, family
+from intercom.sessions.operator_service import OperatorService
+from intercom.store import counts
+from intercom.store.client import PROBE_SECONDS, STORE_FAULTS, Store
+from intercom.store.counts import Counts
+
+#: How long an answer is cached, in seconds. Anybody may ask, and each check costs the store an empty transaction.
+GOOD_SECONDS = 1.0
+
+
+@define
+class Health:
+    """Answers `/healthz`. `tree` returns the current actor tree, `life` identifies this server run, and `clock` is the
+    wall clock in seconds."""
+
+    tree: Callable[[], Tree]
+    store: Store
+    life: str
+    clock: Callable[[], float]
+    _one: trio.Lock = field(factory=trio.Lock, init=False)
+    _known: tuple[float, list[str]] = field(default=(-math.inf, []), init=False)
+
+    async def answer(self) -> Answer:
+        """Return 200 and the status, or 503 and the faults. Faults are described in general terms, because anybody may
+        read them."""
+        async with self._one:
+            asked, faults = self._known
+            if trio.current_time() - asked >= GOOD_SECONDS:
+                faults = await self._faults()
+                self._known = trio.current_time(), faults
+        status = "failing" if faults else "ok"
+        said: dict[str, Any] = {
+            "status": status,
+            "version": __version__,
+            "life": self.life,
+            "uptime_seconds": self._uptime(),
+            "store": "failing" if _STORE in faults else "ok",
+            "faults": faults,
+        }
+        return Answer(503 if faults else 200, "application/json", json.dumps(said).encode() + b"\n")
+
+    async def _faults(self) -> list[str]:
+        faults = [f"{name} is {state}" for name, state in _parts(self.tree()) if state != "running"]
+        try:
+            await self.store.transact(_nothing, timeout=PROBE_SECONDS)
+        except STORE_FAULTS:
+            faults.append(_STORE)
+        return faults
+
+    def _uptime(self) -> float:
+        started = self.tree().started_at
+        return 0.0 if started is None else round(max(0.0, self.clock() - started), 3)
+
+
+_STORE = "the database cannot be written; see the server's log, or agent-intercom doctor"
+
+
+def _nothing(_db: object) -> None:
+    """Change nothing. The transaction succeeds only if the writer runs and the database is open for writing."""
+
+
+def _parts(root: Tree) -> list[tuple[str, str]]:
+    """Return the parts of the server with their state. Actors below them restart without any effect on health."""
+    server = next((child for child in root.children if child.id == "server"), None)
+    if server is None or server.state != "running":
+        return [("the server", "starting or stopping")]
+    return [(part.id, part.state) for part in server.children]
+
+
+Metric = CounterMetricFamily | GaugeMetricFamily
+
+
+@frozen
+class Present:
+    """The state at one moment. `census` is None if the database could not be read, `chat` if no chat channel is set up.
+    `own` holds figures of other parts, by the metric's name (without the prefix) and its help text."""
+
+    at: datetime
+    tree: Tree
+    census: Counts | None
+    policies: int
+    agents: int
+    chat: Mapping[str, Any] | None = None
+    own: Mapping[tuple[str, str], float] = {}
+
+
+class Moment(Collector):
+    """Collects the `Present` in `now`; yields nothing until the first one."""
+
+    now: Present | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        if self.now is not None:
+            yield from families(self.now)
+
+
+def families(now: Present) -> Iterator[Metric]:
+    """Yield all gauges of a moment."""
+    yield from _actors(now.tree)
+    yield _gauge("store_up", "Whether the database could be read just now.", float(now.census is not None))
+    if now.census is not None:
+        yield from _waiting(now.census, now.policies, now.at)
+        yield from _standing(now.census)
+    yield _gauge("agents_connected", "Agents that are connected, or were a moment ago.", now.agents)
+    yield from _channels(now)
+    for (name, words), value in now.own.items():
+        yield _gauge(name, words, value)
+
+
+def _actors(tree: Tree) -> Iterator[Metric]:
+    states: Counter[tuple[str, ...]] = Counter()
+    waiting: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    longest: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    for each in _all(tree):
+        sort = family(each.name)
+        states[sort, each.state] += 1
+        waiting[(sort,)] += each.mailbox
+        longest[(sort,)] = max(longest[(sort,)], each.mailbox)
+    yield _labelled("actors", "Actors, by sort and state.", ("actor", "state"), states.items())
+    yield _labelled(
+        "mailbox_messages", "Messages that wait in mailboxes, of all of a sort.", ("actor",), waiting.items()
+    )
+    yield _labelled(
+        "mailbox_longest", "Messages that wait in the longest mailbox of a sort.", ("actor",), longest.items()
+    )
+
+
+def _all(info: Tree) -> Iterator[Tree]:
+    yield info
+    for child in info.children:
+        yield from _all(child)
+
+
+def _waiting(census: Counts, policies: int, at: datetime) -> Iterator[Metric]:
+    counts = {(kind.value,): float(found.count) for kind, found in census.pending.items()}
+    counts[("policy",)] = float(policies)
+    yield _labelled("pending", "What waits for a person, by kind.", ("kind",), counts.items())
+    ages = {(kind.value,): _age(found.oldest, at) for kind, found in census.pending.items() if found.oldest is not None}
+    yield _labelled("pending_oldest_seconds", "How long the oldest of a kind has waited.", ("kind",), ages.items())
+
+
+def _standing(census: Counts) -> Iterator[Metric]:
+    words = {(kind.value,): float(found.count) for kind, found in census.queued.items()}
+    yield _labelled("queued", "Words and tasks that no agent has been told yet.", ("kind",), words.items())
+    children = {(state.value,): float(number) for state, number in census.children.items()}
+    yield _labelled("children", "Agents that people started, by how each fares.", ("state",), children.items())
+    sessions = {(status.value,): float(number) for status, number in census.sessions.items()}
+    yield _labelled("sessions", "Sessions in the database, by status.", ("status",), sessions.items())
+
+
+def _channels(now: Present) -> Iterator[Metric]:
+    up = {(each.name,): float(each.state == "running") for each in _all(now.tree) if each.name == "ctl"}
+    connection = outbox = None
+    if now.chat is not None:
+        connection, outbox = now.chat["connection"], now.chat["outbox"]
+        up[("slack",)] = float(connection is not None and connection.state.value == "up")
+    yield _labelled("channel_up", "Whether a channel can reach people.", ("channel",), up.items())
+    if connection is not None:
+        yield _counter("slack_reconnects", "Sockets to Slack opened after the first.", connection.reconnects)
+        yield _gauge("slack_in_hand", "What came from Slack and is being handled.", connection.in_hand)
+    if outbox is not None:
+        waiting = {(urgency,): float(number) for urgency, number in outbox.waiting.items()}
+        yield _labelled(
+            "outbox_waiting", "Messages not posted to Slack yet, by urgency.", ("urgency",), waiting.items()
+        )
+        yield _gauge("outbox_outdated", "Messages that do not show what they should.", outbox.updates)
+        oldest = 0.0 if outbox.oldest is None else _age(outbox.oldest, now.at)
+        yield _gauge("outbox_oldest_seconds", "How long the oldest message has waited to be posted.", oldest)
+        yield _gauge("outbox_troubled", "Slack channels that fare badly now.", len(outbox.troubles))
+
+
+def _age(since: datetime, at: datetime) -> float:
+    return max(0.0, (at - since).total_seconds())
+
+
+def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"intercom_{name}", words, value=value)
+
+
+def _counter(name: str, words: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(f"intercom_{name}", words, value=value)
+
+
+def _labelled(
+    name: str, words: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> GaugeMetricFamily:
+    found = GaugeMetricFamily(f"intercom_{name}", words, labels=labels)
+    for label, value in values:
+        found.add_metric(label, value)
+    return found
+
+
+log = logging.getLogger(__name__)
+
+#: How long the counts of the database may take, in seconds; Prometheus gives up a scrape after ten.
+_CENSUS_SECONDS = 5.0
+
+
+@frozen
+class Sources:
+    """The sources of the gauges.
+
+    `census` counts in the database. `policies` counts policy changes that wait for a person, `agents` the connected
+    agents. `chat` returns the status of the chat channel, None without one. `own` returns figures that other parts keep
+    themselves.
+    """
+
+    tree: Callable[[], Tree]
+    census: Callable[[], Awaitable[Counts]]
+    policies: Callable[[], int]
+    agents: Callable[[], int]
+    chat: Callable[[], Awaitable[Mapping[str, Any] | None]]
+    now: Callable[[], datetime]
+    own: Callable[[], Mapping[tuple[str, str], float]] = dict
+
+
+@define
+class Metrics:
+    """One server's metrics. `counted` holds the two hooks that feed them."""
+
+    registry: CollectorRegistry = field(factory=CollectorRegistry, init=False)
+    counted: Counted = field(init=False)
+    _moment: Moment = field(factory=Moment, init=False)
+    _one: trio.Lock = field(factory=trio.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.counted = Counted(self.registry)
+        self.registry.register(self._moment)
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        Info("intercom", "This server.", registry=self.registry).info({"version": __version__})
+
+    async def answer(self, sources: Sources) -> Answer:
+        """Return the metrics in the plain text format. A part that does not answer is omitted, and its `up` figure says
+        so."""
+        # Two answers at once would share the one `Moment`.
+        async with self._one:
+            self._moment.now = await present(sources)
+            return Answer(200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(self.registry))
+
+
+async def present(sources: Sources) -> Present:
+    """Collect the current state from all sources."""
+    return Present(
+        at=sources.now(),
+        tree=sources.tree(),
+        census=await _census(sources),
+        policies=sources.policies(),
+        agents=sources.agents(),
+        chat=await sources.chat(),
+        own=sources.own(),
+    )
+
+
+async def _census(sources: Sources) -> Counts | None:
+    try:
+        with trio.fail_after(_CENSUS_SECONDS):
+            return await sources.census()
+    except (IntercomError, trio.TooSlowError) as failed:
+        log.warning("the database could not be counted: %s", failed or "it took too long")
+        return None
 
 
 def pages(
     metrics: Metrics,
-    desk: Desk,
+    service: OperatorService,
     *,
     life: str,
     agents: Callable[[], int],
@@ -22,14 +295,27 @@ def pages(
 ) -> Sequence[Page]:
     """Return `/healthz`, open to anybody, and `/metrics`. `agents` counts the connected agents. `own` returns figures
     that other parts keep themselves, by name and help text."""
-    health = Health(desk.tree, desk.context.store, life, desk.system.clock)
+    health = Health(service.tree, service.context.store, life, service.system.clock)
     sources = Sources(
-        tree=desk.tree,
-        census=partial(desk.reader.read, census.take),
-        policies=lambda: len(desk.board.cards()),
+        tree=service.tree,
+        census=partial(service.reader.read, counts.count),
+        policies=lambda: len(service.board.cards()),
         agents=agents,
-        chat=desk.chat_standing,
-        now=desk.context.now,
+        chat=service.chat_standing,
+        now=service.context.now,
         own=own,
     )
     return (Page("/healthz", health.answer, open=True), Page("/metrics", partial(metrics.answer, sources)))
+
+
+def figures(
+    *, up: bool, connections: int = 0, sessions: int = 0, agents: int = 0, requests: int = 0
+) -> Mapping[tuple[str, str], float]:
+    """Return each figure by the name and help text of its metric."""
+    return {
+        ("http_up", "Whether the port for HTTP is open."): float(up),
+        ("http_connections", "Connections over HTTP that are open."): connections,
+        ("http_sessions", "Sessions over HTTP, of the era of the protocol that has them."): sessions,
+        ("http_agents", "Agents over HTTP that are known by their key, of the era without sessions."): agents,
+        ("http_requests", "Requests over HTTP that are being served, calls that wait among them."): requests,
+    }

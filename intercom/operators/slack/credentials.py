@@ -1,22 +1,190 @@
-"""Slack's credentials: where each is looked up, and its format.
+"""Slack's credentials: from the environment, the keychain or a private file.
 
 The sources, in this order, are the keychain, the environment, and the file that `slack login --file` wrote. The
 configuration never holds them. A shim's environment is ignored (`intercom.local.daemon` drops them).
+
+It may wait for a password at a screen without a user, and the call cannot be cancelled. After the deadline the daemon
+thread is abandoned. The library is imported lazily, because the import takes a tenth of a second.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import queue
 import re
-from collections.abc import Mapping
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from attrs import field, frozen
 
+from intercom.local.places import private_directory
 from intercom.model.config import Config
 from intercom.model.errors import SlackError
-from intercom.operators.slack import credential_file, keychain
-from intercom.operators.slack.web import SlackTokens
+from intercom.operators.slack.web_api import SlackTokens
+
+
+def read_file(path: Path) -> dict[str, str]:
+    """Return the credentials by name; empty if there is no file. Raises SlackError if the file is a link, belongs to
+    another user, is open to others, or has other content."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise SlackError(f"{path} cannot be read ({(error.strerror or '').lower()}): log in to Slack again") from None
+    try:
+        _judge(path, os.fstat(handle))
+        with open(handle, "rb", closefd=False) as stream:
+            held = json.load(stream)
+    except ValueError:
+        held = None
+    finally:
+        os.close(handle)
+    if not isinstance(held, dict) or not all(isinstance(value, str) for value in held.values()):
+        raise SlackError(f"{path} holds no credentials: remove it, and log in to Slack again")
+    return held
+
+
+def write_file(path: Path, values: Mapping[str, str]) -> None:
+    """Write the file with mode 0600, atomically. Empty values are omitted. Raises IpcError if its directory is not
+    private to the user, OSError if it cannot be written."""
+    private_directory(str(path.parent))
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump({name: value for name, value in values.items() if value}, stream, indent=1)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def remove(path: Path) -> bool:
+    """Delete the file and return whether it existed. Raises OSError if it cannot be deleted."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _judge(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        raise SlackError(f"{path} is not a file of yours: remove it, and log in to Slack again")
+    if found.st_mode & 0o077:
+        # Credentials that others could read must count as known to them.
+        raise SlackError(
+            f"{path} is open to other users (mode {found.st_mode & 0o777:o}): run chmod 600 on it, and if others"
+            " use this machine, make new tokens"
+        )
+
+
+SERVICE = "agent-intercom"
+
+T = TypeVar("T")
+
+
+def read_keychain(names: Iterable[str], *, patience: float) -> dict[str, str] | None:
+    """Return the values of these names in the keychain; None if this machine has no keychain. Raises SlackError if it
+    does not answer within `patience` seconds, or is locked."""
+
+    def work() -> dict[str, str]:
+        import keyring
+
+        values = {name: keyring.get_password(SERVICE, name) for name in names}
+        return {name: value for name, value in values.items() if value}
+
+    return _ask(work, patience)
+
+
+def write_keychain(values: Mapping[str, str], *, patience: float) -> str | None:
+    """Store these values and verify that they are stored; an empty value is deleted.
+
+    Returns the keychain's own name; None if this machine has none. Raises SlackError if it does not answer within
+    `patience` seconds, is locked, or stores nothing.
+    """
+
+    def work() -> str:
+        import keyring
+
+        for name, value in values.items():
+            if value:
+                keyring.set_password(SERVICE, name, value)
+                # The null backend accepts everything and stores nothing.
+                if keyring.get_password(SERVICE, name) != value:
+                    raise SlackError(
+                        "the keychain did not keep what it was given: see `python -m keyring --list-backends`"
+                    )
+            else:
+                _forget(name)
+        return str(keyring.get_keyring().name)
+
+    return _ask(work, patience)
+
+
+def forget(names: Iterable[str], *, patience: float) -> tuple[str, ...] | None:
+    """Delete these names. Returns the ones that existed; None if this machine has no keychain. Raises SlackError if the
+    keychain does not answer within `patience` seconds, or is locked."""
+
+    def work() -> tuple[str, ...]:
+        return tuple(name for name in names if _forget(name))
+
+    return _ask(work, patience)
+
+
+def _forget(name: str) -> bool:
+    import keyring
+
+    if keyring.get_password(SERVICE, name) is None:
+        return False
+    keyring.delete_password(SERVICE, name)
+    return True
+
+
+def _ask(work: Callable[[], T], patience: float) -> T | None:
+    outcome: queue.SimpleQueue[T | BaseException] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.put(work())
+        except BaseException as error:
+            outcome.put(error)
+
+    threading.Thread(target=run, name="keychain", daemon=True).start()
+    try:
+        answer = outcome.get(timeout=patience)
+    except queue.Empty:
+        raise SlackError(
+            f"the keychain did not answer within {patience:g} s: unlock it (it may be asking for its password on the"
+            " machine's own screen), or use agent-intercom slack login --file"
+        ) from None
+    if not isinstance(answer, BaseException):
+        return answer
+    _failed(answer)
+    return None
+
+
+def _failed(error: BaseException) -> None:
+    """Return if there is no keychain at all; otherwise raise an error for people."""
+    from keyring.errors import KeyringLocked, NoKeyringError
+
+    if isinstance(error, NoKeyringError):
+        return
+    if isinstance(error, SlackError):
+        raise error
+    if isinstance(error, KeyringLocked):
+        raise SlackError("the keychain is locked: unlock it, or use agent-intercom slack login --file")
+    # Each backend has its own errors, D-Bus errors for example; none may keep the server from starting.
+    raise SlackError(f"the keychain cannot be used ({type(error).__name__}: {error})")
+
 
 #: Seconds the server's start waits for the keychain, which may be asking an absent user for its password.
 PATIENCE = 3.0
@@ -114,11 +282,11 @@ def look(env: Mapping[str, str], *, file: Path | None = None, patience: float = 
     kept: Mapping[str, str] | None = None
     filed: Mapping[str, str] = {}
     try:
-        kept = keychain.read([kind.name for kind in KINDS], patience=patience)
+        kept = read_keychain([kind.name for kind in KINDS], patience=patience)
     except SlackError as fault:
         unread.append(fault.message)
     try:
-        filed = credential_file.read(file) if file is not None else {}
+        filed = read_file(file) if file is not None else {}
     except SlackError as fault:
         unread.append(fault.message)
     found = {}

@@ -1,4 +1,4 @@
-"""The parser of Slack's envelopes: from a payload to a person's action, or to `Ignored`.
+"""Envelopes: what Slack delivers, read into the action of a person, or into nothing of ours.
 
 Pure and total: no payload raises an error. Each action has a permanent id. A redelivery has the same id, and the
 decision uses it too.
@@ -12,34 +12,101 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from intercom.operators.slack.act import (
-    BUTTONS,
-    FORMS,
-    Act,
-    Button,
-    Command,
-    Ignored,
-    Person,
-    Said,
-    Submitted,
-    Tap,
-)
+from attrs import frozen
 
-__all__ = [
-    "BUTTONS",
-    "FORMS",
-    "Act",
-    "Button",
-    "Command",
-    "Ignored",
-    "Person",
-    "Said",
-    "Submitted",
-    "Tap",
-    "form_metadata",
-    "person_name",
-    "read",
-]
+from intercom.operators.slack.buttons import BY_ACTION, BY_FORM, Button
+
+
+@frozen
+class Person:
+    """A Slack user. `name` is empty if the payload does not contain it."""
+
+    id: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id})" if self.name else self.id
+
+
+@frozen
+class ButtonAction:
+    """A click on a button. `thread` is the ts of the thread's root; outside a thread it is the message's own ts."""
+
+    act_id: str
+    person: Person
+    team: str
+    action_id: str
+    card_id: str
+    channel: str
+    message: str
+    thread: str
+    trigger: str
+
+    @property
+    def button(self) -> Button:
+        return BY_ACTION[self.action_id]
+
+    @property
+    def within(self) -> str | None:
+        """The thread that contains the message with the button; None if it is outside a thread."""
+        return None if self.thread == self.message else self.thread
+
+
+@frozen
+class FormSubmission:
+    """A submitted form. `block` is the block of its text, for an error message there. `channel` and `thread` are empty
+    if the form did not carry them."""
+
+    act_id: str
+    person: Person
+    team: str
+    form: str
+    card_id: str
+    channel: str
+    thread: str
+    block: str
+    text: str
+
+    @property
+    def button(self) -> Button:
+        return BY_FORM[self.form]
+
+
+@frozen
+class Command:
+    """A slash command. `text` is the text after it, as Slack escaped it."""
+
+    act_id: str
+    person: Person
+    team: str
+    command: str
+    text: str
+    channel: str
+    trigger: str
+    response_url: str
+
+
+@frozen
+class ThreadReply:
+    """A reply of a person in a thread. `text` is as Slack escaped it, without a leading mention of the app."""
+
+    act_id: str
+    person: Person
+    team: str
+    channel: str
+    ts: str
+    thread: str
+    text: str
+
+
+@frozen
+class Ignored:
+    """A payload that is irrelevant or unreadable. `why` is for the log and contains nothing of the payload."""
+
+    why: str
+
+
+Interaction = ButtonAction | FormSubmission | Command | ThreadReply | Ignored
 
 #: How many characters of a person's text are used; Slack's own limits are lower.
 TEXT_LIMIT = 40_000
@@ -60,7 +127,7 @@ class _Unreadable(Exception):
     """A part that an action needs is missing or malformed."""
 
 
-def read(kind: str, payload: object) -> Act:
+def read(kind: str, payload: object) -> Interaction:
     """Return the action of an envelope of type `kind` ("interactive", "slash_commands", "events_api")."""
     try:
         match kind:
@@ -85,33 +152,33 @@ def person_name(answer: object) -> str:
     return _name(_at(answer, "user", "name"))
 
 
-def _interactive(payload: object) -> Act:
+def _interactive(payload: object) -> Interaction:
     match _at(payload, "type"):
         case "block_actions":
-            return _tap(payload)
+            return _button_action(payload)
         case "view_submission":
             return _submitted(payload)
     return Ignored("an interaction of another type")
 
 
-def _tap(payload: object) -> Act:
+def _button_action(payload: object) -> Interaction:
     actions = _at(payload, "actions")
     if not isinstance(actions, list) or not actions:
         raise _Unreadable("a tap without an action")
     action = actions[0]
     name = _at(action, "action_id")
-    if not isinstance(name, str) or name not in BUTTONS:
+    if not isinstance(name, str) or name not in BY_ACTION:
         return Ignored("a tap on something that is no button of ours")
     person = _person(_at(payload, "user"))
     channel = _fits(_CHANNEL, _first(payload, ("container", "channel_id"), ("channel", "id")), "channel")
     message = _fits(_TS, _first(payload, ("container", "message_ts"), ("message", "ts")), "message ts")
     thread = _first(payload, ("container", "thread_ts"), ("message", "thread_ts"))
     at = _fits(_TS, _at(action, "action_ts"), "action ts")
-    return Tap(
+    return ButtonAction(
         act_id=f"slack/{person.id}/{at}",
         person=person,
         team=_team(_first(payload, ("team", "id"), ("user", "team_id"))),
-        action=name,
+        action_id=name,
         card_id=_fits(_CARD, _at(action, "value"), "card id"),
         channel=channel,
         message=message,
@@ -120,10 +187,10 @@ def _tap(payload: object) -> Act:
     )
 
 
-def _submitted(payload: object) -> Act:
+def _submitted(payload: object) -> Interaction:
     callback = _at(payload, "view", "callback_id")
     form = callback.removeprefix(FORM) if isinstance(callback, str) and callback.startswith(FORM) else ""
-    if form not in FORMS:
+    if form not in BY_FORM:
         return Ignored("a form that is not ours")
     view = _fits(_TOKEN, _at(payload, "view", "id"), "view id")
     metadata = _json(_at(payload, "view", "private_metadata"))
@@ -131,7 +198,7 @@ def _submitted(payload: object) -> Act:
     # The id includes the text. A refused person may send the same form with other text, which is another action. The
     # same text, sent again because no answer came, is the same action.
     words = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return Submitted(
+    return FormSubmission(
         act_id=f"slack/{view}/{words}",
         person=_person(_at(payload, "user")),
         team=_team(_first(payload, ("team", "id"), ("user", "team_id"))),
@@ -156,7 +223,7 @@ def _typed(values: object) -> tuple[str, str]:
     return "", ""
 
 
-def _command(payload: object) -> Act:
+def _command(payload: object) -> Interaction:
     trigger = _fits(_TOKEN, _at(payload, "trigger_id"), "trigger id")
     return Command(
         act_id=f"slack/{trigger}",
@@ -170,7 +237,7 @@ def _command(payload: object) -> Act:
     )
 
 
-def _event(payload: object) -> Act:
+def _event(payload: object) -> Interaction:
     event = _at(payload, "event")
     if _at(event, "type") != "message":
         return Ignored("an event of another type")
@@ -186,7 +253,7 @@ def _event(payload: object) -> Act:
     if person.id in us:
         return Ignored("a message of our own")
     channel = _fits(_CHANNEL, _at(event, "channel"), "channel")
-    return Said(
+    return ThreadReply(
         act_id=f"slack/{channel}/{ts}",
         person=person,
         team=_team(_first(event, ("team",), ("user_team",)) or _at(payload, "team_id")),
@@ -269,3 +336,17 @@ def _fits(pattern: re.Pattern[str], value: object, what: str) -> str:
 
 def _optional(pattern: re.Pattern[str], value: object) -> str:
     return value if isinstance(value, str) and pattern.fullmatch(value) else ""
+
+
+__all__ = [
+    "ButtonAction",
+    "Command",
+    "FormSubmission",
+    "Ignored",
+    "Interaction",
+    "Person",
+    "ThreadReply",
+    "form_metadata",
+    "person_name",
+    "read",
+]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from attrs import frozen
 
 from actors import Request
 from intercom.operators.slack.envelopes import Command
+from intercom.operators.slack.web_api import Json
 
 
 @frozen
@@ -40,7 +40,7 @@ class ConnectionState(StrEnum):
 
 
 @frozen
-class Standing:
+class SlackStatus:
     """The answer to `Health`.
 
     `since` is when the connection came up or went down. `reconnects` counts the sockets after the first. `last_error`
@@ -57,7 +57,7 @@ class Standing:
 
 
 @frozen
-class Health(Request[Standing]):
+class Health(Request[SlackStatus]):
     """Asks `slack/connection` for the status of the connection."""
 
 
@@ -69,9 +69,9 @@ class Redraw:
 
 
 @frozen
-class Whisper:
-    """Tells `slack/whispers` to send an ephemeral message to one person, in a channel or thread. It is sent soon or not
-    at all."""
+class SendEphemeral:
+    """Tells `slack/ephemeral` to send an ephemeral message to one person, in a channel or thread. Sent soon or not at
+    all."""
 
     channel: str
     person: str
@@ -80,7 +80,7 @@ class Whisper:
 
 
 @frozen
-class OutboxStanding:
+class OutboxStatus:
     """The answer to `OutboxHealth`.
 
     `waiting` counts unposted messages by urgency ("card", "alert", "line", "log"), `updates` the outdated ones.
@@ -96,12 +96,12 @@ class OutboxStanding:
 
 
 @frozen
-class OutboxHealth(Request[OutboxStanding]):
+class OutboxHealth(Request[OutboxStatus]):
     """Asks `slack/outbox` for its status."""
 
 
 @frozen
-class CarryOut(Request[dict[str, Any] | None]):
+class CarryOut(Request[Json | None]):
     """Asks `slack/commands` to carry out a command of an authorized person; a repeated request acts once. The answer is
     the payload of the acknowledgement. It comes in time for Slack, even if the command takes longer."""
 

@@ -7,36 +7,31 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-import trio
 from attrs import field, frozen
 
-from actors import Actor, Busy, ChildSpec, Down, NotRunning, Request, System, ask
+from actors import Actor, ChildSpec, Request, System, ask
 from intercom.masking import KNOWN, Masker
 from intercom.model.config import Config
-from intercom.operators.desk import Desk
-from intercom.operators.slack.acts import Acts
-from intercom.operators.slack.channel import SlackChannel
-from intercom.operators.slack.commands.call import Surroundings
+from intercom.operators.slack.channel import Drawing, EphemeralSender, SlackChannel
+from intercom.operators.slack.commands.call import CommandDeps
 from intercom.operators.slack.commands.runner import CommandRunner, Commands
-from intercom.operators.slack.connection import Connection
-from intercom.operators.slack.drawing import Drawing
-from intercom.operators.slack.forms import DrawnForms
-from intercom.operators.slack.means import Means
+from intercom.operators.slack.decisions import ActionDeps, Authorization, People
+from intercom.operators.slack.interactions import Interactions
 from intercom.operators.slack.messages import Health, OutboxHealth, Wake
 from intercom.operators.slack.outbox import Sender
-from intercom.operators.slack.people import People
-from intercom.operators.slack.security import Gate
 from intercom.operators.slack.setup import SlackSetup, web_api
-from intercom.operators.slack.trouble import Patience
-from intercom.operators.slack.web import WebApi
-from intercom.operators.slack.whispers import Whispers
+from intercom.operators.slack.socket_mode import Patience, SlackConnection
+from intercom.operators.slack.web_api import WebApi
+from intercom.sessions.asking import UNANSWERED
 from intercom.sessions.chat import Chat, channel_of
+from intercom.sessions.operator_service import OperatorService
+from intercom.store.client import Store
 from intercom.store.reader import Reader
 
 T = TypeVar("T")
 
 #: How long an actor may take to report its status, in seconds.
-_STANDING_SECONDS = 2.0
+_STATUS_SECONDS = 2.0
 
 
 class OpenWeb(Actor):
@@ -84,7 +79,7 @@ class Slack:
             wake=lambda: outbox.tell(Wake()),
         )
 
-    async def standing(self) -> Mapping[str, Any]:
+    async def status(self) -> Mapping[str, Any]:
         """Return the channel's status for people at a terminal; a part that does not answer is None."""
         return {
             "channel": self.setup.channel_id,
@@ -94,28 +89,28 @@ class Slack:
 
     async def _asked(self, name: str, question: Request[T]) -> T | None:
         try:
-            return await ask(self.system.named(name), question, timeout=_STANDING_SECONDS)
-        except (Down, NotRunning, Busy, trio.TooSlowError):
+            return await ask(self.system.named(name), question, timeout=_STATUS_SECONDS)
+        except UNANSWERED:
             return None
 
-    def children(self, desk: Desk, reader: Reader) -> Sequence[ChildSpec]:
+    def children(self, service: OperatorService, reader: Reader) -> Sequence[ChildSpec]:
         """Return the actors in start order. None needs another to be up: each finds the others by name."""
         named, web, config, now = self.system.named, self.web, self.config, self.now
-        store, outbox = named("store"), named("slack/outbox")
-        means = Means(
-            desk=desk,
+        store, outbox = Store(named("store")), named("slack/outbox")
+        deps = ActionDeps(
+            service=service,
             store=store,
             outbox=outbox,
             channel=named("slack/channel"),
-            whispers=named("slack/whispers"),
+            ephemeral=named("slack/ephemeral"),
             web=web,
             people=People(web),
-            forms=DrawnForms(self.mask),
+            mask=self.mask,
             now=now,
         )
-        gate = Gate(desk, self.setup.authorized, self.setup.tokens.team_id)
-        house = Surroundings(
-            desk=desk,
+        authorization = Authorization(service, self.setup.authorized, self.setup.tokens.team_id)
+        command_deps = CommandDeps(
+            service=service,
             store=store,
             outbox=outbox,
             web=web,
@@ -124,7 +119,7 @@ class Slack:
             now=now,
             environ=os.environ,
         )
-        acts = Acts(means, gate, Commands(named("slack/commands")))
+        interactions = Interactions(deps, authorization, Commands(named("slack/commands")))
         patience = Patience(backoff_max=config.slack.reconnect_backoff_max_seconds)
         return (
             ChildSpec("slack/web", lambda: OpenWeb(web)),
@@ -134,7 +129,7 @@ class Slack:
                 "slack/channel",
                 lambda: SlackChannel(
                     config=config,
-                    desk=desk,
+                    service=service,
                     reader=reader,
                     store=store,
                     outbox=outbox,
@@ -144,7 +139,9 @@ class Slack:
                 ),
             ),
             # The actors for people's actions: commands, ephemeral messages, and the socket.
-            ChildSpec("slack/commands", lambda: CommandRunner(house), shutdown=10.0),
-            ChildSpec("slack/whispers", lambda: Whispers(web, now)),
-            ChildSpec("slack/connection", lambda: Connection(web, acts.handle, patience=patience), shutdown=10.0),
+            ChildSpec("slack/commands", lambda: CommandRunner(command_deps), shutdown=10.0),
+            ChildSpec("slack/ephemeral", lambda: EphemeralSender(web, now)),
+            ChildSpec(
+                "slack/connection", lambda: SlackConnection(web, interactions.handle, patience=patience), shutdown=10.0
+            ),
         )

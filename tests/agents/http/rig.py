@@ -97,7 +97,7 @@ class Place:
         found: list[Card] = []
 
         async def is_there() -> bool:
-            found[:] = [card for card in await self.board.desk.pending() if title in (None, card.title)]
+            found[:] = [card for card in await self.board.service.pending() if title in (None, card.title)]
             return bool(found)
 
         await until(is_there)

@@ -16,8 +16,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents.http import body, guard, identity, serving, site
-from intercom.agents.http.refusal import Refusal
+from intercom.agents.http import listener, request
+from intercom.agents.http.request import Refusal
 from intercom.local import http_token
 from intercom.local.places import places
 from intercom.model.config import Config
@@ -66,7 +66,7 @@ async def test_a_flood_of_refused_requests_does_not_fill_the_log(
             assert (await at.post(b"{}", headers={"Authorization": None})).status == 401
         assert (await at.post(b"{}", headers={"Host": "evil.example"})).status == 421
         assert logged() == [f"a request to /mcp was refused: {code}" for code in ("unauthorized", "host_refused")]
-        monkeypatch.setattr(site, "LOGGED_SECONDS", 0.0)
+        monkeypatch.setattr(listener, "LOGGED_SECONDS", 0.0)
         assert (await at.post(b"{}", headers={"Authorization": None})).status == 401
         assert logged()[2:] == ["a request to /mcp was refused: unauthorized; 19 more before it"]
 
@@ -149,7 +149,7 @@ async def test_what_a_shim_says_of_a_call_counts_from_a_shim_only(root: Path) ->
             assert reply.status == 200
             result = json.loads(reply.body)["result"]
             assert (result.get("isError", False), result["structuredContent"]) == (False, {"posted": False})
-        kept = [entry.summary for entry in await at.board.desk.audit(50) if entry.kind == "broadcast"]
+        kept = [entry.summary for entry in await at.board.service.audit(50) if entry.kind == "broadcast"]
         assert kept == [message for _, message in said]
 
 
@@ -172,7 +172,7 @@ async def test_a_request_that_is_too_large_hears_so_however_it_comes(root: Path)
 
 @served
 async def test_a_head_that_does_not_end_is_cut_off(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "FIRST_SECONDS", 0.5)
+    monkeypatch.setattr(listener, "FIRST_SECONDS", 0.5)
     async with place(root) as at:
         endless = head("POST", "/mcp", {"Host": "localhost", "X-Long": "y" * 100_000})
         assert (await at.raw(endless)).status == 431
@@ -201,8 +201,8 @@ class Parts:
     ("pause", "count", "size", "status", "after"),
     [
         (10, 5, 10, None, 50),
-        (30, 2, 10, 408, body.PART_SECONDS),
-        (19, 100, 10, 408, body.WHOLE_SECONDS),
+        (30, 2, 10, 408, request.PART_SECONDS),
+        (19, 100, 10, 408, request.WHOLE_SECONDS),
         (0, 3, 2000, 413, 0),
         (6, 1000, 1001, 413, 16),
     ],
@@ -213,18 +213,18 @@ async def test_a_slow_request_is_waited_for_so_long_and_no_longer(
 ) -> None:
     scope: dict[str, Any] = {"headers": []}
     if status is None:
-        assert (await body.read(scope, Parts(pause, count, size), 1000)).data == b"x" * 50
+        assert (await request.read_body(scope, Parts(pause, count, size), 1000)).data == b"x" * 50
     else:
         with pytest.raises(Refusal) as refused:
-            await body.read(scope, Parts(pause, count, size), 1000)
+            await request.read_body(scope, Parts(pause, count, size), 1000)
         assert refused.value.status == status
     assert trio.current_time() == pytest.approx(after, abs=3)
 
 
 @given(st.binary(max_size=200), st.lists(st.tuples(st.sampled_from([b"x-intercom-agent", b"host"]), st.binary())))
 def test_whatever_a_url_says_it_is_understood_or_refused(query: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    with contextlib.suppress(identity.Unclear):
-        found = identity.read(query, headers)
+    with contextlib.suppress(Refusal):
+        found = request.read_identity(query, headers)
         assert found.agent is None or len(found.agent) <= 200
 
 
@@ -242,7 +242,7 @@ def nearly() -> st.SearchStrategy[bytes]:
 
 @given(st.lists(nearly(), max_size=3))
 def test_without_the_token_nobody_is_let_in(shown: list[bytes]) -> None:
-    rules = guard.rules(Config(http_port=1), 80, TOKEN.decode())
+    rules = request.rules(Config(http_port=1), 80, TOKEN.decode())
     headers = [(b"host", b"localhost"), *((b"authorization", value) for value in shown)]
     refused = rules.refuse(headers)
     assert refused is not None
@@ -253,7 +253,7 @@ def test_without_the_token_nobody_is_let_in(shown: list[bytes]) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([b"host", b"origin"]), st.binary(max_size=60)), max_size=5))
 def test_nor_by_another_name_or_for_a_page_of_another(headers: list[tuple[bytes, bytes]]) -> None:
-    rules = guard.rules(Config(http_port=1), 80, TOKEN.decode())
+    rules = request.rules(Config(http_port=1), 80, TOKEN.decode())
     right = (b"authorization", b"Bearer the token")
     unknown = rules.refuse([right, *headers])
     assert unknown is not None
@@ -269,7 +269,7 @@ def test_names_that_were_allowed_are_known_with_any_port_or_with_theirs() -> Non
         http_allowed_hosts=("Box.example", "other.example:8443"),
         http_allowed_origins=("https://box.example",),
     )
-    rules = guard.rules(config, 80, None)
+    rules = request.rules(config, 80, None)
     known = {b"box.example", b"BOX.example:443", b"other.example:8443", b"127.0.0.1:80", b"localhost"}
     strange = {b"other.example", b"other.example:1", b"xbox.example", b"box.example:", b"", b"127.0.0.1:81"}
     assert all(rules.refuse([(b"host", host)]) is None for host in known)

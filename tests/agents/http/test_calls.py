@@ -23,7 +23,7 @@ async def delivered(at: Place, id: str) -> None:
     """Wait until it is on record that the agent has its answer."""
 
     async def is_so() -> bool:
-        return (await at.board.desk.card(id)).state.value == "delivered"
+        return (await at.board.service.card(id)).state.value == "delivered"
 
     await until(is_so)
 
@@ -47,7 +47,7 @@ async def test_a_clearance_waits_reports_progress_and_is_delivered_with_the_next
         id = await approve(at, "new")
         await until(lambda: bool(answers))
         assert answers[0].structured_content == {"status": "approved", "request_id": id}
-        assert (await at.board.desk.card(id)).state.value == "approved"
+        assert (await at.board.service.card(id)).state.value == "approved"
         pong = await call(client, "ping")
         assert "late_verdicts" not in pong
         await delivered(at, id)
@@ -89,7 +89,7 @@ async def test_a_caller_without_a_name_has_its_request_ids_and_nothing_else(root
 
         # Nothing is left of any of them.
         async def all_over() -> bool:
-            found = await at.board.desk.sessions(everything=True)
+            found = await at.board.service.sessions(everything=True)
             return all(session.status is SessionStatus.TERMINATED for session in found)
 
         await until(all_over)

@@ -1,5 +1,6 @@
 """A request that is cancelled while its answer is on the way: nobody heeds that answer, so what it carries rides again;
-and of one that is never answered nothing is left."""
+and of one that is never answered nothing is left.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ import pytest
 import trio
 from starlette.types import Message
 
-from intercom.agents.http import classic
-from intercom.agents.http.classic_stream import ClassicStream
-from intercom.agents.http.connection import Connection
-from intercom.agents.http.identity import NOBODY
-from intercom.agents.http.visits import Guests, Visits
+from intercom.agents.http import sse
+from intercom.agents.http.request import NOBODY
+from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
+from intercom.agents.http.sse import SseStream
+from intercom.agents.http.web_server import Connection
 from tests.agents.http.rig import INITIALIZE, Place, Reply, head, place, rpc, served, until
 from tests.agents.http.test_life import Session, ask
 
@@ -70,7 +71,7 @@ async def classic_client(at: Place) -> AsyncIterator[Classic]:
 
 def under_way(at: Place) -> int:
     assert at.app.http is not None
-    return at.app.http.guests().requests
+    return at.app.http.counts().requests
 
 
 @served
@@ -111,7 +112,7 @@ async def test_of_a_cancelled_call_of_the_older_transport_nothing_is_left(root: 
 
 @served
 async def test_a_stream_has_so_many_requests_and_one_agent(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classic, "REQUESTS_EACH", 1)
+    monkeypatch.setattr(sse, "REQUESTS_EACH", 1)
     async with place(root) as at, classic_client(at) as client:
         await client.post(ask())
         await at.card()
@@ -125,12 +126,12 @@ async def test_a_stream_has_so_many_requests_and_one_agent(root: Path, monkeypat
 @served
 async def test_an_answer_counts_as_written_when_it_has_left() -> None:
     nothing: Any = None
-    visits = Visits(Guests(nothing, nothing, nothing), nothing)
+    sessions = HttpSessions(ConnectionFactory(nothing, nothing, nothing), nothing)
     answer: Message = {"type": "http.response.body", "body": b'event: message\r\ndata: {"id":7,"result":{}}\r\n\r\n'}
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with listener, await trio.open_tcp_stream(*listener.socket.getsockname()) as mine, await listener.accept():
         connection = Connection(mine, 1)
-        stream = ClassicStream(visits.visit(NOBODY, ""), visits, connection)
+        stream = SseStream(sessions.new(NOBODY, ""), sessions, connection)
 
         async def fails(_message: Message) -> None:
             raise trio.BrokenResourceError

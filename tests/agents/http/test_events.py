@@ -6,28 +6,28 @@ import mcp_types as types
 import trio
 from mcp.server.streamable_http import EventMessage
 
-from intercom.agents.http import events
-from intercom.agents.http.events import EventLog, Room, Signpost
+from intercom.agents.http import sessions
+from intercom.agents.http.sessions import EventLog, LogMemory, SessionEvents
 
 
 def message(size: int) -> types.JSONRPCNotification:
     return types.JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={"data": "x" * size})
 
 
-def log(room: Room) -> EventLog:
-    return EventLog(room, lambda number, stream: None)
+def log(memory: LogMemory) -> EventLog:
+    return EventLog(memory, lambda number, stream: None)
 
 
 def test_where_all_is_too_much_the_log_without_news_gives_way() -> None:
-    room = Room(most=30_000)
-    quiet, busy = log(room), log(room)
+    memory = LogMemory(most=30_000)
+    quiet, busy = log(memory), log(memory)
     for _ in range(2):
         quiet.add("1", message(10_000))
     busy.add("1", message(10_000))
     assert (len(quiet), len(busy)) == (1, 1)
     busy.add("1", message(10_000))
     assert (len(quiet), len(busy)) == (0, 2)
-    assert room.taken <= room.most
+    assert memory.taken <= memory.most
     # The newest is there in any case.
     busy.add("1", message(40_000))
     assert len(busy) == 1
@@ -36,12 +36,12 @@ def test_where_all_is_too_much_the_log_without_news_gives_way() -> None:
 
 
 def test_one_log_keeps_so_many_events() -> None:
-    room = Room()
-    one = log(room)
-    for _ in range(events.MOST_EVENTS + 10):
+    memory = LogMemory()
+    one = log(memory)
+    for _ in range(sessions.MOST_EVENTS + 10):
         one.add("1", None)
-    assert len(one) == events.MOST_EVENTS
-    assert room.taken == 64 * events.MOST_EVENTS
+    assert len(one) == sessions.MOST_EVENTS
+    assert memory.taken == 64 * sessions.MOST_EVENTS
 
 
 def test_what_is_kept_is_what_was_said() -> None:
@@ -58,12 +58,12 @@ def test_what_is_kept_is_what_was_said() -> None:
     ]
 
     async def tell() -> None:
-        events.current.set(log(Room()))
-        first = await Signpost().store_event("1", None)
+        sessions.current_log.set(log(LogMemory()))
+        first = await SessionEvents().store_event("1", None)
         for each in said:
-            await Signpost().store_event("1", each)
-        await Signpost().store_event("2", message(1))
-        assert await Signpost().replay_events_after(first, send) == "1"
+            await SessionEvents().store_event("1", each)
+        await SessionEvents().store_event("2", message(1))
+        assert await SessionEvents().replay_events_after(first, send) == "1"
 
     trio.run(tell)
     assert [each.message for each in came] == said
@@ -72,7 +72,7 @@ def test_what_is_kept_is_what_was_said() -> None:
 
 
 def test_what_can_not_be_written_takes_nothing_else_with_it() -> None:
-    one = log(Room())
+    one = log(LogMemory())
     one.add("1", message(1))
     one.add("1", types.JSONRPCNotification(jsonrpc="2.0", method="a", params={"data": "\ud800"}))
     one.add("1", message(2))
@@ -82,9 +82,9 @@ def test_what_can_not_be_written_takes_nothing_else_with_it() -> None:
 
 
 def test_of_a_session_that_is_over_nothing_is_kept() -> None:
-    room = Room()
-    over = log(room)
+    memory = LogMemory()
+    over = log(memory)
     over.add("1", message(1_000))
     over.clear()
     assert over.add("1", message(1_000)) == "2"
-    assert (room.taken, room.logs, len(over)) == (0, {}, 0)
+    assert (memory.taken, memory.logs, len(over)) == (0, {}, 0)

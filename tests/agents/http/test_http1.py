@@ -10,7 +10,7 @@ import h2.settings
 import pytest
 import trio
 
-from intercom.agents.http import serving
+from intercom.agents.http import listener
 from tests.agents.http.rig import INITIALIZE, Place, call, head, place, read_reply, rpc, served, until
 
 RESETS = 3000
@@ -142,10 +142,10 @@ async def silent(at: Place, count: int) -> list[trio.SocketStream]:
 async def test_a_sudden_crowd_that_shows_no_token_makes_room_for_who_does(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "MOST_STRANGERS", 3)
-    monkeypatch.setattr(serving, "MOST_NEW_STRANGERS", 6)
+    monkeypatch.setattr(listener, "MOST_UNAUTHENTICATED", 3)
+    monkeypatch.setattr(listener, "MOST_NEW_UNAUTHENTICATED", 6)
     # Nobody of them has had the time yet.
-    monkeypatch.setattr(serving, "STRANGER_SECONDS", 1000.0)
+    monkeypatch.setattr(listener, "UNAUTHENTICATED_SECONDS", 1000.0)
     async with place(root) as at, at.client("agent=early") as early:
         assert (await call(early, "ping"))["acknowledged"]
         crowd = await silent(at, 40)
@@ -154,7 +154,7 @@ async def test_a_sudden_crowd_that_shows_no_token_makes_room_for_who_does(
         http = at.app.http
         assert http is not None
         # Nor is anything kept for those who are gone, which would fill all places in the end.
-        await until(lambda: http.guests().connections <= 12)
+        await until(lambda: http.counts().connections <= 12)
         async with at.client("agent=late") as late:
             assert (await call(late, "ping"))["acknowledged"]
         assert (await call(early, "ping"))["acknowledged"]
@@ -164,8 +164,8 @@ async def test_a_sudden_crowd_that_shows_no_token_makes_room_for_who_does(
 
 @served
 async def test_a_page_that_anybody_may_read_earns_no_place(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "MOST_STRANGERS", 3)
-    monkeypatch.setattr(serving, "STRANGER_SECONDS", 0.0)
+    monkeypatch.setattr(listener, "MOST_UNAUTHENTICATED", 3)
+    monkeypatch.setattr(listener, "UNAUTHENTICATED_SECONDS", 0.0)
     async with place(root) as at:
         asked = head("GET", "/healthz", {"Host": f"127.0.0.1:{at.port}"})
         first = await trio.open_tcp_stream("127.0.0.1", at.port)
@@ -179,7 +179,7 @@ async def test_a_page_that_anybody_may_read_earns_no_place(root: Path, monkeypat
 
 @served
 async def test_a_probe_may_keep_its_connection_while_there_is_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(listener, "FIRST_SECONDS", 0.0)
     async with place(root) as at:
         asked = head("GET", "/healthz", {"Host": f"127.0.0.1:{at.port}"})
         async with await trio.open_tcp_stream("127.0.0.1", at.port) as probe:
@@ -191,4 +191,4 @@ async def test_a_probe_may_keep_its_connection_while_there_is_room(root: Path, m
             assert (await read_reply(probe)).status == 200
         http = at.app.http
         assert http is not None
-        await until(lambda: http.guests().connections == 0)
+        await until(lambda: http.counts().connections == 0)

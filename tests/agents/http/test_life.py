@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,14 @@ from typing import Any
 import pytest
 import trio
 from mcp.server import _streamable_http_modern as modern_transport
-from mcp.server import streamable_http as legacy_transport
 from sse_starlette import EventSourceResponse
 
 from actors import Actor, System
-from intercom.agents.exchange import Exchange
-from intercom.agents.http import identity, listener, streamable, visits
-from intercom.agents.http.refusal import Refusal
-from intercom.local import tcp_peers
+from intercom.agents.http import listener, request, sessions, streamable
+from intercom.agents.http.request import Refusal
+from intercom.agents.pending_response import PendingResponse
 from intercom.model.session import SessionStatus
-from intercom.sessions.presence import Presence
+from intercom.sessions.registry import Presence
 from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, served, until
 from tests.support.trio_case import trio_test
 
@@ -28,20 +25,20 @@ PROPOSAL = {"title": "new", "diff": "a\n", "file_path": "a.txt"}
 
 
 async def is_away(at: Place) -> bool:
-    return any(card.away for card in await at.board.desk.pending())
+    return any(card.away for card in await at.board.service.pending())
 
 
 def broken_off(monkeypatch: pytest.MonkeyPatch) -> trio.Event:
     """Set once the server has seen that a stream broke off, and keeps its answer for who comes back; after that only
     who does is served it."""
     seen = trio.Event()
-    wait = Exchange.returns_within
+    wait = PendingResponse.returns_within
 
-    async def returns_within(exchange: Exchange, seconds: float) -> bool:
+    async def returns_within(exchange: PendingResponse, seconds: float) -> bool:
         seen.set()
         return await wait(exchange, seconds)
 
-    monkeypatch.setattr(Exchange, "returns_within", returns_within)
+    monkeypatch.setattr(PendingResponse, "returns_within", returns_within)
     return seen
 
 
@@ -234,7 +231,7 @@ async def test_an_agent_that_ends_its_session_is_gone_for_good_and_its_work_is_i
         assert not at.app.presence.connected("http:one")
 
         async def interrupted() -> bool:
-            (session,) = await at.board.desk.sessions()
+            (session,) = await at.board.service.sessions()
             return session.status is SessionStatus.INTERRUPTED
 
         await until(interrupted)
@@ -314,7 +311,7 @@ async def test_without_its_token_nobody_is_served_over_http_and_all_others_are(
 async def test_a_machine_has_so_many_calls_without_a_name_under_way(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(visits, "SESSIONS_NAMELESS", 1)
+    monkeypatch.setattr(sessions, "SESSIONS_ANONYMOUS", 1)
     ping, told = modern("ping", {})
     async with place(root) as at:
         stream, _ = await begun(at, "/mcp")
@@ -332,7 +329,7 @@ async def test_a_machine_has_so_many_calls_without_a_name_under_way(
 
 @served
 async def test_who_opens_sessions_without_end_gets_those_it_uses(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visits, "SESSIONS_EACH", 2)
+    monkeypatch.setattr(sessions, "SESSIONS_EACH", 2)
     async with place(root) as at:
         first = Session(at)
         await first.open()
@@ -353,7 +350,7 @@ async def test_who_opens_sessions_without_end_gets_those_it_uses(root: Path, mon
 
 @served
 async def test_what_opens_no_session_costs_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visits, "SESSIONS_EACH", 1)
+    monkeypatch.setattr(sessions, "SESSIONS_EACH", 1)
     async with place(root) as at:
         session = Session(at)
         await session.open()
@@ -366,11 +363,11 @@ async def test_what_opens_no_session_costs_none(root: Path, monkeypatch: pytest.
 
 @served
 async def test_sessions_that_are_opened_at_once_are_counted_and_so_are_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visits, "SESSIONS_EACH", 1)
-    monkeypatch.setattr(visits, "MOST_NAMED", 1)
+    monkeypatch.setattr(sessions, "SESSIONS_EACH", 1)
+    monkeypatch.setattr(sessions, "MOST_NAMED", 1)
     nothing: Any = None
-    at = visits.Visits(visits.Guests(nothing, nothing, nothing), nothing)
-    one, two = identity.Identity(agent="one"), identity.Identity(agent="two")
+    at = sessions.HttpSessions(sessions.ConnectionFactory(nothing, nothing, nothing), nothing)
+    one, two = request.Identity(agent="one"), request.Identity(agent="two")
     coming = await at.begin(one, "")
     with pytest.raises(Refusal):
         await at.begin(one, "")
@@ -394,32 +391,18 @@ async def test_nobody_is_waited_for_who_came_for_a_session_that_has_ended() -> N
         ended.append(id)
 
     async with System([]) as system:
-        at = visits.Visits(visits.Guests(system, nothing, Presence()), end_session)
+        at = sessions.HttpSessions(sessions.ConnectionFactory(system, nothing, Presence()), end_session)
         system.adopt(Actor(), "session/lives")
         for number, who in enumerate(("over", "lives", "over", "over")):
-            visit = await at.begin(identity.Identity(session_id=who), "")
+            visit = await at.begin(request.Identity(session_id=who), "")
             at.opened(visit, f"{who} {number}")
             visit.requests = 1
             if number < 3:
                 visit.ended()
-        with trio.move_on_after(visits.ENDED_SECONDS + 10):
-            await at.keep()
+        with trio.move_on_after(sessions.ENDED_SECONDS + 10):
+            await at.expire()
     assert ended == ["over 0", "over 2"]
     assert list(at.sessions) == ["lives 1", "over 3"]
-
-
-@served
-async def test_a_client_on_this_machine_is_known_by_its_process() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        stream = await trio.open_tcp_stream(*listener.getsockname())
-        ours, theirs = stream.socket.getsockname(), stream.socket.getpeername()
-        found = await trio.to_thread.run_sync(tcp_peers.holders, [(ours, theirs)])
-        assert os.getpid() in found[(ours, theirs)]
-        likely = await trio.to_thread.run_sync(tcp_peers.holders, [(ours, theirs)], [os.getpid()])
-        assert likely == {(ours, theirs): frozenset({os.getpid()})}
-        nobody = ("127.0.0.1", 1), ("127.0.0.1", 2)
-        assert tcp_peers.holders([nobody]) == {nobody: frozenset()}
-        await trio.aclose_forcefully(stream)
 
 
 @served
@@ -441,31 +424,3 @@ async def test_a_call_that_waits_without_progress_is_kept_alive_by_bytes(
                 told += await stream.receive_some(65536)
             assert b"text/event-stream" in told
             await trio.aclose_forcefully(stream)
-
-
-class Read:
-    """What the SDK has read, in place of what makes messages of it."""
-
-    def __init__(self) -> None:
-        self.words: list[str] = []
-        self._adapter = legacy_transport.jsonrpc_message_adapter
-
-    def validate_python(self, said: Any, **options: Any) -> Any:
-        if said["method"] == "ping":
-            self.words.append(said["params"]["_meta"]["word"])
-        return self._adapter.validate_python(said, **options)
-
-
-@served
-async def test_what_clients_say_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Read()
-    monkeypatch.setattr(legacy_transport, "jsonrpc_message_adapter", read)
-    async with place(tmp_path) as at:
-        session = Session(at)
-        await session.open()
-        for _ in range(2):
-            assert (
-                await session.post(rpc("ping", {"_meta": {"word": "said twice, and kept neither time"}}))
-            ).status == 200
-    assert read.words[0] == read.words[1]
-    assert read.words[0] is not read.words[1]

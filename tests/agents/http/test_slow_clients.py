@@ -9,13 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.agents.http import connection, serving
+from intercom.agents.http import listener, web_server
 from tests.agents.http.rig import call, head, place, served
 
 
 @served
 async def test_a_connection_on_which_nothing_is_asked_is_closed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "FIRST_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "FIRST_SECONDS", 0.2)
     async with place(root) as at:
         silent = await trio.open_tcp_stream("127.0.0.1", at.port)
         slow = await trio.open_tcp_stream("127.0.0.1", at.port)
@@ -35,8 +35,8 @@ async def test_a_connection_on_which_nothing_is_asked_is_closed(root: Path, monk
 async def test_who_comes_last_is_let_in_for_who_came_first_and_asks_for_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "MOST_STRANGERS", 3)
-    monkeypatch.setattr(serving, "STRANGER_SECONDS", 0.0)
+    monkeypatch.setattr(listener, "MOST_UNAUTHENTICATED", 3)
+    monkeypatch.setattr(listener, "UNAUTHENTICATED_SECONDS", 0.0)
     async with place(root) as at:
         silent = [await trio.open_tcp_stream("127.0.0.1", at.port) for _ in range(5)]
         for early in silent[:2]:
@@ -53,11 +53,11 @@ async def test_who_comes_last_is_let_in_for_who_came_first_and_asks_for_nothing(
 
 @served
 async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "STALLED_SECONDS", 0.1)
+    monkeypatch.setattr(web_server, "STALLED_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as door:
         client = await trio.open_tcp_stream(*door.getsockname())
         accepted, _ = door.accept()
-        ours = connection.Connection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), 1)
+        ours = web_server.Connection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), 1)
         reached: list[bool] = []
         with pytest.raises(trio.BrokenResourceError), ours.reaching(lambda: reached.append(True)):
             await ours.send_all(b"x" * 50_000_000)
@@ -72,7 +72,7 @@ async def test_a_connection_that_is_being_closed_is_read_to_its_end_by_one_task(
     with socket.create_server(("127.0.0.1", 0)) as door:
         client = await trio.open_tcp_stream(*door.getsockname())
         accepted, _ = door.accept()
-        ours = connection.Connection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), 1)
+        ours = web_server.Connection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), 1)
         async with client, trio.open_nursery() as nursery:
             nursery.start_soon(ours.aclose)
             await trio.testing.wait_all_tasks_blocked()

@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 
-from intercom.local.listen import LocalListener, listen
 from intercom.local.places import Places, places
+from intercom.local.server_socket import LocalListener, listen
 from tests.agents.shim.stage import Stage
 
 WELCOME = {"intercom": {"welcome": {"wire": 1, "version": "0", "life": "f" * 32}}}

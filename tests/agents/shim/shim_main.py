@@ -6,11 +6,11 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-
-from intercom.agents.shim import launch, sandbox
-from intercom.agents.shim.options import Options
+from intercom.agents.shim import launch
+from intercom.agents.shim.launch import Options
 from intercom.agents.shim.run import main
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 if __name__ == "__main__":
     options = json.loads(sys.argv[1])
@@ -18,5 +18,5 @@ if __name__ == "__main__":
         # Tests may run as a user whom no directory refuses.
         launch.sandboxed = lambda where: where.state_dir
     if options.pop("doomed", False):
-        sandbox.look = lambda: sandbox.Surroundings(nested=True, first="bwrap")
+        launch.look = lambda: launch.SandboxSigns(nested=True, first="bwrap")
     sys.exit(main(Options(**options)))

@@ -13,17 +13,17 @@ import socket
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-
 import mcp_types as types
 import trio
 from mcp.server import Server
 from mcp.shared._context_streams import create_context_streams
 from mcp.shared.message import SessionMessage
 
-from intercom.local.listen import listen
 from intercom.local.lock import DatabaseLocked, acquire
 from intercom.local.places import places, private_directory
+from intercom.local.server_socket import listen
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 LIFE = os.urandom(16).hex()
 

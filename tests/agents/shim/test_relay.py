@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from intercom.agents.shim.relay import Effect, Leave, Note, Relay, Retry, ToClient, ToServer
-from intercom.agents.shim.replies import Failure
+from intercom.agents.shim.relay import Effect, Failure, Leave, Note, Relay, Retry, ToClient, ToServer
 
 MODERN = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -9,8 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from intercom.agents.shim.relay import Effect, Relay, ToClient, ToServer
-from intercom.agents.shim.replies import Failure
+from intercom.agents.shim.relay import Effect, Failure, Relay, ToClient, ToServer
 
 
 class AnyOrder(RuleBasedStateMachine):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from intercom.agents.shim.sandbox import Surroundings, doom, look
+from intercom.agents.shim.launch import SandboxSigns, doom, look
 
 NPX = ("npx", "@anthropic-ai/claude-code")
 CLAUDE = ("claude",)
@@ -22,24 +22,24 @@ SCRIPT = ("/bin/sh", "-c", "claude")
 @pytest.mark.parametrize(
     ("at", "wanted"),
     [
-        pytest.param(Surroundings(nested=False), None, id="the machine itself"),
-        pytest.param(Surroundings(nested=False, first="bwrap"), None, id="a machine whose init has an odd name"),
-        pytest.param(Surroundings(True, first="bwrap"), "bwrap", id="a sandbox"),
-        pytest.param(Surroundings(True, image=True, first="firejail"), "firejail", id="one with files of its own"),
-        pytest.param(Surroundings(True, first="codex-linux-san"), "codex", id="a sandbox with a long name"),
-        pytest.param(Surroundings(True, first="claude", line=(CLAUDE,)), "client", id="the client is process 1"),
-        pytest.param(Surroundings(True, first="npm", line=(CLAUDE, SCRIPT, NPX)), "client", id="its launcher is"),
-        pytest.param(Surroundings(True, first="claude", line=(UVX, CLAUDE)), "client", id="a launcher of ours is not"),
-        pytest.param(Surroundings(True, first="tini", line=(CLAUDE, ("tini", "--"))), "client", id="a mere init is"),
-        pytest.param(Surroundings(True, first="agent", is_first=True), "client", id="we are process 1"),
-        pytest.param(Surroundings(True, True, "claude", (CLAUDE,)), None, id="a container for the client"),
-        pytest.param(Surroundings(True, True, "sh", is_first=True), None, id="a container for us"),
-        pytest.param(Surroundings(True, first="bash", line=(CLAUDE, BASH)), None, id="a person's shell is process 1"),
-        pytest.param(Surroundings(True, first="init", line=(CLAUDE, BASH, ("/sbin/init",))), None, id="an init is"),
-        pytest.param(Surroundings(True, first="sleep"), None, id="started into a container from outside"),
+        pytest.param(SandboxSigns(nested=False), None, id="the machine itself"),
+        pytest.param(SandboxSigns(nested=False, first="bwrap"), None, id="a machine whose init has an odd name"),
+        pytest.param(SandboxSigns(True, first="bwrap"), "bwrap", id="a sandbox"),
+        pytest.param(SandboxSigns(True, image=True, first="firejail"), "firejail", id="one with files of its own"),
+        pytest.param(SandboxSigns(True, first="codex-linux-san"), "codex", id="a sandbox with a long name"),
+        pytest.param(SandboxSigns(True, first="claude", line=(CLAUDE,)), "client", id="the client is process 1"),
+        pytest.param(SandboxSigns(True, first="npm", line=(CLAUDE, SCRIPT, NPX)), "client", id="its launcher is"),
+        pytest.param(SandboxSigns(True, first="claude", line=(UVX, CLAUDE)), "client", id="a launcher of ours is not"),
+        pytest.param(SandboxSigns(True, first="tini", line=(CLAUDE, ("tini", "--"))), "client", id="a mere init is"),
+        pytest.param(SandboxSigns(True, first="agent", is_first=True), "client", id="we are process 1"),
+        pytest.param(SandboxSigns(True, True, "claude", (CLAUDE,)), None, id="a container for the client"),
+        pytest.param(SandboxSigns(True, True, "sh", is_first=True), None, id="a container for us"),
+        pytest.param(SandboxSigns(True, first="bash", line=(CLAUDE, BASH)), None, id="a person's shell is process 1"),
+        pytest.param(SandboxSigns(True, first="init", line=(CLAUDE, BASH, ("/sbin/init",))), None, id="an init is"),
+        pytest.param(SandboxSigns(True, first="sleep"), None, id="started into a container from outside"),
     ],
 )
-def test_a_server_dies_with_its_agent_where_process_1_is_the_agents(at: Surroundings, wanted: str | None) -> None:
+def test_a_server_dies_with_its_agent_where_process_1_is_the_agents(at: SandboxSigns, wanted: str | None) -> None:
     found = doom(at)
     assert (found is None) is (wanted is None)
     assert wanted is None or wanted in str(found)
@@ -63,7 +63,7 @@ class Proc:
             f"22 1 0:5 / /proc rw - proc proc rw\n23 1 0:20 / / rw,relatime shared:1 - {root} /dev/x rw\n"
         )
 
-    def look(self, pid: int) -> Surroundings:
+    def look(self, pid: int) -> SandboxSigns:
         (self.root / "root").mkdir(exist_ok=True)
         return look(str(self.root), str(self.root / "root"), pid)
 
@@ -77,7 +77,7 @@ def test_a_line_of_ancestors_is_read_up_to_process_1(proc: Proc) -> None:
     proc.process(1, 0, "claude", "--resume")
     proc.process(7, 1, "uvx", "agent-intercom")
     proc.process(9, 7, "agent-intercom")
-    assert proc.look(9) == Surroundings(True, False, "claude", (("uvx", "agent-intercom"), ("claude", "--resume")))
+    assert proc.look(9) == SandboxSigns(True, False, "claude", (("uvx", "agent-intercom"), ("claude", "--resume")))
     assert proc.look(1).is_first
     assert doom(proc.look(9)) is not None
 
@@ -113,16 +113,16 @@ def test_the_machines_own_namespace_is_no_sandbox(tmp_path: Path) -> None:
     machine = Proc(tmp_path, "pid:[4026531836]")
     machine.process(1, 0, "bwrap")
     machine.process(5, 1, "agent-intercom")
-    assert machine.look(5) == Surroundings(nested=False)
+    assert machine.look(5) == SandboxSigns(nested=False)
 
 
 def test_where_there_is_no_proc_nothing_is_nested(tmp_path: Path) -> None:
-    assert look(str(tmp_path / "none")) == Surroundings(nested=False)
+    assert look(str(tmp_path / "none")) == SandboxSigns(nested=False)
 
 
 _CHILD = """
 import json
-from intercom.agents.shim.sandbox import doom, look
+from intercom.agents.shim.launch import doom, look
 found = look()
 print(json.dumps([found.nested, found.line != (), found.is_first, doom(found._replace(image=False))]))
 """

@@ -13,12 +13,17 @@ known = {
     "root": root,
     "content_hash": hashlib.sha256(text).hexdigest(),
     "hash": hashlib.sha256(text).hexdigest(),
+    "sha": hashlib.sha256(text).hexdigest(),
+    "sha256": hashlib.sha256(text).hexdigest(),
+    "accepted": 1,
+    "verdict": "accept",
     "content": text.decode(),
     "text": text.decode(),
     "status": "accepted",
     "state": "accepted",
     "accepted_by": "root",
     "decided_by": "root",
+    "decided_via": "ctl",
     "via": "ctl",
 }
 db = sqlite3.connect(database, timeout=10)

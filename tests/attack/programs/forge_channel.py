@@ -9,10 +9,12 @@ from sqlite_utils import Database
 from intercom.local.places import places
 from intercom.model.approval import ApprovalStatus
 from intercom.model.config import Config
-from intercom.model.verdict import Decided, Decision, Verdict
+from intercom.model.decision import Decided, Decision, Verdict
 from intercom.sessions import cards
+from intercom.sessions.keyring import Keyring
 from intercom.sessions.signatures import Signatures
-from intercom.store import approvals, sessions
+from intercom.store import sessions
+from intercom.store.requests import approvals
 
 database, request_id, channel = sys.argv[1:4]
 db = Database(sqlite3.connect(database, timeout=10, isolation_level=None))
@@ -22,5 +24,6 @@ session = sessions.get(db, request.session_id)
 assert session is not None, "there is no such session"
 now = datetime.now(UTC)
 verdict = Verdict(f"forged-{request_id}", Decision.APPROVE, "U0123456789", channel, now)
-signature = Signatures(places(), Config())._sign(verdict, cards.of_request(request, session.workspace_root), now)
+keyring = Keyring(places(), Config())
+signature = Signatures(keyring)._sign(verdict, cards.of_request(request, session.workspace_root), now)
 print(approvals.decide(db, request.id, ApprovalStatus.APPROVED, Decided.of(verdict, now, signature)))

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from intercom.workspace import descriptors
+from intercom.workspace import files
 from tests.attack.swaps import storm
 
 
@@ -22,10 +22,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     bad = 0
-    has_openat2 = descriptors.has_openat2
+    has_openat2 = files.has_openat2
     ways = [(way, server) for way in (("openat2", "walk") if has_openat2() else ("walk",)) for server in (False, True)]
     for way, server in ways:
-        descriptors.has_openat2 = has_openat2 if way == "openat2" else lambda: False  # type: ignore[assignment]
+        files.has_openat2 = has_openat2 if way == "openat2" else lambda: False  # type: ignore[assignment]
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as directory:
             base = Path(directory).resolve()

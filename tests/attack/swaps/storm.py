@@ -18,18 +18,19 @@ from attrs import define, field, frozen
 
 from actors import Info
 from intercom.model.approval import ApprovalStatus
+from intercom.model.checkpoint import Manifest
+from intercom.model.decision import Decision
 from intercom.model.errors import ApplyStuck, IntercomError
-from intercom.model.manifest import Manifest
-from intercom.model.verdict import Decision
-from intercom.sessions.messages import Apply
-from intercom.store import approvals
+from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store.messages import Transact
-from intercom.workspace import apply, put_back_plan, putting_back
-from intercom.workspace.diverging import divergences
-from intercom.workspace.patching import plan, plan_again
+from intercom.store.requests import approvals
+from intercom.workspace import transaction
+from intercom.workspace.change_plan import plan, plan_again
+from intercom.workspace.change_plan import steps as steps_of
+from intercom.workspace.files import directory_id, opened_root
 from intercom.workspace.preview import preview
 from intercom.workspace.proposal import parse
-from intercom.workspace.snapshot import snapshot
+from intercom.workspace.snapshot import divergences, plan_restore, snapshot
 from tests.attack.swaps.swapper import TARGETS
 from tests.sessions.house import Guest, House, house
 
@@ -143,10 +144,10 @@ class Storm:
         path, diff = self.dice.choice(_PROPOSALS)
         return path.replace("{n}", str(self.number)), diff.replace("{n}", str(self.number))
 
-    def is_ours(self, paths: Iterable[str], root_inode: int | None) -> bool:
+    def is_ours(self, paths: Iterable[str], root_id: int | None) -> bool:
         """Whether a proposal is recorded for the agent's part of the workspace. Where a link stood when it was made,
         the card names the place that it leads to, and a person says no."""
-        return root_inode == self.root_inode and all(path.startswith("docs/") for path in paths)
+        return root_id == self.root_id and all(path.startswith("docs/") for path in paths)
 
     def round(self) -> None:
         """One proposal, made, recorded and applied, or one restore."""
@@ -162,31 +163,32 @@ class Storm:
         parsed = parse(diff, path)
         planned = plan(root, parsed)
         self.leaks += SECRET.strip() in preview(root, planned).diff
-        if not self.is_ours(planned.paths, planned.root_inode):
+        if not self.is_ours(planned.paths, planned.root_id):
             return "rejected"
-        planned = plan_again(root, parsed, planned.changes, root_inode=planned.root_inode)
-        steps = apply.prepare(root, planned, f"r{self.number}")
+        planned = plan_again(root, parsed, planned.changes, root_id=planned.root_id)
+        steps = transaction.prepare(root, f"r{self.number}", steps_of(root, planned), planned.root_id)
         try:
-            apply.stage(root, planned, steps)
-            apply.roll_forward(root, steps)
+            transaction.stage(root, steps, planned.contents.get)
+            transaction.roll_forward(root, steps)
         except IntercomError:
-            apply.discard(root, steps)
+            transaction.discard(root, steps)
             raise
         return "applied"
 
     def _restore(self) -> str:
         root, tag = self.grounds.work, f"r{self.number}"
         now = snapshot(root, also=self.then.files)
-        if now.root_inode != self.root_inode:
+        if now.root_id != self.root_id:
             return "rejected"
-        steps = put_back_plan.plan(self.then, now, divergences(self.then, now), (), exact=False).steps
-        steps = tuple(step for step in steps if step.path.startswith("docs/"))
+        plan = plan_restore(root, self.then, now, divergences(self.then, now), (), exact=False)
+        steps = [step for step in plan.steps if step.path.startswith("docs/")]
+        prepared = transaction.prepare(root, tag, steps, now.root_id)
         try:
-            putting_back.stage(root, tag, steps, lambda _: BAIT.encode())
-            putting_back.roll_forward(root, tag, steps)
+            transaction.stage(root, prepared, lambda _: BAIT.encode())
+            transaction.roll_forward(root, prepared)
         finally:
             with suppress(IntercomError):
-                putting_back.discard(root, tag, steps)
+                transaction.discard(root, prepared)
         return "restored"
 
     def _reset(self) -> None:
@@ -198,12 +200,13 @@ class Storm:
                 os.close(fd)
 
     docs: int = field(init=False)
-    root_inode: int = field(init=False)
+    root_id: int = field(init=False)
     then: Manifest = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.docs = os.open(self.grounds.work / "docs", os.O_RDONLY | os.O_DIRECTORY)
-        self.root_inode = self.grounds.work.stat().st_ino
+        with opened_root(self.grounds.work) as top:
+            self.root_id = directory_id(top)
         self.then = snapshot(self.grounds.work)
 
 
@@ -230,13 +233,13 @@ class Served:
             if not await self._decide(id):
                 return "rejected"
             try:
-                answer = (await self.guest.ask(Apply(self.guest.call(), id, force))).answer
+                opened = await self.guest.ask(CheckDiff(id, force))
             except ApplyStuck:
                 await self.at.decide(f"apply-{id}", Decision.DISMISS)
                 raise
-            if answer.status == "applied":
+            if opened.answered is not None:
                 return "applied" if not force else "applied with force"
-            id = answer.request_id
+            id = opened.request_id
 
     async def _decide(self, id: str) -> bool:
         """What the person says, who reads the paths."""

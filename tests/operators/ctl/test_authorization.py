@@ -12,14 +12,14 @@ from attrs import evolve, frozen
 
 from intercom.local.recognition import KnownAgents, known, lineage
 from intercom.model.errors import Unauthorized
-from intercom.model.origin import Origin
-from intercom.operators.ctl.authorization import COALESCE_SECONDS, RESTART_SECONDS, Authorization, Connected, connected
+from intercom.model.process import Origin
+from intercom.operators.ctl.connection import COALESCE_SECONDS, RESTART_SECONDS, Authorization, Connected, connected
 from intercom.operators.ctl.wire import CtlRequest
 from tests.operators.desk import StandInDesk
 from tests.support.person_shell import PersonShell, person_shell
 from tests.support.trio_case import trio_test
 
-APPROVE = CtlRequest("approve", id="a")
+APPROVE = CtlRequest("approve", {"id": "a"})
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,9 @@ class Told:
 
     def __init__(self, agents: Known = Known()) -> None:
         self.told: list[str] = []
-        self.desk = StandInDesk()
+        self.service = StandInDesk()
         self.authorization = Authorization(
-            agents, self.desk.security_event, self.told.append, self.desk.is_new_terminal
+            agents, self.service.security_event, self.told.append, self.service.is_new_terminal
         )
 
     async def tries(self, by: Connected, request: CtlRequest = APPROVE, *, signed: bool = False) -> Origin:
@@ -65,10 +65,10 @@ async def test_refusals_of_one_source_are_told_of_together() -> None:
     me = connected(os.getpid())
     for _ in range(100):
         await at.is_refused(me)
-    assert len(at.told) == len(at.desk.events) == 1
+    assert len(at.told) == len(at.service.events) == 1
     await trio.sleep(COALESCE_SECONDS)
     await at.authorization.flush()
-    assert len(at.told) == len(at.desk.events) == 2
+    assert len(at.told) == len(at.service.events) == 2
     assert at.told[1].startswith("99 more like it in 60 s, the last of them: refused approve of a")
     # What goes on is told of once a minute, and no more when it is over.
     await at.is_refused(me)
@@ -127,13 +127,13 @@ async def test_the_first_decision_from_a_terminal_is_told_of(window: PersonShell
         await at.tries(connected(window.pid))
     [told] = at.told
     assert told.startswith(f"kim used approve on a for the first time from {window.device}: ")
-    assert len(at.desk.events) == 1
+    assert len(at.service.events) == 1
 
 
 @trio_test
 async def test_a_decision_soon_after_a_restart_is_told_of(window: PersonShell) -> None:
     at = Told(Known(is_restart=True))
-    at.desk.terminals.add(window.device)
+    at.service.terminals.add(window.device)
     await trio.sleep(3)
     await at.tries(connected(window.pid))
     [told] = at.told

@@ -15,11 +15,11 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.local.listen import listen
 from intercom.local.places import Places, places, private_directory
+from intercom.local.server_socket import listen
 from intercom.model.errors import IpcError
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
-from intercom.operators.ctl.token import write_token
+from intercom.operators.ctl.listener import write_token
 from intercom.operators.ctl.wire import CtlRequest, failure, read_request, success
 from tests.operators.desk import StandInDesk, card
 from tests.operators.house import environ, open_house
@@ -216,6 +216,7 @@ async def test_a_watch_ends_with_its_server(tmp_path: Path) -> None:
 def test_the_client_is_of_the_standard_library_alone() -> None:
     code = (
         "import sys; before = set(sys.modules); import intercom.operators.ctl.client, intercom.cli.ctl;"
+        "import intercom.cli.ctl_sign, intercom.cli.ctl_text, intercom.cli.ctl_policy, intercom.cli.ctl_restore;"
         "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -14,12 +14,10 @@ import trio.testing
 from attrs import frozen
 
 from actors import Busy, Down, NotRunning, Refused
-from intercom.local.admission import PlaceLimits
-from intercom.local.dial import Peer as Who
+from intercom.local.client_socket import Peer as Who
+from intercom.local.server_socket import PlaceLimits
 from intercom.model.card import Card
-from intercom.operators.ctl.authorization import AWAIT_SECONDS
-from intercom.operators.ctl.connection import Door, Limits, serve
-from intercom.operators.ctl.watchers import DROPPED, Watchers
+from intercom.operators.ctl.connection import AWAIT_SECONDS, DROPPED, CtlDeps, Limits, Watchers, serve
 from intercom.operators.ctl.wire import MAX_REQUEST
 from tests.operators.desk import StandInAgents, StandInDesk, card
 from tests.operators.house import Peer
@@ -31,8 +29,8 @@ ME = Who(os.getpid(), os.geteuid())
 @frozen
 class Line:
     peer: Peer
-    desk: StandInDesk
-    door: Door
+    service: StandInDesk
+    deps: CtlDeps
 
 
 @contextlib.asynccontextmanager
@@ -41,15 +39,15 @@ async def connected(
 ) -> AsyncIterator[Line]:
     """A served connection without a socket beneath it, whose buffers hold nothing back. Everybody may act, unless it is
     said who is an agent."""
-    desk = StandInDesk(*cards)
+    service = StandInDesk(*cards)
     options.setdefault("trust_agent_processes", clients is None)
-    desk.clients = clients or frozenset()
-    options.setdefault("agents", StandInAgents(desk))
-    door = Door(desk, "the token", Watchers(queue), lambda: cards, os.geteuid(), **options)
+    service.clients = clients or frozenset()
+    options.setdefault("agents", StandInAgents(service))
+    deps = CtlDeps(service, "the token", Watchers(queue), lambda: cards, os.geteuid(), **options)
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve, theirs, who, door)
-        yield Line(Peer(ours, door.token), desk, door)  # type: ignore[arg-type]
+        nursery.start_soon(serve, theirs, who, deps)
+        yield Line(Peer(ours, deps.token), service, deps)  # type: ignore[arg-type]
         await ours.aclose()
 
 
@@ -78,7 +76,7 @@ async def test_a_wrong_token_is_refused_and_ends_the_connection(token: str | Non
         reply = await line.peer.ask("approve", id="a")
         assert (reply["ok"], reply["error_code"]) == (False, "unauthorized")
         assert await line.peer.line() is None
-        assert line.desk.acts == []
+        assert line.service.acts == []
 
 
 @trio_test
@@ -151,12 +149,12 @@ async def test_a_peer_that_drips_is_dropped_all_the_same() -> None:
 
 @trio_test
 async def test_a_peer_that_does_not_read_its_reply_is_dropped() -> None:
-    desk = StandInDesk()
-    door = Door(desk, "t", Watchers(), tuple, os.geteuid(), Limits(reply=10))
+    service = StandInDesk()
+    deps = CtlDeps(service, "t", Watchers(), tuple, os.geteuid(), Limits(reply=10))
     # A lock-step stream: a send ends when the other side has read.
     ours, theirs = trio.testing.lockstep_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve, theirs, ME, door)
+        nursery.start_soon(serve, theirs, ME, deps)
         await ours.send_all(b'{"command": "version", "auth_token": "t"}\n')
         began = trio.current_time()
         await trio.sleep(20)
@@ -178,11 +176,11 @@ async def test_a_peer_that_does_not_read_its_reply_is_dropped() -> None:
 @trio_test
 async def test_whatever_happens_at_the_desk_is_told_in_a_sentence(raised: BaseException, code: str) -> None:
     async with connected() as line:
-        line.desk.crash = raised
+        line.service.crash = raised
         reply = await line.peer.ask("list")
         assert (reply["ok"], reply["error_code"]) == (False, code)
         assert "secret" not in reply["error"]
-        line.desk.crash = None
+        line.service.crash = None
         assert (await line.peer.ask("list"))["ok"] is True
 
 
@@ -193,7 +191,7 @@ async def test_a_desk_that_does_not_answer_is_not_waited_for_for_ever() -> None:
         async def never(**_: object) -> Any:
             await trio.sleep_forever()
 
-        line.desk.sessions = never  # type: ignore[method-assign]
+        line.service.sessions = never  # type: ignore[method-assign]
         reply = await line.peer.ask("list")
         assert reply["error_code"] == "unavailable"
         assert "look before you ask for it again" in reply["error"]
@@ -205,8 +203,8 @@ async def test_a_verdict_from_a_clients_own_process_is_refused_and_recorded() ->
         reply = await line.peer.ask("approve", id="a")
         assert (reply["ok"], reply["error_code"]) == (False, "unauthorized")
         assert "an agent's own processes may not answer for it" in reply["error"]
-        assert line.desk.acts == []
-        [(summary, data)] = line.desk.events
+        assert line.service.acts == []
+        [(summary, data)] = line.service.events
         assert "refused approve" in summary
         assert data["pid"] == os.getpid()
         assert (await line.peer.ask("pending"))["ok"] is True
@@ -221,7 +219,7 @@ async def test_no_verb_that_acts_is_open_to_an_agent(verb: str) -> None:
     async with connected(card("a"), clients=frozenset({os.getpid()})) as line:
         reply = await line.peer.ask(verb, id="a", mode="local", decision="stop")
         assert reply["error_code"] == "unauthorized"
-        assert line.desk.acts == []
+        assert line.service.acts == []
 
 
 @trio_test
@@ -244,7 +242,7 @@ async def test_a_refusal_stands_also_when_it_can_not_be_recorded() -> None:
         async def broken(summary: str, data: dict[str, Any]) -> None:
             raise OSError("the store is gone")
 
-        line.desk.security_event = broken  # type: ignore[method-assign]
+        line.service.security_event = broken  # type: ignore[method-assign]
         assert (await line.peer.ask("approve", id="a"))["error_code"] == "unauthorized"
 
 
@@ -262,20 +260,20 @@ ONE = PlaceLimits(unauthenticated=1, shared=1, reserved=0, watching=1, reserved_
 
 @trio_test
 async def test_a_connection_that_gives_way_is_told_so_and_what_it_asked_at_that_moment_is_not_done() -> None:
-    desk = StandInDesk(card("a"))
-    door = Door(desk, "t", Watchers(), tuple, os.geteuid(), limits=Limits(places=ONE))
+    service = StandInDesk(card("a"))
+    deps = CtlDeps(service, "t", Watchers(), tuple, os.geteuid(), limits=Limits(places=ONE))
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve, theirs, ME, door)
+        nursery.start_soon(serve, theirs, ME, deps)
         await trio.testing.wait_all_tasks_blocked()
         # Its request arrives, and before it can be read another connection does.
         theirs.receive_stream.put_data(b'{"command": "approve", "id": "a", "auth_token": "t"}\n')
-        door.admission.arrive(lambda: None)
+        deps.admission.arrive(lambda: None)
         reply = await Peer(ours).line()  # type: ignore[arg-type]
         assert reply is not None
         assert reply["error_code"] == "busy"
         assert await Peer(ours).line() is None  # type: ignore[arg-type]
-        assert desk.acts == []
+        assert service.acts == []
 
 
 @trio_test
@@ -283,12 +281,12 @@ async def test_a_watch_begins_with_the_open_cards_and_goes_on_with_what_comes() 
     async with connected(card("a")) as line:
         assert (await line.peer.ask("watch"))["data"] == {"watching": True}
         assert (await line.peer.line() or {})["data"]["request_id"] == "a"
-        line.door.watchers.publish(card("b"))
+        line.deps.watchers.publish(card("b"))
         assert await line.peer.line() == {"event": "card", "data": line_data("b")}
 
 
 def line_data(name: str) -> dict[str, Any]:
-    from intercom.operators.ctl.entries import card_entry
+    from intercom.operators.commands.entries import card_entry
 
     return card_entry(card(name))
 
@@ -299,8 +297,8 @@ async def test_a_watcher_that_falls_behind_is_dropped_with_a_notice_and_nobody_w
         await line.peer.ask("watch")
         await trio.testing.wait_all_tasks_blocked()
         for number in range(20):
-            line.door.watchers.publish(card(str(number)))
-        assert len(line.door.watchers) == 0
+            line.deps.watchers.publish(card(str(number)))
+        assert len(line.deps.watchers) == 0
         events = []
         while (event := await line.peer.line()) is not None:
             events.append(event)
@@ -313,29 +311,29 @@ async def test_a_watcher_that_goes_is_forgotten() -> None:
     async with connected() as line:
         await line.peer.ask("watch")
         await trio.testing.wait_all_tasks_blocked()
-        assert len(line.door.watchers) == 1
+        assert len(line.deps.watchers) == 1
         await line.peer.stream.aclose()
         await trio.testing.wait_all_tasks_blocked()
-        assert len(line.door.watchers) == 0
+        assert len(line.deps.watchers) == 0
 
 
 @trio_test
 async def test_a_long_diff_is_left_out_of_a_watch_line() -> None:
     async with connected() as line:
         await line.peer.ask("watch")
-        line.door.watchers.publish(card("big", diff="+" * 1_000_000))
+        line.deps.watchers.publish(card("big", diff="+" * 1_000_000))
         event = await line.peer.line() or {}
         assert (event["data"]["diff"], event["data"]["diff_omitted"]) == (None, True)
 
 
 @trio_test
 async def test_nothing_is_decided_while_agents_of_an_earlier_server_may_come_back() -> None:
-    desk = StandInDesk(card("a"))
-    agents = StandInAgents(desk)
+    service = StandInDesk(card("a"))
+    agents = StandInAgents(service)
     agents.awaited = 2
     async with connected(card("a"), clients=frozenset(), agents=agents) as line:
         reply = await line.peer.ask("approve", id="a")
-        assert (reply["error_code"], line.desk.acts) == ("unavailable", [])
+        assert (reply["error_code"], line.service.acts) == ("unavailable", [])
         assert "the server has just started and does not know yet which processes are agents'" in reply["error"]
         assert 0 < reply["details"]["retry_after"] <= AWAIT_SECONDS + 0.1
         assert (await line.peer.ask("pending"))["ok"] is True

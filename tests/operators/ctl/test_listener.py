@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from actors import StartFailed
 from actors.events import ActorRestarted
 from intercom.local import lock
-from intercom.local.admission import PlaceLimits
-from intercom.local.dial import Peer as Who
+from intercom.local.client_socket import Peer as Who
+from intercom.local.server_socket import PlaceLimits
 from intercom.model.card import CardKind, CardState, Notice
 from intercom.model.errors import ERROR_CODES, IpcError
+from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.client import NoServer, request
 from intercom.operators.ctl.connection import Limits
-from intercom.operators.ctl.token import new_token, write_token
-from intercom.operators.ctl.verbs import VERBS
+from intercom.operators.ctl.listener import new_token, write_token
 from intercom.operators.messages import Channel, Subscribe
 from tests.operators.desk import START, StandInDesk, card
 from tests.operators.house import House, Peer, open_house
@@ -86,7 +86,7 @@ def test_a_token_file_that_is_a_link_is_replaced_not_followed(tmp_path: Path) ->
 def test_a_token_file_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     (tmp_path / "x.token").mkdir()
-    with pytest.raises(IpcError, match="can not write the token file"):
+    with pytest.raises(IpcError, match="cannot write the token file"):
         write_token(str(tmp_path / "x.token"), new_token())
 
 
@@ -184,7 +184,11 @@ LINES = st.binary(max_size=300) | st.dictionaries(
     st.sampled_from(
         ["command", "id", "reason", "instruction", "mode", "session", "decision", "text", "verdict_id", "limit"]
     ),
-    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.sampled_from([*VERBS, "local", "stop", "a"]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=20)
+    | st.sampled_from([*COMMANDS, "local", "stop", "a"]),
 )
 
 

@@ -103,7 +103,7 @@ async def attempt(house: House, tmp_path: Path, command: str, script: str = CLIE
         assert client.stdin is not None
         assert client.stdout is not None
         said = (await client.stdout.receive_some()).split()
-        house.desk.clients = frozenset({client.pid} if said == [b"up"] else map(int, said))
+        house.service.clients = frozenset({client.pid} if said == [b"up"] else map(int, said))
         scripts = {"daemon": DAEMON, "leading": LEADING, "spawning": SPAWNING}
         for name, text in scripts.items():
             (tmp_path / name).write_text(text)
@@ -126,8 +126,8 @@ async def test_an_agent_can_not_approve_itself(tmp_path: Path, way: str) -> None
         answer = await attempt(house, tmp_path, WAYS[way])
         assert answer["ok"] is False
         assert answer["error_code"] == "unauthorized"
-        assert house.desk.acts == []
-        assert len(house.desk.events) == 1
+        assert house.service.acts == []
+        assert len(house.service.events) == 1
 
 
 @trio_test(real_time=True)
@@ -135,7 +135,7 @@ async def test_an_agent_whose_shim_came_through_a_launcher_can_not_approve_itsel
     async with guarded(tmp_path) as house:
         answer = await attempt(house, tmp_path, WAYS["plainly"], LAUNCHING_CLIENT)
         assert answer["error_code"] == "unauthorized"
-        assert house.desk.acts == []
+        assert house.service.acts == []
 
 
 @trio_test(real_time=True)
@@ -145,15 +145,15 @@ async def test_a_person_at_another_terminal_approves_as_ever(tmp_path: Path) -> 
             [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         try:
-            house.desk.clients = frozenset({client.pid})
+            house.service.clients = frozenset({client.pid})
             with person_shell() as window:
                 done = await window.run_async(CTL.split(), house.environ)
                 assert json.loads(done.stdout)["status"] == "approved"
                 # The first time from there is told; it is no refusal.
-                [(summary, _)] = house.desk.events
+                [(summary, _)] = house.service.events
                 assert f"for the first time from {window.device}" in summary
                 await window.run_async([*CTL.split()[:-2], "nudge", "s-1"], house.environ)
-                assert len(house.desk.events) == 1
+                assert len(house.service.events) == 1
         finally:
             client.kill()
             await client.wait()
@@ -167,7 +167,7 @@ async def test_a_process_without_a_terminal_is_refused_whoever_started_it(tmp_pa
         answer = json.loads(done.stdout)
         assert answer["error_code"] == "unauthorized"
         assert "has no terminal; only an operator at a terminal may do this" in answer["error"]
-        assert house.desk.acts == []
+        assert house.service.acts == []
 
 
 @trio_test(real_time=True)
@@ -176,7 +176,7 @@ async def test_a_decision_carries_where_it_came_from(tmp_path: Path) -> None:
         with person_shell() as window:
             done = await window.run_async(CTL.split(), house.environ)
         assert json.loads(done.stdout)["status"] == "approved"
-        decided = house.desk.cards["a"].decided
+        decided = house.service.cards["a"].decided
         assert decided is not None
         assert decided.origin is not None
         assert (decided.origin.terminal, decided.origin.leader) == (window.device, window.pid)

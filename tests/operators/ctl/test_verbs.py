@@ -12,8 +12,7 @@ import pytest
 from intercom.model.card import CardKind, CardState
 from intercom.model.clock import to_text
 from intercom.model.session import SessionStatus
-from intercom.operators.ctl.client import ACTS
-from intercom.operators.ctl.verbs import DEFAULT_LIMIT, DEFAULT_REASON, VERBS
+from intercom.operators.commands.table import DEFAULT_REASON, LISTED
 from tests.operators.desk import START, StandInDesk, card, session
 from tests.operators.house import open_house
 from tests.support.trio_case import trio_test
@@ -72,7 +71,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...] | None]] 
     (
         "steer",
         {"id": "s-1", "text": "mind it", "verdict_id": "12345678"},
-        {"session_id": "s-1", "request_id": "w-1", "status": "queued", "note": "rides on the agent's next result"},
+        {"session_id": "s-1", "request_id": "w-1", "status": "queued", "note": "goes with the agent's next result"},
         ("steer", "s-1", "mind it", ME, "ctl", "ctl/12345678"),
     ),
     (
@@ -98,7 +97,7 @@ async def test_a_verb_does_what_its_row_says(
         reply = await (await house.dial()).ask(verb, **fields)
         assert reply["ok"] is True
         assert data.items() <= reply["data"].items()
-        assert [done[: len(act or ())] for done in house.desk.acts] == ([act] if act else [])
+        assert [done[: len(act or ())] for done in house.service.acts] == ([act] if act else [])
 
 
 @trio_test(real_time=True)
@@ -110,9 +109,9 @@ async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> 
         assert (entry["status"], entry["mode"]) == ("active", "local")
         assert {"workspace_root", "last_tool", "updated_at"} <= entry.keys()
         assert (await peer.ask("log", limit=7))["data"]["entries"][0]["data"] == {"limit": 7}
-        assert (await peer.ask("log"))["data"]["entries"][0]["data"] == {"limit": DEFAULT_LIMIT}
+        assert (await peer.ask("log"))["data"]["entries"][0]["data"] == {"limit": LISTED}
         assert (await peer.ask("slack"))["data"] == {"slack": None}
-        house.desk.chat = {"channel": "C1", "since": START}
+        house.service.chat = {"channel": "C1", "since": START}
         assert (await peer.ask("slack"))["data"] == {"slack": {"channel": "C1", "since": to_text(START)}}
         tree = (await peer.ask("tree"))["data"]["tree"]
         assert (tree["name"], tree["children"][0]["last_crash"]) == ("root", "OSError: disk full")
@@ -122,7 +121,7 @@ async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> 
         for verb in ("pending", "list", "task", "log", "show", "approve"):
             refused = await peer.ask(verb, session="nope", id="abc-1" if verb in ("show", "approve") else None)
             assert (refused["ok"], refused["error_code"]) == (False, "not_found"), verb
-        assert house.desk.acts == []
+        assert house.service.acts == []
 
 
 @trio_test(real_time=True)
@@ -134,7 +133,7 @@ async def test_what_is_paused_steered_and_left_is_listed_and_taken_back(tmp_path
         [entry] = (await peer.ask("list"))["data"]["sessions"]
         assert (entry["status"], entry["paused_by"], entry["paused_at"]) == ("paused", ME, to_text(START))
         assert (await peer.ask("unpause", verdict_id="12345678"))["data"] == {"session_id": "s-1", "status": "active"}
-        assert house.desk.acts[-1] == ("unpause", "s-1", ME, "ctl", "ctl/12345678")
+        assert house.service.acts[-1] == ("unpause", "s-1", ME, "ctl", "ctl/12345678")
         await peer.ask("steer", id="s-1", text="mind it")
         await peer.ask("task", workspace="/ws", text="do it")
         [word] = (await peer.ask("steering"))["data"]["words"]
@@ -162,7 +161,7 @@ REFUSALS = [
     ("approve", {"id": "ab"}, "ambiguous", "fits more than one"),
     ("approve", {"id": "zzz"}, "not_found", "zzz"),
     ("approve", {}, "invalid_arguments", "needs an id"),
-    ("approve", {"id": "pro"}, "invalid_state", "answer pro-1 continue, refine TEXT or stop"),
+    ("approve", {"id": "pro"}, "invalid_state", "answer pro-1 continue | refine TEXT | stop"),
     ("approve", {"id": "sta"}, "invalid_state", "answer sta-1 continue"),
     ("approve", {"id": "ala"}, "invalid_state", "nudge ala-1"),
     ("approve", {"id": "pol"}, "invalid_state", "policy accept pol-1"),
@@ -192,7 +191,7 @@ async def test_a_refusal_says_what_was_wrong_and_what_to_do(
         reply = await (await house.dial()).ask(verb, **fields)
         assert (reply["ok"], reply["error_code"]) == (False, code)
         assert says in reply["error"]
-        assert [act for act in house.desk.acts if act[0] == "decide"] == []
+        assert [act for act in house.service.acts if act[0] == "decide"] == []
 
 
 @trio_test(real_time=True)
@@ -204,7 +203,7 @@ async def test_the_same_verdict_again_is_the_same_act_and_another_is_too_late(tm
         assert first == again
         late = await peer.ask("reject", id="abc", verdict_id="verdict-0002")
         assert late["error_code"] == "already_decided"
-        assert house.desk.cards["abc-1"].state is CardState.APPROVED
+        assert house.service.cards["abc-1"].state is CardState.APPROVED
 
 
 @trio_test(real_time=True)
@@ -221,10 +220,38 @@ async def test_a_verdict_id_used_for_another_act_does_not_claim_that_it_was_done
 async def test_a_verdict_says_who_gave_it_and_over_which_channel(tmp_path: Path) -> None:
     async with open_house(tmp_path, desk()) as house:
         await (await house.dial()).ask("approve", id="abc")
-        decided = house.desk.cards["abc-1"].decided
+        decided = house.service.cards["abc-1"].decided
         assert decided is not None
         assert (decided.by, decided.channel) == (pwd.getpwuid(os.geteuid()).pw_name, "ctl")
 
 
-def test_the_verbs_that_act_are_those_the_client_names_acts() -> None:
-    assert {name for name, verb in VERBS.items() if verb.acts} == ACTS
+@trio_test(real_time=True)
+async def test_start_names_the_act_so_that_a_repetition_starts_one_agent(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        reply = await (await house.dial()).ask(
+            "start", text="tidy up", workspace="/ws", label=" mine ", verdict_id="12345678"
+        )
+        assert reply["data"] == {"session_id": "s-new", "status": "started", "workspace_root": "/home/me/project"}
+        more = {"by": ME, "channel": "ctl", "workspace": "/ws", "label": "mine", "act": "ctl/12345678"}
+        assert house.service.acts == [("start", "tidy up", more)]
+
+
+@trio_test(real_time=True)
+async def test_clear_ends_the_session_that_is_named(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        peer = await house.dial()
+        assert (await peer.ask("clear", id="s-1"))["data"] == {"session_id": "s-1", "status": "cleared"}
+        assert (await peer.ask("clear"))["error_code"] == "invalid_arguments"
+        assert house.service.acts == [("end", "s-1", ME, "ctl", "cleared with agent-intercom-ctl clear")]
+
+
+@trio_test(real_time=True)
+async def test_logs_are_read_from_the_end_or_from_a_byte_on(tmp_path: Path) -> None:
+    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+        peer = await house.dial()
+        said = (await peer.ask("logs", id="s-1", limit=5))["data"]
+        assert (said["text"], said["end"], said["exit"]) == ("one\ntwo\n", 8, "exit code 0")
+        assert (await peer.ask("logs", id="s-1", stream="stderr", start=4))["data"]["text"] == "two\n"
+        for wrong in ({"stream": "stdin"}, {"start": -1}, {"start": True}, {"start": 2**64}, {"id": None}):
+            assert (await peer.ask("logs", **{"id": "s-1", **wrong}))["error_code"] == "invalid_arguments"
+        assert house.service.acts == [("output", "s-1", "stdout", 5, None), ("output", "s-1", "stderr", 200, 4)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from intercom.model.card import ANSWERED, CardKind, CardState
 from intercom.model.errors import ERROR_CODES, IntercomError, NotFound
-from intercom.operators.ctl.entries import card_entries, card_entry, plain
+from intercom.operators.commands.entries import card_entries, card_entry, plain
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, event, failure, read_request, success
 from tests.operators.desk import card
 
@@ -73,7 +73,7 @@ def test_what_is_wrong_is_said(line: bytes, code: str, says: str) -> None:
 
 def test_null_is_absent_and_an_unknown_field_is_ignored() -> None:
     line = b'{"command": "approve", "id": "r", "reason": null, "limit": null, "everything": null, "news": 1}'
-    assert read_request(line) == CtlRequest("approve", id="r")
+    assert read_request(line) == CtlRequest("approve", {"id": "r"})
 
 
 def test_a_request_in_a_log_shows_no_token() -> None:

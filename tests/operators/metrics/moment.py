@@ -9,11 +9,11 @@ from typing import Any
 
 from actors import Info
 from intercom.model.card import CardKind
-from intercom.model.child import ChildState
+from intercom.model.process import AgentProcessState
 from intercom.model.session import SessionStatus
-from intercom.operators.metrics import http
-from intercom.operators.metrics.metrics import Sources
-from intercom.store.census import Census, Waiting
+from intercom.operators.metrics import pages
+from intercom.operators.metrics.pages import Sources
+from intercom.store.counts import Counts, Waiting
 
 AT = datetime(2026, 11, 22, 4, 0, tzinfo=UTC)
 SESSIONS = tuple(
@@ -30,11 +30,11 @@ TREE = Info(
         Info("sessions", "sessions", "DynamicSupervisor", "running", children=SESSIONS),
     ),
 )
-CENSUS = Census(
+CENSUS = Counts(
     {CardKind.APPROVAL: Waiting(2, AT - timedelta(minutes=5)), CardKind.PROMPT: Waiting()},
     {CardKind.STEER: Waiting(4, AT), CardKind.TASK: Waiting()},
     {SessionStatus.ACTIVE: 3, SessionStatus.PAUSED: 0},
-    {ChildState.RUNNING: 2, ChildState.WAITING: 1},
+    {AgentProcessState.RUNNING: 2, AgentProcessState.WAITING: 1},
 )
 CHAT = {
     "channel": "C0123456789",
@@ -45,7 +45,7 @@ CHAT = {
 }
 
 
-async def _census() -> Census:
+async def _census() -> Counts:
     return CENSUS
 
 
@@ -60,5 +60,5 @@ SOURCES = Sources(
     agents=lambda: 5,
     chat=_chat,
     now=lambda: AT,
-    own=lambda: http.figures(up=True, sessions=12),
+    own=lambda: pages.figures(up=True, sessions=12),
 )

@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry
 
 from actors import events
 from intercom.model.card import CardKind
-from intercom.model.measure import Committed, Delivered, HttpFailed, Measure, Settled, ToolCalled
-from intercom.operators.metrics.counted import REMEMBERED, Counted
+from intercom.model.metrics import Committed, Delivered, HttpFailed, Measure, Settled, ToolCalled
+from intercom.operators.metrics.counters import REMEMBERED, Counted
 
 
 class Counting:

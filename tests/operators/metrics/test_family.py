@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.operators.metrics.family import family
+from intercom.operators.metrics.counters import family
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from intercom.operators.metrics.family import family
         ("slack/C0123", "slack"),
         ("slack/", "slack"),
         ("urn:uuid:4711", "other"),
-        ("intercom.agents.links.Link._mcp", "other"),
+        ("intercom.agents.shim_server.ShimConnection._mcp", "other"),
         ("/home/me", "other"),
         ("", "other"),
     ],

@@ -11,7 +11,9 @@ import trio
 from actors import Actor, ChildSpec, Info, Supervisor, System
 from intercom._version import __version__
 from intercom.model.errors import DatabaseError
-from intercom.operators.metrics.health import GOOD_SECONDS, STORE_SECONDS, Health
+from intercom.operators.metrics.pages import GOOD_SECONDS, Health
+from intercom.store.client import PROBE_SECONDS
+from intercom.store.client import Store as StoreClient
 from tests.support.trio_case import trio_test
 
 
@@ -24,7 +26,7 @@ class Store(Actor):
     async def on_receive(self, message: Any) -> None:
         type(self).asked += 1
         if self.manner == "refuses":
-            raise DatabaseError("the database /home/me/agent-rc.db can not be written")
+            raise DatabaseError("the database /home/me/agent-rc.db cannot be written")
         if self.manner == "hangs":
             await trio.sleep_forever()
 
@@ -36,7 +38,7 @@ def server(manner: str) -> tuple[System, type[Store]]:
 
 
 def health(system: System) -> Health:
-    return Health(system.inspect, system.named("store"), "life-1", system.clock)
+    return Health(system.inspect, StoreClient(system.named("store")), "life-1", system.clock)
 
 
 async def read(at: Health) -> tuple[int, dict[str, Any]]:
@@ -71,7 +73,7 @@ async def test_a_store_that_refuses_is_told_without_its_path() -> None:
     assert status == 503
     assert (said["status"], said["store"]) == ("failing", "failing")
     assert "/home" not in json.dumps(said)
-    assert "the database can not be written" in said["faults"][0]
+    assert "the database cannot be written" in said["faults"][0]
 
 
 @trio_test
@@ -80,7 +82,7 @@ async def test_a_store_that_says_nothing_is_not_waited_for_long() -> None:
     async with system:
         began = trio.current_time()
         status, said = await read(health(system))
-        assert trio.current_time() - began == STORE_SECONDS
+        assert trio.current_time() - began == PROBE_SECONDS
     assert (status, said["store"]) == (503, "failing")
 
 
@@ -94,7 +96,7 @@ async def test_a_part_that_is_down_is_named() -> None:
         return attrs.evolve(root, children=(attrs.evolve(root.children[0], children=tuple(parts)),))
 
     async with system:
-        status, said = await read(Health(without_ctl, system.named("store"), "life-1", system.clock))
+        status, said = await read(Health(without_ctl, StoreClient(system.named("store")), "life-1", system.clock))
     assert (status, said["store"], said["faults"]) == (503, "ok", ["ctl is down"])
 
 

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from actors import Info
 from intercom.model.errors import DatabaseError
-from intercom.model.measure import ToolCalled
-from intercom.operators.metrics.metrics import Metrics, Sources
-from intercom.store.census import Census
+from intercom.model.metrics import ToolCalled
+from intercom.operators.metrics.pages import Metrics, Sources
+from intercom.store.counts import Counts
 from tests.operators.metrics.moment import SOURCES, TREE
 from tests.support.trio_case import trio_test
 
@@ -89,11 +89,11 @@ async def test_without_slack_it_is_no_channel() -> None:
     assert ("intercom_channel_up", "channel=ctl") in found
 
 
-async def _refuses() -> Census:
+async def _refuses() -> Counts:
     raise DatabaseError("the database is locked")
 
 
-async def _hangs() -> Census:
+async def _hangs() -> Counts:
     await trio.sleep_forever()
     raise AssertionError
 

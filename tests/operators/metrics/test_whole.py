@@ -11,11 +11,11 @@ import trio.testing
 from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
 
-from intercom.agents.task_forms import EXTENSION
+from intercom.agents.mcp_tasks import EXTENSION
 from intercom.model.card import CardKind
 from intercom.model.config import ClientSettings, Config
+from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
-from intercom.model.verdict import Decision
 from tests.agents.in_process import ABOUT, spoken_to
 from tests.sessions.house import House, house, in_house
 
@@ -98,8 +98,8 @@ async def test_a_task_and_a_call_of_a_paused_session_are_told_apart(clock: Clock
     hasty = evolve(COUNTING, clients={"claude-code": ClientSettings(slice_seconds=5)})
     async with house(root.parent, clock, hasty) as at, spoken_to(at.app, "agent", str(root)) as agent:
         await agent.ask("tools/call", name="transmit", arguments={"prompt_text": "go on?"}, _meta=takes)
-        (session,) = await at.app.desk.sessions()
-        await at.app.desk.steering.pause(session.id, "kim", "ctl")
+        (session,) = await at.app.service.sessions()
+        await at.app.service.steering.pause(session.id, "kim", "ctl")
         held = at.begin(partial(agent.call, "check_diff", request_id="x"))
         await at.later(5)
         assert (await held())["status"] == "paused"
@@ -137,7 +137,7 @@ async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(clock: Clock,
         await agent.call("auto_check", tool_name="write", context={"file_path": "a"})
         await at.people.card(kind=CardKind.POLICY)
         assert (await figures(at))[("intercom_pending", "kind=policy")] == 1
-        await at.app.desk.decide_policy(None, at.verdict(Decision.ACCEPT))
+        await at.app.service.decide_policy(None, at.verdict(Decision.ACCEPT))
         found = await figures(at)
     assert found[("intercom_verdicts_total", "channel=ctl", "decision=dismiss", "kind=stall")] == 1
     assert found[("intercom_decision_seconds_sum", "kind=stall")] == 7

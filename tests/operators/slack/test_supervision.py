@@ -16,11 +16,10 @@ from intercom.local.places import places
 from intercom.model.config import Config, DatabaseSettings, SlackSettings
 from intercom.operators.slack.messages import ConnectionState, Health
 from intercom.operators.slack.setup import SlackSetup
-from intercom.operators.slack.web import SlackTokens, Unreachable, WebApi
+from intercom.operators.slack.web_api import SlackTokens, Unreachable, WebApi
 from intercom.store.reader import Reader
-from tests.operators.slack.live.house import text_of
 from tests.proxy import certificate
-from tests.slack import ALICE, serve
+from tests.slack import ALICE, serve, text_of
 from tests.slack import CHANNEL as IN_SLACK
 from tests.support.trio_case import trio_test
 
@@ -45,7 +44,7 @@ async def test_an_environment_that_no_client_can_be_made_in_keeps_no_server_from
     monkeypatch.setenv(variable, value)
     app = an_app(tmp_path)
     async with app.system:
-        assert await app.desk.pending() == ()
+        assert await app.service.pending() == ()
         standing = await ask(app.system.named("slack/connection"), Health(), timeout=30)
         assert standing.state is not ConnectionState.UP
 

@@ -17,12 +17,12 @@ import trio.lowlevel
 from actors import ask
 from intercom.app import App
 from intercom.model import crash_points
-from intercom.model.child import ChildState, Exit, Why
-from intercom.model.crash_points import SPAWN_NAMES
+from intercom.model.process import AgentProcessState, Exit, Why
 from intercom.model.session import SessionStatus
-from intercom.sessions.spawning import processes
-from intercom.sessions.spawning.messages import Continue, Suspend
+from intercom.sessions.processes import membership
+from intercom.sessions.processes.messages import Continue, Suspend
 from tests.sessions.spawning.yard import House, Yard, real, yard
+from tests.support.crash_points import SPAWN_NAMES
 
 #: Notes each start in its workspace, and goes when it is told to, with the code that stands in `go`.
 WAITS = """
@@ -36,9 +36,9 @@ sys.exit(int(open("go").read()))
 """
 
 #: What a server falls at that lets an agent go on, and what only follows an agent's end, or a person's word.
-GOING = ("child.recorded", "child.kept", "child.keeper_recorded", "child.told", "child.running")
-ENDED = ("child.ended", "child.processes_gone", "child.interrupted", "child.settled", "child.over")
-CLEARED = ("child.cleared", "child.processes_gone", "child.over")
+GOING = ("child.recorded", "child.keeper_recorded", "child.told")
+ENDED = ("child.ended", "child.settled")
+CLEARED = "child.cleared"
 
 
 @pytest.fixture
@@ -84,17 +84,13 @@ async def start(house: House) -> None:
     await house.start(act=str(house.yard.root))
 
 
-async def nothing(_house: House) -> None:
-    """The server's start is enough."""
-
-
 async def only(house: House) -> str:
-    (session,) = await house.app.desk.sessions(everything=True)
+    (session,) = await house.app.service.sessions(everything=True)
     return session.id
 
 
 def test_every_crash_point_of_an_agents_life_is_met() -> None:
-    assert {*GOING, *ENDED, *CLEARED, "child.brought_back"} == {*SPAWN_NAMES}
+    assert {*GOING, *ENDED, CLEARED} == {*SPAWN_NAMES}
 
 
 @pytest.mark.parametrize("point", GOING)
@@ -115,11 +111,10 @@ async def test_a_server_that_falls_while_it_starts_one_has_started_one(at: Yard,
         assert keepers(at) == []
 
 
-@pytest.mark.parametrize("point", ["child.kept", "child.keeper_recorded"])
 @real
-async def test_a_keeper_that_is_told_nothing_is_let_go_of(at: Yard, point: str) -> None:
+async def test_a_keeper_that_is_told_nothing_ends(at: Yard) -> None:
     before = set(psutil.Process().children())
-    await falling(at, point, start)
+    await falling(at, "child.keeper_recorded", start)
     assert set(psutil.Process().children()) == before
 
 
@@ -135,19 +130,18 @@ async def test_one_that_ends_is_settled_once_wherever_the_server_falls(at: Yard,
         id = await only(house)
         assert (await house.until_over(id)).exit == Exit(code=7)
         assert (await house.session(id)).status is SessionStatus.INTERRUPTED
-        failures = [entry for entry in await house.app.desk.audit(100, id) if entry.kind == "process_failed"]
+        failures = [entry for entry in await house.app.service.audit(100, id) if entry.kind == "process_failed"]
         assert len(failures) == 1
         assert keepers(at) == []
 
 
-@pytest.mark.parametrize("point", CLEARED)
 @real
-async def test_one_that_is_cleared_is_gone_wherever_the_server_falls(at: Yard, point: str) -> None:
+async def test_one_that_is_cleared_is_gone_although_the_server_falls(at: Yard) -> None:
     async def run(house: House) -> None:
         await start(house)
-        await house.app.desk.end(await only(house), "kim", "ctl", "enough")
+        await house.app.service.end(await only(house), "kim", "ctl", "enough")
 
-    await falling(at, point, run)
+    await falling(at, CLEARED, run)
     async with at.serving() as house:
         id = await only(house)
         assert (await house.until_over(id)).why is Why.CLEARED
@@ -164,14 +158,13 @@ async def test_a_later_server_finds_its_agent_and_hears_of_its_end_although_it_i
         await start(house)
         await house.until_written("starts")
         house.app.hands_over = True
-    await falling(at, "child.brought_back", nothing)
     async with at.serving() as house:
         id = await only(house)
         await house.until(lambda: is_running(house, id))
         at.end("0")
         with trio.fail_after(20):
             assert (await house.until_over(id)).exit == Exit(code=0)
-        assert "here I am" in (await house.app.desk.children.output(id)).text
+        assert "here I am" in (await house.app.service.children.output(id)).text
 
 
 @real
@@ -247,20 +240,19 @@ async def test_a_server_that_stops_takes_its_agents_along_and_leaves_what_waits(
     async with at.serving() as house:
         assert (await house.session(id)).status is SessionStatus.INTERRUPTED
         child = await house.child(id)
-        assert (child.state, child.why) == (ChildState.OVER, Why.SHUTDOWN)
+        assert (child.state, child.why) == (AgentProcessState.OVER, Why.SHUTDOWN)
 
 
-@pytest.mark.parametrize("point", ["child.processes_gone", "child.settled"])
 @real
-async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_next(at: Yard, point: str) -> None:
+async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_next(at: Yard) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         async with at.serving() as house:
             await start(house)
             id = await only(house)
             await house.until_written("starts")
-            fallen = fall_at(house.app, point)
+            fallen = fall_at(house.app, "child.settled")
     crash_points.hook = None
-    assert fallen == [point]
+    assert fallen == ["child.settled"]
     async with at.serving() as house:
         with trio.fail_after(20):
             assert (await house.until_over(id)).why is Why.SHUTDOWN
@@ -270,14 +262,14 @@ async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_ne
 
 @real
 async def test_one_that_stands_still_is_ended_without_being_killed(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "GRACE_SECONDS", 25)
+    monkeypatch.setattr(membership, "GRACE_SECONDS", 25)
     async with at.serving() as house:
         await start(house)
         id = await only(house)
         await house.until_written("starts")
         assert await ask(house.app.system.named(f"child/{id}"), Suspend(), timeout=5) == 1
         with trio.fail_after(15):
-            await house.app.desk.end(id, "kim", "ctl", "enough")
+            await house.app.service.end(id, "kim", "ctl", "enough")
             await house.until_over(id)
         assert at.living(id) == []
 
@@ -293,7 +285,7 @@ class _Bomb:
 
 
 async def is_running(house: House, id: str) -> bool:
-    return (await house.child(id)).state is ChildState.RUNNING
+    return (await house.child(id)).state is AgentProcessState.RUNNING
 
 
 async def until_gone(at: Yard, id: str) -> None:
@@ -310,5 +302,5 @@ def keepers(at: Yard) -> list[int]:
         except psutil.Error:
             continue
         if any(each.startswith(str(at.root)) for each in line) and any("keeper.py" in each for each in line):
-            found += [pid] if processes.identify(pid) is not None else []
+            found += [pid] if membership.identify(pid) is not None else []
     return found

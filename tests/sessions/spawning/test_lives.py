@@ -14,17 +14,17 @@ from attrs import evolve
 
 from actors import ask
 from intercom.embedded_operator import EmbeddedOperator
-from intercom.model.child import ChildState, Exit, Why
 from intercom.model.config import SpawnRestart
 from intercom.model.errors import IntercomError, SpawnFailed
+from intercom.model.process import AgentProcessState, Exit, Why
 from intercom.model.session import SessionStatus
-from intercom.sessions.messages import Propose
-from intercom.sessions.reception_messages import Admit, Agent, key_of
-from intercom.sessions.spawning import processes
-from intercom.sessions.spawning.messages import Suspend
-from intercom.sessions.spawning.news import RunAgain
-from intercom.sessions.spawning.output_files import Stream
-from intercom.sessions.spawning.processes import Family
+from intercom.sessions.messages import Admit, Agent, key_of
+from intercom.sessions.processes import membership
+from intercom.sessions.processes.agent_process import RunAgain
+from intercom.sessions.processes.membership import Family
+from intercom.sessions.processes.messages import Suspend
+from intercom.sessions.processes.output_files import Stream
+from intercom.sessions.tools.check_clearance import CheckClearance
 from tests.sessions.spawning.yard import Yard, real, yard
 
 NOTE = """
@@ -60,7 +60,7 @@ async def test_an_agent_that_does_its_work_ends_its_session_well(at: Yard) -> No
         assert (await house.session(session.id)).status is SessionStatus.TERMINATED
         notice = await house.people.notice("session ended")
         assert "its agent is done; its last words: all done" in notice.text
-        assert (await house.app.desk.children.output(session.id)).text == "all done\n"
+        assert (await house.app.service.children.output(session.id)).text == "all done\n"
 
 
 @real
@@ -83,8 +83,8 @@ async def test_a_program_that_is_not_there_is_refused_before_anything_is_on_reco
     async with at.serving() as house:
         with pytest.raises(IntercomError, match="not found in the server's PATH"):
             await house.start()
-        assert await house.app.desk.sessions(everything=True) == ()
-        assert await house.app.desk.children.everyone() == {}
+        assert await house.app.service.sessions(everything=True) == ()
+        assert await house.app.service.children.everyone() == {}
 
 
 @real
@@ -96,14 +96,14 @@ async def test_a_program_that_can_not_be_run_ends_its_session_and_says_why(at: Y
     async with at.serving() as house:
         with pytest.raises(SpawnFailed, match="broken: no such file"):
             await house.start()
-        (session,) = await house.app.desk.sessions(everything=True)
+        (session,) = await house.app.service.sessions(everything=True)
         await house.until_over(session.id)
         assert (await house.session(session.id)).status is SessionStatus.TERMINATED
 
 
 @real
 async def test_clearing_ends_all_that_the_agent_ever_started(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(membership, "GRACE_SECONDS", 0.5)
     at.agent(
         STAYS.replace(
             "time.sleep",
@@ -125,7 +125,7 @@ time.sleep""",
         family = Family(session.id, child.keeper, None)
         members = family.members()
         assert len(members) >= 7
-        await house.app.desk.end(session.id, "kim", "ctl", "enough")
+        await house.app.service.end(session.id, "kim", "ctl", "enough")
         assert (await house.until_over(session.id)).why is Why.CLEARED
         for pid in [*members, child.keeper.pid]:
             with pytest.raises(ProcessLookupError):
@@ -183,7 +183,7 @@ async def test_a_prompt_that_is_refused_leaves_nothing_behind(at: Yard) -> None:
             with pytest.raises(IntercomError) as refused:
                 await house.start(prompt)
             assert refused.value.error_code == "invalid_arguments"
-        assert await house.app.desk.sessions(everything=True) == ()
+        assert await house.app.service.sessions(everything=True) == ()
         assert [*at.workspace.iterdir()] == []
 
 
@@ -198,7 +198,7 @@ async def test_one_that_fails_is_started_again_until_it_has_failed_too_often(at:
         assert "it starts again in" in (await house.people.notice("process ended")).text
         assert "for the 3rd time" in (await house.people.notice("3rd")).text
         # Their output is one.
-        assert (await house.app.desk.children.output(session.id)).text == "try\n" * 3
+        assert (await house.app.service.children.output(session.id)).text == "try\n" * 3
         assert (await house.session(session.id)).status is SessionStatus.INTERRUPTED
 
 
@@ -211,14 +211,14 @@ async def test_one_that_is_due_to_be_started_again_while_its_session_is_paused_i
     async with at.serving() as house:
         session = await house.start()
         await house.people.notice("it starts again in")
-        steering = house.app.desk.steering
+        steering = house.app.service.steering
         await steering.pause(session.id, "kim", "ctl")
         ahead = timedelta(seconds=90)
         child = house.app.system.named(f"child/{session.id}")
         # What its timer would say now, and what is heard only after that.
         child.tell(RunAgain())
         await ask(child, Suspend(), timeout=20, retry=True)
-        assert (await house.child(session.id)).state is ChildState.WAITING
+        assert (await house.child(session.id)).state is AgentProcessState.WAITING
         assert at.written("starts") == "1"
         await steering.unpause(session.id, "kim", "ctl")
         await house.until_over(session.id)
@@ -236,7 +236,7 @@ async def test_one_that_waits_to_be_started_again_is_not_once_its_session_is_cle
         assert (await house.child(session.id)).is_going
         house.app.hands_over = True
     async with at.serving() as house:
-        await house.app.desk.end(session.id, "kim", "ctl", "enough")
+        await house.app.service.end(session.id, "kim", "ctl", "enough")
         assert (await house.until_over(session.id)).why is Why.CLEARED
         assert at.written("runs") == "x"
 
@@ -252,11 +252,11 @@ async def test_no_more_are_started_than_may_run_at_once(at: Yard) -> None:
         with pytest.raises(IntercomError, match="max_concurrent_sessions is 2") as refused:
             await house.start()
         assert refused.value.error_code == "too_many_sessions"
-        await house.app.desk.end(first.id, "kim", "ctl", "enough")
+        await house.app.service.end(first.id, "kim", "ctl", "enough")
         await house.until_over(first.id)
         last = await house.start()
-        for session in await house.app.desk.sessions():
-            await house.app.desk.end(session.id, "kim", "ctl", "enough")
+        for session in await house.app.service.sessions():
+            await house.app.service.end(session.id, "kim", "ctl", "enough")
         await house.until_over(last.id)
 
         async def is_idle() -> bool:
@@ -273,14 +273,14 @@ async def test_its_requests_end_with_it_unless_it_is_started_again(at: Yard) -> 
         async with at.serving() as house:
             session = await house.start(restart.value)
             agent = Agent(key_of(session.id), "client", "", None, session.id)
-            assert await house.ask("reception", Admit(agent)) == session.id
-            opened = await house.ask(f"session/{session.id}", Propose("c", "change", "a\n", "a.txt"))
+            assert await house.ask("registry", Admit(agent)) == session.id
+            opened = await house.ask(f"session/{session.id}", CheckClearance("change", "a\n", "a.txt", call="c"))
             (at.workspace / "go").touch()
             await house.people.notice("process ended")
-            card = await house.app.desk.card(opened.request_id)
+            card = await house.app.service.card(opened.request_id)
             assert card.state.value == state
             (at.workspace / "go").unlink()
-            await house.app.desk.end(session.id, "kim", "ctl", "enough")
+            await house.app.service.end(session.id, "kim", "ctl", "enough")
 
 
 @real
@@ -290,7 +290,7 @@ async def test_what_it_writes_is_bounded_private_and_read_as_it_comes(at: Yard) 
     async with at.serving() as house:
         session = await house.start()
         await house.until_over(session.id)
-        children = house.app.desk.children
+        children = house.app.service.children
         found = await children.output(session.id, lines=2)
         assert (found.text, found.is_going) == ("19998\n19999\n", False)
         assert (await children.output(session.id[:8], Stream.STDERR)).text == "x" * 10 + "\n"
@@ -326,6 +326,10 @@ async def test_a_program_that_embeds_the_server_starts_reads_and_ends_one(at: Ya
         await house.until_written("pid")
         child = (await ann.children())[session.id]
         assert (child.label, child.started_by, child.is_going) == ("mine", "ann", True)
-        assert (await ann.output(session.id)).text == "here I am\n"
+
+        async def is_read() -> bool:
+            return (await ann.output(session.id)).text == "here I am\n"
+
+        await house.until(is_read)  # its monitor writes down what it said in its own time
         await ann.end(session.id)
         await house.until_over(session.id)

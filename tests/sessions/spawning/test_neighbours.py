@@ -15,18 +15,16 @@ from attrs import evolve
 
 from actors import ask
 from intercom.local.processes import examine
-from intercom.model.child import Child, ChildState, Process, Why
 from intercom.model.config import SpawnRestart
+from intercom.model.process import AgentProcess, AgentProcessState, Process, Why
 from intercom.model.session import SessionStatus
 from intercom.sessions.housekeeping import PURGE_SECONDS
-from intercom.sessions.messages import AgentLeft, Describe, ProcessEnded, ProcessStarted
-from intercom.sessions.reception_messages import Admit, Adopt, Agent, key_of
-from intercom.sessions.spawning import processes, runs, spawner
-from intercom.sessions.spawning.child import ChildActor
-from intercom.sessions.spawning.keeper import segment_name
-from intercom.sessions.spawning.messages import Suspend
-from intercom.sessions.spawning.news import Told
-from intercom.store import children, sessions
+from intercom.sessions.messages import Admit, Adopt, Agent, AgentLeft, Describe, ProcessEnded, ProcessStarted, key_of
+from intercom.sessions.processes import agent_process, membership, spawner
+from intercom.sessions.processes.agent_process import ChildActor, Told
+from intercom.sessions.processes.messages import Suspend
+from intercom.sessions.processes.monitor import segment_name
+from intercom.store import agent_processes, sessions
 from intercom.store.messages import Database, Transact
 from tests.sessions.house import house, in_house
 from tests.sessions.spawning.yard import Yard, real, yard
@@ -60,8 +58,8 @@ async def test_no_other_agent_of_the_workspace_is_given_its_session_unasked(at: 
     async with at.serving() as house:
         session = await house.start()
         other = Agent("other", None, str(at.workspace))
-        own = await house.ask("reception", Admit(other))
-        assert await house.ask("reception", Adopt(other)) == own != session.id
+        own = await house.ask("registry", Admit(other))
+        assert await house.ask("registry", Adopt(other)) == own != session.id
 
 
 @real
@@ -108,7 +106,7 @@ async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_wh
     async with at.serving() as house:
         came: list[frozenset[int]] = []
         spawning = house.app._spawning()
-        (child,) = (await house.app.desk.children.everyone()).values()
+        (child,) = (await house.app.service.children.everyone()).values()
         later = evolve(spawning, came=lambda _door, _session_id, pids: came.append(pids))
         later.note_first(child)
         later.note_first(evolve(child, keeper=None, process=None))
@@ -124,10 +122,10 @@ async def test_only_keepers_that_live_are_kept_apart_from_its_processes(at: Yard
         actor = house.app.system.named(f"child/{session.id}").ref
         assert actor is not None
         own = await house.child(session.id)
-        gone, living = Process(os.getpid(), 1.0), processes.identify(os.getpid())
+        gone, living = Process(os.getpid(), 1.0), membership.identify(os.getpid())
         for keeper, spared in ((gone, set()), (living, {os.getpid()})):
             spawning = house.app._spawning()
-            spawning.note(Child("another", ChildState.WAITING, own.created_at, "kim", keeper=keeper))
+            spawning.note(AgentProcess("another", AgentProcessState.WAITING, own.created_at, "kim", keeper=keeper))
             looked = ChildActor(session.id, spawning)
             looked._row = own
             assert set(looked._family().spared) == spared
@@ -142,16 +140,16 @@ async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at
         name = house.app.system.named(f"child/{session.id}")
         told: list[object] = []
 
-        async def tell_keeper(*given: Any) -> Told:
+        async def tell_monitor(*given: Any) -> Told:
             # The session is paused just now.
-            await house.app.desk.steering.pause(session.id, "kim", "ctl")
+            await house.app.service.steering.pause(session.id, "kim", "ctl")
             told.append(await ask(name, Suspend()))
             return await original(*given)
 
-        original = runs.tell_keeper
+        original = agent_process.tell_monitor
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runs, "tell_keeper", tell_keeper)
-            patch.setattr(processes, "reach", None)
+            patch.setattr(agent_process, "tell_monitor", tell_monitor)
+            patch.setattr(membership, "reach", None)
             (at.workspace / "go").touch()
 
             async def is_told() -> bool:
@@ -214,7 +212,7 @@ async def test_a_session_that_was_there_before_waits_for_another_where_its_agent
         guest.tell(AgentLeft())
         news = ProcessEnded(1, Why.NOT_STARTED, None, "", "agent: exec format error", None)
         assert [(await guest.ask(news)).status for _ in range(2)] == [SessionStatus.INTERRUPTED] * 2
-        assert [card.id for card in await at.app.desk.pending()] == [opened.request_id]
+        assert [card.id for card in await at.app.service.pending()] == [opened.request_id]
         await at.people.notice("waits for another: agent: exec format error")
 
 
@@ -223,29 +221,31 @@ async def test_a_start_that_is_told_after_the_end_is_no_news(clock: trio.testing
     async with house(tmp_path, clock) as at:
         (tmp_path / "ws").mkdir()
         guest = await at.arrive(tmp_path / "ws")
-        await at.app.desk.end(guest.session_id, "kim", "ctl", "enough")
+        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         assert (await guest.ask(ProcessStarted(1, 7, "kim"))).status is SessionStatus.TERMINATED
         await at.later(0)
         assert not [notice for notice in at.people.notices if "agent started" in notice.text]
 
 
-@pytest.mark.parametrize("state", ChildState)
+@pytest.mark.parametrize("state", AgentProcessState)
 @in_house
 async def test_what_it_writes_is_read_in_whole_characters_until_its_end(
-    clock: trio.testing.MockClock, tmp_path: Path, state: ChildState
+    clock: trio.testing.MockClock, tmp_path: Path, state: AgentProcessState
 ) -> None:
     async with house(tmp_path, clock) as at:
         (tmp_path / "ws").mkdir()
         id = (await at.arrive(tmp_path / "ws")).session_id
-        outputs = at.app.desk.children
-        await at.ask("store", Transact(lambda db: children.insert(db, Child(id, state, at.now(), "kim"))))
+        outputs = at.app.service.children
+        await at.ask("store", Transact(lambda db: agent_processes.insert(db, AgentProcess(id, state, at.now(), "kim"))))
         (outputs.root / id).mkdir(parents=True)
         log = outputs.root / id / segment_name("stdout", 0)
         log.write_bytes("abé".encode()[:-1])
         for start in (None, 0):
             said = await outputs.output(id, start=start)
             over = ("ab\N{REPLACEMENT CHARACTER}", 3, False)
-            assert (said.text, said.end, said.is_going) == (over if state is ChildState.OVER else ("ab", 2, True))
+            assert (said.text, said.end, said.is_going) == (
+                over if state is AgentProcessState.OVER else ("ab", 2, True)
+            )
         log.write_text("abé", "utf-8")
         assert (await outputs.output(id, start=2)).text == "é"
 
@@ -253,7 +253,7 @@ async def test_what_it_writes_is_read_in_whole_characters_until_its_end(
 @in_house
 async def test_what_it_wrote_goes_with_its_session(clock: trio.testing.MockClock, tmp_path: Path) -> None:
     async with house(tmp_path, clock) as at:
-        outputs = at.app.desk.children.root
+        outputs = at.app.service.children.root
         long_ago = at.now() - timedelta(days=at.app.config.retention_days + 1)
 
         def put(db: Database) -> None:
@@ -262,7 +262,7 @@ async def test_what_it_wrote_goes_with_its_session(clock: trio.testing.MockClock
                 assert guest is not None
                 row = evolve(guest, id=id, agent_key=key_of(id), status=SessionStatus.TERMINATED, terminated_at=ended)
                 sessions.insert(db, row)
-                children.insert(db, Child(id, ChildState.OVER, ended, "kim"))
+                agent_processes.insert(db, AgentProcess(id, AgentProcessState.OVER, ended, "kim"))
 
         root = tmp_path / "ws"
         root.mkdir()
@@ -272,7 +272,7 @@ async def test_what_it_wrote_goes_with_its_session(clock: trio.testing.MockClock
             (outputs / id).mkdir(parents=True)
             (outputs / id / "stdout-0.log").write_text("words")
         await at.later(PURGE_SECONDS)
-        while set(await at.app.desk.children.everyone()) != {"new"}:
+        while set(await at.app.service.children.everyone()) != {"new"}:
             await trio.testing.wait_all_tasks_blocked()
         assert not (outputs / "old").exists()
         assert (outputs / "new").exists()

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.child import Exit
 from intercom.model.config import Config, SpawnRestart, SpawnSettings
 from intercom.model.errors import ConfigError, InvalidArguments
-from intercom.sessions.children import _loose_end
-from intercom.sessions.spawning import command, environment, keeper, output_files, restarts
-from intercom.sessions.spawning.keeper import Segments, segment_starts
-from intercom.sessions.spawning.output_files import Stream
-from intercom.sessions.spawning.restarts import Decision, Runs, Then
+from intercom.model.process import Exit
+from intercom.sessions.agent_processes import _loose_end
+from intercom.sessions.processes import agent_process, command, monitor, output_files
+from intercom.sessions.processes.agent_process import Decision, Runs, Then
+from intercom.sessions.processes.monitor import Segments, segment_starts
+from intercom.sessions.processes.output_files import Stream
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BAD, GOOD = Exit(code=1), Exit(code=0)
@@ -49,7 +49,7 @@ def test_a_prompt_that_can_not_be_one_argument_is_refused(prompt: str, says: str
 def test_any_other_is_the_last_argument_as_it_stands(prompt: str) -> None:
     built = Config(host_cli="sh", host_cli_args=("a b", "$HOME", "--"))
     if prompt.strip():
-        assert command.build(built, prompt, ENVIRON).arguments[1:] == ("a b", "$HOME", "--", prompt)
+        assert command.build_command(built, prompt, ENVIRON).arguments[1:] == ("a b", "$HOME", "--", prompt)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_the_environment_is_what_programs_need_what_is_passed_on_and_its_own() -
         "LD_PRELOAD": "x",
         "SLACK_BOT_TOKEN": "t",
     }
-    built = environment.build(server, ("API_KEY", "ABSENT"), "s-1", "/ws", {"INTERCOM_MCP_URL": "http://x"})
+    built = command.build_environment(server, ("API_KEY", "ABSENT"), "s-1", "/ws", {"INTERCOM_MCP_URL": "http://x"})
     assert built["API_KEY"] == "k"
     assert (built["INTERCOM_SESSION_ID"], built["INTERCOM_WORKSPACE_ROOT"]) == ("s-1", "/ws")
     assert built["INTERCOM_MCP_URL"] == "http://x"
@@ -106,7 +106,7 @@ def test_the_environment_is_what_programs_need_what_is_passed_on_and_its_own() -
     ],
 )
 def test_whether_it_runs_again(policy: SpawnRestart, ended: Exit, before: int, again: bool, pause: float) -> None:
-    runs, then = restarts.step(Runs(NOW, before), ended, NOW, SpawnSettings(restart=policy))
+    runs, then = agent_process.step(Runs(NOW, before), ended, NOW, SpawnSettings(restart=policy))
     assert then == (Decision(Then.AGAIN, NOW + timedelta(seconds=pause)) if again else Decision(Then.OVER))
     assert runs.restarts == before + again
 
@@ -114,12 +114,12 @@ def test_whether_it_runs_again(policy: SpawnRestart, ended: Exit, before: int, a
 @given(st.integers(0, 1000), st.integers(0, 2000), st.sampled_from([GOOD, BAD, Exit()]))
 def test_restarts_stay_within_their_number_and_pauses_within_their_length(before: int, ran: int, ended: Exit) -> None:
     settings = SpawnSettings(restart=SpawnRestart.ALWAYS, max_restarts=20, restart_backoff_seconds=2)
-    runs, then = restarts.step(Runs(NOW, before), ended, NOW + timedelta(seconds=ran), settings)
-    counted = 0 if ran >= restarts.STEADY_SECONDS else before
+    runs, then = agent_process.step(Runs(NOW, before), ended, NOW + timedelta(seconds=ran), settings)
+    counted = 0 if ran >= agent_process.STEADY_SECONDS else before
     assert (then.then is Then.AGAIN) == (counted < 20)
     if then.at is not None:
         assert runs.restarts == counted + 1
-        assert timedelta(0) < then.at - (NOW + timedelta(seconds=ran)) <= timedelta(seconds=restarts.LONGEST_PAUSE)
+        assert timedelta(0) < then.at - (NOW + timedelta(seconds=ran)) <= timedelta(seconds=agent_process.LONGEST_PAUSE)
 
 
 @given(
@@ -185,7 +185,7 @@ def test_an_end_is_put_into_words(ended: Exit, words: str) -> None:
 def test_a_kill_is_put_down_to_memory_only_when_the_system_counts_one_more(
     monkeypatch: pytest.MonkeyPatch, ending: int, before: int | None, after: int, oom: bool
 ) -> None:
-    monkeypatch.setattr(keeper, "_oom_kills", lambda: after)
-    found = keeper._exit_of(ending, before)
+    monkeypatch.setattr(monitor, "_oom_kills", lambda: after)
+    found = monitor._exit_of(ending, before)
     assert (found["code"], found["signal"], found["oom"]) == (None, ending, oom)
-    assert keeper._exit_of(3 << 8, before)["code"] == 3
+    assert monitor._exit_of(3 << 8, before)["code"] == 3

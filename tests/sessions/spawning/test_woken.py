@@ -1,5 +1,6 @@
 """Agents that people started, held up and woken: processes stand still while their session is paused, and one that has
-ended is started again for words that it did not hear."""
+ended is started again for words that it did not hear.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ import psutil
 import pytest
 from attrs import evolve
 
-from intercom.model.child import Exit
 from intercom.model.config import Config, SpawnRestart, SpawnSettings
+from intercom.model.process import Exit
 from intercom.model.session import SessionStatus
-from intercom.sessions.messages import Beat, Deliver, Delivery
-from intercom.sessions.spawning import command, restarts
-from intercom.sessions.spawning.restarts import Decision, Runs, Then
+from intercom.sessions.messages import Deliver, Delivery
+from intercom.sessions.processes import agent_process, command
+from intercom.sessions.processes.agent_process import Decision, Runs, Then
+from intercom.sessions.tools.ping import Ping
 from tests.sessions.spawning.yard import House, Yard, real, yard
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,16 +59,16 @@ def test_an_agent_that_ended_well_is_woken_for_words_it_did_not_hear(
 ) -> None:
     began = NOW - timedelta(seconds=10)
     words_at = None if given is None else began + timedelta(seconds=given)
-    runs, decided = restarts.step(Runs(began, before), ended, NOW, settings, words_at)
+    runs, decided = agent_process.step(Runs(began, before), ended, NOW, settings, words_at)
     assert decided == Decision(then, NOW if then is Then.AGAIN else None)
     assert runs.restarts == after
 
 
 def test_the_session_stands_in_the_arguments_and_never_in_the_prompt() -> None:
     config = Config(host_cli="sh", host_cli_args=("--session-id", "{session_id}"), spawn=RESUMING)
-    first = command.build(config, "say {session_id}", {"PATH": "/bin:/usr/bin"}, "s-1")
+    first = command.build_command(config, "say {session_id}", {"PATH": "/bin:/usr/bin"}, "s-1")
     assert first.arguments[1:] == ("--session-id", "s-1", "say {session_id}")
-    woken = command.build(config, "say {session_id}", {"PATH": "/bin:/usr/bin"}, "s-1", resumes=True)
+    woken = command.build_command(config, "say {session_id}", {"PATH": "/bin:/usr/bin"}, "s-1", resumes=True)
     assert woken.arguments[1:] == ("--resume", "s-1", command.WAKE)
 
 
@@ -87,11 +89,11 @@ async def test_words_that_came_while_it_worked_wake_it_once_it_has_ended(at: Yar
     async with at.serving() as house:
         session = await house.start("tidy up")
         assert await given(house, 0) == ["tidy up"]
-        card = await house.app.desk.steering.steer(session.id, "mind the gap", "kim", "ctl")
+        card = await house.app.service.steering.steer(session.id, "mind the gap", "kim", "ctl")
         let_go(at, 0)
         assert await given(house, 1) == ["--resume", session.id, command.WAKE]
         assert (await house.session(session.id)).status is SessionStatus.ACTIVE
-        told = await house.ask(f"session/{session.id}", Beat("c-1"))
+        told = await house.ask(f"session/{session.id}", Ping(call="c-1"))
         assert [word.text for word in told.instructions] == ["mind the gap"]
         await house.ask(f"session/{session.id}", Deliver((Delivery("c-1", (), (card.id,)),)))
         let_go(at, 1)
@@ -107,12 +109,12 @@ async def test_one_that_does_not_ask_what_there_is_for_it_is_let_go(at: Yard) ->
     async with at.serving() as house:
         session = await house.start("tidy up")
         await given(house, 0)
-        card = await house.app.desk.steering.steer(session.id, "mind the gap", "kim", "ctl")
+        card = await house.app.service.steering.steer(session.id, "mind the gap", "kim", "ctl")
         for run in range(3):
             let_go(at, run)
         child = await house.until_over(session.id)
         assert child.run == 2
-        assert (await house.app.desk.card(card.id)).state.value == "closed"
+        assert (await house.app.service.card(card.id)).state.value == "closed"
 
 
 @real
@@ -128,15 +130,15 @@ async def test_its_processes_stand_still_while_the_session_is_paused(at: Yard) -
         async def stands() -> bool:
             return bool(process.status() == psutil.STATUS_STOPPED)
 
-        await house.app.desk.steering.pause(session.id, "kim", "ctl")
+        await house.app.service.steering.pause(session.id, "kim", "ctl")
         await house.until(stands)
         let_go(at, 0)
         assert await stands()
         assert (await house.child(session.id)).exit is None
-        await house.app.desk.steering.unpause(session.id, "kim", "ctl")
+        await house.app.service.steering.unpause(session.id, "kim", "ctl")
         assert (await house.until_over(session.id)).exit == GOOD
 
 
 def test_a_first_run_is_given_its_prompt_and_not_woken() -> None:
     config = evolve(Config(host_cli="sh"), spawn=RESUMING)
-    assert command.build(config, "go", {"PATH": "/bin:/usr/bin"}).arguments[1:] == ("go",)
+    assert command.build_command(config, "go", {"PATH": "/bin:/usr/bin"}).arguments[1:] == ("go",)

@@ -19,11 +19,11 @@ from attrs import define, evolve, field
 from actors import Request, ask
 from intercom.app import App
 from intercom.local.places import places
-from intercom.model.child import Child
 from intercom.model.config import Config, SpawnSettings
+from intercom.model.process import AgentProcess
 from intercom.model.session import Session
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.spawning import processes
+from intercom.sessions.processes import membership
 from tests.sessions.house import People
 from tests.support.database import new_database
 from tests.support.trio_case import trio_test
@@ -82,7 +82,7 @@ class Yard:
 
     def living(self, session_id: str) -> list[int]:
         """The processes that carry this session's id."""
-        return [pid for pid in psutil.pids() if processes.marked(pid) == session_id and processes.identify(pid)]
+        return [pid for pid in psutil.pids() if membership.marked(pid) == session_id and membership.identify(pid)]
 
 
 @define
@@ -92,7 +92,7 @@ class House:
     people: People
 
     async def start(self, prompt: str = "go", **more: Any) -> Session:
-        return await self.app.desk.children.start(
+        return await self.app.service.children.start(
             prompt, **{"by": "kim", "channel": "ctl", "workspace": str(self.yard.workspace), **more}
         )
 
@@ -100,17 +100,17 @@ class House:
         return await ask(self.app.system.named(name), message, timeout=10, retry=True)
 
     async def session(self, id: str) -> Session:
-        (found,) = [each for each in await self.app.desk.sessions(everything=True) if each.id == id]
+        (found,) = [each for each in await self.app.service.sessions(everything=True) if each.id == id]
         return found
 
-    async def child(self, id: str) -> Child:
-        return (await self.app.desk.children.everyone())[id]
+    async def child(self, id: str) -> AgentProcess:
+        return (await self.app.service.children.everyone())[id]
 
     async def until(self, true: Callable[[], Awaitable[bool]]) -> None:
         while not await true():  # noqa: ASYNC110 - the store, and other processes, tell nobody
             await trio.sleep(0.01)
 
-    async def until_over(self, id: str) -> Child:
+    async def until_over(self, id: str) -> AgentProcess:
         """Wait until all is settled of this session's process."""
 
         async def is_over() -> bool:

@@ -1,67 +1,217 @@
-"""One call of a command: its sender, its arguments, and the services that handlers use."""
+"""One call of a command: who typed it where, which session it means, and that it is carried out once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import trio
 from attrs import frozen
 
-from actors import Name, ask
+from actors import Name
+from intercom.model.card import Card, CardKind
 from intercom.model.config import Config
-from intercom.model.errors import SlackError
+from intercom.model.errors import Ambiguous, InvalidState, NotFound, SlackError, Unauthorized
 from intercom.model.outbox import RowKind, Urgency
-from intercom.model.session import Session
-from intercom.operators.desk import Desk
-from intercom.operators.slack.commands import choice
-from intercom.operators.slack.commands.choice import Workspace
+from intercom.model.process import Origin
+from intercom.model.session import Session, SessionStatus
+from intercom.operators.commands.checkpoints import SHORTEST_ID
+from intercom.operators.commands.handler import Caller
+from intercom.operators.messages import Channel
+from intercom.operators.slack.commands.parsing import Arguments
 from intercom.operators.slack.commands.table import SLASH, Entry, Table
-from intercom.operators.slack.commands.typed import Arguments
 from intercom.operators.slack.draw import blocks
-from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
-from intercom.operators.slack.draw.masks import Mask
+from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask
 from intercom.operators.slack.envelopes import Command
-from intercom.operators.slack.means import NotRecorded
 from intercom.operators.slack.messages import Wake
 from intercom.sessions.chat import channel_of
-from intercom.store import outbox
-from intercom.store.messages import Database, Transact
+from intercom.sessions.operator_service import OperatorService
+from intercom.store import idempotency, outbox
+from intercom.store.client import Store
+from intercom.store.idempotency import Begun
+from intercom.store.messages import Database
 from intercom.workspace.paths import check_workspace
+
+ChannelOf = Callable[[Session], str | None]
+
+_RUNNING = frozenset({SessionStatus.CREATED, SessionStatus.ACTIVE, SessionStatus.PAUSED})
+
+
+@frozen
+class Workspace:
+    """A workspace. `session` is the session it comes from; None for the default workspace."""
+
+    root: Path
+    session: Session | None
+
+
+def named(sessions: Sequence[Session], prefix: str) -> Session:
+    """Return the session with this id, or the only one with this id prefix. Raises NotFound and Ambiguous."""
+    found = [each for each in sessions if each.id == prefix] or [
+        each for each in sessions if each.id.startswith(prefix)
+    ]
+    if not prefix or not found:
+        raise NotFound(f"no session has an id that begins with {prefix[:40]!r}; see /intercom sessions")
+    if len(found) > 1:
+        raise Ambiguous(f"{prefix!r} fits {len(found)} sessions ({listed(found)}); give more of the id")
+    return found[0]
+
+
+def looks_like_id(word: str) -> bool:
+    """Return whether a word is almost certainly a session id."""
+    return len(word) >= 8 and any(char.isdecimal() for char in word) and set(word) <= set("0123456789abcdef-")
+
+
+def may_control(session: Session, person: str) -> bool:
+    """Return whether a person may end or resume a session: its owner may; anybody authorized may if it has none."""
+    return session.owner_user_id in ("", person)
+
+
+def require_control(session: Session, person: str) -> Session:
+    """Return the session if the person may control it; otherwise raise Unauthorized."""
+    if not may_control(session, person):
+        raise Unauthorized(f"session {short(session)} belongs to {session.owner_user_id}, who alone may do that")
+    return session
+
+
+def workspace(
+    live: Sequence[Session], chosen: Session | None, channel: str, channel_of: ChannelOf, default: Path | None
+) -> Workspace:
+    """Return the workspace of `chosen`, of the sessions shown in `channel`, or the default one, in this order.
+
+    Interrupted sessions count only if the channel shows no other. Raises Ambiguous if the channel has several
+    workspaces, NotFound if there is no workspace at all.
+    """
+    if chosen is not None:
+        return Workspace(Path(chosen.workspace_root), chosen)
+    here = [each for each in live if channel_of(each) == channel]
+    here = [each for each in here if each.status in _RUNNING] or here
+    roots = {each.workspace_root for each in here}
+    if len(roots) == 1:
+        return Workspace(Path(roots.pop()), latest(here))
+    if roots:
+        raise Ambiguous(f"this channel has sessions in {len(roots)} workspaces; add --session ID: {listed(here)}")
+    if default is not None:
+        return Workspace(default, None)
+    raise NotFound("no session is shown in this channel and there is no default_workspace_root; add --session ID")
+
+
+def to_resume(
+    live: Sequence[Session], open_cards: Sequence[Card], person: str, *, has_instruction: bool = False
+) -> Session:
+    """Return the paused or standby session that began to wait last, of those the person may control. With an
+    instruction it must be the only one. Raises InvalidState if none waits, and Ambiguous."""
+    standing_by = {card.session_id: card.created_at for card in open_cards if card.kind is CardKind.STANDBY}
+    waiting = [
+        (standing_by.get(each.id, each.paused_at or each.updated_at), each)
+        for each in live
+        if (each.id in standing_by or each.is_paused) and may_control(each, person)
+    ]
+    if not waiting:
+        raise InvalidState("no session of yours is paused or stands by; see /intercom sessions")
+    if has_instruction:
+        # An instruction for another agent must not reach this one.
+        return only([each for _, each in waiting], "wait")
+    return max(waiting, key=lambda pair: pair[0])[1]
+
+
+def to_clear(live: Sequence[Session], person: str) -> Session:
+    """Return the only session that a person may end. Raises NotFound if there is none, and Ambiguous."""
+    own = [each for each in live if may_control(each, person)]
+    if not own:
+        raise NotFound("there is no session of yours to clear; see /intercom sessions")
+    return only(own, "could be ended")
+
+
+def to_checkpoint(live: Sequence[Session], person: str) -> Session:
+    """Return the only running session that a person may control; if none runs, the only one. Raises NotFound and
+    Ambiguous."""
+    own = [each for each in live if may_control(each, person)]
+    if not own:
+        raise NotFound("there is no session of yours to take a checkpoint of; see /intercom sessions")
+    return only([each for each in own if each.status in _RUNNING] or own, "are there")
+
+
+def to_pause(live: Sequence[Session], person: str) -> Session:
+    """Return the only session that a person may pause. Raises NotFound if there is none, and Ambiguous."""
+    own = [each for each in live if each.status is SessionStatus.ACTIVE and may_control(each, person)]
+    if not own:
+        raise NotFound("there is no session of yours that runs; see /intercom sessions")
+    return only(own, "could be paused")
+
+
+def only(sessions: Sequence[Session], what: str) -> Session:
+    """Return the session if there is exactly one; otherwise raise Ambiguous with the list. It never guesses."""
+    if len(sessions) > 1:
+        raise Ambiguous(f"{len(sessions)} sessions {what}; give the id of the one you mean: {listed(sessions)}")
+    return sessions[0]
+
+
+def to_steer(live: Sequence[Session], channel: str, channel_of: ChannelOf) -> Session:
+    """Return the only session that runs in `channel`; if none runs there, the only running one. Raises NotFound and
+    Ambiguous, so the wrong agent never gets the instruction."""
+    running = [each for each in live if each.status in _RUNNING]
+    found = [each for each in running if channel_of(each) == channel] or running
+    if not found:
+        raise NotFound("no session runs; see /intercom sessions")
+    return only(found, "run here")
+
+
+def session_and_text(live: Sequence[Session], given: Arguments) -> tuple[Session | None, str | None]:
+    """Split the arguments into the named session (None if none is named) and the remaining text (None if empty)."""
+    text = given.text
+    if "--session" in given.options:
+        return named(live, given.options["--session"]), text or None
+    first = text.split(None, 1)[0] if text else ""
+    if len(first) >= SHORTEST_ID:
+        try:
+            return named(live, first), text[len(first) :].strip() or None
+        except NotFound:
+            if looks_like_id(first):
+                raise
+    return None, text or None
+
+
+def latest(sessions: Sequence[Session]) -> Session:
+    """Return the session with the latest activity."""
+    return max(sessions, key=lambda each: each.updated_at)
+
+
+def listed(sessions: Sequence[Session]) -> str:
+    """List up to five sessions within a sentence."""
+    shown = [f"{short(each)} in {each.workspace_root}" for each in sessions[:5]]
+    return ", ".join(shown) + (", ..." if len(sessions) > 5 else "")
+
+
+def short(session: Session) -> str:
+    """Return the first eight characters of a session id, enough to type it."""
+    return session.id[:8]
+
 
 T = TypeVar("T")
 
-#: How long the store may take to record something, in seconds.
-STORE_SECONDS = 30.0
-
 
 class Responder(Protocol):
-    """Posts to a `response_url`; implemented by `intercom.operators.slack.web.WebApi`."""
+    """Posts to a `response_url`; implemented by `intercom.operators.slack.web_api.WebApi`."""
 
     async def respond(self, response_url: str, body: dict[str, Any]) -> None: ...
 
 
 @frozen
-class Surroundings:
-    """The dependencies of all commands. `store` and `outbox` name actors; `environ` is the server's environment."""
+class CommandDeps:
+    """The dependencies of all commands. `outbox` names an actor; `environ` is the server's environment."""
 
-    desk: Desk
-    store: Name
+    service: OperatorService
+    store: Store
     outbox: Name
     web: Responder
     config: Config
     masker: Mask
     now: Callable[[], datetime]
     environ: Mapping[str, str]
-
-    async def transact(self, work: Callable[[Database], T]) -> T:
-        """Run `work` in the store. Raises NotRecorded if the store cannot do it."""
-        try:
-            return await ask(self.store, Transact(work), timeout=STORE_SECONDS, retry=True)
-        except Exception as fault:
-            raise NotRecorded(f"the store did not record it: {type(fault).__name__}") from fault
 
     async def show(
         self, key: str, channel: str, drawn: Drawn, beside: FileDrawn | None, asked: str, *where: str
@@ -72,7 +222,7 @@ class Surroundings:
         line = blocks.context(blocks.plain(masked, 300))
         content = Drawn(drawn.text, (*drawn.blocks, line)).content()
         file = None if beside is None else beside.content()
-        await self.transact(partial(_put, key=key, channel=channel, content=content, file=file, at=self.now()))
+        await self.store.transact(partial(_put, key=key, channel=channel, content=content, file=file, at=self.now()))
         self.outbox.tell(Wake())
 
 
@@ -81,7 +231,7 @@ class Call:
     """One call of a command. `arguments` fit the entry. A handler calls `recorded` once the call is persisted. It calls
     `accept` to acknowledge the call before it is done."""
 
-    house: Surroundings
+    deps: CommandDeps
     command: Command
     table: Table
     entry: Entry
@@ -93,6 +243,20 @@ class Call:
     def person(self) -> str:
         """The user id of the sender."""
         return self.command.person.id
+
+    @property
+    def caller(self) -> Caller:
+        """The sender, for the handler of an operator command. The act is that of the slash command."""
+        act = self.command.act_id
+        return Caller(
+            str(self.command.person),
+            Channel.SLACK,
+            Origin(Channel.SLACK.value),
+            act=act,
+            verdict_id=act,
+            owner=self.person,
+            at=self.deps.now(),
+        )
 
     @property
     def key(self) -> str:
@@ -111,24 +275,24 @@ class Call:
 
     async def workspace(self) -> Workspace:
         """Return the workspace of this call. Raises the errors of `choice.workspace` and `check_workspace`."""
-        live = await self.house.desk.sessions()
+        live = await self.deps.service.sessions()
         name = self.arguments.options.get("--session")
-        chosen = None if name is None else choice.named(await self.house.desk.sessions(everything=True), name)
-        found = choice.workspace(
+        chosen = None if name is None else named(await self.deps.service.sessions(everything=True), name)
+        found = workspace(
             live,
             chosen,
             self.command.channel,
-            partial(channel_of, self.house.config),
-            self.house.config.default_workspace_root,
+            partial(channel_of, self.deps.config),
+            self.deps.config.default_workspace_root,
         )
         return Workspace(await trio.to_thread.run_sync(check_workspace, found.root), found.session)
 
     async def channel(self) -> str:
         """Return the channel for the result: the channel of the call if Intercom uses it, otherwise the default
         channel. Raises SlackError if there is none."""
-        slack = self.house.config.slack
+        slack = self.deps.config.slack
         ours = {slack.channel_id, *slack.workspace_channels.values()}
-        ours |= {each.channel_id for each in await self.house.desk.sessions()}
+        ours |= {each.channel_id for each in await self.deps.service.sessions()}
         if self.command.channel in ours:
             return self.command.channel
         # In another channel the app may be no member, and strangers may read along.
@@ -139,7 +303,7 @@ class Call:
     async def show(self, drawn: Drawn, beside: FileDrawn | None, workspace: Workspace) -> Drawn | None:
         """Show the result in its channel. If that is another channel than the call's, return a pointer to it."""
         channel = await self.channel()
-        await self.house.show(self.key, channel, drawn, beside, self.asked, f"in {workspace.root}")
+        await self.deps.show(self.key, channel, drawn, beside, self.asked, f"in {workspace.root}")
         return None if channel == self.command.channel else elsewhere(channel)
 
 
@@ -151,7 +315,7 @@ def elsewhere(channel: str) -> Drawn:
 
 def session_line(session: Session) -> str:
     """Describe a session within a sentence."""
-    return f"session {choice.short(session)} in {session.workspace_root}"
+    return f"session {short(session)} in {session.workspace_root}"
 
 
 def _put(
@@ -160,3 +324,63 @@ def _put(
     outbox.put(db, key, content, at, channel=channel, urgency=Urgency.ALERT)
     if file is not None:
         outbox.put(db, f"{key}/file", file, at, channel=channel, urgency=Urgency.ALERT, thread=key, kind=RowKind.FILE)
+
+
+#: The answers about a command that an earlier server run began.
+INTERRUPTED = "interrupted by a restart of the server; run it again"
+UNKNOWN = "a restart of the server came between; whether it was done is not known: look, and if it was not, do it again"
+UNDER_WAY = "this is under way already"
+
+
+class Repeated(Exception):
+    """The same act was begun before. `answer` is the message for the person now; None for none."""
+
+    def __init__(self, answer: str | None) -> None:
+        super().__init__(answer or "answered before")
+        self.answer = answer
+
+
+async def begin(call: Call, note: dict[str, Any], session_id: str | None) -> None:
+    """Record the call. Raises Repeated if it is recorded already, and `STORE_FAULTS`."""
+    work = partial(
+        idempotency.begin,
+        act_id=call.command.act_id,
+        note=note,
+        at=call.deps.now(),
+        who=str(call.command.person),
+        session_id=session_id,
+    )
+    begun = await call.deps.store.transact(work)
+    call.recorded()
+    _refuse_repeated(begun)
+
+
+async def check(deps: CommandDeps, act_id: str) -> None:
+    """Raise Repeated if the call is recorded. It runs before any look-up, because the first run may have changed the
+    result of the look-up."""
+    _refuse_repeated(await deps.store.transact(partial(idempotency.known, act_id=act_id)))
+
+
+def _refuse_repeated(begun: Begun | None) -> None:
+    if begun is not None:
+        raise Repeated(UNDER_WAY if begun.answer is None else begun.answer.get("told"))
+
+
+async def finish(call: Call, told: str | None) -> None:
+    """Record what the person was told of a finished call."""
+    await call.deps.store.transact(
+        partial(idempotency.finish, act_id=call.command.act_id, answer={"told": told}, at=call.deps.now())
+    )
+
+
+async def once(call: Call, act: Callable[[], Awaitable[str]], session_id: str | None) -> str:
+    """Run `act` once for this act of a person and return its answer; a repetition gets the first answer. An error of
+    `act` is an answer, too. Raises Repeated and `STORE_FAULTS` as `begin` does, and the error of `act`."""
+    await begin(call, {"line": call.line}, session_id)
+    try:
+        told = await act()
+    except Exception as refusal:
+        await finish(call, str(refusal))
+        raise
+    await finish(call, told)
+    return told

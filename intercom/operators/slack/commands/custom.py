@@ -9,16 +9,14 @@ import trio
 from attrs import define, field
 
 from intercom.model.errors import FileError, IntercomError, InvalidArguments
-from intercom.operators.slack.commands import once
-from intercom.operators.slack.commands.call import Call, elsewhere
-from intercom.operators.slack.commands.choice import Workspace
-from intercom.operators.slack.draw import output as drawing
-from intercom.operators.slack.draw.drawn import Drawn, FileDrawn
-from intercom.operators.slack.draw.output import Run
-from intercom.operators.slack.means import NotRecorded
-from intercom.store import command_runs
-from intercom.workspace.output import Output
-from intercom.workspace.running import Ending, Ran, Started, run
+from intercom.operators.slack.commands import call as commands_call
+from intercom.operators.slack.commands.call import Call, Workspace, elsewhere
+from intercom.operators.slack.draw import files as drawing
+from intercom.operators.slack.draw.blocks import Drawn, FileDrawn
+from intercom.operators.slack.draw.files import Run
+from intercom.store import idempotency
+from intercom.store.client import STORE_FAULTS
+from intercom.workspace.command_runner import Ending, Output, Ran, Started, run
 
 #: Seconds until the message of a running command is posted, and between its updates. A command that ends earlier is
 #: shown once, at its end.
@@ -42,7 +40,7 @@ class Runs:
                 f"{call.entry.name} takes no arguments: it runs exactly what the configuration says; only --session is"
                 " understood"
             )
-        command = call.house.config.commands[call.entry.name]
+        command = call.deps.config.commands[call.entry.name]
         workspace = await call.workspace()
         channel = await call.channel()
         if self._running >= AT_ONCE:
@@ -50,11 +48,11 @@ class Runs:
         self._running += 1
         try:
             note = {"line": call.line, "row": call.key, "to": channel, "name": call.entry.name, "asked": call.asked}
-            await once.begin(call, note, None if workspace.session is None else workspace.session.id)
+            await commands_call.begin(call, note, None if workspace.session is None else workspace.session.id)
             call.accept()
             shown = _Shown(call, channel, workspace, f"{call.entry.name}: {command}")
             await _run(call, command, shown)
-            await once.finish(call, None)
+            await commands_call.finish(call, None)
         finally:
             self._running -= 1
         return None if channel == call.command.channel else elsewhere(channel)
@@ -74,19 +72,19 @@ class _Shown:
         seconds = None if ran is None else ran.seconds
         # In a worker thread: the search for secrets in a long text takes time.
         drawn, file = await trio.to_thread.run_sync(self._draw, run, text, code, seconds, cut, last)
-        house = self.call.house
-        await house.show(self.call.key, self.channel, drawn, file, self.call.asked, f"in {self.workspace.root}")
+        deps = self.call.deps
+        await deps.show(self.call.key, self.channel, drawn, file, self.call.asked, f"in {self.workspace.root}")
 
     def _draw(
         self, run: Run, text: str, code: int | None, seconds: float | None, cut: bool, last: bool
     ) -> tuple[Drawn, FileDrawn | None]:
-        masker = self.call.house.masker
+        masker = self.call.deps.masker
         drawn = drawing.output(self.title, text, run, masker, code_=code, seconds=seconds, truncated=cut)
         return drawn, drawing.output_file(self.title, text, masker) if last else None
 
 
 async def _run(call: Call, command: str, shown: _Shown) -> None:
-    config, house = call.house.config, call.house
+    config, deps = call.deps.config, call.deps
     output = Output(config.command_output_limit_bytes)
     timeout = config.timeouts.command_timeout_seconds
     async with trio.open_nursery() as nursery:
@@ -97,7 +95,7 @@ async def _run(call: Call, command: str, shown: _Shown) -> None:
                 shown.workspace.root,
                 output,
                 timeout=timeout,
-                environ=house.environ,
+                environ=deps.environ,
                 on_start=partial(_note_process, call),
             )
             note = ""
@@ -114,10 +112,10 @@ async def _run(call: Call, command: str, shown: _Shown) -> None:
 async def _note_process(call: Call, process: Started) -> None:
     """Record the process, so that a server that starts after a kill can end it."""
     work = partial(
-        command_runs.started, act_id=call.command.act_id, pid=process.pid, began=process.at, at=call.house.now()
+        idempotency.started, act_id=call.command.act_id, pid=process.pid, began=process.at, at=call.deps.now()
     )
-    with suppress(NotRecorded):
-        await call.house.transact(work)
+    with suppress(*STORE_FAULTS):
+        await call.deps.store.transact(work)
 
 
 async def _follow(output: Output, shown: _Shown) -> None:
@@ -126,7 +124,7 @@ async def _follow(output: Output, shown: _Shown) -> None:
     while True:
         if (total := output.total) != seen:
             # A store that is down for a while does not end the command; its output is shown later.
-            with suppress(NotRecorded):
+            with suppress(*STORE_FAULTS):
                 await shown.draw(Run.RUNNING, output.text(whole_lines=True), cut=output.is_cut)
                 seen = total
         await trio.sleep(EVERY_SECONDS)

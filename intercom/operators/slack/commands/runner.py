@@ -1,4 +1,4 @@
-"""The actor that carries out commands, each in its own task."""
+"""The actor that carries out commands, each in a task of its own; and `help`."""
 
 from __future__ import annotations
 
@@ -7,36 +7,68 @@ from functools import partial
 from typing import Any
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
-from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, ask
-from intercom.model.errors import IntercomError
-from intercom.operators.slack.commands import (
-    checkpoints,
-    children,
-    custom,
-    files,
-    help,
-    once,
-    sessions,
-    steering,
-    table,
-    typed,
-)
-from intercom.operators.slack.commands.call import Call, Surroundings
-from intercom.operators.slack.commands.table import Entry, Table
+from actors import Actor, Name, Refused, Reply, ask
+from intercom.model.errors import IntercomError, NotFound
+from intercom.operators.slack.commands import call, custom, files, parsing, table
+from intercom.operators.slack.commands import sessions as commands_sessions
+from intercom.operators.slack.commands.call import Call, CommandDeps
+from intercom.operators.slack.commands.table import SLASH, Category, Entry, Parameter, Table, either
 from intercom.operators.slack.draw import blocks
-from intercom.operators.slack.draw import output as drawing
-from intercom.operators.slack.draw.drawn import Drawn
-from intercom.operators.slack.draw.output import Run
-from intercom.operators.slack.draw.text import fitted
+from intercom.operators.slack.draw import files as drawing
+from intercom.operators.slack.draw import sessions as draw_sessions
+from intercom.operators.slack.draw.blocks import Drawn, code, escaped, fitted
+from intercom.operators.slack.draw.files import Run
 from intercom.operators.slack.envelopes import Command
-from intercom.operators.slack.errors import RateLimited, SlackRefused, Unreachable
-from intercom.operators.slack.means import NotRecorded
 from intercom.operators.slack.messages import CarryOut
-from intercom.store import command_runs
-from intercom.store.command_runs import Unfinished
-from intercom.workspace.running import Started, end_left
+from intercom.operators.slack.web_api import RateLimited, SlackRefused, Unreachable
+from intercom.sessions.asking import UNANSWERED
+from intercom.store import idempotency
+from intercom.store.client import STORE_FAULTS, StoreUnavailable
+from intercom.store.idempotency import Unfinished
+from intercom.workspace.command_runner import Started, end_left
+
+
+async def handle(call: Call) -> Drawn:
+    """Show all commands, the commands of one category, or one command in full."""
+    # A custom command's text comes from the configuration and may contain secrets.
+    entries = [evolve(each, summary=call.deps.masker.mask(each.summary).text) for each in call.table.entries]
+    if not call.arguments.words:
+        return draw_sessions.command_help(entries)
+    wanted = call.arguments.words[0].casefold()
+    categories = {each.value: each for each in call.table.categories()}
+    category = categories.get(wanted) or categories.get(wanted.removesuffix("s"))
+    if category is not None:
+        return draw_sessions.command_help(entries, category.value)
+    named = [each for each in entries if each.name.casefold() == wanted.removeprefix("/")]
+    if named:
+        return in_full(named[0])
+    raise NotFound(
+        f"there is no category or command {wanted[:40]!r}; the categories are {either(categories)},"
+        f" and {SLASH} help lists the commands"
+    )
+
+
+def in_full(entry: Entry) -> Drawn:
+    """Show one command: its usage, its effect, and each of its arguments."""
+    lines = [f"{code(entry.usage)} {fitted(entry.summary, 300, flat=True)}", escaped(entry.details)]
+    lines += [f"• {code(shape)} {escaped(doc)}" for shape, doc in entry.arguments]
+    if entry.owner_only:
+        lines.append("Of a session that somebody started, only they may do it.")
+    lines.append(f"For example {code(entry.example)}")
+    return Drawn(fitted(entry.usage, 300), (blocks.section(blocks.mrkdwn("\n".join(lines))),))
+
+
+ENTRY = Entry(
+    name="help",
+    category=Category.HELP,
+    summary="what there is",
+    details="Lists the commands by category; of a category, with examples; of one command, all there is to say.",
+    example=f"{SLASH} help files",
+    handler=handle,
+    parameters=(Parameter("category", "a category, or a command"),),
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +81,7 @@ LOOK_BACK_SECONDS = 5.0
 #: Pauses, in seconds, before each try to send the answer of a long command.
 _TELLING = (0.0, 1.0, 5.0)
 
-_PASSING = (Refused, Down, NotRunning, Busy, trio.TooSlowError)
+_PASSING = (Refused, *UNANSWERED)
 
 Payload = dict[str, Any]
 
@@ -64,30 +96,15 @@ class Commands:
         """Carry out a command of an authorized person; return the payload of the acknowledgement.
 
         Returns once the payload is known or the command is recorded. A repetition is not carried out again. Raises
-        NotRecorded (or the error of an unavailable actor) if the command could not be recorded. Then it must not be
-        acknowledged.
+        StoreUnavailable (or the error of an unavailable actor) if the command could not be recorded. Then it must not
+        be acknowledged.
         """
         return await ask(self.runner, CarryOut(command), timeout=RECORD_SECONDS, retry=True)
 
 
 def build(config_commands: dict[str, str], runs: custom.Runs) -> Table:
     """Return the table of all commands under a configuration."""
-    built_in = (
-        sessions.SESSIONS,
-        children.START,
-        steering.PAUSE,
-        sessions.RESUME,
-        sessions.CLEAR,
-        steering.STEER,
-        steering.TASK,
-        children.LOGS,
-        checkpoints.TAKE,
-        checkpoints.LIST,
-        checkpoints.RESTORE,
-        files.LIST,
-        files.SHOW,
-        help.ENTRY,
-    )
+    built_in = (*commands_sessions.ENTRIES, *files.ENTRIES, ENTRY)
     return Table((*built_in, *table.custom(config_commands, runs.handle, built_in)))
 
 
@@ -100,12 +117,12 @@ class CommandRunner(Actor):
     """The actor that carries out commands; registered as `slack/commands`. If it stops, running commands are killed;
     the next incarnation reports that in their messages."""
 
-    refusals = (Refused, IntercomError, NotRecorded)
+    refusals = (Refused, IntercomError, StoreUnavailable)
 
-    def __init__(self, house: Surroundings) -> None:
+    def __init__(self, deps: CommandDeps) -> None:
         super().__init__()
-        self._house = house
-        self._table = build(dict(house.config.commands), custom.Runs())
+        self._house = deps
+        self._table = build(dict(deps.config.commands), custom.Runs())
         self._has_looked = False
 
     def on_start(self) -> None:
@@ -121,8 +138,8 @@ class CommandRunner(Actor):
 
     async def _look_back(self) -> None:
         try:
-            left = await self._house.transact(command_runs.unfinished)
-        except NotRecorded:
+            left = await self._house.store.transact(idempotency.unfinished)
+        except STORE_FAULTS:
             self.set_timer("look back", LOOK_BACK_SECONDS, LookBack())
             raise
         # Set before the first command: commands that begin from now on are not interrupted ones.
@@ -166,16 +183,16 @@ class _Acknowledgement:
         self.given = True
 
 
-async def _carry_out(house: Surroundings, known: Table, command: Command, reply: Reply[Payload | None]) -> None:
+async def _carry_out(deps: CommandDeps, known: Table, command: Command, reply: Reply[Payload | None]) -> None:
     ack = _Acknowledgement(reply)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_acknowledge_in_time, ack)
-        payload = await _answer(house, known, command, ack)
+        payload = await _answer(deps, known, command, ack)
         nursery.cancel_scope.cancel()
     if not ack.given:
         ack.give(payload)
     elif payload is not None:
-        await _tell(house, command.response_url, payload)
+        await _tell(deps, command.response_url, payload)
 
 
 async def _acknowledge_in_time(ack: _Acknowledgement) -> None:
@@ -183,16 +200,16 @@ async def _acknowledge_in_time(ack: _Acknowledgement) -> None:
     ack.hurry()
 
 
-async def _answer(house: Surroundings, known: Table, command: Command, ack: _Acknowledgement) -> Payload | None:
+async def _answer(deps: CommandDeps, known: Table, command: Command, ack: _Acknowledgement) -> Payload | None:
     """Return the message for the person; never raises. A command that could not be recorded is refused, so that Slack
     delivers it again."""
     try:
-        told = await _do(house, known, command, ack)
-    except once.Repeated as repeated:
+        told = await _do(deps, known, command, ack)
+    except call.Repeated as repeated:
         told = repeated.answer
-    except NotRecorded as why:
+    except STORE_FAULTS as why:
         ack.refuse(why)
-        told = "this could not be put on record just now, and may not have been done; try again"
+        told = "this could not be recorded just now, and may not have been done; try again"
     except IntercomError as refusal:
         told = f"{refusal}"
     except _PASSING:
@@ -200,39 +217,39 @@ async def _answer(house: Surroundings, known: Table, command: Command, ack: _Ack
     except Exception:
         log.exception("the command %s failed", command.act_id)
         told = "this failed for a reason that the server's log tells"
-    return None if told is None else payload_of(told, house)
+    return None if told is None else payload_of(told, deps)
 
 
-async def _do(house: Surroundings, known: Table, command: Command, ack: _Acknowledgement) -> Drawn | str | None:
-    said = typed.read(command.text)
-    entry = known.find(said.name or help.ENTRY.name)
+async def _do(deps: CommandDeps, known: Table, command: Command, ack: _Acknowledgement) -> Drawn | str | None:
+    said = parsing.read(command.text)
+    entry = known.find(said.name or ENTRY.name)
     if entry.acts:
         ack.hold()
-        await once.check(house, command.act_id)
-    arguments = typed.parse(
+        await call.check(deps, command.act_id)
+    arguments = parsing.parse(
         said.text,
         {each.name: each.value for each in entry.options},
         # The handler of a custom command itself rejects arguments.
         most=None if entry.category is table.Category.CUSTOM else len(entry.parameters),
         takes_text=any(each.takes_rest for each in entry.parameters),
     )
-    return await entry.handler(Call(house, command, known, entry, arguments, ack.record, ack.give))
+    return await entry.handler(Call(deps, command, known, entry, arguments, ack.record, ack.give))
 
 
-def payload_of(told: Drawn | str, house: Surroundings) -> Payload:
+def payload_of(told: Drawn | str, deps: CommandDeps) -> Payload:
     """Return a message that only the person sees."""
     if isinstance(told, str):
-        text = house.masker.mask(told).text
+        text = deps.masker.mask(told).text
         told = Drawn(fitted(text, 2_900), (blocks.section(blocks.plain(text)),))
     return {"response_type": "ephemeral", "text": told.text, "blocks": list(told.blocks)}
 
 
-async def _tell(house: Surroundings, response_url: str, payload: Payload) -> None:
+async def _tell(deps: CommandDeps, response_url: str, payload: Payload) -> None:
     """Send the answer of a command that was acknowledged before its end."""
     for pause in _TELLING:
         await trio.sleep(pause)
         try:
-            await house.web.respond(response_url, payload)
+            await deps.web.respond(response_url, payload)
             return
         except RateLimited as limited:
             await trio.sleep(min(limited.retry_after, 60.0))
@@ -244,28 +261,28 @@ async def _tell(house: Surroundings, response_url: str, payload: Payload) -> Non
     log.warning("the answer to a command could not be given: slack is not reachable")
 
 
-async def _close(house: Surroundings, left: tuple[Unfinished, ...]) -> None:
+async def _close(deps: CommandDeps, left: tuple[Unfinished, ...]) -> None:
     """End the processes of interrupted commands, and say in their messages that they were interrupted."""
     for each in left:
         try:
             if each.process is not None and await end_left(Started(*each.process)):
                 log.warning("the command %s had outlived the server that started it, and was ended", each.act_id)
-            told = once.UNKNOWN
+            told = call.UNKNOWN
             if "row" in each.note:
-                told = once.INTERRUPTED
-                await _show_interrupted(house, each.note)
-            work = partial(command_runs.finish, act_id=each.act_id, answer={"told": told}, at=house.now())
-            await house.transact(work)
-        except NotRecorded as why:
+                told = call.INTERRUPTED
+                await _show_interrupted(deps, each.note)
+            work = partial(idempotency.finish, act_id=each.act_id, answer={"told": told}, at=deps.now())
+            await deps.store.transact(work)
+        except STORE_FAULTS as why:
             # The next start finds it again.
             log.warning("an interrupted command could not be closed: %s", why)
 
 
-async def _show_interrupted(house: Surroundings, note: dict[str, Any]) -> None:
-    title = f"{note['name']}: {house.config.commands.get(note['name'], 'no longer configured')}"
-    draw = partial(drawing.output, title, once.INTERRUPTED, Run.STOPPED, house.masker)
+async def _show_interrupted(deps: CommandDeps, note: dict[str, Any]) -> None:
+    title = f"{note['name']}: {deps.config.commands.get(note['name'], 'no longer configured')}"
+    draw = partial(drawing.output, title, call.INTERRUPTED, Run.STOPPED, deps.masker)
     drawn = await trio.to_thread.run_sync(draw)
-    await house.show(note["row"], note["to"], drawn, None, note["asked"])
+    await deps.show(note["row"], note["to"], drawn, None, note["asked"])
 
 
 __all__ = ["CommandRunner", "Commands", "Entry", "build", "payload_of"]

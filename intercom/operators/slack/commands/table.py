@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from intercom.model.errors import NotFound
+from intercom.operators.commands.table import COMMANDS
 
 if TYPE_CHECKING:
     from intercom.operators.slack.commands.call import Call
-    from intercom.operators.slack.draw.drawn import Drawn
+    from intercom.operators.slack.draw.blocks import Drawn
 
     Handler = Callable[[Call], Awaitable[Drawn | str | None]]
 
@@ -30,6 +31,8 @@ class Category(StrEnum):
     CUSTOM = "custom"
     HELP = "help"
 
+
+_ID = "the beginning of its id"
 
 TITLES: dict[Category, str] = {
     Category.SESSIONS: "Sessions",
@@ -101,6 +104,40 @@ class Entry:
     @property
     def usage(self) -> str:
         return f"{SLASH} {self.name} {self.args}".rstrip()
+
+
+def of_command(
+    command: str,
+    name: str,
+    category: Category,
+    handler: Handler,
+    *,
+    details: str,
+    example: str,
+    options: tuple[Option, ...] = (),
+    owner_only: bool = False,
+) -> Entry:
+    """Return the entry of an operator command. Its summary, its arguments and whether it acts are those of its row.
+
+    A session comes first and may be left out, because a person in a channel names it seldom. `options` are those that
+    only Slack has, or describes in its own way.
+    """
+    row = COMMANDS[command]
+    places = [
+        Parameter(each.placeholder.lower(), each.help or _ID, not each.shape.startswith("["), each.takes_rest)
+        for each in row.arguments
+        if each.is_positional and each.field != "session"
+    ]
+    if any(each.field == "session" and each.sent for each in row.arguments):
+        text = next((each.name for each in places if each.takes_rest), None)
+        places.insert(0, Parameter("session", _ID if text is None else f"{_ID}, four characters or more"))
+        if text is not None:
+            options += (
+                Option("--session", "ID", f"the session, if its id could be taken for the first word of the {text}"),
+            )
+    return Entry(
+        name, category, row.help, details, f"{SLASH} {example}", handler, tuple(places), options, owner_only, row.acts
+    )
 
 
 @frozen

@@ -1,20 +1,269 @@
-"""A card as a message: the request, its risk, and its status."""
+"""A card as a message: what is asked, of whom, at what risk, its change, its buttons and its status."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from intercom.model.approval import RiskLevel
+from intercom.model.approval import ChangeKind, FileChange, Remark, RiskLevel, without_secrets
 from intercom.model.card import AGENTS, Card, CardKind, CardState
-from intercom.operators.slack.draw import limits
-from intercom.operators.slack.draw.blocks import Block, context, header, mrkdwn, plain, section
-from intercom.operators.slack.draw.buttons import buttons
-from intercom.operators.slack.draw.diffs import change, diff_file, files, paths, remarks
-from intercom.operators.slack.draw.drawn import Drawn, drawn_to_fit
-from intercom.operators.slack.draw.life import headline, life, outcome
-from intercom.operators.slack.draw.masks import Mask, Masking
-from intercom.operators.slack.draw.text import code, fitted, is_cut, moment, short
+from intercom.model.decision import Decided
+from intercom.model.visible_text import one_line, visible
+from intercom.operators.slack.buttons import BY_KIND, OUTCOMES, Button
+from intercom.operators.slack.draw import blocks as draw_blocks
+from intercom.operators.slack.draw.blocks import (
+    Block,
+    Drawn,
+    FileDrawn,
+    Mask,
+    Masking,
+    actions,
+    amount,
+    button,
+    code,
+    confirmed,
+    context,
+    cut,
+    drawn_to_fit,
+    fence,
+    fitted,
+    header,
+    is_cut,
+    joined,
+    moment,
+    mrkdwn,
+    plain,
+    section,
+    short,
+    size,
+)
+
+_STATES: Final = {
+    CardState.QUEUED: "⏳ Queued",
+    CardState.APPROVED: "✅ Approved",
+    CardState.REJECTED: "❌ Rejected",
+    CardState.ANSWERED: "✅ Answered",
+    CardState.DELIVERED: "✅ Delivered",
+    CardState.APPLIED: "✅ Applied",
+    CardState.EXPIRED: "⌛ Expired",
+    CardState.INTERRUPTED: "🔌 Interrupted: the session ended first",
+    CardState.CLOSED: "☑️ Closed",
+}
+#: The states that determine how a card ended, even after a decision.
+_OVER: Final = frozenset({CardState.EXPIRED, CardState.INTERRUPTED})
+#: How the operator service stores a Slack user: `Ann (U0123)`.
+_IN_SLACK = re.compile(r"(?P<name>.+) \((?P<id>[A-Z0-9]+)\)", re.DOTALL)
+_CHANNELS: Final = {"ctl": "on the terminal", "slack": "in Slack", "web": "on the web page", "embed": "in a program"}
+
+_APPROVAL_LIFE: Final[tuple[CardState, ...]] = (
+    CardState.PENDING,
+    CardState.APPROVED,
+    CardState.DELIVERED,
+    CardState.APPLIED,
+)
+_ANSWER_LIFE: Final[tuple[CardState, ...]] = (CardState.PENDING, CardState.ANSWERED, CardState.DELIVERED)
+_WORDS_LIFE: Final[tuple[CardState, ...]] = (CardState.QUEUED, CardState.DELIVERED)
+_RESTORE_LIFE: Final[tuple[CardState, ...]] = (CardState.PENDING, CardState.APPROVED, CardState.APPLIED)
+_REASON = 800
+
+
+def headline(card: Card) -> str:
+    """Return the state in a word or two, without any foreign text."""
+    if card.decided is not None and card.state not in _OVER:
+        return OUTCOMES.get(card.decided.decision, _STATES.get(card.state, "✅ Answered"))
+    return _STATES.get(card.state, "⏳ Pending")
+
+
+def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
+    """Return the decision, by whom, when and why; no blocks while the card is pending."""
+    if card.state is CardState.PENDING:
+        return []
+    words = headline(card)
+    decided = card.decided
+    if decided is None:
+        return [section(plain(words))]
+    if card.state in _OVER and decided.channel != "timeout":
+        # The person who approved did not end the card: its end came later.
+        said = OUTCOMES.get(decided.decision, "✅ Answered")
+        blocks = [section(plain(words)), section(plain(f"{said}{_who(decided, masking)}"))]
+    else:
+        blocks = [section(plain(f"{words}{_who(decided, masking)}"))]
+    if decided.text:
+        room = int(_REASON * scale)
+        blocks.append(section(plain(f"“{masking(decided.text, room).strip()}”", room)))
+    known = _known(decided)
+    by_id = f" · {known['id'][:40]}" if known else ""
+    blocks.append(context(mrkdwn(f"🕑 {moment(decided.at)}{by_id}")))
+    return blocks
+
+
+def status_lines(card: Card) -> list[Block]:
+    """Return the steps of the card, with the current one in bold."""
+    steps: tuple[CardState, ...]
+    if card.kind is CardKind.APPROVAL:
+        steps = _APPROVAL_LIFE
+    elif card.kind in (CardKind.PROMPT, CardKind.STANDBY):
+        steps = _ANSWER_LIFE
+    elif card.kind in (CardKind.STEER, CardKind.TASK):
+        steps = _WORDS_LIFE
+    elif card.kind is CardKind.RESTORE:
+        steps = _RESTORE_LIFE
+    else:
+        return []
+    if card.state not in steps:
+        steps = (steps[0], card.state)
+    words = [f"*{step.value.capitalize()}*" if step is card.state else step.value.capitalize() for step in steps]
+    return [context(mrkdwn(" → ".join(words)))]
+
+
+def _who(decided: Decided, masking: Masking) -> str:
+    if decided.channel == "timeout":
+        return " by itself: nobody answered in time"
+    if decided.channel == "policy":
+        return " by the workspace's policy"
+    known = _known(decided)
+    by = masking(known["name"] if known else decided.by, 200).strip()[:200] or "someone"
+    return f" by {by} {_CHANNELS.get(decided.channel, '')}".rstrip()
+
+
+def _known(decided: Decided) -> re.Match[str] | None:
+    """Match the name and id of a Slack user; None for anybody else."""
+    return _IN_SLACK.fullmatch(decided.by) if decided.channel == "slack" else None
+
+
+#: For each kind of card: label, action id, style.
+def buttons(card: Card) -> list[Block]:
+    """Return the block with the card's buttons, as a list; empty if the card shows none now."""
+    shown = [_button(each, card.id) for each in BY_KIND[card.kind] if card.state in each.states]
+    return [actions(shown)] if shown else []
+
+
+def _button(row: Button, card_id: str) -> Block:
+    element = button(f"{row.icon} {row.label}".strip(), row.action_id, card_id, row.style)
+    if row.confirm is None:
+        return element
+    return confirmed(element, row.confirm.title, row.confirm.text, row.confirm.label)
+
+
+#: How much of the message a diff may take, in characters.
+_INLINE = 2_400
+#: How many files are listed, and how many characters they may take.
+_FILES, _FILES_ROOM = 10, 1_200
+_PATH = 120
+#: How many remarks are drawn, and the characters of each and of all together.
+_REMARKS, _REMARK, _REMARKS_ROOM = 6, 300, 1_500
+_WORDS = "the agent's own words, and no diff made from the files"
+
+
+def is_inline(diff: str) -> bool:
+    """Return whether a diff is small enough for the message."""
+    if len(diff) > _INLINE:
+        return False
+    shown = visible(diff)
+    return _lines(diff) <= draw_blocks.DIFF_LINES and size(shown) + 4 * sum(map(shown.count, "&<>")) <= _INLINE
+
+
+def change(card: Card, masking: Masking) -> list[Block]:
+    """Return the blocks of the proposed change: the diff, or a line that says where its file is."""
+    if not card.diff or not card.diff.strip():
+        return []
+    if is_inline(card.diff):
+        words = [context(mrkdwn(f"🤖 {_WORDS}:"))] if card.diff_from_agent else []
+        return [*words, section(mrkdwn(fence(masking(_outgoing(card, masking)), draw_blocks.SECTION)))]
+    what = f"{_WORDS if card.diff_from_agent else 'the diff'} ({amount(_lines(card.diff), 'line')})"
+    # The channel shows the card too, but its file is in the thread only.
+    return [context(mrkdwn(f"📎 {what} {'is in the thread' if card.session_id else 'follows'} as a file"))]
+
+
+def remarks(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
+    """Return the remarks on what the diff cannot show or shows badly; the first few of them."""
+    if not card.remarks:
+        return []
+    lines = [_remark(each, masking) for each in card.remarks[:_REMARKS]]
+    text, rest = joined(lines, int(_REMARKS_ROOM * scale))
+    rest += len(card.remarks) - len(lines)
+    more = f"⚠️ and {rest} more: agent-intercom-ctl show {short(card.id)}" if rest else ""
+    return [context(plain("\n".join(part for part in (text, more) if part)))]
+
+
+def _remark(remark: Remark, masking: Masking) -> str:
+    about = "" if remark.path is None else f"{cut(masking(remark.path, _PATH), _PATH, flat=True, escape=False)}: "
+    return f"⚠️ {about}{cut(masking(remark.text, _REMARK), _REMARK, flat=True, escape=False)}"
+
+
+def diff_file(card: Card, masker: Mask) -> FileDrawn | None:
+    """Return the diff of a card as a file; None if there is none or the message shows it. The text is masked, made
+    visible, and cut to what Slack shows as text. A diff of a megabyte takes long: call this in a worker thread."""
+    if not card.diff or not card.diff.strip() or is_inline(card.diff):
+        return None
+    masking = Masking(masker)
+    text = visible(masking(_outgoing(card, masking), draw_blocks.SNIPPET))
+    head = f"{masking.said}; agent-intercom-ctl show {short(card.id)} shows the original\n" if masking.kinds else ""
+    suffix = "txt" if card.diff_from_agent else "diff"
+    title = cut(masking(card.title, 200), 200, flat=True, escape=False)
+    return FileDrawn(
+        filename=f"{file_stem(short(card.id))}.{suffix}",
+        title=title,
+        snippet_type="diff" if suffix == "diff" else "text",
+        text=bounded(head + text, _lines(head + card.diff)),
+    )
+
+
+def _outgoing(card: Card, masking: Masking) -> str:
+    """Return the diff, masked also in the lines that only the whole file reveals as secret."""
+    diff = without_secrets(card.diff or "", card.masked)
+    if card.masked and "[masked: " not in diff:
+        # The middle of a private key does not look like one; its first line would.
+        masking.kinds["private key"] += 1
+    if card.masked:
+        masking.count(diff)
+    return diff
+
+
+def bounded(text: str, lines: int | None = None) -> str:
+    """Cut `text` at a line end, so that Slack still shows it as text. The last line says how many lines of how many are
+    shown (`lines`, if `text` is incomplete)."""
+    raw = text.encode()
+    count = _lines(text) if lines is None else lines
+    if len(raw) <= draw_blocks.SNIPPET:
+        return text
+    head = raw[: draw_blocks.SNIPPET - 100].decode(errors="ignore")
+    kept = head[: head.rfind("\n") + 1] or head + "\n"
+    return f"{kept}\n… {kept.count(chr(10)):,} of {count:,} lines are shown"
+
+
+def file_stem(name: str) -> str:
+    """Return `name` as the beginning of a file name."""
+    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)[:64] or "card"
+
+
+def files(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
+    """Return the changed files with their added and removed lines; the first ten of them."""
+    if not card.files:
+        return []
+    lines = [_file(entry, masking) for entry in card.files[:_FILES]]
+    text, rest = joined(lines, int(_FILES_ROOM * scale))
+    rest += len(card.files) - len(lines)
+    more = f"and {rest} more" if text else amount(rest, "file")
+    return [section(mrkdwn("\n".join(part for part in (text, more if rest else "") if part)))]
+
+
+def paths(card: Card) -> frozenset[str]:
+    return frozenset(entry.path for entry in card.files)
+
+
+def _file(entry: FileChange, masking: Masking) -> str:
+    name = code(masking(one_line(entry.path[:4096]), _PATH), _PATH)
+    if entry.old_path:
+        name = f"{code(masking(one_line(entry.old_path[:4096]), _PATH), _PATH)} → {name}"
+    kind = "" if entry.kind is ChangeKind.WRITE else f" ({entry.kind.value})"
+    return f"{name}  +{entry.added} −{entry.removed}{kind}"
+
+
+def _lines(text: str) -> int:
+    return text.removesuffix("\n").count("\n") + 1
+
 
 KINDS: Final = {
     CardKind.APPROVAL: "📝",
@@ -31,8 +280,6 @@ RISKS: Final = {RiskLevel.LOW: "🟢", RiskLevel.HIGH: "🟡", RiskLevel.CRITICA
 
 #: Notifies everyone in the channel. Only Intercom can write it, because foreign text is escaped.
 CALL = "<!channel>"
-
-__all__ = ["CALL", "KINDS", "RISKS", "card", "diff_file", "escalation", "is_urgent"]
 
 _BODY, _DETAIL, _NOTE, _TITLE = 1_800, 300, 400, 120
 
@@ -63,7 +310,7 @@ def escalation(card: Card, masker: Mask) -> Drawn:
 def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
     masking = Masking(masker)
     call = first and is_urgent(card)
-    title = masking(card.title, limits.HEADER).strip() or card.kind.value
+    title = masking(card.title, draw_blocks.HEADER).strip() or card.kind.value
     title = f"Agent asks: {title}" if card.kind is CardKind.APPROVAL else title
     body = masking(card.body, _BODY) if card.body and card.body.strip() else ""
     body = _agents(body) if body and card.kind in AGENTS else body
@@ -87,7 +334,7 @@ def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
         )
     blocks += outcome(card, masking, scale)
     blocks += masking.line(card.id, cut=bool(body) and is_cut(body, room))
-    blocks += life(card)
+    blocks += status_lines(card)
     blocks += buttons(card)
     return Drawn(_text(card, title, call), tuple(blocks))
 
@@ -126,3 +373,13 @@ def _text(card: Card, title: str, call: bool) -> str:
     badge = f"{RISKS[card.risk]} " if card.risk else ""
     words = f"{state}{badge}{card.kind.value}: {title}"
     return f"{CALL} {fitted(words, 300, flat=True)}" if call else fitted(words, 300, flat=True)
+
+
+def processing(content: dict[str, Any], line: str) -> dict[str, Any]:
+    """Return `content` (`text`, `blocks` and other keys) with `line` in place of its buttons, or at its end without
+    any. The argument is not changed."""
+    blocks: list[Block] = [block for block in content.get("blocks") or () if block.get("type") != "actions"]
+    return {**content, "blocks": [*blocks, context(plain(line, 300))]}
+
+
+__all__ = ["CALL", "KINDS", "RISKS", "card", "diff_file", "escalation", "is_urgent"]

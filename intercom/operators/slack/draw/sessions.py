@@ -1,17 +1,34 @@
-"""Sessions: the root message of a session's thread, the session list, and the checkpoint list."""
+"""Sessions, notices and help as messages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
+from intercom.model.card import Notice
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionStatus
-from intercom.operators.slack.draw.blocks import Block, context, divider, fields, header, mrkdwn, plain, section
-from intercom.operators.slack.draw.drawn import Drawn, drawn_to_fit
-from intercom.operators.slack.draw.masks import Mask, Masking
-from intercom.operators.slack.draw.text import amount, code, fitted, moment, short
+from intercom.operators.slack.draw.blocks import (
+    Block,
+    Drawn,
+    Mask,
+    Masking,
+    amount,
+    code,
+    context,
+    divider,
+    drawn_to_fit,
+    fields,
+    fitted,
+    header,
+    joined,
+    moment,
+    mrkdwn,
+    plain,
+    section,
+    short,
+)
 
 STATUSES: Final = {
     SessionStatus.CREATED: ("⚪", "starting"),
@@ -122,3 +139,84 @@ def _checkpoints(checkpoints: Sequence[CheckpointLine], masker: Mask, scale: flo
         blocks += [divider(), context(plain(f"and {len(checkpoints) - len(shown)} more"))]
     blocks += masking.line()
     return Drawn(amount(len(checkpoints), "checkpoint"), tuple(blocks))
+
+
+#: The title of each category, in display order.
+CATEGORIES: Final = {
+    "files": "📁 Files",
+    "session": "🔄 Sessions",
+    "checkpoint": "📌 Checkpoints",
+    "custom": "⚙️ Custom commands",
+    "help": "💡 Help",
+}
+_COMMAND = "/intercom"
+_ROOM = 1_500
+
+
+class Described(Protocol):
+    """The properties of a command that help shows."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def args(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def category(self) -> str: ...
+    @property
+    def example(self) -> str: ...
+
+
+def command_help(commands: Sequence[Described], category: str | None = None) -> Drawn:
+    """List the commands by category; with a `category`, only its commands, each with an example. An empty or unknown
+    category lists all commands."""
+    groups: dict[str, list[Described]] = {name: [] for name in CATEGORIES}
+    for command in commands:
+        groups.setdefault(command.category, []).append(command)
+    groups = {name: entries for name, entries in groups.items() if entries}
+    wanted = {category: groups[category]} if category in groups else groups
+    blocks: list[Block] = [header("📖 Commands")]
+    for name, entries in list(wanted.items())[:8]:
+        if len(blocks) > 1:
+            blocks.append(divider())
+        room = 2_800 if category in groups else _ROOM
+        lines, rest = joined((_line(entry, category in groups) for entry in entries), room // (1 + len(wanted) // 4))
+        more = f"\nand {rest} more: `{_COMMAND} help {_words(name, 40)}`" if rest else ""
+        title = CATEGORIES.get(name, _words(name, 60))
+        blocks.append(section(mrkdwn(f"*{title}*\n{lines}{more}")))
+    names = ", ".join(code(name, 40) for name in list(groups)[:12])
+    blocks.append(context(mrkdwn(f"💡 `{_COMMAND} help CATEGORY` shows examples. Categories: {names or 'none'}")))
+    return Drawn("Commands", tuple(blocks))
+
+
+def _line(command: Described, long: bool) -> str:
+    usage = f"{_COMMAND} {command.name} {command.args}".strip()
+    line = f"{code(usage, 160)} {_words(command.summary, 200)}"
+    return f"{line}\n      for example {code(command.example, 160)}" if long and command.example else line
+
+
+def _words(text: str, limit: int) -> str:
+    """Escape text of a configuration: a backtick in it must not open a code span."""
+    return fitted(text, limit, flat=True).replace("`", "ˋ")
+
+
+LEVELS: Final = {"info": "ℹ️", "success": "✅", "warning": "⚠️", "error": "❌"}
+
+_LINE = 2_800
+
+
+def notice(notice: Notice, masker: Mask) -> Drawn:
+    """Draw a notice as one line, with the icon of its level."""
+    masking = Masking(masker)
+    words = f"{LEVELS.get(notice.level, LEVELS['info'])} {masking(notice.text, _LINE)}"
+    return Drawn(fitted(words, 300, flat=True), (section(plain(words, _LINE)), *masking.line()))
+
+
+def shutdown(pending: int) -> Drawn:
+    """Return the shutdown notice. It says that pending requests stay open."""
+    words = "🌙 Intercom stops."
+    if pending:
+        stay = "stays" if pending == 1 else "stay"
+        words += f" {amount(pending, 'request')} {stay} open and can be answered once it is back."
+    return Drawn(fitted(words, 300), (context(plain(words)),))

@@ -10,19 +10,17 @@ import attrs
 import pytest
 
 from intercom.model.card import Card, CardKind, CardState, Notice
+from intercom.model.decision import Decided
 from intercom.model.outbox import Urgency
 from intercom.model.session import SessionMode
-from intercom.model.verdict import Decided
 from intercom.operators.slack import channel
-from intercom.operators.slack.channel import Look
-from intercom.operators.slack.drawing import CardDrawn, Drawing
+from intercom.operators.slack.channel import CardDrawn, Drawing, Look, card_key
 from intercom.operators.slack.messages import Redraw
-from intercom.operators.slack.placing import card_key
 from intercom.store import outbox
 from tests.operators.desk import START, card, session
+from tests.operators.slack.payloads import CHANNEL
+from tests.operators.slack.server import ELSEWHERE, channel_server
 from tests.support.trio_case import trio_test
-
-from .house import CHANNEL, ELSEWHERE, open_house
 
 S1 = session("s-1", mode=SessionMode.HYBRID)
 
@@ -35,20 +33,20 @@ def decided(given: Card) -> Card:
 @trio_test(real_time=True)
 async def test_a_list_of_open_cards_that_comes_late_opens_no_card_again(tmp_path: Path) -> None:
     waits = card("r-1")
-    async with open_house(tmp_path, S1, cards=(waits,)) as house:
-        house.tell(waits)
-        assert (await house.row("card/r-1")).open
+    async with channel_server(tmp_path, S1, waits) as server:
+        server.tell(waits)
+        assert (await server.row("card/r-1")).open
         over = decided(waits)
-        house.desk.cards["r-1"] = attrs.evolve(over, state=CardState.APPLIED)
-        house.tell(house.desk.cards["r-1"])
+        server.service.cards["r-1"] = attrs.evolve(over, state=CardState.APPLIED)
+        server.tell(server.service.cards["r-1"])
         # The router made this list before it was told the decision, and it arrives after that.
-        house.told = (waits,)
-        before = house.subscribed
-        house.tell(Look())
-        await house.until(lambda: house.subscribed > before)
-        house.tell(Notice("after all", "info", START, "s-1"))
-        await house.told_line()
-        row = await house.row("card/r-1")
+        server.open_cards = (waits,)
+        before = len(server.recorded["operators"])
+        server.tell(Look())
+        await server.until(lambda: len(server.recorded["operators"]) > before)
+        server.tell(Notice("after all", "info", START, "s-1"))
+        await server.told_line()
+        row = await server.row("card/r-1")
         assert not row.open
         assert "actions" not in [block["type"] for block in row.content["blocks"]]
 
@@ -60,8 +58,8 @@ async def test_it_looks_again_and_again_whatever_becomes_of_a_look(
     monkeypatch.setattr(channel, "LOOK_SECONDS", 0.02)
     # As when the list of open cards is dropped, for there was too much else.
     monkeypatch.setattr(channel.SlackChannel, "_compare", lambda *_: _nothing())
-    async with open_house(tmp_path, S1) as house:
-        await house.until(lambda: house.subscribed > 3)
+    async with channel_server(tmp_path, S1) as server:
+        await server.until(lambda: len(server.recorded["operators"]) > 3)
 
 
 async def _nothing() -> None:
@@ -70,29 +68,29 @@ async def _nothing() -> None:
 
 @trio_test(real_time=True)
 async def test_a_session_stays_in_the_channel_of_its_thread_when_another_is_configured(tmp_path: Path) -> None:
-    async with open_house(tmp_path, S1) as house:
+    async with channel_server(tmp_path, S1) as server:
         put = partial(outbox.put, key="thread/s-1", content={"text": "top"}, at=START, urgency=Urgency.LOG)
-        await house.store(partial(put, channel=ELSEWHERE, session_id="s-1"))
-        house.tell(card("r-1"))
-        assert (await house.row(card_key("r-1"))).channel == ELSEWHERE
-        house.tell(card("r-2", CardKind.POLICY, session_id=""))
-        assert (await house.row(card_key("r-2"))).channel == CHANNEL
+        await server.store(partial(put, channel=ELSEWHERE, session_id="s-1"))
+        server.tell(card("r-1"))
+        assert (await server.row(card_key("r-1"))).channel == ELSEWHERE
+        server.tell(card("r-2", CardKind.POLICY, session_id=""))
+        assert (await server.row(card_key("r-2"))).channel == CHANNEL
 
 
 @trio_test(real_time=True)
 async def test_an_alert_that_called_everybody_when_it_was_posted_calls_nobody_again(tmp_path: Path) -> None:
     alert = card("a-1", CardKind.STALL, escalated=True)
-    async with open_house(tmp_path, S1) as house:
-        house.tell(alert)
-        house.tell(attrs.evolve(alert, note="still quiet"))
-        house.tell(card("r-1"))
-        await house.row(card_key("r-1"))
-        assert await house.store(partial(outbox.by_key, key="call/a-1")) is None
+    async with channel_server(tmp_path, S1) as server:
+        server.tell(alert)
+        server.tell(attrs.evolve(alert, note="still quiet"))
+        server.tell(card("r-1"))
+        await server.row(card_key("r-1"))
+        assert await server.store(partial(outbox.by_key, key="call/a-1")) is None
         quiet = card("a-2", CardKind.STALL)
-        house.tell(quiet)
-        await house.row(card_key("a-2"))
-        house.tell(attrs.evolve(quiet, escalated=True))
-        await house.row("call/a-2")
+        server.tell(quiet)
+        await server.row(card_key("a-2"))
+        server.tell(attrs.evolve(quiet, escalated=True))
+        await server.row("call/a-2")
 
 
 @trio_test(real_time=True)
@@ -107,14 +105,14 @@ async def test_of_the_states_that_a_card_goes_through_while_others_are_drawn_the
         return draw(drawing, each)
 
     monkeypatch.setattr(Drawing, "card", slowly)
-    async with open_house(tmp_path, S1, cards=(card("r-3", title="as the desk has it"),)) as house:
-        house.tell(card("r-1", title="first"))
-        await house.until(lambda: drawn == ["first"])
+    async with channel_server(tmp_path, S1, card("r-3", title="as the desk has it")) as server:
+        server.tell(card("r-1", title="first"))
+        await server.until(lambda: drawn == ["first"])
         for number in range(100):
-            house.tell(card("r-1", title=f"again {number}"))
-            house.tell(card("r-2", title=f"another {number}"))
-            house.tell(Redraw("r-3"))
-        house.tell(Notice("a line", "info", START, S1.id))
+            server.tell(card("r-1", title=f"again {number}"))
+            server.tell(card("r-2", title=f"another {number}"))
+            server.tell(Redraw("r-3"))
+        server.tell(Notice("a line", "info", START, S1.id))
         goes_on.set()
-        await house.told_line()
+        await server.told_line()
     assert drawn == ["first", "again 99", "another 99", "as the desk has it"]

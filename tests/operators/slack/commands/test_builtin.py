@@ -11,15 +11,17 @@ import pytest
 import trio
 
 from intercom.model.card import CardKind
+from intercom.model.config import SlackSettings
 from intercom.model.errors import InvalidState
 from intercom.model.outbox import RowKind
 from intercom.model.session import Session, SessionStatus
-from intercom.operators.slack.commands.call import Surroundings
 from intercom.operators.slack.commands.runner import ACK_SECONDS
-from intercom.operators.slack.errors import SlackRefused, Unreachable
-from intercom.store import command_runs
-from tests.operators.desk import START, StandInDesk
-from tests.operators.slack.commands.house import ANNA, BERT, CHANNEL, ELSEWHERE, card, open_house, session, slack, texts
+from intercom.operators.slack.web_api import SlackRefused, Unreachable
+from intercom.store import idempotency
+from intercom.store.client import Store
+from tests.operators.desk import START, StandInDesk, card, session
+from tests.operators.slack.payloads import ANNA, BERT, CHANNEL
+from tests.operators.slack.server import ELSEWHERE, command_server, texts
 from tests.support.trio_case import trio_test
 
 ALIASES = {"status": "git status", "deploy": "./deploy.sh --key hush-123", "help": "echo no"}
@@ -27,9 +29,9 @@ ALIASES = {"status": "git status", "deploy": "./deploy.sh --key hush-123", "help
 
 @trio_test
 async def test_help_tells_of_every_command_and_of_the_aliases_without_their_secrets(tmp_path: Path) -> None:
-    async with open_house(tmp_path, commands=ALIASES) as house:
+    async with command_server(tmp_path, commands=ALIASES) as server:
         for text in ("help", "", "HELP"):
-            told = await house.told(text)
+            told = await server.told(text)
             for usage in (
                 "/intercom sessions",
                 "/intercom session-resume [session] [instruction]",
@@ -38,7 +40,7 @@ async def test_help_tells_of_every_command_and_of_the_aliases_without_their_secr
                 "/intercom show-file &lt;path&gt; [--lines A:B]",
                 "/intercom status",
                 "git status",
-                "./deploy.sh --key ****",
+                "./deploy.sh --key [masked: test secret]",
             ):
                 assert usage in told
             assert "hush-123" not in told
@@ -47,20 +49,20 @@ async def test_help_tells_of_every_command_and_of_the_aliases_without_their_secr
 
 @trio_test
 async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
+    async with command_server(tmp_path) as server:
         for name in ("files", "Files"):
-            told = await house.told(f"help {name}")
+            told = await server.told(f"help {name}")
             assert "/intercom show-file src/main.py --lines 10:50" in told
             assert "session-clear" not in told
-        assert await house.told("help session") == await house.told("help sessions", act="slack/2")
-        told = await house.told("help session-clear")
+        assert await server.told("help session") == await server.told("help sessions", act="slack/2")
+        told = await server.told("help session-clear")
         assert "only they may do it" in told
         assert "the beginning of its id" in told
-        answer = await house.type("help show-file")
+        answer = await server.type("help show-file")
         assert answer is not None
         assert "&lt;path&gt;" in answer["text"]
-        assert "session-restore" in await house.told("help checkpoint")
-        told = await house.told("help nonsense")
+        assert "session-restore" in await server.told("help checkpoint")
+        told = await server.told("help nonsense")
         assert "the categories are" in told
         assert "checkpoint" in told
 
@@ -96,13 +98,13 @@ def test_what_was_typed_wrong_is_answered_to_the_person_alone(tmp_path: Path, te
     @trio_test(real_time=True)
     async def check() -> None:
         here = session("s-1", workspace_root=str(tmp_path / "work"))
-        async with open_house(tmp_path, here, commands={"status": "git status"}) as house:
-            answer = await house.type(text)
+        async with command_server(tmp_path, here, commands={"status": "git status"}) as server:
+            answer = await server.type(text)
             assert answer is not None
             assert answer["response_type"] == "ephemeral"
-            assert says in await house.told(text, act="slack/again")
-            assert await house.row() is None
-            assert house.desk.acts == []
+            assert says in await server.told(text, act="slack/again")
+            assert await server.find() is None
+            assert server.service.acts == []
 
     check()
 
@@ -110,8 +112,8 @@ def test_what_was_typed_wrong_is_answered_to_the_person_alone(tmp_path: Path, te
 @trio_test
 async def test_sessions_lists_them(tmp_path: Path) -> None:
     live, over = session("s-live", client_name="codex"), session("s-over", status=SessionStatus.TERMINATED)
-    async with open_house(tmp_path, live, over) as house:
-        told = await house.told("sessions")
+    async with command_server(tmp_path, live, over) as server:
+        told = await server.told("sessions")
         assert "s-live" in told
         assert "codex" in told
         assert "s-over" not in told
@@ -124,14 +126,14 @@ async def test_resume_answers_who_waits_with_the_instruction_word_for_word(tmp_p
         card("w-2", CardKind.STANDBY, session_id="bbbb2222", created_at=START + timedelta(seconds=5)),
         sessions=(session("aaaa1111"), session("bbbb2222")),
     )
-    async with open_house(tmp_path, desk=desk) as house:
-        assert "resumed session bbbb2222 in /home/me/project" in await house.told("session-resume", act="slack/1")
+    async with command_server(tmp_path, service=desk) as server:
+        assert "resumed session bbbb2222 in /home/me/project" in await server.told("session-resume", act="slack/1")
         # With words it is not guessed whose they are.
-        assert "2 sessions wait; give the id" in await house.told("session-resume go", act="slack/0")
-        told = await house.told("session-resume -- bbbb don’t --stop &amp; go", act="slack/2")
+        assert "2 sessions wait; give the id" in await server.told("session-resume go", act="slack/0")
+        told = await server.told("session-resume -- bbbb don’t --stop &amp; go", act="slack/2")
         assert "with your instruction" in told
-        await house.type("session-resume aaaa run\nthe tests", act="slack/3")
-        await house.type("session-resume --session aaaa1111 hi", act="slack/4")
+        await server.type("session-resume aaaa run\nthe tests", act="slack/3")
+        await server.type("session-resume --session aaaa1111 hi", act="slack/4")
         assert desk.acts == [
             ("resume", "bbbb2222", None, "resume"),
             ("resume", "bbbb2222", "don’t --stop & go", "resume"),
@@ -142,17 +144,17 @@ async def test_resume_answers_who_waits_with_the_instruction_word_for_word(tmp_p
 
 @trio_test
 async def test_a_redelivered_command_is_answered_as_before_and_not_done_again(tmp_path: Path) -> None:
-    async with open_house(tmp_path, session("s-1"), session("s-2")) as house:
-        first = await house.type("session-clear s-1")
+    async with command_server(tmp_path, session("s-1"), session("s-2")) as server:
+        first = await server.type("session-clear s-1")
         assert "ended session s-1" in texts(first)
-        assert await house.type("session-clear s-1") == first
-        assert "is over already" in await house.told("session-clear s-1", act="slack/other")
-        assert [act[0] for act in house.desk.acts] == ["end"]
+        assert await server.type("session-clear s-1") == first
+        assert "is over already" in await server.told("session-clear s-1", act="slack/other")
+        assert [act[0] for act in server.service.acts] == ["end"]
     desk = StandInDesk(card("w-1", CardKind.STANDBY), sessions=(session("s-1"),))
-    async with open_house(tmp_path, desk=desk) as house:
-        first = await house.type("session-resume go", act="slack/9")
+    async with command_server(tmp_path, service=desk) as server:
+        first = await server.type("session-resume go", act="slack/9")
         desk.cards.clear()
-        assert await house.type("session-resume go", act="slack/9") == first
+        assert await server.type("session-resume go", act="slack/9") == first
         assert len(desk.acts) == 1
 
 
@@ -161,30 +163,30 @@ async def test_a_redelivered_command_is_answered_as_before_and_not_done_again(tm
 async def test_of_several_sessions_none_is_guessed(tmp_path: Path, command: str) -> None:
     """`session-clear` without an id ended one of several."""
     older, newer = session("s-old"), session("s-new", updated_at=START + timedelta(minutes=1))
-    async with open_house(tmp_path, newer, older) as house:
-        told = await house.told(command)
+    async with command_server(tmp_path, newer, older) as server:
+        told = await server.told(command)
         assert "give the id of the one you mean: s-new in /home/me/project, s-old in /home/me/project" in told
-        assert house.desk.acts == []
+        assert server.service.acts == []
 
 
 @trio_test
 async def test_clear_ends_the_only_session_and_records_who_did_it(tmp_path: Path) -> None:
-    async with open_house(tmp_path, session("s-new"), session("s-bert", owner_user_id=BERT)) as house:
-        assert "ended session s-new" in await house.told("session-clear")
-        assert house.desk.acts[0][:4] == ("end", "s-new", f"anna ({ANNA})", "slack")
-        kinds = await house.store(lambda db: db.execute("select kind, who, summary from audit").fetchall())
+    async with command_server(tmp_path, session("s-new"), session("s-bert", owner_user_id=BERT)) as server:
+        assert "ended session s-new" in await server.told("session-clear")
+        assert server.service.acts[0][:4] == ("end", "s-new", f"anna ({ANNA})", "slack")
+        kinds = await server.store(lambda db: db.execute("select kind, who, summary from audit").fetchall())
         assert kinds == [("command", f"anna ({ANNA})", "/intercom session-clear")]
 
 
 @trio_test
 async def test_only_the_owner_ends_or_resumes_a_session_that_somebody_started(tmp_path: Path) -> None:
     owned = session("s-owned", owner_user_id=BERT, status=SessionStatus.PAUSED)
-    async with open_house(tmp_path, owned) as house:
-        assert f"belongs to {BERT}" in await house.told("session-clear s-owned", act="slack/1")
-        assert f"belongs to {BERT}" in await house.told("session-resume s-owned", act="slack/2")
-        assert "no session of yours" in await house.told("session-clear", act="slack/3")
-        assert house.desk.acts == []
-        assert "ended" in await house.told("session-clear s-owned", by=BERT, act="slack/4")
+    async with command_server(tmp_path, owned) as server:
+        assert f"belongs to {BERT}" in await server.told("session-clear s-owned", act="slack/1")
+        assert f"belongs to {BERT}" in await server.told("session-resume s-owned", act="slack/2")
+        assert "no session of yours" in await server.told("session-clear", act="slack/3")
+        assert server.service.acts == []
+        assert "ended" in await server.told("session-clear s-owned", by=BERT, act="slack/4")
 
 
 @trio_test
@@ -195,9 +197,9 @@ async def test_what_the_desk_refuses_is_told(tmp_path: Path) -> None:
         raise InvalidState("nothing to resume")
 
     desk.resume = refuse  # type: ignore[method-assign, assignment]
-    async with open_house(tmp_path, desk=desk) as house:
-        assert "nothing to resume" in await house.told("session-resume")
-        assert "nothing to resume" in await house.told("session-resume")
+    async with command_server(tmp_path, service=desk) as server:
+        assert "nothing to resume" in await server.told("session-resume")
+        assert "nothing to resume" in await server.told("session-resume")
 
 
 @trio_test
@@ -209,77 +211,77 @@ async def test_a_slow_command_is_acknowledged_in_time_and_answered_later(tmp_pat
         return session("s-1")
 
     desk.end = slow  # type: ignore[method-assign, assignment]
-    async with open_house(tmp_path, desk=desk) as house:
-        house.web.faults = [Unreachable("gone", maybe_done=True), Unreachable("gone", maybe_done=False)]
+    async with command_server(tmp_path, service=desk) as server:
+        server.slack.faults["respond"] = [Unreachable("gone", maybe_done=True), Unreachable("gone", maybe_done=False)]
         began = trio.current_time()
-        assert await house.type("session-clear") is None
+        assert await server.type("session-clear") is None
         assert trio.current_time() - began == pytest.approx(ACK_SECONDS, abs=0.1)
         await trio.sleep(20)
-        assert [answer["response_type"] for answer in house.web.answers] == ["ephemeral"]
-        assert "ended session s-1" in house.web.answers[0]["text"]
-        house.web.faults = [SlackRefused("the response_url", "expired_url")]
-        await house.type("session-clear", act="slack/2")
+        assert [answer["response_type"] for answer in server.slack.responses] == ["ephemeral"]
+        assert "ended session s-1" in server.slack.responses[0]["text"]
+        server.slack.faults["respond"] = [SlackRefused("the response_url", "expired_url")]
+        await server.type("session-clear", act="slack/2")
         await trio.sleep(20)
-        assert len(house.web.answers) == 1
+        assert len(server.slack.responses) == 1
 
 
 @trio_test
 async def test_what_changes_something_is_not_acknowledged_before_it_is_on_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transact = Surroundings.transact
+    transact = Store.transact
 
-    async def slow(house: Surroundings, work: Any) -> Any:
+    async def slow(store: Store, work: Any) -> Any:
         await trio.sleep(ACK_SECONDS)
-        return await transact(house, work)
+        return await transact(store, work)
 
-    async with open_house(tmp_path, session("s-1")) as house:
-        monkeypatch.setattr(Surroundings, "transact", slow)
-        await house.type("session-clear")
+    async with command_server(tmp_path, session("s-1")) as server:
+        monkeypatch.setattr(Store, "transact", slow)
+        await server.type("session-clear")
         monkeypatch.undo()
-        assert await house.store(partial(command_runs.known, act_id="slack/1.2.3")) is not None
+        assert await server.store(partial(idempotency.known, act_id="slack/1.2.3")) is not None
 
 
 @trio_test(real_time=True)
 async def test_a_tree_is_shown_in_the_channel_with_who_asked(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
+    async with command_server(tmp_path) as server:
         (tmp_path / "work" / "src").mkdir()
         (tmp_path / "work" / "src" / "a.py").write_text("")
-        assert await house.type("list-files —depth 2") is None
-        shown = await house.shown()
+        assert await server.type("list-files —depth 2") is None
+        shown = await server.shown()
         assert "└── src/\n    └── a.py" in shown
         assert "1 directory, 1 file" in shown
         assert "anna: /intercom list-files" in shown
-        found = await house.row()
+        found = await server.find()
         assert found is not None
         assert (found.channel, found.kind) == (CHANNEL, RowKind.MESSAGE)
-        assert house.woken
+        assert server.recorded["slack/outbox"]
 
 
 @trio_test(real_time=True)
 async def test_a_long_tree_and_a_long_file_go_beside_the_message(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
+    async with command_server(tmp_path) as server:
         for i in range(60):
             (tmp_path / "work" / f"f{i:02}").write_text("")
         (tmp_path / "work" / "long.py").write_text("password = 'hush-1'\n" * 50)
-        await house.type("list-files", act="slack/1")
-        await house.type("show-file long.py", act="slack/2")
+        await server.type("list-files", act="slack/1")
+        await server.type("show-file long.py", act="slack/2")
         for act, snippet, holds in (("1", "text", "├── f59"), ("2", "python", "password = '[masked: ")):
-            file = await house.row(f"command/slack/{act}/file")
+            file = await server.find(f"command/slack/{act}/file")
             assert file is not None
             assert (file.kind, file.thread) == (RowKind.FILE, f"command/slack/{act}")
             assert file.content["snippet_type"] == snippet
             assert holds in file.content["text"]
             assert "hush" not in file.content["text"]
-        assert "masked" in await house.shown("command/slack/2")
+        assert "masked" in await server.shown("command/slack/2")
 
 
 @trio_test(real_time=True)
 async def test_a_file_is_shown_with_its_lines_as_linked_by_slack(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
+    async with command_server(tmp_path) as server:
         (tmp_path / "work" / "README.md").write_text("one\ntwo\nthree\n")
-        assert await house.type("show-file <http://README.md|README.md> --lines 2:3") is None
-        shown = await house.shown()
+        assert await server.type("show-file <http://README.md|README.md> --lines 2:3") is None
+        shown = await server.shown()
         assert "two\nthree" in shown
         assert "one" not in shown.replace("None", "")
         assert "3 lines" in shown
@@ -292,36 +294,36 @@ async def test_files_are_those_of_the_session_named_or_of_the_channels_session(t
         (tmp_path / name / f"in-{name}").write_text("")
     mine = session("s-mine", workspace_root=str(tmp_path / "mine"))
     other = session("s-other", workspace_root=str(tmp_path / "other"), channel_id=ELSEWHERE)
-    async with open_house(tmp_path, mine, other) as house:
-        await house.type("list-files", act="slack/1")
-        assert "in-mine" in await house.shown("command/slack/1")
-        await house.type("list-files", act="slack/2", channel=ELSEWHERE)
-        assert "in-other" in await house.shown("command/slack/2")
-        await house.type("list-files --session s-other", act="slack/3")
-        assert "in-other" in await house.shown("command/slack/3")
+    async with command_server(tmp_path, mine, other) as server:
+        await server.type("list-files", act="slack/1")
+        assert "in-mine" in await server.shown("command/slack/1")
+        await server.type("list-files", act="slack/2", channel=ELSEWHERE)
+        assert "in-other" in await server.shown("command/slack/2")
+        await server.type("list-files --session s-other", act="slack/3")
+        assert "in-other" in await server.shown("command/slack/3")
 
 
 @trio_test(real_time=True)
 async def test_what_is_asked_in_a_strange_channel_is_answered_in_our_own(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        told = await house.told("list-files", channel="C0STRANGE")
+    async with command_server(tmp_path) as server:
+        told = await server.told("list-files", channel="C0STRANGE")
         assert f"the answer is in <#{CHANNEL}>" in told
-        found = await house.row()
+        found = await server.find()
         assert found is not None
         assert found.channel == CHANNEL
-    async with open_house(tmp_path, slack=slack(channel_id=None)) as house:
-        assert "not one of intercom's" in await house.told("list-files", channel="C0STRANGE", act="slack/2")
+    async with command_server(tmp_path, slack=SlackSettings()) as server:
+        assert "not one of intercom's" in await server.told("list-files", channel="C0STRANGE", act="slack/2")
 
 
 @trio_test
 async def test_a_mistake_of_ours_is_logged_and_told_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_house(tmp_path, session("s-1")) as house:
-        house.desk.crash = ZeroDivisionError("inner secret")
-        told = await house.told("sessions")
+    async with command_server(tmp_path, session("s-1")) as server:
+        server.service.crash = ZeroDivisionError("inner secret")
+        told = await server.told("sessions")
         assert "server's log" in told
         assert "inner secret" not in told
         assert "inner secret" in caplog.text
-        house.desk.crash = None
-        assert "s-1" in await house.told("sessions", act="slack/2")
+        server.service.crash = None
+        assert "s-1" in await server.told("sessions", act="slack/2")

@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 
 from intercom.model.outbox import RowKind
-from tests.operators.slack.commands.house import ANNA, CHANNEL, ELSEWHERE, open_house, session
+from tests.operators.desk import session
+from tests.operators.slack.payloads import ANNA, CHANNEL
+from tests.operators.slack.server import ELSEWHERE, command_server
 from tests.support.trio_case import trio_test
 
 
 @trio_test(real_time=True)
 async def test_start_gives_the_task_word_for_word_and_the_session_to_who_asked(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        told = await house.told('session-start it\'s "broken": fix   tests --now; rm -rf $HOME && `id`')
+    async with command_server(tmp_path) as server:
+        told = await server.told('session-start it\'s "broken": fix   tests --now; rm -rf $HOME && `id`')
         assert "started session s-new" in told
-        ((act, prompt, more),) = house.desk.acts
+        ((act, prompt, more),) = server.service.acts
         assert (act, prompt) == ("start", 'it\'s "broken": fix   tests --now; rm -rf $HOME && `id`')
         assert more == {
             "by": f"anna ({ANNA})",
@@ -28,18 +30,18 @@ async def test_start_gives_the_task_word_for_word_and_the_session_to_who_asked(t
             "act": "slack/1.2.3",
         }
         # Delivered again, it is answered as the first time, and nothing is started.
-        assert await house.told("session-start anything") == told
-        assert len(house.desk.acts) == 1
+        assert await server.told("session-start anything") == told
+        assert len(server.service.acts) == 1
 
 
 @trio_test(real_time=True)
 async def test_it_works_where_it_is_told_and_is_shown_where_the_app_is(tmp_path: Path) -> None:
-    async with open_house(tmp_path, session("s-1", workspace_root=str(tmp_path))) as house:
-        await house.told("session-start --workspace /some/where go", channel=ELSEWHERE)
-        await house.told("session-start --session s-1 go", act="slack/2")
+    async with command_server(tmp_path, session("s-1", workspace_root=str(tmp_path))) as server:
+        await server.told("session-start --workspace /some/where go", channel=ELSEWHERE)
+        await server.told("session-start --session s-1 go", act="slack/2")
         # After the prompt it was text, and the agent was started in another project.
-        await house.told("session-start fix the tests --workspace /some/where", channel=ELSEWHERE, act="slack/3")
-        first, second, third = house.desk.acts
+        await server.told("session-start fix the tests --workspace /some/where", channel=ELSEWHERE, act="slack/3")
+        first, second, third = server.service.acts
         assert (third[1], third[2]["workspace"]) == ("fix the tests", "/some/where")
         assert (first[2]["workspace"], first[2]["chat_channel"]) == ("/some/where", CHANNEL)
         assert second[2]["workspace"] == str(tmp_path)
@@ -60,22 +62,22 @@ async def test_it_works_where_it_is_told_and_is_shown_where_the_app_is(tmp_path:
 @trio_test
 async def test_what_is_wrong_is_said_and_nothing_is_started(tmp_path: Path, text: str, says: str) -> None:
     sessions = () if text == "session-logs" else (session("s-new"),)
-    async with open_house(tmp_path, *sessions) as house:
-        assert says in await house.told(text)
-        assert house.desk.acts == []
+    async with command_server(tmp_path, *sessions) as server:
+        assert says in await server.told(text)
+        assert server.service.acts == []
 
 
 @trio_test(real_time=True)
 async def test_logs_stand_in_the_channel_masked_and_long_ones_as_a_file_too(tmp_path: Path) -> None:
-    async with open_house(tmp_path, session("s-new", workspace_root="/ws")) as house:
-        house.desk.children.text = "the key is hush-123\n" + "line\n" * 2000
-        assert await house.type("session-logs --stream stderr --lines 9") is None
-        shown = await house.shown()
+    async with command_server(tmp_path, session("s-new", workspace_root="/ws")) as server:
+        server.service.children.text = "the key is hush-123\n" + "line\n" * 2000
+        assert await server.type("session-logs --stream stderr --lines 9") is None
+        shown = await server.shown()
         assert "stderr of session s-new" in shown
         assert "of session s-new in /ws" in shown
-        beside = await house.row("command/slack/1.2.3/file")
+        beside = await server.find("command/slack/1.2.3/file")
         assert beside is not None
         assert beside.kind is RowKind.FILE
-        assert "the key is ****" in str(beside.content)
+        assert "the key is [masked: test secret]" in str(beside.content)
         assert "hush" not in str(beside.content) + shown
-        assert house.desk.acts == [("output", "s-new", "stderr", 9, None)]
+        assert server.service.acts == [("output", "s-new", "stderr", 9, None)]

@@ -15,13 +15,14 @@ import pytest
 import trio
 
 from intercom.model.config import TimeoutSettings
-from intercom.operators.slack.commands import custom, once
-from intercom.operators.slack.draw.output import Run
-from intercom.operators.slack.means import NotRecorded
-from intercom.store import command_runs
+from intercom.operators.slack.commands import call, custom
+from intercom.operators.slack.draw.files import Run
+from intercom.store import idempotency
+from intercom.store.client import StoreUnavailable
 from intercom.store.messages import Database
-from tests.operators.desk import START
-from tests.operators.slack.commands.house import CHANNEL, open_house, session
+from tests.operators.desk import START, session
+from tests.operators.slack.payloads import CHANNEL
+from tests.operators.slack.server import command_server
 from tests.support.trio_case import trio_test
 
 HOLD = "echo begun; cat gate"
@@ -44,32 +45,32 @@ async def open_gate(root: Path, text: str = "") -> None:
 
 @trio_test(real_time=True)
 async def test_a_command_runs_in_the_workspace_and_its_end_is_told(tmp_path: Path) -> None:
-    async with open_house(tmp_path, commands={"where": "pwd", "fail": "echo 'hush-1' >&2; exit 3"}) as house:
-        assert await house.type("where", act="slack/1") is None
-        shown = await house.until("done", "command/slack/1")
+    async with command_server(tmp_path, commands={"where": "pwd", "fail": "echo 'hush-1' >&2; exit 3"}) as server:
+        assert await server.type("where", act="slack/1") is None
+        shown = await server.until_shown("done", "command/slack/1")
         assert str(tmp_path / "work") in shown
         assert "exit code 0" in shown
         assert "anna: /intercom where" in shown
-        await house.type("fail", act="slack/2")
-        shown = await house.until("failed", "command/slack/2")
+        await server.type("fail", act="slack/2")
+        shown = await server.until_shown("failed", "command/slack/2")
         assert "exit code 3" in shown
-        assert "****" in shown
+        assert "[masked: test secret]" in shown
         assert "hush-1" not in shown
-        entries = await house.store(lambda db: db.execute("select kind, summary from audit").fetchall())
+        entries = await server.store(lambda db: db.execute("select kind, summary from audit").fetchall())
         assert entries == [("command", "/intercom where"), ("command", "/intercom fail")]
 
 
 @trio_test(real_time=True)
 async def test_the_acknowledgement_does_not_wait_and_output_is_shown_as_it_comes(tmp_path: Path) -> None:
-    async with open_house(tmp_path, commands={"hold": HOLD}) as house:
+    async with command_server(tmp_path, commands={"hold": HOLD}) as server:
         os.mkfifo(tmp_path / "work" / "gate")
         with trio.fail_after(custom.EVERY_SECONDS * 100):
-            assert await house.type("hold") is None
-            shown = await house.until("begun")
+            assert await server.type("hold") is None
+            shown = await server.until_shown("begun")
             assert "running" in shown
         await open_gate(tmp_path / "work", "ended\n")
-        assert "begun\nended" in await house.until("done")
-        row = await house.row()
+        assert "begun\nended" in await server.until_shown("done")
+        row = await server.find()
         assert row is not None
         assert row.version >= 2
 
@@ -89,51 +90,51 @@ async def test_the_acknowledgement_does_not_wait_and_output_is_shown_as_it_comes
 def test_only_an_alias_by_itself_runs_anything(tmp_path: Path, text: str, says: str) -> None:
     @trio_test(real_time=True)
     async def check() -> None:
-        async with open_house(tmp_path, commands={"status": "touch ran"}) as house:
-            assert says in await house.told(text)
+        async with command_server(tmp_path, commands={"status": "touch ran"}) as server:
+            assert says in await server.told(text)
             assert not (tmp_path / "work" / "ran").exists()
-            assert await house.row() is None
-            assert await house.store(partial(command_runs.known, act_id="slack/1.2.3")) is None
+            assert await server.find() is None
+            assert await server.store(partial(idempotency.known, act_id="slack/1.2.3")) is None
 
     check()
 
 
 @trio_test(real_time=True)
 async def test_a_command_typed_once_runs_once_however_often_it_is_delivered(tmp_path: Path) -> None:
-    async with open_house(tmp_path, commands={"count": "echo x >> count"}) as house:
-        assert await house.type("count") is None
-        await house.until("done")
-        assert await house.type("count") is None
+    async with command_server(tmp_path, commands={"count": "echo x >> count"}) as server:
+        assert await server.type("count") is None
+        await server.until_shown("done")
+        assert await server.type("count") is None
         assert (tmp_path / "work" / "count").read_text() == "x\n"
         os.mkfifo(tmp_path / "work" / "gate")
-    async with open_house(tmp_path, commands={"count": "echo x >> count", "hold": HOLD}) as house:
-        assert await house.type("count") is None
-        await house.type("hold", act="slack/5")
-        await house.until("begun", "command/slack/5")
-        assert "under way already" in await house.told("hold", act="slack/5")
+    async with command_server(tmp_path, commands={"count": "echo x >> count", "hold": HOLD}) as server:
+        assert await server.type("count") is None
+        await server.type("hold", act="slack/5")
+        await server.until_shown("begun", "command/slack/5")
+        assert "under way already" in await server.told("hold", act="slack/5")
         await open_gate(tmp_path / "work")
-        await house.until("done", "command/slack/5")
+        await server.until_shown("done", "command/slack/5")
         assert (tmp_path / "work" / "count").read_text() == "x\n"
 
 
 @trio_test(real_time=True)
 async def test_time_up_is_told_and_the_process_is_gone(tmp_path: Path) -> None:
     times = TimeoutSettings(command_timeout_seconds=0.5)
-    async with open_house(tmp_path, commands={"long": "echo $$ > pid; sleep 60"}, timeouts=times) as house:
-        await house.type("long")
-        shown = await house.until("timed out")
+    async with command_server(tmp_path, commands={"long": "echo $$ > pid; sleep 60"}, timeouts=times) as server:
+        await server.type("long")
+        shown = await server.until_shown("timed out")
         assert "ran longer than 0.5 s" in shown
         assert not psutil.pid_exists(int((tmp_path / "work" / "pid").read_text()))
 
 
 @trio_test(real_time=True)
 async def test_much_output_is_cut_and_goes_beside_the_message(tmp_path: Path) -> None:
-    async with open_house(tmp_path, commands={"much": "seq 5000"}, command_output_limit_bytes=8000) as house:
-        await house.type("much")
-        shown = await house.until("done")
+    async with command_server(tmp_path, commands={"much": "seq 5000"}, command_output_limit_bytes=8000) as server:
+        await server.type("much")
+        shown = await server.until_shown("done")
         assert "the output limit was reached" in shown
         assert "4999\n5000" in shown
-        file = await house.row("command/slack/1.2.3/file")
+        file = await server.find("command/slack/1.2.3/file")
         assert file is not None
         assert "bytes left out" in file.content["text"]
         assert file.content["text"].startswith("1\n2\n")
@@ -142,19 +143,19 @@ async def test_much_output_is_cut_and_goes_beside_the_message(tmp_path: Path) ->
 @trio_test(real_time=True)
 async def test_what_ends_by_a_signal_or_can_not_start_says_so(tmp_path: Path) -> None:
     commands = {"killed": "kill -9 $$", "missing": "./missing.sh"}
-    async with open_house(tmp_path, commands=commands) as house:
-        await house.type("killed", act="slack/1")
-        assert f"ended by signal {signal.SIGKILL:d}" in await house.until("failed", "command/slack/1")
-        await house.type("missing", act="slack/2")
-        assert "can not be run: no such file" in await house.until("failed", "command/slack/2")
+    async with command_server(tmp_path, commands=commands) as server:
+        await server.type("killed", act="slack/1")
+        assert f"ended by signal {signal.SIGKILL:d}" in await server.until_shown("failed", "command/slack/1")
+        await server.type("missing", act="slack/2")
+        assert "cannot be run: no such file" in await server.until_shown("failed", "command/slack/2")
 
 
 @trio_test(real_time=True)
 async def test_no_token_of_the_server_reaches_a_command(tmp_path: Path) -> None:
     tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "INTERCOM_TOKEN": "t"}
-    async with open_house(tmp_path, commands={"env": "env"}, environ=tokens) as house:
-        await house.type("env")
-        shown = await house.until("done")
+    async with command_server(tmp_path, commands={"env": "env"}, environ=tokens) as server:
+        await server.type("env")
+        shown = await server.until_shown("done")
         assert "PATH=" in shown
         assert "SLACK" not in shown
         assert "INTERCOM" not in shown
@@ -164,47 +165,47 @@ async def test_no_token_of_the_server_reaches_a_command(tmp_path: Path) -> None:
 async def test_a_command_runs_in_the_workspace_of_the_session_named(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     mine = session("s-mine", workspace_root=str(tmp_path / "mine"), channel_id="C0OTHER")
-    async with open_house(tmp_path, mine, commands={"touch": "touch here"}) as house:
-        await house.type("touch --session s-m")
-        await house.until("done")
+    async with command_server(tmp_path, mine, commands={"touch": "touch here"}) as server:
+        await server.type("touch --session s-m")
+        await server.until_shown("done")
         assert (tmp_path / "mine" / "here").exists()
 
 
 @trio_test(real_time=True)
 async def test_only_a_few_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(custom, "AT_ONCE", 1)
-    async with open_house(tmp_path, commands={"hold": HOLD}) as house:
+    async with command_server(tmp_path, commands={"hold": HOLD}) as server:
         os.mkfifo(tmp_path / "work" / "gate")
-        await house.type("hold", act="slack/1")
-        await house.until("begun", "command/slack/1")
-        assert "try again when one has ended" in await house.told("hold", act="slack/2")
+        await server.type("hold", act="slack/1")
+        await server.until_shown("begun", "command/slack/1")
+        assert "try again when one has ended" in await server.told("hold", act="slack/2")
         await open_gate(tmp_path / "work")
-        await house.until("done", "command/slack/1")
-        await house.type("hold", act="slack/3")
+        await server.until_shown("done", "command/slack/1")
+        await server.type("hold", act="slack/3")
         await open_gate(tmp_path / "work")
-        await house.until("done", "command/slack/3")
+        await server.until_shown("done", "command/slack/3")
 
 
 @trio_test(real_time=True)
 async def test_a_server_that_stops_kills_what_runs_and_the_next_one_says_so(tmp_path: Path) -> None:
     commands = {"hold": f"echo $$ > pid; {HOLD}"}
-    async with open_house(tmp_path, commands=commands) as house:
+    async with command_server(tmp_path, commands=commands) as server:
         os.mkfifo(tmp_path / "work" / "gate")
-        await house.type("hold", channel="C0STRANGE")
-        await house.until("begun")
+        await server.type("hold", channel="C0STRANGE")
+        await server.until_shown("begun")
     assert not psutil.pid_exists(int((tmp_path / "work" / "pid").read_text()))
-    async with open_house(tmp_path, commands=commands) as house:
-        shown = await house.until("interrupted by a restart of the server; run it again")
+    async with command_server(tmp_path, commands=commands) as server:
+        shown = await server.until_shown("interrupted by a restart of the server; run it again")
         assert "running" not in shown
         assert "anna: /intercom hold" in shown
-        row = await house.row()
+        row = await server.find()
         assert row is not None
         assert row.channel == CHANNEL
-        told = once.UNDER_WAY
-        while told.startswith(once.UNDER_WAY):
-            told = await house.told("hold")
+        told = call.UNDER_WAY
+        while told.startswith(call.UNDER_WAY):
+            told = await server.told("hold")
         assert "run it again" in told
-        assert await house.store(command_runs.unfinished) == ()
+        assert await server.store(idempotency.unfinished) == ()
 
 
 @pytest.fixture
@@ -224,13 +225,13 @@ async def test_what_a_killed_server_left_running_is_ended_by_the_next_one(
 
     def as_left(db: Database) -> None:
         note = {"line": "/intercom hold", "row": "command/slack/7", "to": CHANNEL, "name": "hold", "asked": "anna"}
-        command_runs.begin(db, "slack/7", note, START, who="anna", session_id=None)
-        command_runs.started(db, "slack/7", left.pid, began, START)
+        idempotency.begin(db, "slack/7", note, START, who="anna", session_id=None)
+        idempotency.started(db, "slack/7", left.pid, began, START)
 
-    async with open_house(tmp_path) as house:
-        await house.store(as_left)
-    async with open_house(tmp_path) as house:
-        await house.until("interrupted by a restart", "command/slack/7")
+    async with command_server(tmp_path) as server:
+        await server.store(as_left)
+    async with command_server(tmp_path) as server:
+        await server.until_shown("interrupted by a restart", "command/slack/7")
         assert left.poll() == -signal.SIGTERM
 
 
@@ -244,15 +245,15 @@ async def test_a_store_that_is_away_for_a_moment_does_not_end_the_command(
         nonlocal failures
         if run is Run.RUNNING and failures == 0:
             failures += 1
-            raise NotRecorded("away")
+            raise StoreUnavailable("away")
         await real(self, run, *args, **kwargs)
 
     monkeypatch.setattr(custom._Shown, "draw", draw)
-    async with open_house(tmp_path, commands={"hold": f"{HOLD}; cat gate"}) as house:
+    async with command_server(tmp_path, commands={"hold": f"{HOLD}; cat gate"}) as server:
         os.mkfifo(tmp_path / "work" / "gate")
-        await house.type("hold")
+        await server.type("hold")
         await open_gate(tmp_path / "work", "more\n")
-        await house.until("more")
+        await server.until_shown("more")
         await open_gate(tmp_path / "work", "end\n")
-        assert "begun\nmore\nend" in await house.until("done")
+        assert "begun\nmore\nend" in await server.until_shown("done")
         assert failures == 1

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from intercom.model.approval import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.model.card import Card, CardKind, CardState
+from intercom.model.decision import Decided
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
-from intercom.model.verdict import Decided
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"

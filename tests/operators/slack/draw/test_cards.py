@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from intercom.model.approval import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.model.card import ANSWERED, CHOICES, Card, CardKind, CardState
-from intercom.operators.slack.draw import cards, limits
-from intercom.operators.slack.draw.processing import processing
+from intercom.operators.slack.draw import blocks, cards
+from intercom.operators.slack.draw.cards import processing
 from tests.operators.slack.draw import given
 from tests.operators.slack.draw.valid import Plain, Words, check_message, shown
 
@@ -130,11 +130,11 @@ def test_a_card_shows_how_far_its_answer_has_come(kind: CardKind, state: CardSta
 
 
 def test_a_small_diff_stands_in_the_message_and_a_long_one_beside_it() -> None:
-    small = given.card(diff=given.DIFF + "+x\n" * (limits.DIFF_LINES - 5))
+    small = given.card(diff=given.DIFF + "+x\n" * (blocks.DIFF_LINES - 5))
     assert "+x" in shown(content(small))
     assert cards.diff_file(small, PLAIN) is None
 
-    long = given.card(diff=given.DIFF + "+x\n" * (limits.DIFF_LINES - 4))
+    long = given.card(diff=given.DIFF + "+x\n" * (blocks.DIFF_LINES - 4))
     assert "+x" not in shown(content(long))
     assert "the diff (21 lines) is in the thread as a file" in shown(content(long))
     beside = cards.diff_file(long, PLAIN)

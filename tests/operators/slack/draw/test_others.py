@@ -13,43 +13,41 @@ from hypothesis import strategies as st
 from intercom.model.card import Card, CardKind, Notice
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
-from intercom.operators.slack.draw import files, help, lines, modals, output, sessions
-from intercom.operators.slack.draw.output import Run
+from intercom.operators.slack.buttons import BY_FORM
+from intercom.operators.slack.draw import files, sessions
+from intercom.operators.slack.draw.files import Run
+from intercom.operators.slack.modals import draw_form
 from tests.operators.slack.draw import given
 from tests.operators.slack.draw.valid import Plain, Words, check_message, check_view, shown
 
 PLAIN = Plain()
+FORMS = {name: button.form for name, button in BY_FORM.items() if button.form is not None}
 
 
-def test_notices_come_in_one_message_with_the_icon_of_their_level() -> None:
-    told = [Notice(f"line {n}", level, given.NOW) for n, level in enumerate(("info", "success", "warning", "error"))]
-    drawn = lines.notices(told, PLAIN).content()
+@pytest.mark.parametrize(
+    ("level", "icon"), [("info", "ℹ️"), ("success", "✅"), ("warning", "⚠️"), ("error", "❌"), ("?", "ℹ️")]
+)
+def test_a_notice_has_the_icon_of_its_level(level: str, icon: str) -> None:
+    drawn = sessions.notice(Notice("a line", level, given.NOW), PLAIN).content()
     check_message(drawn)
-    assert shown(drawn).split("\n") == ["ℹ️ line 0", "✅ line 1", "⚠️ line 2", "❌ line 3"]
-    assert drawn["text"] == "ℹ️ line 0 (and 3 more)"
-
-
-def test_more_notices_than_fit_are_counted() -> None:
-    drawn = lines.notices([Notice("x", "info", given.NOW)] * 60, PLAIN).content()
-    check_message(drawn)
-    assert "and 20 more lines" in shown(drawn)
+    assert shown(drawn) == drawn["text"] == f"{icon} a line"
 
 
 def test_a_masked_notice_says_so() -> None:
-    drawn = lines.notices([Notice("the key is hunter2", "info", given.NOW)], Words("hunter2")).content()
+    drawn = sessions.notice(Notice("the key is hunter2", "info", given.NOW), Words("hunter2")).content()
     assert "hunter2" not in str(drawn)
     assert "🔒 1 secret masked (test secret)" in shown(drawn)
 
 
 @settings(max_examples=60, deadline=None)
-@for_any(st.lists(given.texts, min_size=1, max_size=50), st.sampled_from(["info", "error", "?"]))
-def test_slack_takes_any_notices(texts: list[str], level: str) -> None:
-    check_message(lines.notices([Notice(text, level, given.NOW) for text in texts], PLAIN).content())
+@for_any(given.texts, st.sampled_from(["info", "error", "?"]))
+def test_slack_takes_any_notice(text: str, level: str) -> None:
+    check_message(sessions.notice(Notice(text, level, given.NOW), PLAIN).content())
 
 
 def test_the_last_word_says_that_nothing_is_lost() -> None:
-    assert "2 requests stay open" in shown(lines.shutdown(2).content())
-    check_message(lines.shutdown(0).content())
+    assert "2 requests stay open" in shown(sessions.shutdown(2).content())
+    check_message(sessions.shutdown(0).content())
 
 
 def session(**changes: object) -> Session:
@@ -109,13 +107,12 @@ def test_lists_say_what_they_leave_out() -> None:
 
 def test_forms_ask_for_words_and_remember_what_for() -> None:
     card = given.card(kind=CardKind.PROMPT, body="Go on with <all> of it?")
-    view = modals.refine(card, '{"card": 1}', PLAIN)
+    view = draw_form(FORMS["refine"], card, '{"card": 1}', PLAIN)
     check_view(view)
     assert (view["callback_id"], view["private_metadata"]) == ("intercom_refine", '{"card": 1}')
     assert view["blocks"][-1]["element"]["initial_value"] == "Go on with <all> of it?"
-    assert modals.refine(card, "", PLAIN, "the task")["blocks"][-1]["element"]["initial_value"] == "the task"
-    for form, name in ((modals.reject, "reject"), (modals.nudge, "nudge"), (modals.resume, "resume")):
-        view = form(card, "m", PLAIN)
+    for name, form in FORMS.items():
+        view = draw_form(form, card, "m", PLAIN)
         check_view(view)
         assert view["callback_id"] == f"intercom_{name}"
         assert view["blocks"][-1]["optional"] is (name == "reject")
@@ -124,9 +121,8 @@ def test_forms_ask_for_words_and_remember_what_for() -> None:
 @settings(max_examples=60, deadline=None)
 @for_any(given.cards, given.words.map(lambda text: text[:3_000]))
 def test_slack_takes_any_form(card: Card, metadata: str) -> None:
-    for form in (modals.reject, modals.refine, modals.nudge, modals.resume):
-        view = form(card, "m", PLAIN)
-        check_view(view)
+    for form in FORMS.values():
+        check_view(draw_form(form, card, "m", PLAIN))
 
 
 @frozen
@@ -146,23 +142,23 @@ COMMANDS = [
 
 
 def test_help_is_made_from_the_commands() -> None:
-    drawn = help.command_help(COMMANDS).content()
+    drawn = sessions.command_help(COMMANDS).content()
     check_message(drawn)
     text = shown(drawn)
     for words in ("`/intercom list-files [path]` Shows a directory", "*📁 Files*", "Categories: `files`, `session`"):
         assert words in text
-    one = shown(help.command_help(COMMANDS, "files").content())
+    one = shown(sessions.command_help(COMMANDS, "files").content())
     assert "for example `/intercom list-files src`" in one
     assert "sessions`" not in one.split("Categories")[0]
-    assert "sessions`" in shown(help.command_help(COMMANDS, "nothing").content())
+    assert "sessions`" in shown(sessions.command_help(COMMANDS, "nothing").content())
 
 
 @settings(max_examples=40, deadline=None)
 @for_any(st.lists(st.builds(Command, given.words, given.words, given.texts, given.words, given.texts), max_size=60))
 def test_slack_takes_any_help(commands: list[Command]) -> None:
-    check_message(help.command_help(commands).content())
+    check_message(sessions.command_help(commands).content())
     if commands:
-        check_message(help.command_help(commands, commands[0].category).content())
+        check_message(sessions.command_help(commands, commands[0].category).content())
 
 
 def test_a_small_tree_stands_in_the_message_and_a_large_one_beside_it() -> None:
@@ -220,7 +216,7 @@ def test_slack_takes_any_file_and_tree(path: str, text: str) -> None:
     ],
 )
 def test_output_says_how_its_command_ended(run: Run, code: int | None, words: str) -> None:
-    drawn = output.output("git status", "clean\n", run, PLAIN, code_=code, seconds=1.25).content()
+    drawn = files.output("git status", "clean\n", run, PLAIN, code_=code, seconds=1.25).content()
     check_message(drawn)
     assert words in shown(drawn)
     assert "1.2 s" in shown(drawn)
@@ -229,24 +225,25 @@ def test_output_says_how_its_command_ended(run: Run, code: int | None, words: st
 
 def test_of_long_output_the_end_is_shown() -> None:
     text = "".join(f"line {n}\n" for n in range(1_000))
-    drawn = output.output("run", text, Run.DONE, PLAIN, truncated=True).content()
+    drawn = files.output("run", text, Run.DONE, PLAIN, truncated=True).content()
     check_message(drawn)
     assert "line 999" in shown(drawn)
     assert "line 1\n" not in shown(drawn)
     assert "only the end is shown" in shown(drawn)
     assert "the output limit was reached" in shown(drawn)
-    beside = output.output_file("run", text, PLAIN)
+    beside = files.output_file("run", text, PLAIN)
     assert beside is not None
     assert beside.text == text
-    assert "(no output)" in shown(output.output("run", "", Run.DONE, PLAIN).content())
-    assert output.output_file("run", "x", PLAIN) is None
+    assert "(no output)" in shown(files.output("run", "", Run.DONE, PLAIN).content())
+    assert files.output_file("run", "x", PLAIN) is None
+    assert files.output_file("run", "\r\n" * 3000, PLAIN) is None
 
 
 @settings(max_examples=60, deadline=None)
 @for_any(given.texts, given.texts, st.sampled_from(Run))
 def test_slack_takes_any_output(command: str, text: str, run: Run) -> None:
-    check_message(output.output(command, text, run, PLAIN, seconds=0.0).content())
-    beside = output.output_file(command, text, PLAIN)
+    check_message(files.output(command, text, run, PLAIN, seconds=0.0).content())
+    beside = files.output_file(command, text, PLAIN)
     if beside is not None:
         assert beside.title.strip()
         assert beside.text.strip()

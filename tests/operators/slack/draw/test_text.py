@@ -11,20 +11,8 @@ from hypothesis import given as for_any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from intercom.operators.slack.draw.text import (
-    CUT,
-    code,
-    cut,
-    escaped,
-    fence,
-    fitted,
-    is_cut,
-    moment,
-    one_line,
-    short,
-    size,
-    visible,
-)
+from intercom.model.visible_text import one_line, visible
+from intercom.operators.slack.draw.blocks import CUT, code, cut, escaped, fence, fitted, is_cut, moment, short, size
 from tests.operators.slack.draw import given
 
 

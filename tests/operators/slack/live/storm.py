@@ -27,20 +27,19 @@ from intercom.masking import Masker
 from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, CardState
 from intercom.model.config import Config, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyConsumed, IntercomError
 from intercom.model.outbox import Row
 from intercom.model.prompt import ContinuationPrompt, Wait
-from intercom.model.verdict import Decision
-from intercom.operators.slack.drawing import Drawing
+from intercom.operators.slack.channel import Drawing
 from intercom.operators.slack.setup import SlackSetup
-from intercom.operators.slack.web import SlackTokens
-from intercom.sessions import cards, outcomes
+from intercom.operators.slack.web_api import SlackTokens
+from intercom.sessions import answers, cards
 from intercom.sessions.answers import to_json
 from intercom.sessions.messages import Answered
 from intercom.store import outbox, requests
 from intercom.store.messages import Database
-from tests.operators.slack.live.house import buttons, text_of
-from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered
+from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons, text_of
 
 T = TypeVar("T")
 
@@ -72,7 +71,7 @@ _ACTORS = (
     "slack/whispers",
     "slack/web",
     "operators",
-    "reception",
+    "registry",
 )
 
 #: What a button stands for, and the word its verdict is stored as.
@@ -375,7 +374,7 @@ class Storm:
         ids = Counter(client_id(message) for message in messages if client_id(message))
         self.faults += [f"{count} messages of {id}" for id, count in ids.items() if count > 1]
         known = {row.client_id for row in rows.values()}
-        # The last word of a server that stops is forgotten where it can not be said at once: nobody looks for it.
+        # The last word of a server that stops is forgotten where it cannot be said at once: nobody looks for it.
         self.faults += [
             f"a message that no row knows: {text_of(m)[:60]}"
             for m in messages
@@ -439,13 +438,13 @@ def _everything(db: Database) -> tuple[dict[str, Row], list[_Asked]]:
             for each in db.query(f"select id from {table} where session_id = ?", [session["id"]]):
                 request = requests.find(db, each["id"])
                 assert request is not None
-                answer = outcomes.answer(request)
+                answer = answers.answer(request)
                 card = cards.of_request(request, session["workspace_root"])
                 found.append(_Asked(_words(request), card, None if answer is None else to_json(answer)))
     return {key: row for key, row in rows.items() if row is not None}, found
 
 
-def _words(request: outcomes.Asked) -> str:
+def _words(request: answers.Asked) -> str:
     match request:
         case ApprovalRequest():
             return request.title

@@ -8,10 +8,10 @@ from typing import Any
 import trio
 
 from intercom.model.card import CardKind
-from intercom.operators.slack.act import BUTTONS
+from intercom.operators.slack.buttons import BY_KIND
 from tests.agents.live import live
-from tests.operators.slack.live.house import CONFIG, Work, at_work, buttons, slack_house, text_of
-from tests.slack import ALICE, BOB, CHANNEL, MALLORY
+from tests.operators.slack.live.server import CONFIG, Work, at_work, server_in_slack
+from tests.slack import ALICE, BOB, CHANNEL, MALLORY, buttons, text_of
 
 #: An agent counts as stalled after a second, is nudged a second later, and given up after that.
 STALLING = f"{CONFIG}[stall]\ninactivity_threshold_seconds = 1\n"
@@ -21,7 +21,7 @@ QUICK_TO_ESCALATE = f'{STALLING}escalation_threshold_seconds = 0.3\nmax_retries 
 
 def of(kind: CardKind) -> list[str]:
     """The buttons of this kind of card."""
-    return sorted(action for action, button in BUTTONS.items() if button.kind is kind)
+    return sorted(button.action_id for button in BY_KIND[kind])
 
 
 async def every_button_without_a_form_of_what_an_agent_asks(work: Work) -> None:
@@ -38,7 +38,7 @@ async def every_button_without_a_form_of_what_an_agent_asks(work: Work) -> None:
         assert sorted(buttons(card)) == of(CardKind.PROMPT)
         await work.tap(card, action)
         assert (await asked())["decision"] == decision
-        shown = await work.house.shows(card["ts"], "*Delivered*")
+        shown = await work.slack.shows(card["ts"], "*Delivered*")
         assert headline in text_of(shown)
         assert buttons(shown) == []
 
@@ -51,13 +51,13 @@ async def every_button_without_a_form_of_what_an_agent_asks(work: Work) -> None:
         await work.tap(card, action, BOB)
         answer = await asked()
         assert (answer["status"], answer.get("instruction")) == ("resumed", instruction)
-        shown = await work.house.shows(card["ts"], "*Delivered*")
+        shown = await work.slack.shows(card["ts"], "*Delivered*")
         assert headline in text_of(shown)
 
 
 async def _stalled(work: Work, seen: set[str]) -> dict[str, Any]:
     """The card of an alert that was not seen before, waited for."""
-    found = await work.house.message(lambda one: "stall_nudge" in buttons(one) and one["ts"] not in seen)
+    found = await work.slack.first(lambda one: "stall_nudge" in buttons(one) and one["ts"] not in seen)
     seen.add(found["ts"])
     return found
 
@@ -71,29 +71,29 @@ async def test_every_button_of_an_alert() -> None:
         assert sorted(buttons(alert)) == of(CardKind.STALL)
         assert "Quiet for" in text_of(alert)
         await work.tap(alert, "stall_nudge")
-        await work.house.shows(alert["ts"], "rides on the agent's next call")
+        await work.slack.shows(alert["ts"], "goes with the agent's next call")
         answer = await work.call("ping")
         assert answer["instructions"][0]["kind"] == "nudge"
         assert "Pick up where you left off" in answer["instructions"][0]["text"]
-        closed = await work.house.shows(alert["ts"], "the agent is back")
+        closed = await work.slack.shows(alert["ts"], "the agent is back")
         assert buttons(closed) == []
 
         alert = await _stalled(work, seen)
         await work.fill(alert, "stall_nudge_instruct", "look at the log")
-        await work.house.shows(alert["ts"], "rides on the agent's next call")
+        await work.slack.shows(alert["ts"], "goes with the agent's next call")
         answer = await work.call("ping")
         assert answer["instructions"] == [{"kind": "nudge", "text": "look at the log"}]
 
         alert = await _stalled(work, seen)
         await work.tap(alert, "stall_dismiss")
-        dismissed = await work.house.shows(alert["ts"], "dismissed")
+        dismissed = await work.slack.shows(alert["ts"], "dismissed")
         assert buttons(dismissed) == []
 
         await work.call("ping")
         alert = await _stalled(work, seen)
         await work.tap(alert, "stall_stop")
-        await work.house.shows(alert["ts"], "dismissed")
-        await work.house.shows(alert["thread_ts"], "ended")
+        await work.slack.shows(alert["ts"], "dismissed")
+        await work.slack.shows(alert["thread_ts"], "ended")
         assert (await work.call("transmit", prompt_text="Hello?"))["error_code"] == "invalid_state"
 
 
@@ -102,12 +102,12 @@ async def test_an_alert_that_nobody_answers_calls_everybody_in_the_end() -> None
     async with at_work(QUICK_TO_ESCALATE) as work:
         await work.call("ping")
         alert = await _stalled(work, set())
-        await work.house.shows(alert["ts"], "Still quiet after 1 nudge")
-        call_ = await work.house.message(lambda one: "<!channel> 📣 *escalated*" in text_of(one))
+        await work.slack.shows(alert["ts"], "Still quiet after 1 nudge")
+        call_ = await work.slack.first(lambda one: "<!channel> 📣 *escalated*" in text_of(one))
         assert call_["thread_ts"] == alert["thread_ts"]
         answer = await work.call("ping")
         assert answer["instructions"] == [{"kind": "nudge", "text": "go on"}]
-        await work.house.shows(alert["ts"], "the agent is back")
+        await work.slack.shows(alert["ts"], "the agent is back")
 
 
 async def a_policy_that_grants_more_is_accepted_and_refused_in_slack(work: Work) -> None:
@@ -116,28 +116,28 @@ async def a_policy_that_grants_more_is_accepted_and_refused_in_slack(work: Work)
     await work.call("ping")
     file.write_text(json.dumps({"enabled": True, "commands": ["make *"]}))
     assert not (await work.call("auto_check", tool_name="make", context={"args": "test"}))["auto_approved"]
-    card = await work.house.card("Nobody has accepted this policy here")
+    card = await work.slack.card("Nobody has accepted this policy here")
     assert sorted(buttons(card)) == of(CardKind.POLICY)
     assert "thread_ts" not in card
     assert "make *" in text_of(card)
     await work.tap(card, "policy_accept")
-    accepted = await work.house.shows(card["ts"], "Accepted by alice")
+    accepted = await work.slack.shows(card["ts"], "Accepted by alice")
     assert buttons(accepted) == []
     assert (await work.call("auto_check", tool_name="make", context={"args": "test"}))["auto_approved"]
 
     file.write_text(json.dumps({"enabled": True, "commands": ["make *", "rm *"]}))
     assert not (await work.call("auto_check", tool_name="rm", context={"args": "x"}))["auto_approved"]
-    card = await work.house.card("rm *")
+    card = await work.slack.card("rm *")
     # Two people at once: the first wins, the other hears who it was.
     first = work.slack.tap(BOB, card["ts"], "policy_reject")
     second = work.slack.tap(ALICE, card["ts"], "policy_accept")
     await first.answer()
     await second.answer()
-    shown = await work.house.message(
+    shown = await work.slack.first(
         lambda one: one["ts"] == card["ts"] and "in Slack" in text_of(one) and not buttons(one)
     )
     rejected = "Rejected by bob" in text_of(shown)
-    told = await work.house.told(ALICE if rejected else BOB, "too late")
+    told = await work.slack.told(ALICE if rejected else BOB, "too late")
     assert ("bob" if rejected else "alice") in told["text"]
     granted = (await work.call("auto_check", tool_name="rm", context={"args": "x"}))["auto_approved"]
     assert granted is not rejected
@@ -145,28 +145,28 @@ async def a_policy_that_grants_more_is_accepted_and_refused_in_slack(work: Work)
 
 @live
 async def test_an_apply_that_stopped_half_way_is_given_up_in_slack() -> None:
-    async with slack_house() as house, trio.open_nursery() as nursery:
-        with house.alone():
-            workspace = house.home.workspace()
+    async with server_in_slack() as server, trio.open_nursery() as nursery:
+        with server.alone():
+            workspace = server.home.workspace()
             (workspace / "a.txt").write_text("old\n")
-            with house.serving(INTERCOM_FAULT="kill:journal.committed:1") as server:
-                async with house.home.agent(workspace) as agent:
-                    work = Work(house, agent, workspace, nursery)
+            with server.serving(INTERCOM_FAULT="kill:journal.committed:1") as process:
+                async with server.home.agent(workspace) as agent:
+                    work = Work(server, agent, workspace, nursery)
                     asked, card = await work.propose("Renew", diff="new\n", file_path="a.txt")
                     await work.tap(card, "approve_accept")
                     answer = await asked()
                     applied = work.ask("check_diff", request_id=answer["request_id"])
-                    await trio.to_thread.run_sync(server.wait)
+                    await trio.to_thread.run_sync(process.wait)
                     (workspace / "a.txt").write_text("neither\n")
-                    with house.serving():
+                    with server.serving():
                         # The agent's call comes again, and the card is closed and opened for it once more.
                         assert (await applied())["error_code"] == "apply_stuck"
-                        stuck = await house.card("Stopped half-way: Renew")
+                        stuck = await server.slack.card("Stopped half-way: Renew")
                         assert buttons(stuck) == of(CardKind.APPLY)
                         await work.tap(stuck, "apply_dismiss")
-                        assert buttons(await house.shows(stuck["ts"], "Closed")) == []
+                        assert buttons(await server.slack.shows(stuck["ts"], "Closed")) == []
                         assert (workspace / "a.txt").read_text() == "neither\n"
-                        assert len([one for one in house.slack.messages() if "Stopped half-way" in text_of(one)]) == 1
+                        assert len([one for one in server.slack.messages() if "Stopped half-way" in text_of(one)]) == 1
                         nursery.cancel_scope.cancel()
 
 
@@ -178,27 +178,27 @@ async def of_two_people_at_once_one_decides_and_the_other_is_told_who(work: Work
         await act.answer()
     decision = (await asked())["decision"]
     winner, loser = (ALICE, BOB) if decision == "continue" else (BOB, ALICE)
-    told = await work.house.told(loser, "too late")
+    told = await work.slack.told(loser, "too late")
     assert winner in told["text"]
-    shown = await work.house.shows(card["ts"], "*Delivered*")
+    shown = await work.slack.shows(card["ts"], "*Delivered*")
     assert winner in text_of(shown)
     assert work.slack.ephemerals(winner) == []
 
 
 @live
 async def test_a_card_decided_on_the_terminal_closes_in_slack_and_the_other_way_round() -> None:
-    async with at_work() as work, work.house.home.person(work.workspace) as person:
+    async with at_work() as work, work.server.home.person(work.workspace) as person:
         asked, card = await work.propose("On the terminal")
         there = await person.card(kind="approval")
         await person.do("reject", id=there["request_id"], reason="not this way")
         assert (await asked())["reason"] == "not this way"
-        closed = await work.house.shows(card["ts"], "Rejected by")
+        closed = await work.slack.shows(card["ts"], "Rejected by")
         assert "on the terminal" in text_of(closed)
         assert "not this way" in text_of(closed)
         assert buttons(closed) == []
         # Somebody's phone still shows the buttons.
         await work.slack.tap(BOB, card, "approve_accept").answer()
-        told = await work.house.told(BOB, "too late")
+        told = await work.slack.told(BOB, "too late")
         assert "rejected it" in told["text"]
 
         asked, card = await work.asked("transmit", "In Slack?", prompt_text="In Slack?")
@@ -212,7 +212,7 @@ async def test_a_card_decided_on_the_terminal_closes_in_slack_and_the_other_way_
 
 @live
 async def test_who_is_not_authorized_is_not_answered_and_goes_on_record() -> None:
-    async with at_work() as work, work.house.home.person(work.workspace) as person:
+    async with at_work() as work, work.server.home.person(work.workspace) as person:
         asked, card = await work.propose("Mine alone")
         for action in ("approve_accept", "approve_reject"):
             await work.tap(card, action, MALLORY)

@@ -7,9 +7,8 @@ from typing import Any
 
 from actors import ask
 from intercom.store.messages import Transact
-from tests.operators.slack.live.house import buttons, text_of
-from tests.operators.slack.live.quick import PATIENCE, Room, quick, room
-from tests.slack import ALICE, BOB, CHANNEL
+from tests.operators.slack.live.embedded import PATIENCE, Room, quick, room
+from tests.slack import ALICE, BOB, CHANNEL, buttons, text_of
 
 
 async def typed(here: Room, text: str, user: str = ALICE) -> str:
@@ -37,7 +36,7 @@ async def test_a_checkpoint_is_taken_listed_and_restored(tmp_path: Path) -> None
         await agent.ping("here")
         assert "took checkpoint" in (told := await typed(here, "session-checkpoint before the refactoring"))
         assert "before the refactoring" in told
-        [line] = await here.app.desk.checkpoints.listed()
+        [line] = await here.app.service.checkpoints.listed()
         listed = await typed(here, "session-checkpoints")
         assert line.id[:8] in listed
         assert "before the refactoring" in listed
@@ -59,7 +58,7 @@ async def test_a_checkpoint_is_taken_listed_and_restored(tmp_path: Path) -> None
         assert "restored as session" in text_of(done)
         assert sorted(file.name for file in workspace.iterdir()) == ["a.txt"]
         assert (workspace / "a.txt").read_text() == "one\n"
-        [live] = await here.app.desk.sessions()
+        [live] = await here.app.service.sessions()
         assert live.id in text_of(done)
 
 
@@ -71,11 +70,11 @@ async def test_a_restore_is_cancelled_and_one_of_somebody_elses_session_refused(
         (workspace / "a.txt").write_text("one\n")
         await agent.ping("here")
         await typed(here, "session-checkpoint")
-        [line] = await here.app.desk.checkpoints.listed()
+        [line] = await here.app.service.checkpoints.listed()
         spoil(workspace)
         await typed(here, f"session-restore {line.id[:8]} --files back")
         card = await here.card("Restore checkpoint")
-        [session] = await here.app.desk.sessions()
+        [session] = await here.app.service.sessions()
         await ask(here.app.system.named("store"), Transact(lambda db: own(db, session.id, BOB)))
         await here.slack.tap(ALICE, card["ts"], "restore_proceed").answer()
         await here.slack.wait_for(lambda: [one for one in here.slack.ephemerals(ALICE) if refused(one)], PATIENCE)
@@ -84,7 +83,7 @@ async def test_a_restore_is_cancelled_and_one_of_somebody_elses_session_refused(
         await here.slack.tap(BOB, card["ts"], "restore_cancel").answer()
         await here.shows(card["ts"], "Cancelled")
         assert (workspace / "a.txt").read_text() == "spoiled\n"
-        assert [each.id for each in await here.app.desk.sessions()] == [session.id]
+        assert [each.id for each in await here.app.service.sessions()] == [session.id]
 
 
 def refused(told: dict[str, Any]) -> bool:

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from tests.agents.live import live
-from tests.operators.slack.live.house import CONFIG, Work, at_work, text_of
-from tests.slack import ALICE, CHANNEL, OTHER_CHANNEL
+from tests.operators.slack.live.server import CONFIG, Work, at_work
+from tests.slack import ALICE, CHANNEL, OTHER_CHANNEL, text_of
 
 # Top-level settings come before any table.
 COMMANDS = f"""
@@ -32,7 +32,7 @@ async def typed(work: Work, text: str, user: str = ALICE, channel: str = CHANNEL
 
 async def shown(work: Work, *words: str) -> dict[str, Any]:
     """The message in which all of this stands."""
-    return await work.house.message(lambda one: all(word in text_of(one) for word in words))
+    return await work.slack.first(lambda one: all(word in text_of(one) for word in words))
 
 
 @live

@@ -13,9 +13,8 @@ import intercom
 from intercom.model.config import Config, DatabaseSettings, SlackSettings
 from intercom.model.session import SessionMode
 from intercom.operators.slack.setup import SlackSetup
-from intercom.operators.slack.web import SlackTokens
-from tests.operators.slack.live.house import buttons, text_of
-from tests.slack import ALICE, CHANNEL, serve
+from intercom.operators.slack.web_api import SlackTokens
+from tests.slack import ALICE, CHANNEL, buttons, serve, text_of
 from tests.support.trio_case import trio_test
 
 

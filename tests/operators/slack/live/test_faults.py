@@ -9,10 +9,9 @@ import pytest
 import trio
 
 from intercom.model.card import CardState
-from intercom.model.verdict import Decision
-from tests.operators.slack.live.house import buttons, text_of
-from tests.operators.slack.live.quick import PATIENCE, Room, quick, room
-from tests.slack import ALICE, BOB, CHANNEL
+from intercom.model.decision import Decision
+from tests.operators.slack.live.embedded import PATIENCE, Room, quick, room
+from tests.slack import ALICE, BOB, CHANNEL, buttons, text_of
 from tests.slack.faults import STEPS
 
 #: How late an answer comes, or the work itself is done, in seconds: both past the time-out of a call.
@@ -173,14 +172,14 @@ async def test_an_hour_without_network(tmp_path: Path) -> None:
         for title in ("card-open", "card-closed", "card-tapped"):
             nursery.start_soon(ask, title)
         cards = {title: await at.card(title) for title in ("card-open", "card-closed", "card-tapped")}
-        ids = {card.title: card.id for card in await at.app.desk.pending()}
+        ids = {card.title: card.id for card in await at.app.service.pending()}
         async with at.slack.down():
             await trio.sleep(600)
             await at.decide(ids["card-closed"], Decision.REJECT)
             nursery.start_soon(ask, "card-new")
             nursery.start_soon(ask, "card-gone")
             await trio.sleep(600)
-            found = {card.title: card.id for card in await at.app.desk.pending()}
+            found = {card.title: card.id for card in await at.app.service.pending()}
             await at.decide(found["card-gone"], Decision.APPROVE)
             await trio.sleep(2400)
         at.slack.tap(ALICE, cards["card-tapped"], "approve_accept")
@@ -200,7 +199,7 @@ async def test_slack_is_out_of_reach_when_the_server_starts(tmp_path: Path) -> N
     async with room(tmp_path, up=False) as at, trio.open_nursery() as nursery:
         nursery.start_soon(at.approval, "early")
         await trio.sleep(3 * 3600)
-        assert [card.state for card in await at.app.desk.pending()] == [CardState.PENDING]
+        assert [card.state for card in await at.app.service.pending()] == [CardState.PENDING]
         await at.slack.come_up()
         await at.slack.connected(seconds=PATIENCE)
         await at.card("early")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.agents.live import live
-from tests.operators.slack.live.house import Work, at_work, buttons, text_of
-from tests.slack import ALICE, BOB, CHANNEL, CannotDo
+from tests.operators.slack.live.server import Work, at_work
+from tests.slack import ALICE, BOB, CHANNEL, CannotDo, buttons, text_of
 
 
 def field_of(view: dict[str, Any]) -> dict[str, Any]:
@@ -22,7 +22,7 @@ async def a_rejection_with_its_reason_and_one_without(work: Work) -> None:
     assert await work.fill(card, "approve_reject", "wrong <file> & place") == {}
     answer = await asked()
     assert (answer["status"], answer["reason"]) == ("rejected", "wrong <file> & place")
-    shown = await work.house.shows(card["ts"], "Rejected by alice")
+    shown = await work.slack.shows(card["ts"], "Rejected by alice")
     assert "wrong &lt;file&gt; &amp; place" in text_of(shown) or "wrong <file> & place" in text_of(shown)
     assert buttons(shown) == []
     assert work.slack.views(ALICE) == []
@@ -49,7 +49,7 @@ async def a_refinement_begins_with_the_question_and_needs_words(work: Work) -> N
     await work.slack.submit(ALICE, view, {"text": "only the tests"}).answer()
     answer = await asked()
     assert (answer["decision"], answer["instruction"]) == ("refine", "only the tests")
-    shown = await work.house.shows(card["ts"], "Refined by alice")
+    shown = await work.slack.shows(card["ts"], "Refined by alice")
     assert "only the tests" in text_of(shown)
 
 
@@ -63,7 +63,7 @@ async def a_form_that_is_left_changes_nothing(work: Work) -> None:
     assert await work.fill(card, "wait_resume_instruct", "tidy up", BOB) == {}
     answer = await asked()
     assert (answer["status"], answer["instruction"]) == ("resumed", "tidy up")
-    assert "Resumed by bob" in text_of(await work.house.shows(card["ts"], "*Delivered*"))
+    assert "Resumed by bob" in text_of(await work.slack.shows(card["ts"], "*Delivered*"))
 
 
 async def a_form_that_is_sent_too_late_says_who_was_first(work: Work) -> None:
@@ -79,8 +79,8 @@ async def a_form_that_is_sent_too_late_says_who_was_first(work: Work) -> None:
     assert "alice" in text_of(told)
     # And a form is not opened any more.
     await work.slack.tap(BOB, card, "approve_reject").answer()
-    await work.house.told(BOB, "too late")
-    assert "Approved by alice" in text_of(await work.house.shows(card["ts"], "*Delivered*"))
+    await work.slack.told(BOB, "too late")
+    assert "Approved by alice" in text_of(await work.slack.shows(card["ts"], "*Delivered*"))
 
 
 async def where_no_form_can_be_opened_the_thread_is_asked_and_its_reply_taken(work: Work) -> None:
@@ -88,23 +88,23 @@ async def where_no_form_can_be_opened_the_thread_is_asked_and_its_reply_taken(wo
     work.slack.plan("views.open", "refuse", error="expired_trigger_id", times=3)
     asked, card = await work.propose("Ask in the thread")
     await work.tap(card, "approve_reject")
-    question = await work.house.answered(card["thread_ts"], "the form could not be opened")
+    question = await work.slack.answered(card["thread_ts"], "the form could not be opened")
     assert f"<@{ALICE}>" in text_of(question)
     assert buttons(work.slack.message(card["ts"])) == buttons(card)
     # Somebody else's words are no answer to it, and not understood as anything else either.
     work.slack.say(BOB, CHANNEL, "perhaps later", thread_ts=card["thread_ts"])
-    await work.house.answered(card["thread_ts"], "not understood")
+    await work.slack.answered(card["thread_ts"], "not understood")
     assert not asked.done
     work.slack.say(ALICE, CHANNEL, "it is in the wrong <place>", thread_ts=card["thread_ts"])
     answer = await asked()
     assert (answer["status"], answer["reason"]) == ("rejected", "it is in the wrong <place>")
-    assert "Rejected by alice" in text_of(await work.house.shows(card["ts"], "Rejected by alice"))
+    assert "Rejected by alice" in text_of(await work.slack.shows(card["ts"], "Rejected by alice"))
 
     asked, card = await work.asked("transmit", "Which way?", prompt_text="Which way?")
     await work.tap(card, "prompt_refine")
     await work.slack.wait_for(lambda: _questions(work.slack.thread(CHANNEL, card["thread_ts"])) == 2)
     work.slack.say(ALICE, CHANNEL, "never mind", thread_ts=card["thread_ts"])
-    await work.house.answered(card["thread_ts"], "taken back")
+    await work.slack.answered(card["thread_ts"], "taken back")
     assert not asked.done
     await work.tap(card, "prompt_refine")
     await work.slack.wait_for(lambda: _questions(work.slack.thread(CHANNEL, card["thread_ts"])) == 3)

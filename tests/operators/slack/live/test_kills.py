@@ -11,9 +11,9 @@ import trio
 
 from intercom.store.reader import Reader
 from tests.agents.live import live
-from tests.operators.slack.live.house import SlackHouse, Work, buttons, slack_house, text_of
+from tests.operators.slack.live.server import ServerInSlack, Work, server_in_slack
 from tests.operators.slack.live.truth import look
-from tests.slack import ALICE, BOB
+from tests.slack import ALICE, BOB, buttons, text_of
 
 #: What Slack does when nobody answers, only faster: a second for an ack, and soon once more.
 QUICK: dict[str, Any] = {"ack_within": 1.0, "redeliver": (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)}
@@ -22,10 +22,10 @@ QUICK: dict[str, Any] = {"ack_within": 1.0, "redeliver": (0.0, 0.2, 0.5, 1.0, 2.
 class Served:
     """A server that is started again whenever it has ended, with the faults of a list still to come."""
 
-    def __init__(self, house: SlackHouse, faults: tuple[str, ...]) -> None:
+    def __init__(self, here: ServerInSlack, faults: tuple[str, ...]) -> None:
         self.lives = 0
-        self._house = house
-        self._faults = house.home.root / "faults"
+        self._here = here
+        self._faults = here.home.root / "faults"
         self._faults.write_text("".join(f"{fault}\n" for fault in faults))
         self.up = trio.Event()
 
@@ -34,7 +34,7 @@ class Served:
             left = self.left
             self.lives += 1
             try:
-                with self._house.serving(INTERCOM_FAULT=f"queue:{self._faults}") as process:
+                with self._here.serving(INTERCOM_FAULT=f"queue:{self._faults}") as process:
                     self.up.set()
                     await trio.to_thread.run_sync(process.wait, abandon_on_cancel=True)
             except AssertionError:
@@ -51,16 +51,16 @@ class Served:
 @asynccontextmanager
 async def served(*faults: str) -> AsyncIterator[tuple[Work, Served]]:
     """An agent at work with a server that falls at these points, one after the other."""
-    async with slack_house(**QUICK) as house, trio.open_nursery() as nursery:
-        with house.alone():
-            server = Served(house, faults)
+    async with server_in_slack(**QUICK) as here, trio.open_nursery() as nursery:
+        with here.alone():
+            server = Served(here, faults)
             nursery.start_soon(server.run)
             await server.up.wait()
-            workspace = house.home.workspace()
-            async with house.home.agent(workspace) as agent:
-                await house.slack.connected()
+            workspace = here.home.workspace()
+            async with here.home.agent(workspace) as agent:
+                await here.slack.connected()
                 try:
-                    yield Work(house, agent, workspace, nursery), server
+                    yield Work(here, agent, workspace, nursery), server
                 finally:
                     nursery.cancel_scope.cancel()
 
@@ -69,8 +69,8 @@ async def well(work: Work, cards: int) -> None:
     """So many cards, each one message that shows what is so, each decided once."""
     # What is posted after all that waits has been posted shows that nothing waits any more.
     await work.call("ping", status_message="the last word")
-    await work.house.message(lambda one: "the last word" in text_of(one))
-    reader = Reader(Path(work.house.home.places.database))
+    await work.slack.first(lambda one: "the last word" in text_of(one))
+    reader = Reader(Path(work.server.home.places.database))
     try:
         found = await look(reader, work.slack)
     finally:
@@ -84,13 +84,13 @@ async def approval(work: Work, title: str) -> dict[str, Any]:
     """One change from the question to the disk; its card."""
     file = f"{title.replace(' ', '-')}.txt"
     asked = work.ask("check_clearance", title=title, diff=f"{title}\n", file_path=file)
-    card = await work.house.card(title)
+    card = await work.slack.card(title)
     tap = work.slack.tap(ALICE, card["ts"], "approve_accept")
     answer = await asked()
     assert answer["status"] == "approved"
     applied = await work.call("check_diff", request_id=answer["request_id"])
     assert applied["status"] == "applied"
-    await work.house.shows(card["ts"], "*Applied*")
+    await work.slack.shows(card["ts"], "*Applied*")
     await work.slack.wait_for(lambda: tap.over.is_set())
     assert (work.workspace / file).read_text() == f"{title}\n"
     return card
@@ -98,9 +98,9 @@ async def approval(work: Work, title: str) -> dict[str, Any]:
 
 @live
 async def test_it_is_killed_at_every_point_on_the_way_to_slack() -> None:
-    """Before a message is posted, when Slack has it and the store does not know, and when both do: of the message that
-    a session's thread hangs from, and of a card."""
-    points = ("after_post", "recorded", "before_post", "after_post", "recorded")
+    """Before a message is posted, and when Slack has it and the store does not know: of the message that a session's
+    thread hangs from, and of a card."""
+    points = ("after_post", "before_post", "after_post")
     async with served(*(f"kill:outbox.{point}:1" for point in points)) as (work, server):
         await approval(work, "the card")
         assert server.left == []
@@ -110,8 +110,8 @@ async def test_it_is_killed_at_every_point_on_the_way_to_slack() -> None:
 
 @live
 async def test_it_is_killed_between_the_tap_and_the_ack() -> None:
-    """When the verdict is on record and nobody knows, and when the agent's call has it and Slack has no ack."""
-    points = ("verdict.recorded", "verdict.answered", "answer.leaving", "answer.left", "delivery.told")
+    """When the decision is on record and nobody knows, when the agent's call has it, and when that is on record."""
+    points = ("verdict.recorded", "answer.left", "delivery.recorded")
     async with served(*(f"kill:{point}:1" for point in points)) as (work, server):
         for number in range(len(points)):
             await approval(work, f"change {number}")
@@ -123,34 +123,34 @@ async def test_it_is_killed_between_the_tap_and_the_ack() -> None:
 @live
 async def test_it_is_killed_while_cards_are_open() -> None:
     """They stay live under the next server; what was decided elsewhere while Slack was out of reach closes."""
-    async with served() as (work, server), work.house.home.person(work.workspace) as person:
+    async with served() as (work, server), work.server.home.person(work.workspace) as person:
         asked = [
             work.ask("check_clearance", title=f"card {number}", diff="x\n", file_path=f"{number}.txt")
             for number in range(3)
         ]
-        cards = [await work.house.card(f"card {number}") for number in range(3)]
+        cards = [await work.slack.card(f"card {number}") for number in range(3)]
         ids = [(await person.card(title=f"card {number}"))["request_id"] for number in range(3)]
         work.slack.go_down()
         await person.do("reject", id=ids[1], reason="meanwhile")
         assert (await asked[1]())["status"] == "rejected"
         server.up = trio.Event()
-        work.house.home.kill()
+        work.server.home.kill()
         await server.up.wait()
         await work.slack.come_up()
-        closed = await work.house.shows(cards[1]["ts"], "meanwhile")
+        closed = await work.slack.shows(cards[1]["ts"], "meanwhile")
         assert buttons(closed) == []
         for number in (0, 2):
             assert buttons(work.slack.message(cards[number]["ts"])) == buttons(cards[number])
         await work.slack.connected()
         # A tap that comes while there is no server waits for the next one.
-        work.house.home.kill()
+        work.server.home.kill()
         tap = work.slack.tap(BOB, cards[0]["ts"], "approve_accept")
         assert (await asked[0]())["status"] == "approved"
         await tap.answer()
         await work.tap(cards[2], "approve_accept")
         assert (await asked[2]())["status"] == "approved"
         for number in (0, 2):
-            await work.house.shows(cards[number]["ts"], "*Delivered*")
+            await work.slack.shows(cards[number]["ts"], "*Delivered*")
         assert server.lives == 3
         await well(work, 3)
         assert len([one for one in work.slack.messages() if "card " in text_of(one)]) == 3
@@ -158,20 +158,20 @@ async def test_it_is_killed_while_cards_are_open() -> None:
 
 @live
 async def test_a_server_that_starts_without_slack_is_there_and_picks_it_up() -> None:
-    async with slack_house(**QUICK) as house, trio.open_nursery() as nursery:
-        house.slack.go_down()
-        with house.serving():
-            workspace = house.home.workspace()
-            async with house.home.agent(workspace) as agent, house.home.person(workspace) as person:
-                work = Work(house, agent, workspace, nursery)
+    async with server_in_slack(**QUICK) as server, trio.open_nursery() as nursery:
+        server.slack.go_down()
+        with server.serving():
+            workspace = server.home.workspace()
+            async with server.home.agent(workspace) as agent, server.home.person(workspace) as person:
+                work = Work(server, agent, workspace, nursery)
                 early = work.ask("transmit", prompt_text="Anybody there?")
                 card = await person.card(kind="prompt")
                 await person.do("answer", id=card["request_id"], decision="continue")
                 assert (await early())["decision"] == "continue"
                 asked = work.ask("transmit", prompt_text="And now?")
                 await person.card(lambda one: "And now?" in str(one), kind="prompt", status="pending")
-                await house.slack.come_up()
-                await house.slack.connected()
-                await work.tap(await house.card("And now?"), "prompt_stop")
+                await server.slack.come_up()
+                await server.slack.connected()
+                await work.tap(await server.slack.card("And now?"), "prompt_stop")
                 assert (await asked())["decision"] == "stop"
                 nursery.cancel_scope.cancel()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.agents.live import live
-from tests.operators.slack.live.house import Work, at_work, buttons, text_of
-from tests.slack import ALICE, BOB, CHANNEL
+from tests.operators.slack.live.server import Work, at_work
+from tests.slack import ALICE, BOB, CHANNEL, buttons, text_of
 
 
 async def words_decide_as_buttons_do(work: Work) -> None:
@@ -15,7 +15,7 @@ async def words_decide_as_buttons_do(work: Work) -> None:
     asked, card = await work.propose("Words")
     say(card, "Yes, please!")
     assert (await asked())["status"] == "approved"
-    assert "Approved by alice in Slack" in text_of(await work.house.shows(card["ts"], "*Delivered*"))
+    assert "Approved by alice in Slack" in text_of(await work.slack.shows(card["ts"], "*Delivered*"))
 
     asked, card = await work.propose("More words")
     say(card, "reject: not on a Friday", BOB)
@@ -48,25 +48,25 @@ async def what_is_not_understood_is_answered_and_the_request_stays_open(work: Wo
     assert (await asked())["status"] == "approved"
     # Nothing waits any more: who decides all the same is told so, and other words are for the agent.
     work.slack.say(ALICE, CHANNEL, "nice work", thread_ts=thread)
-    queued = await work.house.message(lambda one: "nice work" in text_of(one) and "Queued" in text_of(one))
+    queued = await work.slack.first(lambda one: "nice work" in text_of(one) and "Queued" in text_of(one))
     assert queued["thread_ts"] == thread
     (told,) = (await work.call("ping"))["instructions"]
     assert (told["kind"], told["text"]) == ("steer", "nice work")
-    await work.house.shows(queued["ts"], "✅ Delivered")
+    await work.slack.shows(queued["ts"], "✅ Delivered")
     work.slack.say(ALICE, CHANNEL, "approve", thread_ts=thread)
-    await work.house.answered(thread, "nothing waits for an answer")
+    await work.slack.answered(thread, "nothing waits for an answer")
     await work.slack.acted_on()
     assert [one for one in work.slack.thread(CHANNEL, thread) if "not understood" in text_of(one)] == answers
 
 
 @live
 async def test_of_several_open_cards_the_reply_names_one() -> None:
-    async with at_work() as work, work.house.home.person(work.workspace) as person:
+    async with at_work() as work, work.server.home.person(work.workspace) as person:
         first, card = await work.propose("One", file_path="one.txt")
         second, _ = await work.propose("Two", file_path="two.txt")
         two = await person.card(title="Two")
         work.slack.say(ALICE, CHANNEL, "approve", thread_ts=card["thread_ts"])
-        answer = await work.house.answered(card["thread_ts"], "2 cards are open here")
+        answer = await work.slack.answered(card["thread_ts"], "2 cards are open here")
         assert f"`{two['request_id'][:8]}`" in text_of(answer)
         assert [first.done, second.done] == [False, False]
         work.slack.say(ALICE, CHANNEL, f"{two['request_id'][:8]} approve", thread_ts=card["thread_ts"])
@@ -84,7 +84,7 @@ async def what_is_said_elsewhere_decides_nothing(work: Work) -> None:
     ]
     work.slack.say(BOB, CHANNEL, "yes", thread_ts=lines[1]["ts"])
     edited = work.slack.say(ALICE, CHANNEL, "hm", thread_ts=card["thread_ts"])
-    await work.house.answered(card["thread_ts"], "not understood")
+    await work.slack.answered(card["thread_ts"], "not understood")
     work.slack.edit(ALICE, edited["ts"], "approve")
     await work.slack.acted_on()
     assert not asked.done

@@ -9,8 +9,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.agents.live import live
-from tests.operators.slack.live.house import CONFIG, Work, at_work, buttons, text_of
-from tests.slack import ALICE, CHANNEL, OTHER_CHANNEL
+from tests.operators.slack.live.server import CONFIG, Work, at_work
+from tests.slack import ALICE, CHANNEL, OTHER_CHANNEL, buttons, text_of
 
 SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 POLICY = {
@@ -31,7 +31,7 @@ def obey(work: Work, policy: dict[str, Any]) -> None:
 
 async def thread_of(work: Work) -> dict[str, Any]:
     """The message that the session's thread hangs from."""
-    return await work.house.message(lambda one: str(work.workspace) in text_of(one) and "*Mode*" in text_of(one))
+    return await work.slack.first(lambda one: str(work.workspace) in text_of(one) and "*Mode*" in text_of(one))
 
 
 async def a_clearance_is_shown_with_all_that_matters_and_follows_its_change(work: Work) -> None:
@@ -50,18 +50,18 @@ async def a_clearance_is_shown_with_all_that_matters_and_follows_its_change(work
     assert card["subtype"] == "thread_broadcast"
     await work.tap(card, "approve_accept")
     answer = await asked()
-    delivered = await work.house.shows(card["ts"], "*Delivered*")
+    delivered = await work.slack.shows(card["ts"], "*Delivered*")
     assert "Approved by alice in Slack" in text_of(delivered)
     assert "<!channel>" not in text_of(delivered)
     done = await work.call("check_diff", request_id=answer["request_id"])
     assert done["status"] == "applied"
     assert (work.workspace / "app.py").read_text() == "two & <three>\nfour\n"
-    await work.house.shows(card["ts"], "*Applied*")
+    await work.slack.shows(card["ts"], "*Applied*")
 
 
 @live
 async def test_a_large_change_follows_as_a_file_and_its_secret_stays_on_the_machine() -> None:
-    async with at_work() as work, work.house.home.person(work.workspace) as person:
+    async with at_work() as work, work.server.home.person(work.workspace) as person:
         content = "".join(f"line {number}\n" for number in range(400)) + f"token = '{SECRET}'\n"
         asked, card = await work.propose("Much", diff=content, file_path="much.py")
         assert "(405 lines) is in the thread as a file" in text_of(card)
@@ -93,14 +93,14 @@ async def test_what_the_policy_lets_pass_is_told_in_one_line_and_asked_of_nobody
     async with at_work() as work:
         obey(work, POLICY)
         await work.call("ping")
-        card = await work.house.card("Nobody has accepted this policy here")
+        card = await work.slack.card("Nobody has accepted this policy here")
         await work.tap(card, "policy_accept")
-        await work.house.shows(card["ts"], "Accepted by alice")
+        await work.slack.shows(card["ts"], "Accepted by alice")
         passed = await work.call("auto_check", tool_name="ls", context={"args": ["docs"]})
         assert passed["auto_approved"] is True
         cleared = await work.call("check_clearance", title="Note", diff="x\n", file_path="docs/a.md")
         assert cleared["status"] == "approved"
-        told = await work.house.message(lambda one: "the policy let pass" in text_of(one))
+        told = await work.slack.first(lambda one: "the policy let pass" in text_of(one))
         assert "ls (command:ls *)" in text_of(told)
         assert "docs/**" in text_of(told)
         assert not (await work.call("auto_check", tool_name="rm", context={"args": ["-r", "docs"]}))["auto_approved"]
@@ -128,20 +128,20 @@ async def a_broadcast_that_slack_does_not_take_yet_is_on_its_way(work: Work) -> 
     work.slack.plan("chat.postMessage", "limit", seconds=3)
     told = await work.call("broadcast", message="second")
     assert told == {"posted": False, "queued": True}
-    await work.house.message(lambda one: "second" in text_of(one))
+    await work.slack.first(lambda one: "second" in text_of(one))
 
 
 async def pings_tell_a_line_and_keep_the_list_of_tasks(work: Work) -> None:
     snapshot = [{"label": "read", "status": "done"}, {"label": "write", "status": "in_progress"}]
     answer = await work.call("ping", status_message="half-way there", progress_snapshot=snapshot)
     assert answer["acknowledged"] is True
-    line = await work.house.message(lambda one: "half-way there" in text_of(one))
+    line = await work.slack.first(lambda one: "half-way there" in text_of(one))
     assert line["thread_ts"] == (await thread_of(work))["ts"]
 
 
 @live
 async def test_cards_follow_the_mode() -> None:
-    async with at_work() as work, work.house.home.person(work.workspace) as person:
+    async with at_work() as work, work.server.home.person(work.workspace) as person:
         assert (await work.call("broadcast", message="here"))["posted"] is True
         assert (await work.call("switch_freq", mode="local")) == {"previous_mode": "hybrid", "current_mode": "local"}
         asked = work.ask("transmit", prompt_text="Shall I really go on?")
@@ -150,33 +150,33 @@ async def test_cards_follow_the_mode() -> None:
         assert [one for one in work.slack.messages() if buttons(one)] == []
         # What is open when Slack is told again, is shown there.
         assert (await work.call("switch_freq", mode="remote"))["current_mode"] == "remote"
-        shown = await work.house.card("Shall I really go on?")
+        shown = await work.slack.card("Shall I really go on?")
         assert "unheard" not in "".join(text_of(one) for one in work.slack.messages())
-        await work.house.shows((await thread_of(work))["ts"], "remote")
+        await work.slack.shows((await thread_of(work))["ts"], "remote")
         # Who is told never says who may answer; and who has shown a card hears how it ends.
         await person.do("answer", id=card["request_id"], decision="continue")
         assert (await asked())["decision"] == "continue"
-        ended = await work.house.shows(shown["ts"], "Continued by")
+        ended = await work.slack.shows(shown["ts"], "Continued by")
         assert buttons(ended) == []
         # Back in local, a card that Slack shows still closes there.
         waits, standby = await work.asked("standby", "What next?", message="What next?")
         await work.call("switch_freq", mode="local")
         await work.tap(standby, "wait_resume")
         assert (await waits())["status"] == "resumed"
-        await work.house.shows(standby["ts"], "Resumed by alice")
+        await work.slack.shows(standby["ts"], "Resumed by alice")
 
 
 @live
 async def test_who_takes_up_a_session_goes_on_in_its_thread() -> None:
     async with at_work() as work:
-        first = work.house.home.workspace()
-        async with work.house.home.agent(first) as crashed:
+        first = work.server.home.workspace()
+        async with work.server.home.agent(first) as crashed:
             later = work.ask("ping")
             await later()
             work.nursery.start_soon(_abandoned, crashed)
-            card = await work.house.card("Before the crash")
-        async with work.house.home.agent(first) as agent:
-            back = Work(work.house, agent, first, work.nursery)
+            card = await work.slack.card("Before the crash")
+        async with work.server.home.agent(first) as agent:
+            back = Work(work.server, agent, first, work.nursery)
             found = await back.call("reboot")
             assert found["status"] == "recovered"
             [pending] = found["pending_requests"]
@@ -209,11 +209,11 @@ async def an_agent_reads_its_own_channel_and_no_other(work: Work) -> None:
 @live
 async def test_each_workspace_and_each_connection_has_its_channel() -> None:
     async with at_work(CONFIG) as work:
-        elsewhere = work.house.home.workspace()
-        async with work.house.home.agent(elsewhere, "--channel", OTHER_CHANNEL) as agent:
-            other = Work(work.house, agent, elsewhere, work.nursery)
+        elsewhere = work.server.home.workspace()
+        async with work.server.home.agent(elsewhere, "--channel", OTHER_CHANNEL) as agent:
+            other = Work(work.server, agent, elsewhere, work.nursery)
             asked = other.ask("transmit", prompt_text="In the other channel?")
-            card = await work.house.card("In the other channel?", OTHER_CHANNEL)
+            card = await work.slack.card("In the other channel?", OTHER_CHANNEL)
             told = await other.call("broadcast", message="over here")
             assert work.slack.message(told["ts"], OTHER_CHANNEL)["thread_ts"] == card["thread_ts"]
             await other.tap(card, "prompt_continue")

@@ -10,13 +10,13 @@ from attrs import define, field
 from intercom.masking import Masker
 from intercom.model.card import Card, CardState
 from intercom.model.outbox import Row
-from intercom.operators.slack.drawing import Drawing
-from intercom.sessions import cards, steering
+from intercom.operators.slack.channel import Drawing
+from intercom.sessions import cards
+from intercom.sessions.session import steering
 from intercom.store import audit, outbox, requests
 from intercom.store.messages import Database
 from intercom.store.reader import Reader
-from tests.operators.slack.live.house import buttons, text_of
-from tests.slack import Standin
+from tests.slack import Standin, buttons, text_of
 
 
 @define

@@ -12,13 +12,12 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from intercom.model.crash_points import SLACK_NAMES
 from intercom.model.outbox import RowKind, RowState, Urgency
 from intercom.store import outbox, rows
 from intercom.store.database import Database
-
-from .fake import BROKEN, LATE, LOST, NO_NETWORK, RESET, FakeSlack, Fault, limited
-from .house import Crash, House, crashing, open_house
+from tests.operators.slack.fake_slack import BROKEN, LATE, LOST, NO_NETWORK, RESET, FakeSlack, Fault, limited
+from tests.operators.slack.server import Crash, SlackServer, crashing, sender_server
+from tests.support.crash_points import SLACK_NAMES
 
 THREADS = ("thread/a", "thread/b")
 FAULTS = (None, BROKEN, LOST, NO_NETWORK, LATE, RESET, limited(3))
@@ -42,12 +41,12 @@ acts = st.one_of(
 class Run:
     """One run: what was wished for, and the weather."""
 
-    def __init__(self, house: House, dice: random.Random) -> None:
-        self.house = house
+    def __init__(self, server: SlackServer, dice: random.Random) -> None:
+        self.server = server
         self.dice = dice
         self.bad = 0.0
         self.wished: dict[str, str] = {}
-        house.slack.judge = self.judge
+        server.slack.judge = self.judge
 
     def judge(self, method: str, params: dict[str, Any]) -> Fault | None:
         return self.dice.choice(FAULTS) if self.dice.random() < self.bad else None
@@ -62,13 +61,13 @@ class Run:
             case "file":
                 content = {**DIFF, "title": f"file {number}"}
                 self.wished[f"file/{number}"] = f"file {number}"
-                await self.house.put(f"file/{number}", content, kind=RowKind.FILE, thread=how)
+                await self.server.put(f"file/{number}", content, kind=RowKind.FILE, thread=how)
             case "change" | "tap":
                 cards = [key for key in self.wished if key.startswith("card/")]
                 if cards:
                     key = cards[how % len(cards)]
                     if act == "tap":
-                        await self.house.interim(key, "processing", 15)
+                        await self.server.interim(key, "processing", 15)
                     else:
                         await self.wish(key, f"{key} changed {number} {self.dice.random()}", open=True)
             case "sleep":
@@ -79,31 +78,31 @@ class Run:
                 with crashing(how):
                     await trio.sleep(1)
             case "fall":
-                self.house.system.named("slack/outbox").present()._crash(Crash("at any time"))
+                self.server.system.named("slack/outbox").present()._crash(Crash("at any time"))
                 await trio.sleep(0.01)
 
     async def wish(self, key: str, content: str, **options: Any) -> None:
         self.wished[key] = content
-        await self.house.put(key, content, **options)
+        await self.server.put(key, content, **options)
 
 
 async def _carry_out(sequence: list[tuple[str, Any]], seed: int) -> None:
-    async with open_house(FakeSlack(per_second=seed % 2 == 0)) as house:
+    async with sender_server(web=FakeSlack(per_second=seed % 2 == 0)) as server:
         for thread in THREADS:
-            await house.put(thread, thread)
-        run = Run(house, random.Random(seed))
+            await server.put(thread, thread)
+        run = Run(server, random.Random(seed))
         for act, how in sequence:
             await run.do(act, how)
         run.bad = 0.0
         with trio.fail_after(900):
-            await house.settled()
+            await server.settled()
         await trio.sleep(61)
-        await house.settled()
+        await server.settled()
         await _check(run)
 
 
 async def _check(run: Run) -> None:
-    slack = run.house.slack
+    slack = run.server.slack
     slack.catch_up()
     # nothing twice
     ids = [message.client_id for message in slack.messages if message.client_id]
@@ -112,20 +111,20 @@ async def _check(run: Run) -> None:
     shown = "\n".join(slack.texts()).split("\n")
     assert sorted(shown) == sorted([*THREADS, *run.wished.values()])
     for key, content in run.wished.items():
-        row = await run.house.row(key)
+        row = await run.server.row(key)
         assert row.state in (RowState.POSTED, RowState.MERGED)
         if row.kind is RowKind.MESSAGE:
             (message,) = [message for message in slack.messages if message.ts == row.ts]
             assert content in message.text.split("\n")
-            root = await run.house.row(str(row.thread))
+            root = await run.server.row(str(row.thread))
             assert message.thread_ts == root.ts
 
 
-async def _nothing_left(house: House) -> int:
+async def _nothing_left(server: SlackServer) -> int:
     def left(db: Database) -> int:
         return rows.count(db, "select count(*) from outbox where state in ('queued', 'posting')")
 
-    return await house.transact(left)
+    return await server.store(left)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -136,25 +135,25 @@ def test_when_the_faults_end_everything_is_shown_once(sequence: list[tuple[str, 
 
 async def _in_order(seed: int) -> None:
     """A network that comes and goes does not touch the order."""
-    async with open_house() as house:
+    async with sender_server() as server:
         dice = random.Random(seed)
-        house.slack.judge = lambda method, params: dice.choice([NO_NETWORK, limited(2), None, None])
+        server.slack.judge = lambda method, params: dice.choice([NO_NETWORK, limited(2), None, None])
         for thread in THREADS:
-            await house.put(thread, thread)
+            await server.put(thread, thread)
         for number in range(40):
             urgency = dice.choice([Urgency.CARD, Urgency.LOG])
             thread = dice.choice(THREADS)
-            await house.put(f"row/{number}", f"{urgency.name} {thread} {number}", urgency=urgency, thread=thread)
+            await server.put(f"row/{number}", f"{urgency.name} {thread} {number}", urgency=urgency, thread=thread)
             await trio.sleep(dice.choice([0.0, 0.1, 5.0]))
-        await house.settled()
-        assert await _nothing_left(house) == 0
-        shown = "\n".join(house.slack.texts()).split("\n")
+        await server.settled()
+        assert await _nothing_left(server) == 0
+        shown = "\n".join(server.slack.texts()).split("\n")
         for thread in THREADS:
             for urgency in ("CARD", "LOG"):
                 numbers = [int(line.split()[2]) for line in shown if line.startswith(f"{urgency} {thread}")]
                 assert numbers == sorted(numbers)
         assert len(shown) == 42
-        assert (await house.transact(partial(outbox.by_key, key="row/39"))) is not None
+        assert (await server.store(partial(outbox.by_key, key="row/39"))) is not None
 
 
 @pytest.mark.parametrize("seed", range(8))

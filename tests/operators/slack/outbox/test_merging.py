@@ -7,14 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.operators.slack.draw import limits
-from intercom.operators.slack.merging import merged
-from intercom.operators.slack.schedule import CHARS, LINES
-
-from .house import text
+from intercom.operators.slack.draw import blocks
+from intercom.operators.slack.sending import CHARS, LINES, merged
+from tests.operators.slack.server import text
 
 CONTEXT: dict[str, Any] = {"type": "context", "elements": [{"type": "mrkdwn", "text": "who"}]}
-MARKDOWN: dict[str, Any] = {"type": "markdown", "text": "**x**"}
 
 
 def test_one_message_stays_as_it_is() -> None:
@@ -22,20 +19,15 @@ def test_one_message_stays_as_it_is() -> None:
     assert merged([content]) is content
 
 
-def test_plain_sections_run_on_and_others_stand_alone() -> None:
+def test_messages_follow_one_another_as_they_are() -> None:
     with_context = {"text": "b", "blocks": [*text("b")["blocks"], CONTEXT]}
-    joined = merged([text("a"), with_context, text("c"), {"text": "d"}, {"text": "e", "blocks": [MARKDOWN]}])
-    assert joined["text"] == "a\nb\nc\nd\ne"
-    assert joined["blocks"] == [*text("a\nb")["blocks"], CONTEXT, *text("c\nd")["blocks"], MARKDOWN]
+    joined = merged([text("a"), with_context, {"text": "c"}])
+    assert joined == {"text": "a\nb\nc", "blocks": [*text("a")["blocks"], *with_context["blocks"]]}
 
 
 @given(st.lists(st.text(max_size=CHARS), min_size=2, max_size=LINES), st.booleans())
 def test_slacks_limits_hold(lines: list[str], with_context: bool) -> None:
     more = [CONTEXT] * 3 if with_context else []
     joined = merged([{"text": line, "blocks": [*text(line)["blocks"], *more]} for line in lines])
-    assert len(joined["text"]) <= limits.TEXT
-    assert len(joined["blocks"]) <= limits.BLOCKS
-    sections = [block["text"]["text"] for block in joined["blocks"] if block["type"] == "section"]
-    assert all(len(section) <= limits.SECTION for section in sections)
-    if not with_context:
-        assert "\n".join(sections) == "\n".join(lines)
+    assert len(joined["text"]) <= blocks.TEXT
+    assert len(joined["blocks"]) == min(blocks.BLOCKS, len(lines) * (1 + len(more)))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.model.outbox import RowKind, RowState, Urgency, Waiting
-from intercom.operators.slack.schedule import CHARS, LINES, PATIENCE, Choice, choose
+from intercom.operators.slack.sending import CHARS, LINES, PATIENCE, Choice, choose
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=1)

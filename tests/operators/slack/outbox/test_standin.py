@@ -9,22 +9,25 @@ from typing import Any
 import pytest
 
 from intercom.model.outbox import RowKind, Urgency
-from intercom.operators.slack import lanes
-from intercom.operators.slack.web import SlackTokens, WebApi
+from intercom.operators.slack import outbox
+from intercom.operators.slack.web_api import SlackTokens, WebApi
+from tests.operators.desk import START
+from tests.operators.slack.server import SlackServer, crashing, sender_server
 from tests.slack import CHANNEL, UNJOINED, Standin, serve
 from tests.support.trio_case import trio_test
-
-from .house import House, crashing, open_house
 
 DIFF = {"filename": "a.diff", "title": "a.diff", "snippet_type": "diff", "text": "+x\n"}
 
 
 @asynccontextmanager
-async def house_and_slack() -> AsyncIterator[tuple[House, Standin]]:
-    async with serve() as slack:
+async def server_and_slack() -> AsyncIterator[tuple[SlackServer, Standin]]:
+    async with serve(epoch=START.timestamp()) as slack:
         tokens = SlackTokens(app=slack.app_token, bot=slack.bot_token)
-        async with WebApi(tokens, base_url=slack.api_url) as web, open_house(web, CHANNEL, 0.02) as house:
-            yield house, slack
+        async with (
+            WebApi(tokens, base_url=slack.api_url) as web,
+            sender_server(web=web, channel=CHANNEL, poll=0.02) as server,
+        ):
+            yield server, slack
 
 
 def texts(slack: Standin) -> list[Any]:
@@ -33,8 +36,8 @@ def texts(slack: Standin) -> list[Any]:
 
 @trio_test(real_time=True)
 async def test_a_session_is_shown() -> None:
-    async with house_and_slack() as (house, slack):
-        await house.put_all(
+    async with server_and_slack() as (server, slack):
+        await server.put_all(
             [
                 ("thread/s1", "root", {}),
                 ("card/1", "pending", {"thread": "thread/s1", "open": True}),
@@ -42,16 +45,16 @@ async def test_a_session_is_shown() -> None:
                 *((f"log/{n}", f"log {n}", {"thread": "thread/s1", "urgency": Urgency.LOG}) for n in range(3)),
             ]
         )
-        await house.settled()
-        await house.interim("card/1", "processing", 60)
+        await server.settled()
+        await server.interim("card/1", "processing", 60)
         await slack.wait_for(lambda: "processing" in texts(slack))
-        await house.put("card/1", "approved")
-        await house.settled()
+        await server.put("card/1", "approved")
+        await server.settled()
         root, card, file, logs = slack.messages()
         assert (root["text"], card["text"], logs["text"]) == ("root", "approved", "log 0\nlog 1\nlog 2")
         assert {card["thread_ts"], file["thread_ts"], logs["thread_ts"]} == {root["ts"]}
         assert [upload.data for upload in slack.files] == [b"+x\n"]
-        assert card["metadata"]["event_payload"] == {"client_id": (await house.row("card/1")).client_id, "version": 2}
+        assert card["metadata"]["event_payload"] == {"client_id": (await server.row("card/1")).client_id, "version": 2}
 
 
 @trio_test(real_time=True)
@@ -61,32 +64,32 @@ async def test_faults_post_nothing_twice(
     fault: str, how: dict[str, Any], thread: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The time is real here, and what is cut may come for so long.
-    monkeypatch.setattr(lanes, "SETTLING", 1.0)
-    async with house_and_slack() as (house, slack):
-        await house.put("thread/s1", "root")
-        await house.settled()
+    monkeypatch.setattr(outbox, "SETTLING", 1.0)
+    async with server_and_slack() as (server, slack):
+        await server.put("thread/s1", "root")
+        await server.settled()
         slack.plan("chat.postMessage", fault, **how)
-        await house.put("card/1", "card", thread=thread)
-        await house.settled()
+        await server.put("card/1", "card", thread=thread)
+        await server.settled()
         assert texts(slack) == ["root", "card"]
 
 
 @trio_test(real_time=True)
 @pytest.mark.parametrize("method", ["files.getUploadURLExternal", "files.completeUploadExternal"])
 async def test_a_file_whose_answer_was_lost_is_shared_once(method: str) -> None:
-    async with house_and_slack() as (house, slack):
+    async with server_and_slack() as (server, slack):
         slack.plan(method, "lose")
-        await house.put("diff/1", DIFF, kind=RowKind.FILE)
-        await house.settled()
+        await server.put("diff/1", DIFF, kind=RowKind.FILE)
+        await server.settled()
         assert len(slack.messages()) == 1
 
 
 @trio_test(real_time=True)
 async def test_a_sender_that_fell_after_the_post_finds_it() -> None:
-    async with house_and_slack() as (house, slack):
+    async with server_and_slack() as (server, slack):
         with crashing("outbox.after_post") as passed:
-            await house.put("card/1", "card")
-            await house.settled()
+            await server.put("card/1", "card")
+            await server.settled()
         assert len(passed) == 2
         assert texts(slack) == ["card"]
         assert slack.count("chat.postMessage") == 1
@@ -94,20 +97,20 @@ async def test_a_sender_that_fell_after_the_post_finds_it() -> None:
 
 @trio_test(real_time=True)
 async def test_a_message_people_deleted_is_posted_again_while_it_is_open() -> None:
-    async with house_and_slack() as (house, slack):
-        await house.put("card/1", "card", open=True)
-        await house.settled()
+    async with server_and_slack() as (server, slack):
+        await server.put("card/1", "card", open=True)
+        await server.settled()
         slack.remove(slack.messages()[0]["ts"])
-        await house.put("card/1", "card again", open=True)
-        await house.settled()
+        await server.put("card/1", "card again", open=True)
+        await server.settled()
         assert texts(slack)[-1] == "card again"
 
 
 @trio_test(real_time=True)
 async def test_a_channel_the_app_is_not_in_is_told_of() -> None:
-    async with house_and_slack() as (house, slack):
-        await house.put("card/1", "card", channel=UNJOINED)
+    async with server_and_slack() as (server, slack):
+        await server.put("card/1", "card", channel=UNJOINED)
         await slack.wait_for(lambda: slack.count("chat.postMessage", ok=False) == 1)
-        await house.put("card/2", "card 2")
+        await server.put("card/2", "card 2")
         await slack.wait_for(lambda: texts(slack) == ["card 2"])
-        assert "not_in_channel" in (await house.health()).troubles[UNJOINED]
+        assert "not_in_channel" in (await server.health()).troubles[UNJOINED]

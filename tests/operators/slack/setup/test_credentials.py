@@ -1,4 +1,4 @@
-"""Where Slack's credentials are found, in which order, and what is said of those that can not be right."""
+"""Where Slack's credentials are found, in which order, and what is said of those that cannot be right."""
 
 from __future__ import annotations
 
@@ -14,18 +14,10 @@ import pytest
 
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import IpcError, SlackError
-from intercom.operators.slack import credential_file, credentials, keychain, setup
+from intercom.operators.slack import credentials, setup
 from intercom.operators.slack.credentials import APP, BOT, KINDS, TEAM, Source
-from intercom.operators.slack.web import SlackTokens
-from tests.operators.slack.setup.keychains import (
-    Broken,
-    Kept,
-    Locked,
-    NoKeychain,
-    NullKeychain,
-    Silent,
-    keychain_is,
-)
+from intercom.operators.slack.web_api import SlackTokens
+from tests.operators.slack.setup.keychains import Broken, Kept, Locked, NoKeychain, NullKeychain, Silent, keychain_is
 
 ENV = {"SLACK_APP_TOKEN": "xapp-1-A1-2-env", "SLACK_BOT_TOKEN": "xoxb-1-2-env", "SLACK_TEAM_ID": "T0ENV"}
 IN_SLACK = Config(slack=SlackSettings(channel_id="C0123456789"))
@@ -101,25 +93,25 @@ def test_a_keychain_that_fails_matters_only_where_the_tokens_are_nowhere_else(ba
 def test_what_is_kept_is_found_and_forgotten_again() -> None:
     drawer = Kept()
     with keychain_is(drawer):
-        assert keychain.write({APP.name: "a", BOT.name: "b", TEAM.name: ""}, patience=5) == "a drawer"
-        assert keychain.read([APP.name, BOT.name, TEAM.name], patience=5) == {APP.name: "a", BOT.name: "b"}
-        assert keychain.write({TEAM.name: "T1"}, patience=5)
-        assert keychain.write({TEAM.name: ""}, patience=5), "an empty value is forgotten"
-        assert keychain.forget([kind.name for kind in KINDS], patience=5) == (APP.name, BOT.name)
-        assert keychain.forget([APP.name], patience=5) == ()
+        assert credentials.write_keychain({APP.name: "a", BOT.name: "b", TEAM.name: ""}, patience=5) == "a drawer"
+        assert credentials.read_keychain([APP.name, BOT.name, TEAM.name], patience=5) == {APP.name: "a", BOT.name: "b"}
+        assert credentials.write_keychain({TEAM.name: "T1"}, patience=5)
+        assert credentials.write_keychain({TEAM.name: ""}, patience=5), "an empty value is forgotten"
+        assert credentials.forget([kind.name for kind in KINDS], patience=5) == (APP.name, BOT.name)
+        assert credentials.forget([APP.name], patience=5) == ()
     assert drawer.held == {}
 
 
 def test_a_keychain_that_keeps_nothing_is_found_out() -> None:
     with keychain_is(NullKeychain()), pytest.raises(SlackError, match="did not keep"):
-        keychain.write({APP.name: "a"}, patience=5)
+        credentials.write_keychain({APP.name: "a"}, patience=5)
 
 
 def test_no_keychain_is_an_answer_and_no_error() -> None:
     with keychain_is(NoKeychain()):
-        assert keychain.read([APP.name], patience=5) is None
-        assert keychain.write({APP.name: "a"}, patience=5) is None
-        assert keychain.forget([APP.name], patience=5) is None
+        assert credentials.read_keychain([APP.name], patience=5) is None
+        assert credentials.write_keychain({APP.name: "a"}, patience=5) is None
+        assert credentials.forget([APP.name], patience=5) is None
 
 
 # --- what they look like ---------------------------------------------------------------------------
@@ -168,15 +160,15 @@ def test_no_text_of_what_was_found_holds_a_token() -> None:
 
 def test_the_file_is_private_and_holds_what_was_given(tmp_path: Path) -> None:
     path = credentials.file_in(str(tmp_path / "state"))
-    credential_file.write(path, {APP.name: "a", TEAM.name: ""})
-    credential_file.write(path, {APP.name: "b", TEAM.name: ""})
-    assert credential_file.read(path) == {APP.name: "b"}
+    credentials.write_file(path, {APP.name: "a", TEAM.name: ""})
+    credentials.write_file(path, {APP.name: "b", TEAM.name: ""})
+    assert credentials.read_file(path) == {APP.name: "b"}
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert list(path.parent.iterdir()) == [path]
-    assert credential_file.remove(path)
-    assert not credential_file.remove(path)
-    assert credential_file.read(path) == {}
+    assert credentials.remove(path)
+    assert not credentials.remove(path)
+    assert credentials.read_file(path) == {}
 
 
 def test_a_file_that_others_could_read_is_not_read(tmp_path: Path) -> None:
@@ -192,10 +184,10 @@ def test_a_file_that_others_could_read_is_not_read(tmp_path: Path) -> None:
 def test_a_link_and_what_is_no_file_are_not_read(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(filed(tmp_path / "f", slack_app_token="x"))
-    with pytest.raises(SlackError, match="can not be read"):
-        credential_file.read(link)
+    with pytest.raises(SlackError, match="cannot be read"):
+        credentials.read_file(link)
     with pytest.raises(SlackError, match="not a file of yours"):
-        credential_file.read(tmp_path)
+        credentials.read_file(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", '{"slack_app_token": 1}', '"x"', "\udcff"])
@@ -204,13 +196,13 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path: Path, text: str) 
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     path.chmod(0o600)
     with pytest.raises(SlackError, match="holds no credentials"):
-        credential_file.read(path)
+        credentials.read_file(path)
 
 
 def test_the_file_is_not_put_where_others_may_write(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(IpcError, match="open to other users"):
-        credential_file.write(tmp_path / "f", {APP.name: "a"})
+        credentials.write_file(tmp_path / "f", {APP.name: "a"})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -229,7 +221,7 @@ def test_a_server_without_slack_loads_nothing_of_it(tmp_path: Path) -> None:
         "import sys, argparse; from intercom.cli import serve, settings;"
         "found = settings.settle(argparse.Namespace(config=None, ipc_name=None));"
         "assert found.slack is None and not found.slack_fault;"
-        "print([name for name in ('keyring', 'slack_sdk', 'intercom.operators.slack.web') if name in sys.modules])"
+        "print([name for name in ('keyring', 'slack_sdk', 'intercom.operators.slack.web_api') if name in sys.modules])"
     )
     env = {"HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from intercom.operators.slack.addresses import SLACK, api_base, may_follow, over_http
+from intercom.operators.slack.web_api import SLACK, api_base, may_follow, over_http
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,9 @@ from attrs import define, field
 
 from actors import ChildSpec, System, ask
 from actors.testing import Probe, no_leaks
-from intercom.operators.slack.connection import Connection
-from intercom.operators.slack.messages import ConnectionState, Health, SocketDown, SocketUp, Standing
-from intercom.operators.slack.socket_mode import SocketLimits
-from intercom.operators.slack.trouble import Patience
-from intercom.operators.slack.web import SlackTokens, WebApi
+from intercom.operators.slack.messages import ConnectionState, Health, SlackStatus, SocketDown, SocketUp
+from intercom.operators.slack.socket_mode import Patience, SlackConnection, SocketLimits
+from intercom.operators.slack.web_api import SlackTokens, WebApi
 from tests.operators.slack.wire.slack_end import SlackEnd, answer, envelope, unreachable
 from tests.support.trio_case import trio_test
 
@@ -57,7 +55,7 @@ class Scene:
     channel: Probe
     system: System
 
-    async def health(self) -> Standing:
+    async def health(self) -> SlackStatus:
         return await ask(self.system.named("slack/connection"), Health())
 
 
@@ -75,8 +73,8 @@ async def scene(
         slack = SlackEnd(nursery, script)
         async with WebApi(SlackTokens("xapp-1", "xoxb-1"), transport=slack) as web:
 
-            def start() -> Connection:
-                return Connection(web, hand, random=lambda: 1.0, **how)
+            def start() -> SlackConnection:
+                return SlackConnection(web, hand, random=lambda: 1.0, **how)
 
             channel = Probe()
             async with System(
@@ -448,7 +446,7 @@ async def test_a_stop_lets_what_is_in_hand_be_acknowledged() -> None:
     async with no_leaks(), trio.open_nursery() as nursery:
         slack, hand = SlackEnd(nursery), Hand()
         async with WebApi(SlackTokens("xapp-1", "xoxb-1"), transport=slack) as web:
-            async with System([ChildSpec("slack/connection", lambda: Connection(web, hand))]):
+            async with System([ChildSpec("slack/connection", lambda: SlackConnection(web, hand))]):
                 link = await slack.link(1)
                 await link.send(envelope("e1"))
                 await trio.testing.wait_all_tasks_blocked()

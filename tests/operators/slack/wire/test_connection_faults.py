@@ -14,10 +14,9 @@ from attrs import define, field
 
 from actors import ChildSpec, System, ask
 from actors.testing import Probe
-from intercom.operators.slack.connection import Connection
-from intercom.operators.slack.messages import ConnectionState, Health, Standing
-from intercom.operators.slack.trouble import Patience
-from intercom.operators.slack.web import SlackTokens, WebApi
+from intercom.operators.slack.messages import ConnectionState, Health, SlackStatus
+from intercom.operators.slack.socket_mode import Patience, SlackConnection
+from intercom.operators.slack.web_api import SlackTokens, WebApi
 from tests.slack import ALICE, CHANNEL, serve
 from tests.slack.standin import Standin
 from tests.support.trio_case import trio_test
@@ -43,7 +42,7 @@ class Scene:
     ears: Ears
     system: System
 
-    async def health(self) -> Standing:
+    async def health(self) -> SlackStatus:
         return await ask(self.system.named("slack/connection"), Health())
 
     async def say(self, *texts: str, every: float = 0.0) -> None:
@@ -60,8 +59,8 @@ async def scene(*, connect: bool = True, handler_seconds: float = 0.01, **how: A
             ears = Ears(seconds=handler_seconds)
             channel = Probe()
 
-            def start() -> Connection:
-                return Connection(web, ears, random=random.Random(1).random, patience=Patience(backoff_max=10))
+            def start() -> SlackConnection:
+                return SlackConnection(web, ears, random=random.Random(1).random, patience=Patience(backoff_max=10))
 
             if not connect:
                 slack.go_down()

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.operators.slack.handling import Handling
+from intercom.operators.slack.interactions import Handling
 from tests.operators.slack.wire.slack_end import envelope
 from tests.support.trio_case import trio_test
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.operators.slack.errors import RateLimited, SlackRefused, SocketLost, Unreachable
-from intercom.operators.slack.trouble import Disconnected, Patience, is_for_people, sentence, wait_after
+from intercom.operators.slack.socket_mode import Disconnected, Patience, is_for_people, sentence, wait_after
+from intercom.operators.slack.web_api import RateLimited, SlackRefused, SocketLost, Unreachable
 
 PATIENCE = Patience(backoff_first=0.5, backoff_max=30, slow=60)
 

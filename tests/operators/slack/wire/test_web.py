@@ -18,8 +18,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.operators.slack.errors import RateLimited, SlackError, SlackRefused, Unreachable
-from intercom.operators.slack.web import SlackTokens, WebApi
+from intercom.operators.slack.web_api import RateLimited, SlackApiError, SlackRefused, SlackTokens, Unreachable, WebApi
 from tests.operators.slack.wire.http_end import Asked, HttpEnd, http_end, raw, reply
 from tests.support.trio_case import trio_test
 
@@ -51,12 +50,12 @@ def ok(_asked: Asked) -> bytes:
     return reply(ok=True, ts="1.1")
 
 
-def failure(answer: Callable[[Asked], bytes | None], **how: Any) -> SlackError:
+def failure(answer: Callable[[Asked], bytes | None], **how: Any) -> SlackApiError:
     """What calling a method raises when it is answered so."""
-    raised: list[SlackError] = []
+    raised: list[SlackApiError] = []
 
     async def call(web: WebApi, _end: HttpEnd) -> None:
-        with pytest.raises(SlackError) as caught:
+        with pytest.raises(SlackApiError) as caught:
             await web.call("chat.postMessage", text="what was said")
         raised.append(caught.value)
 
@@ -196,9 +195,9 @@ def test_an_answer_that_decides_nothing_says_whether_it_may_have_been_done(
     assert (unreachable.maybe_done, unreachable.unanswered) == (maybe_done, unanswered)
 
 
-def cut_after(said: bytes, scheme: str = "http") -> SlackError:
+def cut_after(said: bytes, scheme: str = "http") -> SlackApiError:
     """What a call raises when this is said to its first bytes, and no more."""
-    raised: list[SlackError] = []
+    raised: list[SlackApiError] = []
 
     async def serve(stream: trio.SocketStream) -> None:
         await stream.receive_some()
@@ -212,7 +211,7 @@ def cut_after(said: bytes, scheme: str = "http") -> SlackError:
             port = listeners[0].socket.getsockname()[1]
             nursery.start_soon(trio.serve_listeners, serve, listeners)
             async with WebApi(TOKENS, base_url=f"{scheme}://127.0.0.1:{port}/api/") as web:
-                with pytest.raises(SlackError) as caught:
+                with pytest.raises(SlackApiError) as caught:
                     await web.call("chat.postMessage")
                 raised.append(caught.value)
             nursery.cancel_scope.cancel()
@@ -335,7 +334,7 @@ def test_no_token_and_no_ticket_reaches_a_log_a_repr_or_an_error(caplog: pytest.
         for asked in asks:
             try:
                 await asked
-            except SlackError as failed:
+            except SlackApiError as failed:
                 texts.extend([str(failed), repr(failed), repr(failed.__cause__), repr(failed.__context__)])
 
     meet(lambda _asked: None)(call)
@@ -372,7 +371,7 @@ def test_an_upload_sends_the_bytes_and_no_token() -> None:
         (None, Unreachable),
     ],
 )
-def test_an_upload_that_fails_says_how(answer: bytes | None, kind: type[SlackError]) -> None:
+def test_an_upload_that_fails_says_how(answer: bytes | None, kind: type[SlackApiError]) -> None:
     async def call(web: WebApi, end: HttpEnd) -> None:
         with pytest.raises(kind):
             await web.upload(end.base + "v1/abc", b"data", "change.diff")
@@ -492,4 +491,4 @@ def test_certificates_that_cannot_be_read_are_told_of(tmp_path: Path) -> None:
                 await web.call("auth.test")
         return str(failed.value)
 
-    assert "the certificates or the proxy of the configuration can not be used" in trio.run(main)
+    assert "the certificates or the proxy of the configuration cannot be used" in trio.run(main)

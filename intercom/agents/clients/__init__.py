@@ -1,0 +1,93 @@
+"""The MCP clients that Intercom knows. One client is one module of this package, with its record as `CLIENT`.
+
+To add a client, write its module and add its name to `NAMES`, and to `HOOKED` if it has permission hooks. Everything
+else (init, doctor, the hooks, the documentation) reads the records.
+
+Standard library only. A module is imported when its client is looked up: the command line needs the names alone, and a
+hook needs its own client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from intercom.agents.clients.client import Client, Hooks
+    from intercom.model.config import Config
+
+#: The clients by name; the module has the same name with underscores.
+NAMES = ("claude-code", "codex", "cursor", "vscode", "copilot-cli")
+#: Those with permission hooks.
+HOOKED = ("claude-code", "codex", "cursor", "copilot-cli")
+
+
+class _Clients(Mapping[str, "Client"]):
+    """The clients by name."""
+
+    def __getitem__(self, name: str) -> Client:
+        if name not in NAMES:
+            raise KeyError(name)
+        client: Client = import_module(f"{__name__}.{name.replace('-', '_')}").CLIENT
+        return client
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+CLIENTS: Mapping[str, Client] = _Clients()
+
+#: The poll interval of unknown clients in seconds: the TypeScript SDK ends a call after 60 s by default.
+_UNKNOWN_SECONDS = 50.0
+#: Our own program waits without limit (`agent-intercom demo`).
+_OURS = "agent-intercom"
+
+
+def slice_seconds(client_name: str | None, config: Config) -> float | None:
+    """Return the poll interval of a client in seconds: how long a call waits before it is answered "pending". None
+    means no limit.
+
+    `client_name` is the client's name over MCP. The longest known beginning of it counts. `[clients]` in the
+    configuration overrides the defaults. A client that times a call out tells its model that the tool failed; a call
+    that is answered in time does not fail.
+    """
+    name = (client_name or "").lower()
+    own = {prefix.lower(): each.slice_seconds for prefix, each in config.clients.items()}
+    given = {prefix: seconds or None for prefix, seconds in own.items() if seconds is not None}
+    for known in (given, default_slices()):
+        found = [prefix for prefix in known if name.startswith(prefix)]
+        if found:
+            return known[max(found, key=len)]
+    return _UNKNOWN_SECONDS
+
+
+@cache
+def default_slices() -> dict[str, float | None]:
+    """Return the poll interval of each known client, by the beginning of its name over MCP."""
+    known: dict[str, float | None] = {_OURS: None}
+    for client in CLIENTS.values():
+        known |= client.slices
+    return known
+
+
+def hooks_of(name: str) -> Hooks:
+    """Return the permission hooks of a client. Raises KeyError if it has none."""
+    hooks = CLIENTS[name].hooks
+    if hooks is None:
+        raise KeyError(name)
+    return hooks
+
+
+def sender_of(data: Mapping[str, Any], named: Client) -> Client:
+    """Return the client that sent this payload to the hook of `named`: some clients run the hooks of another, with
+    their own payloads."""
+    if named.hooks is not None and named.hooks.run_by_others:
+        for name in HOOKED:
+            if hooks_of(name).sent(data):
+                return CLIENTS[name]
+    return named

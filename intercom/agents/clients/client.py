@@ -1,0 +1,181 @@
+"""What Intercom knows of an MCP client: the record that each module of this package fills in.
+
+Standard library only, and little of it: a client waits for the start of its hook, which reads these records.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from intercom.agents.clients.question import Asked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Json = dict[str, Any]
+
+#: The name of Intercom's entry in every client's file.
+SERVER_NAME = "agent-intercom"
+#: The environment variable from which clients take the token for HTTP.
+TOKEN_VARIABLE = "INTERCOM_HTTP_TOKEN"
+#: The header that names an agent's directory over HTTP, where the server cannot see it. Clients that name their roots
+#: only in the older protocol version, or not at all, send it from the shell's PWD.
+WORKSPACE_HEADER = "X-Intercom-Workspace"
+#: How long an approved change stays valid: a client that can wait a day need not ask again.
+A_DAY_SECONDS = 86_400
+#: How long a client lets the hook of an event run, in seconds, for one that asks and for one at the end of a turn.
+HOOK_SECONDS, STOP_HOOK_SECONDS = 3600, 30
+#: How long before the client's limit a hook answers, in seconds: a hook that is killed has refused nothing.
+HOOK_MARGIN_SECONDS = 30
+#: The name of the tool server and of the model in a timed probe.
+PROBE_NAME = "probe"
+
+
+class Location(NamedTuple):
+    """Where a client's file is: `path` in the project, or in the directory `home` of the user's home directory. The
+    environment variable `variable` replaces that directory."""
+
+    path: str
+    home: str = ""
+    variable: str = ""
+
+    @property
+    def is_in_project(self) -> bool:
+        return not self.home
+
+    @property
+    def is_toml(self) -> bool:
+        """Whether the file is TOML; otherwise it is JSON."""
+        return self.path.endswith(".toml")
+
+    def file(self, project: Path) -> Path:
+        """Return the file for this project."""
+        if self.is_in_project:
+            return project / self.path
+        directory = os.environ.get(self.variable) or os.path.expanduser(f"~/{self.home}")
+        return project / os.path.abspath(directory) / self.path
+
+
+class Timeout(NamedTuple):
+    """The key of an entry that limits a call: its name, its unit in seconds, and the limit in seconds without it (None
+    if that is unknown)."""
+
+    key: str
+    unit: float
+    default: float | None = None
+
+
+class Entry(NamedTuple):
+    """How a client's file names an MCP server.
+
+    The entry is in `table` of `file`; a file in the project is shared by its repository. `stdio` makes the entry from
+    the command that starts the shim. `http` makes it from the address, and whether a token is required. The token
+    itself is never in it: the entry names the variable that has it, or `inputs` prompt for it. `note` is for the
+    person, and so is `token_note` if there is a token. `open_lists` are keys of lists in which the person's own items
+    stay.
+    """
+
+    file: Location
+    table: str
+    stdio: Callable[[list[str]], Json]
+    http: Callable[[str, bool], Json]
+    note: str
+    token_note: str = f"Start it where {TOKEN_VARIABLE} is set; it reads the token from there."
+    inputs: tuple[Json, ...] = ()
+    timeout: Timeout | None = None
+    open_lists: tuple[str, ...] = ()
+
+
+def bearer(value: str, *, token: bool, **others: str) -> Json:
+    """Return an entry's headers: `others`, and the token as the client names it, if one is required."""
+    headers = {**others, **({"Authorization": f"Bearer {value}"} if token else {})}
+    return {"headers": headers} if headers else {}
+
+
+class Hooks(ABC):
+    """A client's permission hooks: what `init` installs, and how a hook reads the client's payload and answers it.
+
+    `mcp_name` is the client's name over MCP. `file` is the hooks file, and `head` is what a new one has besides the
+    hooks. `asks` are the installed events that ask about an operation. `stops` are those at the end of an agent's turn,
+    and the first of them is installed. `note` is for the person. `run_by_others` says that other clients
+    run these hooks too. `names_thread` says that a conversation has the same name over MCP.
+    """
+
+    mcp_name: str
+    file: Location
+    asks: tuple[str, ...]
+    stops: tuple[str, ...]
+    head: Mapping[str, Any] = {}
+    note: str = ""
+    run_by_others = False
+    names_thread = False
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The events that are installed."""
+        return (*self.asks, self.stops[0])
+
+    @abstractmethod
+    def entry(self, command: str, seconds: int, *, asks: bool) -> Json:
+        """Return the entry of an event, which runs a command line for at most so long."""
+
+    def sent(self, data: Mapping[str, Any]) -> bool:
+        """Whether this client sent a payload to the hook of another client."""
+        return False
+
+    @abstractmethod
+    def read(self, data: Json, event: str | None) -> Asked:
+        """Return the request in a payload. `event` is the one that the hook was set up for. Raises Unreadable for a
+        payload that this client does not send."""
+
+    @abstractmethod
+    def decide(self, event: str, allow: bool, why: str) -> Json:
+        """Return the answer that allows or denies an operation. Allowing skips the client's own question."""
+
+    def pass_on(self, event: str) -> Json:
+        """Return the answer that decides nothing: the client continues as without this hook."""
+        return {}
+
+    def continue_with(self, event: str, text: str) -> Json:
+        """Return the answer that keeps the agent from stopping, and gives it this text."""
+        return {"decision": "block", "reason": text}
+
+
+class ProbeRun(NamedTuple):
+    """A run of a client by a script: its arguments and environment, and the `content` of its configuration `file` (JSON
+    or TOML)."""
+
+    arguments: list[str]
+    environ: dict[str, str]
+    file: str
+    content: Json
+
+
+class Probe(NamedTuple):
+    """How `doctor --probe` runs a client. `program` is its command. `run` gets a new directory, the address of the
+    model, and the entry of the probe's tool server."""
+
+    program: str
+    run: Callable[[str, str, Json], ProbeRun]
+
+
+class Client(NamedTuple):
+    """One client: its `name` on the command line, and its `title` for people.
+
+    `slices` maps the beginnings of the client's name over MCP, in lower case, to its poll interval in seconds. None
+    means no limit; docs/reference/clients.md says how they are known.
+    """
+
+    name: str
+    title: str
+    slices: Mapping[str, float | None]
+    entry: Entry
+    hooks: Hooks | None = None
+    probe: Probe | None = None
+
+    def is_named(self, mcp_name: str | None) -> bool:
+        """Whether this is the client with this name over MCP."""
+        return (mcp_name or "").lower().startswith(tuple(self.slices))

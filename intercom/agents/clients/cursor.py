@@ -1,0 +1,145 @@
+"""Cursor.
+
+Its hook `preToolUse` comes for every tool, without the MCP server of a tool. So MCP tools are left to
+`beforeMCPExecution`. A hook that fails lets the tool pass unless its entry says `failClosed`, as ours does. Cursor also
+runs the hooks of Claude Code's settings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from intercom.agents.clients import tools
+from intercom.agents.clients.client import SERVER_NAME, TOKEN_VARIABLE, Client, Entry, Hooks, Json, Location, bearer
+from intercom.agents.clients.question import (
+    INNER,
+    OWN,
+    READ,
+    Asked,
+    Operation,
+    Question,
+    Stopping,
+    Unreadable,
+    canonical,
+    event_of,
+    table,
+    text,
+    texts,
+    unknown,
+)
+
+
+def _stdio(start: list[str]) -> Json:
+    return {"type": "stdio", "command": start[0], "args": start[1:]}
+
+
+def _http(url: str, token: bool) -> Json:
+    return {"url": url, **bearer(f"${{env:{TOKEN_VARIABLE}}}", token=token)}
+
+
+_TOOL, _SHELL, _MCP, _READ, _STOP = (
+    "preToolUse",
+    "beforeShellExecution",
+    "beforeMCPExecution",
+    "beforeReadFile",
+    "stop",
+)
+#: The event names of its loader of Claude Code's hooks.
+_ALIASES = {"PreToolUse": _TOOL, "Stop": _STOP}
+
+
+class CursorHooks(Hooks):
+    """Cursor's hooks."""
+
+    mcp_name = "cursor"
+    file = Location("hooks.json", ".cursor")
+    asks = (_TOOL, _SHELL, _MCP)
+    stops = (_STOP,)
+    head: Mapping[str, Any] = {"version": 1}
+
+    def entry(self, command: str, seconds: int, *, asks: bool) -> Json:
+        return {"command": command, "timeout": seconds, **({"failClosed": True} if asks else {})}
+
+    def sent(self, data: Mapping[str, Any]) -> bool:
+        return "cursor_version" in data
+
+    def read(self, data: Json, event: str | None) -> Asked:
+        event = event_of(data, event, (_TOOL, _SHELL, _MCP, _READ, _STOP, *_ALIASES), "hook_event_name") or _TOOL
+        event = _ALIASES.get(event, event)
+        roots = tuple(texts(data, "workspace_roots"))
+        conversation = text(data, "conversation_id", "session_id") or ""
+        cwd = text(data, "cwd") or (roots[0] if roots else None)
+        if event == _STOP:
+            return Stopping(event, conversation, cwd, roots)
+        if event not in (_TOOL, _SHELL, _MCP, _READ):
+            return unknown(event, text(data, "tool_name", "command"))
+        turn, use = text(data, "generation_id") or "", text(data, "tool_use_id")
+        return Question(event, _operation(data, event, cwd), conversation, turn, use, cwd, roots)
+
+    def decide(self, event: str, allow: bool, why: str) -> Json:
+        if allow:
+            return {"permission": "allow", "agent_message": why}
+        return {"permission": "deny", "user_message": why, "agent_message": why}
+
+    def pass_on(self, event: str) -> Json:
+        # Cursor treats an answer of the wrong form as an error, and then blocks.
+        return {} if event == _STOP else {"permission": "allow"}
+
+    def continue_with(self, event: str, text: str) -> Json:
+        return {"followup_message": text}
+
+
+def _operation(data: Json, event: str, cwd: str | None) -> Operation:
+    if event == _SHELL:
+        return tools.command("Shell", {"command": _needed(data, "command")}, cwd)
+    if event == _READ:
+        path = _needed(data, "file_path")
+        return Operation(READ, "Read", f"Read {path}", path, (), canonical([READ, path]), cwd, path)
+    tool, given = _needed(data, "tool_name"), table(data, "tool_input", "arguments")
+    if event == _MCP:
+        return Operation(OWN, tool) if _is_ours(data, tool) else tools.mcp(f"mcp:{tool}", given, _server(data))
+    if tool == "MCP" or tool.startswith("MCP:"):
+        return Operation(INNER, tool)
+    return tools.operation(tool, given, cwd)
+
+
+def _needed(data: Json, name: str) -> str:
+    found = text(data, name)
+    if found is None:
+        raise Unreadable(f"it has no {name}")
+    return found
+
+
+def _server(data: Json) -> str | None:
+    """Return what identifies a tool's MCP server: a tool of the same name on another server may do anything."""
+    return text(data, "mcp_server_name", "server") or text(data, "url", "command")
+
+
+def _is_ours(data: Json, tool: str) -> bool:
+    server = text(data, "mcp_server_name", "server")
+    if server is None:
+        import shlex
+
+        try:
+            words = shlex.split(text(data, "command") or "")
+        except ValueError:
+            return False
+        server = os.path.basename(words[0]) if words else ""
+    return server == SERVER_NAME and tool in tools.OUR_TOOLS
+
+
+CLIENT = Client(
+    "cursor",
+    "Cursor",
+    slices={"cursor": 50.0},
+    entry=Entry(
+        Location("mcp.json", ".cursor"),
+        "mcpServers",
+        _stdio,
+        _http,
+        "Cursor has no setting for the time a call may take: long waits are answered pending and asked for again.",
+    ),
+    hooks=CursorHooks(),
+)

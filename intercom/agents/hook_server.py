@@ -1,0 +1,441 @@
+"""The hook server: answers a client's permission hooks (docs/reference/shim-wire.md).
+
+A hook is a short process of the client that asks one question. It is answered in the session of the agent whose client
+started it, with the same requests and cards as the agent's own calls. Without a known agent it gets its own session.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import define, evolve, field, frozen
+
+from actors import Busy, Down, NotRunning, System, ask
+from intercom.agents import client_processes, schemas
+from intercom.agents.clients import CLIENTS, HOOKED, hooks_of, question
+from intercom.agents.connection import AgentConnection, Caller
+from intercom.agents.deliveries import read_receipt, receipt
+from intercom.agents.hook_process import ASKED, PAUSED
+from intercom.model.config import Config
+from intercom.model.errors import IntercomError, InvalidArguments, InvalidState, NotFound, Paused, WorkspaceRefused
+from intercom.model.operation import Operation
+from intercom.sessions.answers import PermissionAnswer, to_json
+from intercom.sessions.messages import (
+    Activity,
+    Admit,
+    Agent,
+    AgentsGone,
+    Answered,
+    AskPermission,
+    AwaitDecision,
+    AwaitUnpaused,
+    Deliver,
+    Delivery,
+    TakeWords,
+    Undeliver,
+    Wanted,
+    Withdraw,
+    key_of,
+)
+from intercom.sessions.registry import Presence
+from intercom.store.client import StoreUnavailable
+from intercom.workspace import paths
+
+log = logging.getLogger("intercom.agents")
+
+#: Time limit of the session registry, in seconds.
+_SECONDS = 60.0
+
+
+@frozen
+class HookOrigin:
+    """The origin of a hook, as it reports it: its client, conversation, directory, roots, and its session if known."""
+
+    client: str
+    conversation: str = ""
+    cwd: str | None = None
+    roots: tuple[str, ...] = ()
+    session: str | None = None
+
+
+@frozen
+class HookDeps:
+    """What one hook connection needs. `connections` are the agents' connections with their processes. `name` identifies
+    this connection, and `pid` is the hook's process."""
+
+    system: System
+    config: Config
+    presence: Presence
+    connections: Mapping[str, tuple[AgentConnection, frozenset[int]]]
+    name: str
+    pid: int
+
+
+async def session_of(hook: HookDeps, origin: HookOrigin, admitted: set[str]) -> str:
+    """Return the running session of a hook; opens one if none is known. The key of an agent admitted for this is added
+    to `admitted` before its admission. The caller must report the departure of `admitted`, also if this fails. Raises
+    WorkspaceRefused if no session is known and a new one has no workspace."""
+    found = await known_session(hook, origin)
+    if found is not None:
+        return found
+    root = await trio.to_thread.run_sync(_workspace, hook, origin)
+    client = hooks_of(origin.client).mcp_name
+    agent = Agent(f"{client}:{origin.conversation or 'hook'}@{root}", client, root)
+    admitted.add(agent.key)
+    hook.presence.came(agent.key, hook.name)
+    return await ask(hook.system.named("registry"), Admit(agent), timeout=_SECONDS, retry=True)
+
+
+async def known_session(hook: HookDeps, origin: HookOrigin, *, guess: bool = True) -> str | None:
+    """Return the running session of a hook; None if none is known.
+
+    The candidates, in this order:
+    - the session that the hook names; without `guess`, only if no other client's agent is in it
+    - that of the agent whose client started the hook, by process ancestry
+    - that of the agent with this conversation
+    - with `guess`, that of this client's only agent in the workspace, if that agent's conversation is unknown
+
+    Raises WorkspaceRefused for a connection without a workspace.
+    """
+    if origin.client not in HOOKED:
+        raise InvalidArguments(f"no client is called {origin.client[:80]!r}; there are: {', '.join(HOOKED)}")
+    registry = hook.system.named("registry")
+    if origin.session is not None:
+        agent = hook.presence.here.get(key_of(origin.session))
+        if not guess and agent is not None and agent.client_name and not _is_named(origin, agent.client_name):
+            # A client that the session's agent started inherits its environment, but is another agent.
+            return None
+        try:
+            return await ask(registry, Wanted(origin.session), timeout=_SECONDS, retry=True)
+        except NotFound:
+            log.info("a hook names a session that is not known")
+    for connection in await _connections(hook, origin):
+        return await connection.session(_caller(hook, origin, connection))
+    agent = _by_name(hook, origin)
+    if agent is None and guess:
+        agent = await trio.to_thread.run_sync(_by_workspace, hook, origin)
+    if agent is None:
+        return None
+    return await ask(registry, Admit(agent), timeout=_SECONDS, retry=True)
+
+
+async def _connections(hook: HookDeps, origin: HookOrigin) -> list[AgentConnection]:
+    """Return the agent connections of this hook's client: those in whose workspace it is first, and then the newest
+    first."""
+    processes = {name: pids for name, (_, pids) in hook.connections.items()}
+    names = await trio.to_thread.run_sync(client_processes.nearest, hook.pid, processes)
+    found = [hook.connections[name][0] for name in reversed(names) if name in hook.connections]
+    # A client that another client started has no part in the other's sessions.
+    own = [each for each in found if each.client_name is None or _is_named(origin, each.client_name)]
+    return sorted(own, key=lambda each: not _works_in(origin, each))
+
+
+def _is_named(origin: HookOrigin, client_name: str | None) -> bool:
+    """Whether this is the MCP name of the hook's client."""
+    return CLIENTS[origin.client].is_named(client_name)
+
+
+def _works_in(origin: HookOrigin, connection: AgentConnection) -> bool:
+    root = connection.workspace or connection.cwd
+    here = [origin.cwd, *origin.roots]
+    return root is not None and any(each is not None and Path(each).is_relative_to(root) for each in here)
+
+
+def _caller(hook: HookDeps, origin: HookOrigin, connection: AgentConnection) -> Caller:
+    """Make the caller that the agent's own calls have."""
+
+    async def roots() -> list[str]:
+        if connection.cwd is None and not origin.roots:
+            # Over HTTP only the hook has the client's directory.
+            return [Path(await trio.to_thread.run_sync(_workspace, hook, origin)).as_uri()]
+        return [Path(root).as_uri() for root in origin.roots if Path(root).is_absolute()]
+
+    hooks = hooks_of(origin.client)
+    thread = origin.conversation if hooks.names_thread else None
+    return Caller(hooks.mcp_name, thread or None, None, roots, None)
+
+
+def _by_name(hook: HookDeps, origin: HookOrigin) -> Agent | None:
+    wanted = f":{origin.conversation}@"
+    found = [agent for key, agent in hook.presence.here.items() if origin.conversation and wanted in key]
+    return found[0] if len(found) == 1 else None
+
+
+def _by_workspace(hook: HookDeps, origin: HookOrigin) -> Agent | None:
+    try:
+        root = _workspace(hook, origin)
+    except WorkspaceRefused:
+        return None
+    found = [
+        agent
+        for agent in list(hook.presence.here.values())
+        if agent.workspace == root and _is_named(origin, agent.client_name)
+    ]
+    # An agent with a named conversation is in another conversation than this one.
+    found = [agent for agent in found if not agent.key.endswith(f"@{agent.workspace}")]
+    return found[0] if len(found) == 1 else None
+
+
+def _workspace(hook: HookDeps, origin: HookOrigin) -> str:
+    roots = [Path(root).as_uri() for root in origin.roots if Path(root).is_absolute()]
+    return paths.choose_workspace(None, roots, origin.cwd, hook.config.default_workspace_root)
+
+
+def operation_of(found: question.Operation) -> Operation:
+    """Convert an operation from a hook's table to the model's value."""
+    return schemas.read(Operation, found._asdict() | {"touches": list(found.touches)})
+
+
+@frozen
+class HookAnswer:
+    """What a hook gets: `behavior` is allow or deny, `message` is for the model. `request_id` is the request of a no.
+    `receipt` is for the hook to give back once it has passed the answer on."""
+
+    behavior: str
+    message: str
+    request_id: str | None = None
+    receipt: str | None = None
+
+
+def hook_answer(answer: PermissionAnswer) -> HookAnswer:
+    """Return what a hook gets for this answer."""
+    if answer.status == "allowed":
+        why = f"allowed by the policy: {answer.rule}" if answer.rule else "a person has allowed it"
+        return HookAnswer("allow", f"{why}: {answer.reason}" if answer.reason else why)
+    match answer.status:
+        case "denied":
+            reason = f": {answer.reason}" if answer.reason else ""
+            why = f"a person has refused this{reason}; do not do it by other means"
+        case "timeout":
+            why = "nobody answered in time, so this is not allowed; ask again later, or do something else"
+        case _:
+            why = (
+                f"not decided yet: request {answer.request_id} still waits for a person; do not do this by other means;"
+                " try exactly the same again to continue waiting"
+            )
+    return HookAnswer("deny", why, answer.request_id)
+
+
+def stop_message(answered: Answered[None]) -> str:
+    """Return the text for an agent that is about to stop: undelivered decisions, and people's instructions."""
+    lines = [
+        f'the decision on "{late.title}" (request {late.request_id}): {json.dumps(late.answer)}'
+        for late in answered.late_verdicts
+    ]
+    lines += [word.text for word in answered.instructions]
+    return "\n".join(["before you stop, read this from an operator:", *lines])
+
+
+#: A hook asks once and confirms once. A connection with more requests than this is not a hook.
+_MOST_QUESTIONS = 4
+
+NextLine = Callable[[], Awaitable[bytes | None]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+@frozen
+class PermissionParams(HookOrigin):
+    """The parameters of `intercom/permission`."""
+
+    call: str = field(kw_only=True)
+    slot: str = field(kw_only=True)
+    operation: Operation = field(kw_only=True)
+    turn: str = ""
+
+
+@frozen
+class StoppingParams(HookOrigin):
+    """The parameters of `intercom/stopping`."""
+
+    call: str = field(kw_only=True)
+    slot: str = ""
+
+
+@frozen
+class ToldParams:
+    """The parameters of `intercom/told`."""
+
+    receipt: str
+
+
+async def attend(hook: HookDeps, next_line: NextLine, send: Send) -> None:
+    """Answer a hook's requests until it disconnects. Unanswered requests stay open. Deliveries that the hook did not
+    confirm become pending again."""
+    connection = _HookConnection(hook, send)
+    try:
+        async with trio.open_nursery() as nursery:
+            asked = 0
+            while (line := await next_line()) is not None:
+                if not line.startswith(b'{"intercom"'):
+                    asked += 1
+                    if asked > _MOST_QUESTIONS:
+                        break
+                    nursery.start_soon(connection.answer, line)
+            nursery.cancel_scope.cancel()
+    finally:
+        connection.close()
+
+
+@define
+class _HookConnection:
+    """One hook's connection. `unsure` maps calls whose answers may not have reached the hook to their sessions.
+    `admitted` are the agents that it was admitted as, or is about to be, if it has its own sessions."""
+
+    hook: HookDeps
+    send: Send
+    unsure: dict[str, str] = field(factory=dict, init=False)
+    admitted: set[str] = field(factory=set, init=False)
+
+    async def answer(self, line: bytes) -> None:
+        request = _read(line)
+        id = request.get("id")
+        try:
+            await self.send({"jsonrpc": "2.0", "id": id, "result": await self._result(request)})
+        except IntercomError as refused:
+            await self._refuse(id, refused.error_code, refused.message)
+        except Busy:
+            await self._refuse(id, "busy", "too many requests wait in this session; try again in a moment")
+        except (Down, NotRunning, StoreUnavailable, trio.TooSlowError):
+            await self._refuse(id, "unavailable", "a part of the server is restarting; try again")
+        except trio.BrokenResourceError:
+            raise
+        except Exception:
+            log.exception("a hook could not be answered")
+            await self._refuse(id, "mcp", "the server failed on this question; the fault is in its log")
+
+    async def _result(self, request: dict[str, Any]) -> dict[str, Any]:
+        params = request.get("params")
+        params = params if isinstance(params, dict) else {}
+        match request.get("method"):
+            case "intercom/permission":
+                return await self._permission(schemas.read(PermissionParams, params))
+            case "intercom/stopping":
+                return await self._stopping(schemas.read(StoppingParams, params))
+            case "intercom/told":
+                return await self._told(schemas.read(ToldParams, params))
+        known = "intercom/permission, intercom/stopping or intercom/told"
+        raise InvalidArguments(f"a hook asks {known}; is it of another version?")
+
+    async def _permission(self, given: PermissionParams) -> dict[str, Any]:
+        session_id = await session_of(self.hook, given, self.admitted)
+        self.hook.system.named(f"stall/{session_id}").tell(Activity())
+        asked = AskPermission(given.call, given.client, given.operation, given.slot, given.turn)
+
+        async def shown(request_id: str) -> None:
+            about = {"request_id": request_id, "session_id": session_id}
+            await self.send({"jsonrpc": "2.0", "method": ASKED, "params": about})
+
+        async def paused() -> None:
+            await self.send({"jsonrpc": "2.0", "method": PAUSED, "params": {"session_id": session_id}})
+
+        # Noted before asking: the session may answer after the hook has gone.
+        self.unsure[given.call] = session_id
+        answer = await decided(self.hook.system, session_id, asked, shown, paused=paused)
+        result = hook_answer(answer)
+        if answer.request_id and answer.status != "allowed":
+            result = evolve(result, receipt=receipt(session_id, Delivery(given.call, (answer.request_id,))))
+        else:
+            self.unsure.pop(given.call, None)
+        return to_json(result)
+
+    async def _stopping(self, given: StoppingParams) -> dict[str, Any]:
+        try:
+            # Instructions are for one agent, so its session is never guessed.
+            session_id = await known_session(self.hook, given, guess=False)
+            if session_id is None:
+                return {"words": None}
+            self.unsure[given.call] = session_id
+            session = self.hook.system.named(f"session/{session_id}")
+            answered = await ask(session, TakeWords(given.call), timeout=_SECONDS, retry=True)
+        except (InvalidState, Paused):
+            # Ended or paused: the agent may stop.
+            return {"words": None}
+        if not answered.late_verdicts and not answered.instructions:
+            self.unsure.pop(given.call, None)
+            return {"words": None}
+        requests = tuple(late.request_id for late in answered.late_verdicts)
+        told = Delivery(given.call, requests, tuple(word.id for word in answered.instructions))
+        return {"words": stop_message(answered), "receipt": receipt(session_id, told)}
+
+    async def _told(self, given: ToldParams) -> dict[str, Any]:
+        """Record the delivery of a receipt that the hook has printed. An earlier server run may have issued the
+        receipt."""
+        session_id, delivery = read_receipt(given.receipt)
+        try:
+            await ask(self.hook.system.named("registry"), Wanted(session_id), timeout=_SECONDS, retry=True)
+        except NotFound:
+            return {}
+        session = self.hook.system.named(f"session/{session_id}")
+        await ask(session, Deliver((delivery,)), timeout=_SECONDS, retry=True)
+        self.unsure.pop(delivery.call, None)
+        return {}
+
+    async def _refuse(self, id: object, code: str, message: str) -> None:
+        error = {"code": -32000, "message": message, "data": {"error_code": code}}
+        await self.send({"jsonrpc": "2.0", "id": id, "error": error})
+
+    def close(self) -> None:
+        for call, session_id in self.unsure.items():
+            self.hook.system.named(f"session/{session_id}").tell(Undeliver((call,)))
+        for key in self.admitted:
+            self.hook.presence.left(key, self.hook.name)
+        if self.admitted:
+            self.hook.system.named("registry").tell(AgentsGone((*self.admitted,)))
+
+
+async def decided(
+    system: System,
+    session_id: str,
+    asked: AskPermission,
+    shown: Callable[[str], Awaitable[None]],
+    patience: float = math.inf,
+    paused: Callable[[], Awaitable[None]] | None = None,
+) -> PermissionAnswer:
+    """Ask for a permission, and wait for a person if needed. `shown` gets the id of the request that a person was
+    asked. `paused` is called if the agent is paused, because nobody is asked during a pause. After `patience` seconds
+    of waiting the answer is "pending". If this is cancelled, the request stays open."""
+    session = system.named(f"session/{session_id}")
+    until = trio.current_time() + patience
+    while True:
+        try:
+            opened = await ask(session, asked, timeout=_SECONDS, retry=True)
+        except Paused:
+            # Nothing was asked yet. The hook is told of the pause, in case its time runs out first.
+            if paused is not None:
+                await paused()
+            with trio.move_on_at(until):
+                await ask(session, AwaitUnpaused(), retry=True)
+                continue
+            raise
+        if opened.answered is not None:
+            return opened.answered.answer
+        ticket = uuid.uuid4().hex
+        answered: Answered[PermissionAnswer] | None = None
+        try:
+            await shown(opened.request_id)
+            with trio.move_on_at(until):
+                wanted = AwaitDecision(asked.call, opened.request_id, ticket)
+                answered = await ask(session, wanted, retry=True)
+        finally:
+            if answered is None:
+                session.tell(Withdraw(asked.call, opened.request_id, ticket))
+        if answered is None:
+            return PermissionAnswer("pending", opened.request_id)
+        if answered.answer.status != "approved":
+            return answered.answer
+        # A person has approved. Asking again uses the approval, unless another use of the same operation was faster.
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}

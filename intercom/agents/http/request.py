@@ -1,0 +1,373 @@
+"""A request over HTTP: whether it may pass, who it says it is, its body, and how it is refused."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from urllib.parse import parse_qsl
+
+import mcp_types as types
+import trio
+from attrs import field, frozen
+from starlette.types import Message, Receive, Scope, Send
+
+from intercom.agents import message_streams
+from intercom.model.config import Config
+from intercom.model.limits import is_channel_id
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+_HEADERS = {
+    b"x-intercom-session-id": "session_id",
+    b"x-intercom-agent": "agent",
+    b"x-intercom-channel-id": "channel_id",
+    b"x-intercom-workspace": "workspace",
+}
+_NAMES = frozenset(_HEADERS.values())
+#: A stable agent key: characters that need no escaping, and those in host names and paths.
+_KEY = re.compile(r"[A-Za-z0-9._~:@/+=-]{1,200}")
+_SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
+_LONGEST_PATH = 4096
+
+
+@frozen
+class Identity:
+    """What one connection says of itself. `session_id` claims that session and takes precedence over `agent`, the
+    stable key of an agent. An anonymous client has neither, and can only use the ids it was given."""
+
+    session_id: str | None = None
+    agent: str | None = None
+    channel_id: str | None = None
+    workspace: str | None = None
+
+    @property
+    def is_named(self) -> bool:
+        return self.session_id is not None or self.agent is not None
+
+
+NOBODY = Identity()
+
+
+def read_identity(query: bytes, headers: Headers) -> Identity:
+    """Return the identity in a request's query string and headers. Raises Refusal if it is unusable."""
+    said: dict[str, str] = {}
+    if query:
+        for name, value in _query(query):
+            if name in _NAMES:
+                _note(said, name, value)
+    for header, text in headers:
+        known = _HEADERS.get(header)
+        if known is not None:
+            _note(said, known, _text(text))
+    return _checked(said) if said else NOBODY
+
+
+def _query(query: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
+    except ValueError:
+        raise unclear("the query of the URL cannot be read: at most 50 names, percent-encoded UTF-8") from None
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise unclear("an X-Intercom header is not UTF-8") from None
+
+
+def _note(said: dict[str, str], name: str, value: str) -> None:
+    if said.setdefault(name, value) != value:
+        raise unclear(f"{name} is given twice and not alike: give it once, in the URL or in its X-Intercom header")
+
+
+def _checked(said: dict[str, str]) -> Identity:
+    session_id, agent = said.get("session_id"), said.get("agent")
+    channel_id, workspace = said.get("channel_id"), said.get("workspace")
+    if session_id is not None and not _SESSION.fullmatch(session_id):
+        raise unclear("session_id is no session's id: letters, digits and dashes, 64 at most")
+    if agent is not None and not _KEY.fullmatch(agent):
+        raise unclear("agent is no key: 1 to 200 of letters, digits and . _ ~ : @ / + = -")
+    if channel_id is not None and not is_channel_id(channel_id):
+        raise unclear("channel_id is no Slack channel's id: it looks like C0123456789")
+    if workspace is not None and not _is_path(workspace):
+        raise unclear("workspace is no directory's absolute path")
+    return Identity(session_id, agent, channel_id, workspace)
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith("/") and len(text) <= _LONGEST_PATH and "\0" not in text
+
+
+@frozen
+class Refusal(Exception):
+    """A refused request. `code` is one of the documented error codes, `rpc` its JSON-RPC code."""
+
+    status: HTTPStatus
+    code: str
+    message: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    rpc: int = field(default=types.INVALID_REQUEST)
+
+    def body(self) -> bytes:
+        error = {"code": self.rpc, "message": self.message, "data": {"error_code": self.code}}
+        return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+
+    async def send(self, send: Send) -> None:
+        """Send this as the response, of which nothing may have been sent before."""
+        await answer(send, self.status, b"application/json", self.body(), self.headers)
+
+
+async def answer(
+    send: Send, status: int, media_type: bytes, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> None:
+    """Send a whole response."""
+    told: list[tuple[bytes, bytes]] = [
+        (b"content-type", media_type),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        *headers,
+    ]
+    await send({"type": "http.response.start", "status": int(status), "headers": told})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def unknown_path(path: str, known: tuple[str, ...]) -> Refusal:
+    return Refusal(HTTPStatus.NOT_FOUND, "not_found", f"nothing is at {path[:200]!r}; there are {', '.join(known)}")
+
+
+def wrong_method(path: str, *allowed: str) -> Refusal:
+    allow = (b"allow", ", ".join(allowed).encode())
+    message = f"{path} takes {' and '.join(allowed)}"
+    return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", message, (allow,))
+
+
+def too_many(message: str, status: HTTPStatus = HTTPStatus.TOO_MANY_REQUESTS) -> Refusal:
+    return Refusal(status, "busy", message, ((b"retry-after", b"5"),))
+
+
+def unclear(message: str) -> Refusal:
+    return Refusal(HTTPStatus.BAD_REQUEST, "invalid_arguments", message)
+
+
+def remote_of(scope: Scope) -> str:
+    """Return the address of the client's machine."""
+    return scope["client"][0] if scope["client"] else ""
+
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_SCHEME = b"bearer "
+
+
+@frozen
+class Rules:
+    """The access rules. `hosts` and `origins` are the allowed values of those headers, in lower case. The hosts in
+    `names` may have any port. `token` is None if none is required."""
+
+    hosts: frozenset[bytes]
+    names: frozenset[bytes]
+    origins: frozenset[bytes]
+    token: bytes | None = field(repr=False)
+
+    def refuse(self, headers: Headers, *, open: bool = False) -> Refusal | None:
+        """Return why a request with these headers is refused; None if it is accepted. `open` pages need no token."""
+        host = origin = shown = None
+        for name, value in headers:
+            if name == b"host":
+                host = value
+            elif name == b"origin":
+                origin = value
+            elif name == b"authorization":
+                # The last of several counts; this gives an attacker nothing.
+                shown = value
+        if not self._knows(host):
+            return _wrong_host()
+        if origin is not None and origin.lower() not in self.origins:
+            return _wrong_origin()
+        if self.token is None or open or _shows(shown, self.token):
+            return None
+        return _no_token(shown is not None)
+
+    def _knows(self, host: bytes | None) -> bool:
+        if host is None:
+            return False
+        host = host.lower()
+        if host in self.hosts:
+            return True
+        name, _, port = host.rpartition(b":")
+        return port.isdigit() and name in self.names
+
+
+def rules(config: Config, port: int, token: str | None) -> Rules:
+    """Return the rules for a server with this configuration at `port`. The configuration may lift the `token`."""
+    own = {*_LOOPBACK, _as_host(config.http_host)}
+    names = {each.lower() for each in config.http_allowed_hosts if not _has_port(each)}
+    hosts = own | names | {each.lower() for each in config.http_allowed_hosts} | {f"{each}:{port}" for each in own}
+    origins = {f"http://{each}:{port}" for each in own} | {each.lower() for each in config.http_allowed_origins}
+    return Rules(
+        hosts=_bytes(hosts),
+        names=_bytes(names),
+        origins=_bytes(origins),
+        token=token.encode() if token is not None and config.http_token_required else None,
+    )
+
+
+def _as_host(address: str) -> str:
+    return f"[{address.lower()}]" if ":" in address else address.lower()
+
+
+def _has_port(host: str) -> bool:
+    return ":" in host.rpartition("]")[2]
+
+
+def _bytes(texts: set[str]) -> frozenset[bytes]:
+    return frozenset(text.encode() for text in texts)
+
+
+def _shows(shown: bytes | None, token: bytes) -> bool:
+    """Whether a header contains the token. The comparison takes constant time."""
+    given = shown[len(_SCHEME) :].strip() if shown is not None and shown[: len(_SCHEME)].lower() == _SCHEME else b""
+    return hmac.compare_digest(given, token)
+
+
+def _wrong_host() -> Refusal:
+    return Refusal(
+        HTTPStatus.MISDIRECTED_REQUEST,
+        "host_refused",
+        "this server is not called by that Host: call it by the address it listens at, or add the name to"
+        " http_allowed_hosts in its configuration",
+    )
+
+
+def _wrong_origin() -> Refusal:
+    return Refusal(
+        HTTPStatus.FORBIDDEN,
+        "origin_refused",
+        "pages of that Origin may not call this server: add it to http_allowed_origins in its configuration if it is"
+        " yours",
+    )
+
+
+def _no_token(shown: bool) -> Refusal:
+    message = (
+        "that is not this server's token: it stands in the file http.token in the state directory"
+        if shown
+        else "show the token: Authorization: Bearer and what stands in the file http.token in the state directory"
+    )
+    challenge = (b"www-authenticate", b'Bearer realm="agent-intercom"')
+    return Refusal(HTTPStatus.UNAUTHORIZED, "unauthorized", message, (challenge,))
+
+
+def fault_of(unread: message_streams.NotAMessage) -> types.JSONRPCError:
+    """Return the error for the sender of what is not a message."""
+    return unread.answer or message_streams.refuse_line(None, types.INVALID_REQUEST, "not a JSON-RPC 2.0 message")
+
+
+def require_initialize(method: str, data: bytes | None) -> None:
+    """Raise Refusal for a message that opens no session, so that it cannot replace another session."""
+    if method == "POST" and data is not None:
+        try:
+            message = message_streams.read(data)
+        except message_streams.NotAMessage as unread:
+            fault = fault_of(unread).error
+            raise Refusal(HTTPStatus.BAD_REQUEST, "invalid_arguments", fault.message, rpc=fault.code) from None
+        if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
+            return
+    raise unclear("a request outside a session opens one with initialize: send its Mcp-Session-Id with all others")
+
+
+def cancelled(data: bytes | None) -> str | int | None:
+    """Return the id of the request that this message cancels, if it does."""
+    if data is None or b"cancelled" not in data:
+        return None
+    try:
+        return message_streams.cancelled(message_streams.read(data))
+    except message_streams.NotAMessage:
+        return None
+
+
+#: The time limits between two parts of a request, and for all of it, in seconds.
+PART_SECONDS = 20.0
+WHOLE_SECONDS = 120.0
+#: How much of a too large request is still read, so that its sender gets the refusal: a multiple of the limit, and a
+#: time in seconds.
+_OVER = 3
+_OVER_SECONDS = 10.0
+
+
+class Body:
+    """A request that was read whole, as a replacement for `receive`; made with `read`. It returns the request once, and
+    then waits for the client's disconnect, which sets `gone`."""
+
+    __slots__ = ("_receive", "data", "gone")
+
+    def __init__(self, receive: Receive, data: bytes | None) -> None:
+        self._receive = receive
+        self.data = data
+        self.gone = data is None
+
+    async def __call__(self) -> Message:
+        if self.data is not None:
+            # Not kept here: the receiver decides how long it needs the data.
+            data, self.data = self.data, None
+            return {"type": "http.request", "body": data, "more_body": False}
+        if self.gone:
+            return {"type": "http.disconnect"}
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self.gone = True
+        return message
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int) -> Body:
+    """Read a request. Raises Refusal if it is larger than `limit` bytes or too slow."""
+    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if int(declared) > limit:
+        raise await _too_large(receive, limit, 0)
+    parts: list[bytes] = []
+    taken = 0
+    began = trio.current_time()
+    while True:
+        message = await _part(receive, began)
+        if message["type"] == "http.disconnect":
+            return Body(receive, None)
+        part: bytes = message.get("body", b"")
+        taken += len(part)
+        if taken > limit:
+            raise await _too_large(receive, limit, taken)
+        if part:
+            parts.append(part)
+        if not message.get("more_body", False):
+            return Body(receive, parts[0] if len(parts) == 1 else b"".join(parts))
+
+
+async def _part(receive: Receive, began: float) -> Message:
+    left = began + WHOLE_SECONDS - trio.current_time()
+    with trio.move_on_after(max(0.0, min(PART_SECONDS, left))):
+        return await receive()
+    raise Refusal(
+        HTTPStatus.REQUEST_TIMEOUT,
+        "request_too_slow",
+        f"the request did not come within {PART_SECONDS:.0f} s a part and {WHOLE_SECONDS:.0f} s in all: send it again",
+        ((b"connection", b"close"),),
+    )
+
+
+async def _too_large(receive: Receive, limit: int, taken: int) -> Refusal:
+    """Return the refusal after the sender has finished or the limits are over: before that, it would not read it."""
+    with trio.move_on_after(_OVER_SECONDS):
+        while taken <= limit * _OVER:
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                break
+    return Refusal(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "request_too_large",
+        f"the request has more than {limit} bytes: send less at once, or raise http_max_request_bytes in the"
+        " server's configuration",
+        ((b"connection", b"close"),),
+    )

@@ -1,0 +1,261 @@
+"""JSON Schemas from attrs classes, and arguments read by them: all faults are reported at once.
+
+Fields have their descriptions and limits in their metadata (`intercom.model.field_docs`); fields that the server sets
+are left out. The schema omits "most" and "items", which `read` checks. A field without default is required, unless the
+class sets `nothing_required`: some clients refuse schemas with alternatives at the top. Unknown keys are refused,
+unless the class sets `open_to_more`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import cattrs
+from attrs import NOTHING, fields, has
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from intercom.model import limits
+from intercom.model.errors import InvalidArguments
+from intercom.sessions.answers import MESSAGE
+
+Schema = dict[str, Any]
+
+
+def of(kind: type[Any], *, bounds: bool = True) -> Schema:
+    """Return the schema of an object of this attrs class; without `bounds`, any number and text fits."""
+    hints = get_type_hints(kind)
+    properties: dict[str, Schema] = {}
+    required: list[str] = []
+    for attribute in _public(kind):
+        described = _of_type(hints[attribute.name], bounds)
+        if doc := attribute.metadata.get("doc"):
+            described = {**described, "description": doc}
+        for name, keyword in (("minimum", "minimum"), ("maximum", "maximum"), ("min_length", "minLength")):
+            if bounds and name in attribute.metadata:
+                described[keyword] = attribute.metadata[name]
+        if attribute.default is NOTHING:
+            required.append(attribute.name)
+        elif isinstance(attribute.default, str | int | bool) and not attribute.metadata.get("hide_default"):
+            described["default"] = attribute.default.value if isinstance(attribute.default, Enum) else attribute.default
+        properties[attribute.name] = described
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    if getattr(kind, "open_to_more", False):
+        schema["additionalProperties"] = True
+    if required and not getattr(kind, "nothing_required", False):
+        schema["required"] = required
+    return schema
+
+
+def of_answer(kind: type[Any]) -> Schema:
+    """Return the schema of a tool's answer, with what may be attached to it. It requires and forbids no fields, so that
+    a client's validator never refuses an answer: in a paused session there is only a status and a message."""
+    described = of(kind, bounds=False)
+    described.pop("additionalProperties")
+    described.pop("required", None)
+    properties = described["properties"]
+    status, message = properties.get("status", {}), properties.get("message", {})
+    said = f"{status['description']} {_PAUSED}" if status else _PAUSED
+    properties["status"] = {**status, "type": "string", "description": said}
+    properties["message"] = {**message, "type": "string", "description": MESSAGE["doc"]}
+    properties.update(ATTACHED)
+    return described
+
+
+_PAUSED = '"paused": an operator has paused this session, and nothing was done.'
+ATTACHED: dict[str, Schema] = {
+    "late_verdicts": {
+        "type": "array",
+        "description": "Decisions that came while no call waited for them: act on each as if its call had returned it.",
+        "items": {
+            "type": "object",
+            "properties": {
+                "request_id": {"type": "string", "description": "The id of the request that was decided."},
+                "kind": {
+                    "type": "string",
+                    "enum": ["approval", "permission", "prompt", "standby"],
+                    "description": "What kind of request it was.",
+                },
+                "title": {"type": "string", "description": "What was asked, in one line."},
+                "answer": {"type": "object", "description": "What the call that made the request would have returned."},
+            },
+            "required": ["request_id", "kind", "answer"],
+        },
+    },
+    "instructions": {
+        "type": "array",
+        "description": "Messages of an operator for you, each told once: follow them.",
+        "items": {
+            "type": "object",
+            "properties": {
+                "kind": {"type": "string", "description": '"nudge", "steer" or "task".'},
+                "text": {"type": "string", "description": "What the operator says."},
+            },
+            "required": ["kind", "text"],
+        },
+    },
+}
+
+
+def _public(kind: type[Any]) -> list[Any]:
+    """Return the fields that are part of the JSON value."""
+    return [each for each in fields(kind) if not each.metadata.get("internal")]
+
+
+def _of_type(hint: Any, bounds: bool) -> Schema:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        parts = [part for part in get_args(hint) if part is not type(None)]
+        return _of_union(parts, type(None) in get_args(hint), bounds)
+    if origin in (tuple, list):
+        return {"type": "array", "items": _of_type(get_args(hint)[0], bounds)}
+    if origin is dict or hint is dict:
+        return {"type": "object"}
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return {"type": "string", "enum": [member.value for member in hint]}
+    if isinstance(hint, type) and has(hint):
+        return of(hint, bounds=bounds)
+    return {"type": {str: "string", int: "integer", float: "number", bool: "boolean"}[hint]}
+
+
+def _of_union(parts: list[Any], nullable: bool, bounds: bool) -> Schema:
+    schemas = [_of_type(part, bounds) for part in parts]
+    if len(schemas) == 1:
+        only = schemas[0]
+        if not nullable:
+            return only
+        widened = {**only, "type": [only["type"], "null"]}
+        if "enum" in only:
+            widened["enum"] = [*only["enum"], None]
+        return widened
+    kinds = [schema["type"] for schema in schemas] + (["null"] if nullable else [])
+    merged: Schema = {"type": kinds}
+    for schema in schemas:
+        merged.update({key: value for key, value in schema.items() if key != "type"})
+    return merged
+
+
+T = TypeVar("T")
+
+_TYPES = {
+    "string": "a string",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def read(kind: type[T], given: Mapping[str, Any] | None) -> T:
+    """Make the attrs value of `kind` from a call's arguments. Raises InvalidArguments naming every fault. A null counts
+    as an absent argument because some clients fill in every optional field."""
+    arguments = _present(given or {}) | {name: given[name] for name in _verbatim(kind) if given and name in given}
+    validator = _validator(kind)
+    if not validator.is_valid(arguments):
+        faults = sorted({_say(error, kind) for error in validator.iter_errors(arguments)})
+        raise InvalidArguments("; ".join(faults))
+    if too_long := sorted(_too_long(kind, arguments, "")):
+        raise InvalidArguments("; ".join(too_long))
+    return _CONVERTER.structure(arguments, kind)
+
+
+def _too_long(kind: type[Any], given: Mapping[str, Any], within: str) -> Iterator[str]:
+    """Yield a fault for each text or list longer than its field's `most`. The default for texts is the limit of a path.
+    The limits are not part of the schema that clients see: some refuse schemas with limits."""
+    for attribute in _public(kind):
+        value, meta = given.get(attribute.name), attribute.metadata
+        name = f"{within}{attribute.name}"
+        most = meta.get("most", limits.PATH)
+        if value is None or meta.get("verbatim") or attribute.name in _CHANGES:
+            continue
+        if isinstance(value, str):
+            if (fault := limits.over(name, value, most)) is not None:
+                yield fault
+        elif isinstance(value, list):
+            if len(value) > meta.get("most_items", limits.ITEMS):
+                yield f"{name}: must have at most {meta.get('most_items', limits.ITEMS)} entries; name fewer"
+                continue
+            inner = meta.get("items")
+            if inner is None:
+                yield from (fault for each in value if (fault := limits.over(name, each, most)) is not None)
+            else:
+                for number, each in enumerate(value):
+                    yield from _too_long(inner, each, f"{name}.{number}.")
+        elif isinstance(value, Mapping) and (inner := meta.get("items")) is not None:
+            yield from _too_long(inner, value, f"{name}.")
+
+
+def _verbatim(kind: type[Any]) -> tuple[str, ...]:
+    """Return the arguments that are passed on unchanged because another program defines them."""
+    return tuple(each.name for each in fields(kind) if each.metadata.get("verbatim"))
+
+
+def _present(given: Any) -> Any:
+    if isinstance(given, Mapping):
+        return {name: _present(value) for name, value in given.items() if value is not None}
+    return [_present(each) for each in given] if isinstance(given, list) else given
+
+
+def _text_or_texts(given: Any, _kind: Any) -> str | tuple[str, ...] | None:
+    """Make a tuple of a list. The schema has already checked the rest."""
+    return tuple(given) if isinstance(given, list) else given
+
+
+_CONVERTER = cattrs.Converter()
+_CONVERTER.register_structure_hook(str | tuple[str, ...] | None, _text_or_texts)
+
+#: The arguments that hold a change. They are measured in bytes at the place of their use.
+_CHANGES = frozenset({"diff", "content"})
+
+_VALIDATORS: dict[type[Any], Draft202012Validator] = {}
+
+
+def _validator(kind: type[Any]) -> Draft202012Validator:
+    if kind not in _VALIDATORS:
+        _VALIDATORS[kind] = Draft202012Validator(of(kind))
+    return _VALIDATORS[kind]
+
+
+def _say(error: ValidationError, kind: type[Any]) -> str:
+    where = ".".join(str(part) for part in error.absolute_path)
+    wanted: Any = error.validator_value
+    given: Any = error.instance
+    schema_here: Any = error.schema
+    match error.validator:
+        case "required":
+            missing = [name for name in wanted if name not in given]
+            return f"{_prefix(where)}{', '.join(missing)}: missing, and it is needed"
+        case "additionalProperties":
+            known = list(schema_here["properties"])
+            unknown = [name for name in given if name not in known]
+            return "; ".join(
+                f"{_prefix(where)}{name[:60]}: no such argument{_nearest(name, known)}" for name in unknown
+            )
+        case "type":
+            kinds = wanted if isinstance(wanted, list) else [wanted]
+            return f"{where or 'arguments'}: must be {' or '.join(_TYPES[kind] for kind in kinds if kind != 'null')}"
+        case "enum":
+            return f"{where}: must be one of {', '.join(str(value) for value in wanted if value is not None)}"
+        case "minLength":
+            return f"{where}: must not be empty"
+        case "minimum":
+            return f"{where}: must be at least {wanted}"
+        case "maximum":
+            return f"{where}: must be at most {wanted}"
+        case _:
+            return f"{where or 'arguments'}: does not fit the schema of {kind.__name__}"
+
+
+def _prefix(where: str) -> str:
+    return f"{where}." if where else ""
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f" (did you mean {near[0]}?)" if near else f" (there are: {', '.join(known)})"

@@ -1,0 +1,273 @@
+"""What doctor finds about agents, hooks, HTTP, operator keys and clients."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from intercom.agents.clients import CLIENTS, slice_seconds
+from intercom.agents.clients.client import Client
+from intercom.cli import probe
+from intercom.cli.init_clients import entry_of, hooks_file, names_us
+from intercom.local import client_socket, operator_keys
+from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places
+from intercom.model.config import Config
+from intercom.model.errors import ConfigError
+from intercom.operators.ctl.client import NoServer, Refusal, request
+from intercom.sessions.processes import command
+from intercom.workspace.command_runner import environment
+
+
+class State(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAULT = "fault"
+
+
+@frozen
+class Finding:
+    """What a check found about `subject`. `advice` says what to do if `text` does not."""
+
+    subject: str
+    state: State
+    text: str
+    advice: str = ""
+
+
+def examine_agents(config: Config) -> Finding:
+    """Look for `host_cli` as a server with this environment would."""
+    subject = "agents to start"
+    if config.host_cli is None:
+        return Finding(subject, State.OK, "no host_cli is set: none can be started from Slack or ctl")
+    try:
+        program = command.find(config.host_cli, environment(os.environ))
+    except ConfigError as fault:
+        return Finding(subject, State.FAULT, str(fault))
+    missing = [name for name in config.spawn.environment if name not in os.environ]
+    if missing:
+        text = f"{program}; not set here, though [spawn] environment passes it on: {', '.join(missing)}"
+        return Finding(subject, State.WARN, text, "set it where the server is started, unless it is set there already")
+    return Finding(subject, State.OK, " ".join((program, *config.host_cli_args)))
+
+
+def examine_hooks(project: Path) -> Finding:
+    """Check which clients that know Intercom have its permission hooks. This cannot see whether a client has its hooks
+    turned on, or trusts them."""
+    held, partly, free = [], [], []
+    for client in CLIENTS.values():
+        hooks = hooks_file(client, project)
+        if hooks is None:
+            continue
+        found = hooks.installed()
+        if set(found) >= set(hooks.hooks.asks):
+            held.append(client.title)
+        elif found:
+            partly.append(f"{client.title} has only {', '.join(found)}")
+        elif names_us(client, project):
+            free.append(client.title)
+    advice = "agent-intercom init --write --hooks --client NAME, in the project"
+    if partly:
+        return Finding("hooks", State.WARN, f"hooks are missing: {'; '.join(partly)}", advice)
+    if free:
+        text = f"{', '.join(free)} may write and run without asking: no permission hook is set up"
+        return Finding("hooks", State.WARN, text, advice)
+    return Finding("hooks", State.OK, f"{', '.join(held)} must ask" if held else "none installed, no client connected")
+
+
+#: Seconds that the listening program has to answer.
+_PATIENCE = 2.0
+_SUBJECT = "http"
+
+
+def examine_http(config: Config, where: Places) -> Iterator[Finding]:
+    """Check the port and the token. Yields nothing if HTTP is off."""
+    if config.http_port is None:
+        return
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.http_host, config.http_host)
+    port = config.http_port or _told(where.http_address_file)
+    yield _port(host, port, runs=_runs(where))
+    if config.http_token_required and os.path.lexists(where.http_token_file):
+        yield _http_token(where.http_token_file)
+
+
+def _port(host: str, port: int, *, runs: bool) -> Finding:
+    if not port:
+        return Finding(_SUBJECT, State.OK, "a server that runs will take any free port")
+    at = f"{f'[{host}]' if ':' in host else host}:{port}"
+    listens = _listens(host, port)
+    if listens is None and runs:
+        advice = "its log says why; if the configuration has changed since it started, start it again"
+        return Finding(_SUBJECT, State.FAULT, f"a server runs, but nothing listens at {at}", advice)
+    if listens is None:
+        text = f"agents will be served at http://{at}/mcp by a server that runs; they start none"
+        return Finding(_SUBJECT, State.OK, text)
+    if not listens or not runs:
+        advice = "stop that program, or set another http_port and write the clients' entries again (init --http)"
+        return Finding(_SUBJECT, State.FAULT, f"another program listens at {at}", advice)
+    return Finding(_SUBJECT, State.OK, f"agents are served at http://{at}/mcp")
+
+
+def _listens(host: str, port: int) -> bool | None:
+    """Tell whether a server of ours listens there: False for another program, None if nothing listens."""
+    line = http.client.HTTPConnection(host, port, timeout=_PATIENCE)
+    try:
+        line.request("GET", "/doctor")
+        said = json.loads(line.getresponse().read(10_000))
+        return "error_code" in said["error"]["data"]
+    except ConnectionRefusedError:
+        return None
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return False
+    finally:
+        line.close()
+
+
+def _runs(where: Places) -> bool:
+    try:
+        client_socket.connect(where.ctl_socket, timeout=_PATIENCE).close()
+    except OSError:
+        return False
+    return True
+
+
+def _told(file: str) -> int:
+    """Return the port that a server has recorded, or 0 if there is none."""
+    try:
+        with open(file, encoding="ascii") as told:
+            return int(told.read(100).strip().rpartition(":")[2])
+    except (OSError, ValueError):
+        return 0
+
+
+def _http_token(path: str) -> Finding:
+    found = os.lstat(path)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        advice = f"rm {path}; the next server makes a new one, which the clients need"
+        return Finding("http token", State.FAULT, f"{path} is not a file of yours alone", advice)
+    return Finding("http token", State.OK, path)
+
+
+SUBJECT = "operator key"
+
+NO_KEY = (
+    "none: a decision counts when it comes from a terminal without an agent. A process of your account that types"
+    " into such a terminal (tmux), or writes the database, can decide in your place"
+)
+
+
+def examine_keys(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: int = 0) -> Finding:
+    """Check the keys, and ask a running server which of them count."""
+    try:
+        listed = operator_keys.read_public(Path(where.operator_keys_file))
+        private = operator_keys.private_keys(where)
+    except ConfigError as fault:
+        return Finding(SUBJECT, State.FAULT, fault.message)
+    try:
+        known = request(where, "keys", {}, patience=0.0)
+    except (NoServer, Refusal, OSError):
+        known = None
+    if (unsafe := _unsafe(system_file, owner)) is not None:
+        return Finding(SUBJECT, State.FAULT, unsafe, f"sudo chown root: {system_file}; sudo chmod 0644 {system_file}")
+    if known is None:
+        if not listed and not private:
+            return Finding(SUBJECT, State.WARN, NO_KEY, "agent-intercom-ctl key create")
+        return Finding(SUBJECT, State.OK, f"{_count(len(listed))} listed; no server runs that could say which count")
+    counting = [each for each in known["keys"] if each["counts"]]
+    others = [f"{each['key_id']}: {each['why']}" for each in known["keys"] if not each["counts"]]
+    if others or (known["required"] and not counting):
+        text = "; ".join(others) or "decisions have to be signed, and no key counts"
+        return Finding(SUBJECT, State.FAULT, text, "see docs/how-to/operator-key.md, and agent-intercom-ctl key list")
+    if not counting:
+        return Finding(SUBJECT, State.WARN, NO_KEY, "agent-intercom-ctl key create")
+    if unsigned := known.get("unsigned_settings"):
+        return Finding(SUBJECT, State.WARN, str(unsigned), "agent-intercom-ctl key settings")
+    anchor = "root's list" if os.path.exists(system_file) else "your list"
+    text = (
+        f"decisions are signed; {_count(len(counting))} in {anchor}: {', '.join(each['key_id'] for each in counting)}"
+    )
+    if os.path.exists(system_file):
+        return Finding(SUBJECT, State.OK, text)
+    return Finding(
+        SUBJECT,
+        State.OK,
+        text,
+        f"let only root change it: sudo install -D -o root -g root -m 0644 {where.operator_keys_file} {system_file}",
+    )
+
+
+def _unsafe(system_file: str, owner: int) -> str | None:
+    """Say why root's key list is not safe, so that no key counts; None if it is safe or missing."""
+    try:
+        found = [os.stat(system_file, follow_symlinks=False), os.stat(os.path.dirname(system_file))]
+    except OSError:
+        return None
+    if any(each.st_uid != owner or each.st_mode & 0o022 for each in found) or not stat.S_ISREG(found[0].st_mode):
+        return f"{system_file} and its directory must be root's, and writable by nobody else: no key counts"
+    return None
+
+
+def _count(number: int) -> str:
+    return f"{number} key" if number == 1 else f"{number} keys"
+
+
+def examine_client(name: str, config: Config, project: Path, seconds: float | None) -> list[Finding]:
+    """Check what a client's file says. With `seconds`, also run it to see how long it lets a call wait, at most so
+    long."""
+    client = CLIENTS[name]
+    entry = entry_of(client, project)
+    findings = [_settings(client, config, entry, project)]
+    if seconds is not None:
+        findings.append(_probe(client, config, entry, seconds))
+    return findings
+
+
+def judged(patience: float | None, limit: float | None) -> tuple[State, str, str]:
+    """Judge a client's limit (None: unknown) against our longest wait (None: unlimited), in seconds: state, text,
+    advice."""
+    waits = "as long as it takes" if patience is None else f"at most {patience:g} s"
+    if limit is None:
+        return State.OK, f"Intercom lets a call wait {waits}", ""
+    cut = f"the client ends a call after {limit:g} s, and Intercom lets one wait {waits}"
+    if patience is not None and patience < limit:
+        return State.OK, cut, ""
+    return State.WARN, cut, f"set slice_seconds below {limit:g} for this client, under [clients] in the configuration"
+
+
+def _settings(client: Client, config: Config, entry: Mapping[str, Any], project: Path) -> Finding:
+    if not entry:
+        advice = f"agent-intercom init --write --client {client.name}"
+        return Finding(client.name, State.WARN, f"does not know Intercom ({client.entry.file.file(project)})", advice)
+    state, text, advice = judged(slice_seconds(client.name, config), _limit(client, entry))
+    return Finding(client.name, state, f"{text} ({client.entry.file.file(project)})", advice)
+
+
+def _limit(client: Client, entry: Mapping[str, Any]) -> float | None:
+    """Return the client's own limit for a call in seconds; None if it is unknown."""
+    limit = client.entry.timeout
+    if limit is None:
+        return None
+    value = entry.get(limit.key)
+    return value * limit.unit if isinstance(value, int | float) and not isinstance(value, bool) else limit.default
+
+
+def _probe(client: Client, config: Config, entry: Mapping[str, Any], seconds: float) -> Finding:
+    try:
+        found = probe.run(client, entry, seconds)
+    except (probe.ProbeFailed, OSError) as fault:
+        advice = "docs/reference/clients.md says what is known of it"
+        return Finding("probe", State.WARN, f"not probed: {fault}", advice)
+    reports = "with" if found.progress else "without"
+    if found.how == "held":
+        text = f"a call of {found.seconds:.0f} s {reports} reports of progress was not ended by the client"
+        return Finding("probe", State.OK, text)
+    state, _, advice = judged(slice_seconds(client.name, config), round(found.seconds, 1))
+    said = "ended it by cancelling" if found.how == "cancelled" else "closed the connection"
+    return Finding("probe", state, f"after {found.seconds:.1f} s {reports} reports the client {said}", advice)

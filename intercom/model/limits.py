@@ -1,0 +1,42 @@
+"""Limits of texts that agents and people send, and the form of a chat channel's id.
+
+A text beyond its limit is refused with a message and never cut, so nobody decides on half of it. Diffs have their own
+limit in bytes, in the code that reads them.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: One line of a card or a list.
+TITLE = 500
+#: A tool's name, an id, or a label.
+NAME = 200
+#: A path.
+PATH = 4096
+#: Text for people: a question, a description, a broadcast, or a person's own answer.
+TEXT = 20_000
+#: One line about progress.
+STATUS = 2_000
+#: A command and its arguments, as the policy gets them.
+COMMAND = 100_000
+#: The arguments of a tool, from a client's hook. They may contain a whole file.
+WHOLE = 8 * 1024 * 1024
+#: Entries of a task list.
+ITEMS = 200
+
+
+def over(name: str, text: str | None, most: int) -> str | None:
+    """Return a message if a text exceeds its limit, else None."""
+    if text is None or len(text) <= most:
+        return None
+    return f"{name}: must have at most {most} characters, and has {len(text)}; shorten it"
+
+
+CHANNEL_ID = r"[CGD][A-Z0-9]{2,}"
+LOOKS_LIKE = "a channel id like C0123456789 (the channel's details in Slack show it)"
+
+
+def is_channel_id(text: str) -> bool:
+    """Whether this can be the id of a public channel, a private one, or a direct message."""
+    return re.fullmatch(CHANNEL_ID, text) is not None

@@ -1,0 +1,374 @@
+"""The table of operator commands: for each its name, its arguments, its help, and who may send it.
+
+A command is one row here and one handler in the module of its topic beside this one (`requests`, `sessions` and so on).
+ctl's parser and requests, the server's dispatch, Slack's commands and embedding are made from the row.
+
+The module uses the standard library alone, and the rows are NamedTuples: ctl reads them at every start, and importing
+attrs would double its start time. A handler's argument class is an attrs class. `handles` checks its fields against the
+row at import, so the two cannot differ.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, NamedTuple
+
+#: The reason of a rejection on ctl that gives none.
+DEFAULT_REASON = "rejected via local CLI"
+
+#: The default length of a listing.
+LISTED = 50
+
+
+class Kind(Enum):
+    """What a field of a request holds, and so how it is checked."""
+
+    ID = "1 to 200 characters"
+    TEXT = "any text"
+    NAME = "at most 4096 characters, and no NUL"
+    NUMBER = "a whole number from 1 to 10000"
+    OFFSET = "a whole number from 0"
+    FLAG = "true or false"
+
+
+#: Every field of a request, by its name on the wire. The names never change: ctl and server may be of two versions.
+FIELDS: dict[str, Kind] = {
+    "id": Kind.ID,
+    "session": Kind.ID,
+    "reason": Kind.TEXT,
+    "instruction": Kind.TEXT,
+    "mode": Kind.TEXT,
+    "decision": Kind.TEXT,
+    "text": Kind.TEXT,
+    "workspace": Kind.NAME,
+    "label": Kind.NAME,
+    "stream": Kind.NAME,
+    "files": Kind.NAME,
+    "sha256": Kind.NAME,
+    "public": Kind.NAME,
+    "name": Kind.NAME,
+    "limit": Kind.NUMBER,
+    "start": Kind.OFFSET,
+    "everything": Kind.FLAG,
+}
+
+
+class Access(Enum):
+    """Who may send a command, and what their signature covers if there is an operator key."""
+
+    #: Anyone, also an agent's own processes: it only shows something.
+    ANYONE = "anyone"
+    #: A person: it changes something. It needs no signature: it only pauses, ends or asks, or it brings its own.
+    OPERATOR = "operator"
+    #: A person, who signs what the card shows that the command answers.
+    SIGNED_CARD = "signed card"
+    #: A person, who signs the fields of the command.
+    SIGNED = "signed"
+    #: The same, and the signature is valid once, because the command repeated would do something else.
+    SIGNED_ONCE = "signed once"
+
+
+ANYONE, OPERATOR, SIGNED_CARD, SIGNED, SIGNED_ONCE = Access
+
+
+class Argument(NamedTuple):
+    """One argument of a command.
+
+    `shape` is how it is typed on ctl: `ID`, `[ID]`, `TEXT...` and `[TEXT...]` are positional, and `...` takes the rest
+    of the line; `--all`, `-f/--follow` and `--limit N` are options; an empty shape is not typed. `field` is the name in
+    the argument class; it is empty for an option of ctl alone. `sent` is its name on the wire, if that is another. A
+    flag sends `value`. A value must be one of `choices`, if there are any. `default` is sent if neither the option nor
+    --session is given. `missing` says what to give.
+    """
+
+    shape: str
+    field: str = ""
+    help: str | None = None
+    choices: tuple[str, ...] = ()
+    sent: str = ""
+    value: str | bool = True
+    default: str | None = None
+    missing: str = ""
+
+    @property
+    def wire(self) -> str:
+        """The name of its field in a request; empty if it is not sent."""
+        return self.sent or self.field
+
+    @property
+    def options(self) -> list[str]:
+        """The spellings of an option; empty for a positional argument, and for one that is not typed."""
+        return self.shape.split(" ")[0].split("/") if self.shape.startswith("-") else []
+
+    @property
+    def is_positional(self) -> bool:
+        return bool(self.shape) and not self.options
+
+    @property
+    def takes_rest(self) -> bool:
+        return self.is_positional and "..." in self.shape
+
+    @property
+    def placeholder(self) -> str:
+        """What stands for its value; empty for a flag."""
+        return self.shape.partition(" ")[2] if self.options else self.shape.strip("[].")
+
+
+class OperatorCommand(NamedTuple):
+    """One row. `access` says who may send it.
+
+    With `for_agent` the command has a message for an agent; what was signed is stored with it, and checked again before
+    delivery. With `sent_once` ctl does not repeat it after a lost answer. With `is_typed` false only programs send it.
+    `draws` names the function of `intercom.cli.ctl_draw` that draws its answer, without `draw_`; if it is empty, ctl
+    prints one line.
+    """
+
+    name: str
+    access: Access
+    help: str
+    arguments: tuple[Argument, ...] = ()
+    for_agent: bool = False
+    sent_once: bool = False
+    is_typed: bool = True
+    draws: str = ""
+
+    @property
+    def acts(self) -> bool:
+        """Whether it changes something: then it carries an id that makes a repetition safe."""
+        return self.access is not Access.ANYONE
+
+    @property
+    def takes_session(self) -> bool:
+        """Whether `--session` names the session that it is about."""
+        return any(each.field == "session" for each in self.arguments)
+
+
+def _row(name: str, access: Access, help: str, *arguments: Argument | str, **more: Any) -> OperatorCommand:
+    """Return a row. An argument that is only a name is not typed: ctl itself sends it."""
+    taken = (Argument("", each) if isinstance(each, str) else each for each in arguments)
+    return OperatorCommand(name, access, help, tuple(taken), **more)
+
+
+def _session(help: str) -> Argument:
+    return _SESSION._replace(shape="[SESSION]", help=help)
+
+
+_ID = Argument("ID", "id", missing="an id; see pending")
+#: The session that a command is about. On the wire it may stand in `id`, as in the older protocol.
+_SESSION = Argument("SESSION", "session", sent="id", missing="a session's id; see list")
+#: The same, if only --session names it.
+_BY_OPTION = _SESSION._replace(shape="")
+_LIMIT = Argument("--limit N", "limit", f"at most N entries (default {LISTED})")
+_REASON = Argument("--reason TEXT", "reason", "what the agent is told")
+_POLICY = Argument("[ID|DIR]", "id", "its card's id, or the workspace; default: the only policy that waits")
+_KEY = Argument("", "id", missing="a key's id and a signature")
+_PUBLIC = Argument("", "public", missing="a public key, its name, and a signature")
+_ANSWERS = ("continue", "refine", "stop", "dismiss", "proceed", "cancel")
+_MODES = ("remote", "local", "hybrid")
+_STREAMS = ("stdout", "stderr")
+_FILES = ("leave", "back", "exact")
+
+_ROWS = (
+    _row(
+        "list",
+        ANYONE,
+        "list sessions",
+        Argument("--all", "everything", "include ended sessions"),
+        draws="sessions",
+    ),
+    _row("pending", ANYONE, "show what waits for you, oldest first, with its diff", "session", draws="pending"),
+    _row("show", ANYONE, "show one request in full", _ID, draws="card"),
+    _row("approve", SIGNED_CARD, "approve a proposed change", _ID, "text"),
+    _row("reject", SIGNED_CARD, "reject a proposed change", _ID, _REASON),
+    _row(
+        "answer",
+        SIGNED_CARD,
+        "answer a question, a waiting agent, an alert or a restore",
+        _ID,
+        Argument("decision", "decision", choices=_ANSWERS),
+        Argument("[TEXT...]", "text", "what the agent should do (refine needs it)"),
+    ),
+    _row(
+        "resume",
+        SIGNED,
+        "let a waiting or paused agent continue",
+        Argument("[INSTRUCTION...]", "instruction", "what it should do"),
+        _BY_OPTION,
+    ),
+    _row(
+        "mode",
+        SIGNED_ONCE,
+        "choose who is notified of a session's requests",
+        Argument("mode", "mode", "remote: Slack, local: this machine, hybrid: both", choices=_MODES),
+        _BY_OPTION,
+    ),
+    _row(
+        "nudge",
+        SIGNED_ONCE,
+        "remind an agent that has gone quiet",
+        _ID._replace(help="the id of its alert or of its session"),
+        Argument("[TEXT...]", "text", "what it is told (default: the configured message)"),
+        for_agent=True,
+        sent_once=True,
+    ),
+    _row("nudge-text", ANYONE, "show what a nudge without a text says", is_typed=False),
+    _row(
+        "pause",
+        OPERATOR,
+        "pause an agent: its calls do nothing until it may continue",
+        _session("which one; default: the only active one"),
+    ),
+    _row(
+        "unpause",
+        SIGNED_ONCE,
+        "let a paused agent continue",
+        _session("which one; default: the only paused one"),
+    ),
+    _row(
+        "steer",
+        SIGNED,
+        "tell an agent something with its next result",
+        _SESSION,
+        Argument("TEXT...", "text", "what it is told"),
+        for_agent=True,
+    ),
+    _row(
+        "steering",
+        ANYONE,
+        "list what agents were told, or will be told",
+        _session("only this session"),
+        _LIMIT,
+        draws="words",
+    ),
+    _row(
+        "task",
+        SIGNED,
+        "leave a task for the next agent in a workspace, or for one session (--session)",
+        Argument("TEXT...", "text", "what is to be done"),
+        Argument("--workspace DIR", "workspace", "which workspace (default: that of this directory)", default="."),
+        "session",
+        for_agent=True,
+    ),
+    _row(
+        "task-workspace",
+        ANYONE,
+        "show the workspace that a task left in a directory is for",
+        Argument("", "workspace", missing="a directory, in workspace"),
+        is_typed=False,
+    ),
+    _row(
+        "tasks",
+        ANYONE,
+        "list the tasks that no agent has yet",
+        Argument("--all", "everything", "include finished tasks"),
+        _LIMIT._replace(help=f"look at N entries at most (default {LISTED})"),
+        _BY_OPTION,
+        draws="words",
+    ),
+    _row(
+        "take-back",
+        SIGNED_ONCE,
+        "cancel a message or a task before an agent gets it",
+        _ID._replace(missing="an id; see steering and tasks"),
+    ),
+    _row(
+        "start",
+        SIGNED,
+        "start an agent on a task",
+        Argument("PROMPT...", "text", "the agent's task"),
+        Argument("--workspace DIR", "workspace", "where it works (default: the configured workspace)"),
+        Argument("--label TEXT", "label", "your name for it"),
+    ),
+    _row("clear", OPERATOR, "end a session, and the agent that you started for it", _SESSION),
+    _row(
+        "logs",
+        ANYONE,
+        "show the output of an agent that was started here",
+        _SESSION,
+        Argument("-f/--follow", help="continue until the agent has ended"),
+        Argument("--stderr", "stream", "what it wrote to stderr instead of stdout", choices=_STREAMS, value="stderr"),
+        Argument("--lines N", "limit", "at most N lines (default 200)"),
+        "start",
+    ),
+    _row(
+        "checkpoint",
+        OPERATOR,
+        "record the state of a session and the files of its workspace",
+        Argument("[LABEL...]", "label", "your name for it; a session's id may come first"),
+        _BY_OPTION,
+    ),
+    _row(
+        "checkpoints",
+        ANYONE,
+        "list the checkpoints of a session, or all",
+        _session("only this session"),
+        draws="checkpoints",
+    ),
+    _row(
+        "restore",
+        OPERATOR,
+        "compare with a checkpoint, and go back to it if you agree",
+        _ID._replace(shape="CHECKPOINT", missing="a checkpoint's id; see checkpoints"),
+        Argument("--files", "files", "put back files modified or deleted since", choices=_FILES, value="back"),
+        Argument("--exact", "files", "the same, and remove files added since", value="exact"),
+        Argument("--yes", help="do not ask; proceed"),
+    ),
+    _row("restoring", ANYONE, "show the state of a restore", _ID._replace(missing="a restore's id"), is_typed=False),
+    _row(
+        "tree",
+        ANYONE,
+        "show the server's actors",
+        Argument("--watch", help="draw them every second"),
+        draws="tree",
+    ),
+    _row("slack", ANYONE, "show the state of the connection to Slack", draws="slack"),
+    _row("log", ANYONE, "show what happened, and who did it", _LIMIT, "session", draws="log"),
+    _row("policy-list", ANYONE, "list the policies of all workspaces"),
+    _row(
+        "policy-show",
+        ANYONE,
+        "show one policy in full",
+        _POLICY._replace(help="its card's id, or the workspace (default: this directory)"),
+        "workspace",
+    ),
+    _row(
+        "policy-accept",
+        SIGNED_CARD,
+        "accept a policy: it counts from then on",
+        _POLICY,
+        Argument("--yes", help="do not ask; accept"),
+        "workspace",
+        "sha256",
+    ),
+    _row(
+        "policy-reject",
+        SIGNED_CARD,
+        "reject a policy: this content is not asked about again",
+        _POLICY,
+        _REASON._replace(help="what is recorded with it"),
+        "workspace",
+        "sha256",
+    ),
+    _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),
+    _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False),
+    _row("key-revoke", OPERATOR, "revoke an operator key", _KEY, is_typed=False),
+    _row("version", ANYONE, "show which server answers", is_typed=False),
+)
+
+#: The rows by name.
+COMMANDS: dict[str, OperatorCommand] = {row.name: row for row in _ROWS}
+
+#: The command that is answered with a stream instead of one reply.
+WATCH = "watch"
+
+_GO_ON = ("answer {id} continue | refine TEXT | stop",)
+
+#: The commands that answer each kind of card.
+HOW_TO_ANSWER: dict[str, tuple[str, ...]] = {
+    "approval": ("approve {id}", "reject {id} --reason TEXT"),
+    "prompt": _GO_ON,
+    "standby": _GO_ON,
+    "stall": ("nudge {id} [TEXT]", "answer {id} stop | dismiss"),
+    "policy": ("policy accept {id}", "reject {id}"),
+    "restore": ("answer {id} proceed | cancel",),
+}

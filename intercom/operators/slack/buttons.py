@@ -1,0 +1,173 @@
+"""The buttons of cards, as one table: cards, interactions, forms and replies are made from its rows.
+
+A new button is a new row. If it gives a new decision, that decision also stands in `intercom.model.decision`, and among
+the answers to its kind of card in `intercom.model.card`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from attrs import frozen
+
+from intercom.model.card import CardKind, CardState
+from intercom.model.decision import PAST, Decision
+
+
+class Style(StrEnum):
+    """Slack's styles of a button; without one it is plain."""
+
+    PRIMARY = "primary"
+    DANGER = "danger"
+
+
+@frozen
+class Form:
+    """The form that asks for the text of a decision; `name` is unique.
+
+    `title`, `submit`, `label` and `placeholder` are its texts. `question` completes "Reply here with …", which the
+    thread is asked if the form cannot be opened. `required` complains of a missing text; None if there may be none. A
+    `prefilled` field begins with the card's text. An `optional` one is marked so by Slack.
+    """
+
+    name: str
+    title: str
+    submit: str
+    label: str
+    placeholder: str
+    question: str
+    required: str | None = None
+    prefilled: bool = False
+    optional: bool = False
+
+
+@frozen
+class Confirmation:
+    """A dialog that Slack shows before it takes a tap; `label` is that of the button which confirms."""
+
+    title: str
+    text: str
+    label: str
+
+
+@frozen
+class Button:
+    """A button: its `action_id`, the cards and states that show it, its look, and the decision it gives.
+
+    With a `form` the decision gets a text. In a reply, each sentence in `says` gives the same decision. Each word in
+    `opens` does so too, and takes the rest of the reply as the text; `hint` describes that text.
+    """
+
+    action_id: str
+    kind: CardKind
+    decision: Decision
+    icon: str
+    label: str
+    style: Style | None = None
+    form: Form | None = None
+    confirm: Confirmation | None = None
+    says: tuple[str, ...] = ()
+    opens: tuple[str, ...] = ()
+    hint: str = ""
+    states: frozenset[CardState] = frozenset({CardState.PENDING})
+
+
+_REJECT = Form(
+    "reject",
+    "Reject",
+    "Reject",
+    "Reason",
+    "What should the agent know or do differently?",
+    "why it is rejected (or `-` for no reason)",
+    optional=True,
+)
+_REFINE = Form(
+    "refine",
+    "Refine",
+    "Send",
+    "Instructions",
+    "What should the agent do from here on?",
+    "what the agent should do instead",
+    required="say what the agent should do instead",
+    prefilled=True,
+)
+_NUDGE = Form("nudge", "Nudge", "Send", "Message", "What should the agent be told?", "what the agent should be told")
+_RESUME = Form(
+    "resume", "Resume", "Send", "Instructions", "What should the agent do next?", "what the agent should do next"
+)
+
+_BACK = Confirmation(
+    "Go back?",
+    "The session ends, and another goes on from the checkpoint. How things are now is kept as a checkpoint, too.",
+    "Proceed",
+)
+
+# No "yes" and no thumbs for a question in the agent's own words: they may answer something else.
+_YES = (
+    *("approve", "approved", "accept", "accepted", "yes", "yep", "y", "ok", "okay", "lgtm", "ship it"),
+    *("👍", "✅", "+1", ":+1:", ":thumbsup:", ":white_check_mark:"),
+)
+_NO = (
+    *("reject", "rejected", "deny", "denied", "decline", "declined", "no", "nope", "n"),
+    *("👎", "❌", "-1", ":-1:", ":thumbsdown:", ":x:"),
+)
+_GO_ON = ("continue", "go on", "go ahead", "carry on", "proceed")
+_STOP = ("stop", "halt", "abort")
+
+_PRIMARY, _DANGER = Style.PRIMARY, Style.DANGER
+_APPROVAL, _PROMPT, _STANDBY, _STALL = CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY, CardKind.STALL
+_POLICY, _RESTORE = CardKind.POLICY, CardKind.RESTORE
+_DENY = ("reject", "deny", "decline")
+
+#: Every button; those of one kind of card are shown in this order.
+BUTTONS: Final = (
+    Button("approve_accept", _APPROVAL, Decision.APPROVE, "✅", "Accept", _PRIMARY, says=_YES),
+    Button(
+        "approve_reject", _APPROVAL, Decision.REJECT, "❌", "Reject", _DANGER, _REJECT,
+        says=_NO, opens=_DENY, hint="why",
+    ),
+    Button("prompt_continue", _PROMPT, Decision.CONTINUE, "▶️", "Continue", _PRIMARY, says=_GO_ON),
+    Button(
+        "prompt_refine", _PROMPT, Decision.REFINE, "✏️", "Refine", None, _REFINE,
+        opens=("refine",), hint="what to do instead",
+    ),
+    Button("prompt_stop", _PROMPT, Decision.STOP, "🛑", "Stop", _DANGER, says=_STOP),
+    Button("wait_resume", _STANDBY, Decision.RESUME, "▶️", "Resume", _PRIMARY, says=("resume", *_GO_ON)),
+    Button(
+        "wait_resume_instruct", _STANDBY, Decision.RESUME, "✏️", "Resume with instructions", None, _RESUME,
+        opens=("resume",), hint="what to do next",
+    ),
+    Button("wait_stop", _STANDBY, Decision.STOP, "🛑", "Stop", _DANGER, says=_STOP),
+    Button("stall_nudge", _STALL, Decision.NUDGE, "👉", "Nudge", _PRIMARY, says=("nudge",)),
+    Button(
+        "stall_nudge_instruct", _STALL, Decision.NUDGE, "✏️", "Nudge with instructions", None, _NUDGE,
+        opens=("nudge",), hint="what to say",
+    ),
+    Button("stall_stop", _STALL, Decision.STOP, "🛑", "Stop", _DANGER, says=_STOP),
+    Button("stall_dismiss", _STALL, Decision.DISMISS, "", "Dismiss", says=("dismiss", "ignore")),
+    Button("policy_accept", _POLICY, Decision.ACCEPT, "✅", "Accept", _PRIMARY, says=("accept", "approve")),
+    Button("policy_reject", _POLICY, Decision.REJECT, "❌", "Reject", _DANGER, says=_DENY, opens=("reject",)),
+    Button("apply_dismiss", CardKind.APPLY, Decision.DISMISS, "", "Dismiss", says=("dismiss",)),
+    Button("restore_proceed", _RESTORE, Decision.PROCEED, "♻️", "Proceed", _DANGER, confirm=_BACK, says=("proceed",)),
+    Button("restore_cancel", _RESTORE, Decision.CANCEL, "✖️", "Cancel", says=("cancel",)),
+)  # fmt: skip
+
+#: The buttons by `action_id`, by the name of their form, and by kind of card.
+BY_ACTION: Final[Mapping[str, Button]] = {button.action_id: button for button in BUTTONS}
+BY_FORM: Final[Mapping[str, Button]] = {button.form.name: button for button in BUTTONS if button.form is not None}
+BY_KIND: Final[Mapping[CardKind, tuple[Button, ...]]] = {
+    kind: tuple(button for button in BUTTONS if button.kind is kind) for kind in CardKind
+}
+
+#: How a decided card is headed. The first button of a decision gives its icon.
+OUTCOMES: Final[Mapping[str, str]] = {
+    button.decision.value: f"{button.icon or '☑️'} {PAST[button.decision].capitalize()}" for button in reversed(BUTTONS)
+}
+
+
+def form_of(kind: CardKind, decision: Decision) -> Form | None:
+    """Return the form for the text of a decision about this kind of card; None if it takes no text."""
+    found = (button.form for button in BY_KIND[kind] if button.decision is decision)
+    return next((form for form in found if form is not None), None)

@@ -1,0 +1,616 @@
+"""The operator service: what every channel, and a program that embeds us, can see and do."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import trio
+from attrs import define, evolve, field, frozen
+
+from actors import Info, Name, Request, System, ask
+from intercom._version import __version__
+from intercom.local.operator_keys import PublicKey
+from intercom.model.card import Card, CardKind, Notice
+from intercom.model.checkpoint import CheckpointLine, Files, Restore
+from intercom.model.decision import Decision, Signature, SignedCommand, Verdict
+from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound, SignatureRefused
+from intercom.model.instruction import Instruction, Kind, id_of_act
+from intercom.model.process import Origin
+from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.sessions import answers, cards, lookups
+from intercom.sessions.agent_processes import AgentProcesses
+from intercom.sessions.asking import ask_session
+from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, CheckpointTaken, TakeCheckpoint
+from intercom.sessions.context import Context
+from intercom.sessions.lookups import ShownCards, only, single
+from intercom.sessions.messages import Decide, End, Pause, Resume, Steer, TakeBack, TasksLeft, Unpause
+from intercom.sessions.policies import PolicyBoard, PolicyStatus
+from intercom.sessions.session import steering
+from intercom.sessions.signatures import Signatures
+from intercom.sessions.tools.switch_freq import SwitchFreq
+from intercom.store import audit, checkpoints, instructions, known_processes, restores, sessions
+from intercom.store.audit import AuditEntry
+from intercom.store.messages import Database
+from intercom.store.reader import Reader
+from intercom.workspace.paths import check_workspace, version_control_root
+
+T = TypeVar("T")
+
+#: The default length of a listing.
+LISTED = 50
+_TASKS = (Kind.TASK,)
+_WORDS = (Kind.NUDGE, Kind.STEER)
+
+
+@frozen
+class Steering:
+    """Sessions are named by id or unique prefix; without a name, the only possible one is meant. Raises NotFound and
+    Ambiguous. An `act_id` names an action: a repeated action is answered like the first time."""
+
+    service: OperatorService
+
+    async def pause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
+        """Pause the agent: its calls do nothing until `unpause`. Raises InvalidState for a session that has ended."""
+        id = await self.service.named_session(session, _can_be_paused, "session that could be paused", act_id)
+        return await self.service.ask_session(id, Pause(by, channel))
+
+    async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
+        """Unpause a session. Raises InvalidState if it is not paused."""
+        id = await self.service.named_session(session, _is_paused, "paused session", act_id)
+        return await self.service.ask_session(id, Unpause(act_id or self._context.new_id(), by, channel))
+
+    async def steer(
+        self,
+        session: str | None,
+        text: str,
+        by: str,
+        channel: str,
+        act_id: str | None = None,
+        signed: SignedCommand | None = None,
+    ) -> Card:
+        """Queue a message for the agent: its next result carries it, or it ends the agent's standby. Raises
+        SteerQueueFull, InvalidArguments for an empty or too long message, and InvalidState for a session that has
+        ended. Raises SignatureRefused if a required signature is missing or wrong."""
+        id = await self.service.named_session(session, _is_open, "session", act_id)
+        return await self.service.ask_session(id, Steer(self._id(act_id), Kind.STEER, text, by, channel, signed))
+
+    async def words(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
+        """Return what agents were told or are to be told, oldest first; of one session, or of all."""
+        id = None if session is None else await self.service.session_id(session)
+        return await self.service.reader.read(partial(instructions.listed, limit=limit, session_id=id, kinds=_WORDS))
+
+    async def add_task(
+        self,
+        text: str,
+        by: str,
+        channel: str,
+        *,
+        session: str | None = None,
+        workspace: str | None = None,
+        act_id: str | None = None,
+        signed: SignedCommand | None = None,
+    ) -> Card:
+        """Leave a task for a session's agent, or for the next agent in a workspace, which gets it when it calls reboot
+        or standby. `workspace` is a directory: a workspace's root, or one below it. Raises as `steer`, and
+        WorkspaceRefused."""
+        if (session is None) == (workspace is None):
+            raise InvalidArguments("a task is for a session or for a workspace: name one of them")
+        id = None if session is None else await self.service.session_id(session)
+        root = None if workspace is None else await self.workspace_of(workspace)
+        at = self._context.now()
+        word = Instruction(self._id(act_id), Kind.TASK, text, by, channel, at, id, root)
+        kept, home = await self._context.store.transact(
+            partial(_leave, word=word, signed=signed, context=self._context)
+        )
+        card = cards.of_words(kept, home)
+        self._context.operators.tell(card)
+        if kept.is_open and kept.taken_at is None:
+            await self._tell_of_tasks(kept)
+        return card
+
+    async def tasks(
+        self, session: str | None = None, *, everything: bool = False, limit: int = LISTED
+    ) -> tuple[Instruction, ...]:
+        """Return the tasks that no agent has got yet, oldest first; with `everything`, the closed ones too."""
+        id = None if session is None else await self.service.session_id(session)
+        found = await self.service.reader.read(partial(instructions.listed, limit=limit, session_id=id, kinds=_TASKS))
+        return tuple(word for word in found if everything or word.is_open)
+
+    async def take_back(self, prefix: str, by: str, channel: str) -> Card:
+        """Cancel a message or a task. Raises AlreadyDecided if it has reached an agent, or may be on its way."""
+        word = await self.service.reader.read(partial(_named, prefix=prefix))
+        if word.session_id is not None and (word.kind is not Kind.TASK or word.taken_at is not None):
+            return await self.service.ask_session(word.session_id, TakeBack(word.id, by, channel))
+        kept, home = await self._context.store.transact(
+            partial(_take_back, id=word.id, by=by, channel=channel, context=self._context)
+        )
+        card = cards.of_words(kept, home)
+        self._context.operators.tell(card)
+        return card
+
+    @property
+    def _context(self) -> Context:
+        return self.service.context
+
+    def _id(self, act_id: str | None) -> str:
+        """Return the instruction's id for an action: a repeated action is the same instruction."""
+        return self._context.new_id() if act_id is None else id_of_act(act_id)
+
+    async def workspace_of(self, directory: str) -> str:
+        """Return the workspace root for a task that is left in this directory. It is that of the nearest session, else
+        the one of an agent started there. Raises WorkspaceRefused."""
+        here, rooted = await trio.to_thread.run_sync(_workspaces_at, directory)
+        known = {session.workspace_root for session in await self.service.sessions()}
+        above = [root for root in known if here.is_relative_to(root)]
+        return max(above, key=len) if above else str(rooted)
+
+    async def _tell_of_tasks(self, task: Instruction) -> None:
+        """Tell agents that stand by of the task; the first one takes it."""
+        for session in await self.service.sessions():
+            if session.id == task.session_id or session.workspace_root == task.workspace_root:
+                name = self.service.system.named(f"session/{session.id}")
+                if name.ref is not None:
+                    name.tell(TasksLeft(task.by, task.channel))
+
+
+def _workspaces_at(directory: str) -> tuple[Path, Path]:
+    """Return the resolved directory, and the workspace of an agent that is started in it."""
+    here = check_workspace(Path(directory))
+    return here, check_workspace(version_control_root(here) or here)
+
+
+def _leave(db: Database, word: Instruction, signed: SignedCommand | None, context: Context) -> tuple[Instruction, str]:
+    """Record the task. Returns it as it is recorded, and its workspace."""
+    home = word.workspace_root
+    if word.session_id is not None:
+        session = sessions.get(db, word.session_id)
+        assert session is not None, "it was found a moment ago, and sessions are kept for days"
+        home = session.workspace_root
+        if session.status is SessionStatus.TERMINATED:
+            raise InvalidState("this session was ended; leave the task for its workspace, or for another session")
+    found = instructions.get(db, word.id)
+    if found is not None:
+        # A repeated request whose answer was lost, or another action under the same name.
+        if (found.kind, found.text) != (word.kind, word.text):
+            raise AlreadyDecided("this id stands for other words; give each act its own")
+        return found, home or ""
+    limits = context.config.steering
+    load = instructions.load(db, word.session_id, word.workspace_root)
+    steering.check_room(word.text, load, limits.max_queued, limits.max_queued_bytes)
+    word = evolve(word, signed=context.signatures.admit_words(db, word, signed, word.at))
+    instructions.insert(db, word)
+    data = {"instruction_id": word.id, "channel": word.channel, "workspace_root": home}
+    audit.record(db, word.at, Kind.TASK.value, word.session_id, word.by, word.text, data)
+    return word, home or ""
+
+
+def _take_back(db: Database, id: str, by: str, channel: str, context: Context) -> tuple[Instruction, str]:
+    word = instructions.get(db, id)
+    assert word is not None, "it was found a moment ago"
+    if word.taken_at is not None or word.delivered_at is not None:
+        raise AlreadyDecided("an agent has taken this task; nothing was changed")
+    if instructions.close(db, (id,), context.now()):
+        data = {"instruction_id": id, "channel": channel}
+        summary = answers.headline(word.text)
+        audit.record(db, context.now(), "task_taken_back", word.session_id, by, summary, data)
+    session = None if word.session_id is None else sessions.get(db, word.session_id)
+    return instructions.get(db, id) or word, "" if session is None else session.workspace_root
+
+
+def _named(db: Database, prefix: str) -> Instruction:
+    ids = instructions.with_prefix(db, prefix)
+    word = instructions.get(db, only([prefix] if prefix in ids else list(ids), prefix, "message or task"))
+    assert word is not None, "read in the same moment"
+    return word
+
+
+def _can_be_paused(session: Session) -> bool:
+    return session.status is SessionStatus.ACTIVE
+
+
+def _is_paused(session: Session) -> bool:
+    return session.is_paused
+
+
+def _is_open(session: Session) -> bool:
+    return session.status is not SessionStatus.INTERRUPTED
+
+
+#: Time limit of comparing a workspace, including the wait for other comparisons; and of a decision. In seconds.
+LOOK_SECONDS = 600.0
+ANSWER_SECONDS = 30.0
+
+
+@frozen
+class CheckpointCalls:
+    """The checkpoint calls. `actor` is the actor `checkpoints`. `session_id` finds a session by the prefix of its id;
+    without a prefix, the only session."""
+
+    actor: Name
+    reader: Reader
+    session_id: Callable[[str | None], Awaitable[str]]
+
+    async def take(
+        self, session: str | None, label: str | None, by: str, channel: str, act_id: str | None = None
+    ) -> CheckpointTaken:
+        """Take a checkpoint of a session and its workspace; without `session`, of the only session. One `act_id` takes
+        one checkpoint, however often it is repeated. Raises NotFound, Ambiguous, and FileError if the workspace is
+        gone."""
+        id = await self.session_id(session)
+        words = " ".join((label or "").split())[:200] or None
+        wish = TakeCheckpoint(_named_checkpoint(act_id, "checkpoint"), id, words, by, channel)
+        return await ask(self.actor, wish, timeout=LOOK_SECONDS, retry=True)
+
+    async def listed(self, session: str | None = None) -> tuple[CheckpointLine, ...]:
+        """Return the checkpoints of a session, or of all, newest first."""
+        id = None if session is None else await self.session_id(session)
+        return await self.reader.read(partial(checkpoints.of, session_id=id))
+
+    async def checkpoint(self, prefix: str) -> CheckpointLine:
+        """Return a checkpoint by the prefix of its id. Raises NotFound and Ambiguous."""
+        return await self.reader.read(partial(_one, prefix=prefix))
+
+    async def ask_restore(
+        self, checkpoint: str, files: Files, by: str, channel: str, act_id: str | None = None
+    ) -> Restore:
+        """Compare a checkpoint with its workspace, and ask whether to restore it. The question is a card, answered with
+        proceed or cancel; nothing changes before. Raises NotFound and Ambiguous, FileError if the workspace is gone,
+        and InvalidState, with the differences, if a session would end and no file be put back."""
+        line = await self.checkpoint(checkpoint)
+        wish = AskRestore(_named_checkpoint(act_id, "restore"), line.id, files, by, channel)
+        card = await ask(self.actor, wish, timeout=LOOK_SECONDS, retry=True)
+        return await self.restore(card.id)
+
+    async def restore(self, id: str) -> Restore:
+        """Return a restore by its whole id. Raises NotFound."""
+        found = await self.reader.read(partial(restores.get, id=id))
+        if found is None:
+            raise NotFound(f"no restore has the id {id!r}", code="request_not_found")
+        return found
+
+    async def answer(self, id: str, verdict: Verdict) -> Card:
+        """Proceed with a restore, or cancel it. The first decision wins: raises AlreadyDecided for a later one."""
+        return await ask(self.actor, AnswerRestore(id, verdict), timeout=ANSWER_SECONDS, retry=True)
+
+
+def _named_checkpoint(act_id: str | None, kind: str) -> str:
+    """Return the id of what an action creates: always the same for one action."""
+    return str(uuid.uuid4() if act_id is None else uuid.uuid5(uuid.NAMESPACE_OID, f"{kind}/{act_id}"))
+
+
+def _one(db: Database, prefix: str) -> CheckpointLine:
+    ids = checkpoints.with_prefix(db, prefix) if prefix else ()
+    found = [id for id in ids if id == prefix] or list(ids)
+    if not found:
+        raise NotFound(f"no checkpoint has an id that begins with {prefix[:40]!r}; see checkpoints")
+    if len(found) > 1:
+        raise Ambiguous(f"{prefix!r} fits {len(found)} checkpoints ({', '.join(found[:5])}); give more of the id")
+    line = checkpoints.line(db, found[0])
+    assert line is not None, "read in one transaction"
+    return line
+
+
+R = TypeVar("R")
+
+#: How long a repeated refusal is not reported again, and how many refusals are remembered.
+_AGAIN = timedelta(minutes=1)
+_REMEMBERED = 1000
+
+
+@define
+class Told:
+    """Recently reported refusals, so that a process that retries again and again does not flood every channel."""
+
+    _at: OrderedDict[str, datetime] = field(factory=OrderedDict)
+
+    def is_new(self, text: str, now: datetime) -> bool:
+        """Return whether this was not reported within the last minute."""
+        last = self._at.get(text)
+        if last is not None and abs(now - last) < _AGAIN:
+            return False
+        self._at[text] = now
+        self._at.move_to_end(text)
+        while len(self._at) > _REMEMBERED:
+            self._at.popitem(last=False)
+        return True
+
+
+@frozen
+class OperatorService:
+    """`chat` returns the chat channel's status; None if there is no chat channel. `children` are the agents that people
+    start."""
+
+    system: System
+    context: Context
+    reader: Reader
+    board: PolicyBoard
+    children: AgentProcesses
+    chat: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
+    _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
+    _told: Told = field(factory=lambda: Told(), init=False, repr=False)
+
+    @property
+    def checkpoints(self) -> CheckpointCalls:
+        """The calls that take, list and restore checkpoints."""
+        return CheckpointCalls(self.system.named("checkpoints"), self.reader, self._named_or_only)
+
+    async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
+        """Return the sessions that are not over, oldest first; with `everything`, all sessions in the database."""
+        if not everything:
+            return await self.reader.read(sessions.live)
+        return await self.reader.read(lookups.all_sessions)
+
+    async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
+        """Return the cards that wait for a person, oldest first; of one session, by the prefix of its id. Raises
+        NotFound and Ambiguous."""
+        if session_id is not None:
+            session_id = await self.session_id(session_id)
+        found = await self.reader.read(partial(lookups.open_cards, session_id=session_id, away=self.context.unattended))
+        for card in found:
+            self.seen(card)
+        proposed = () if session_id is not None else self.board.cards()
+        return tuple(sorted((*found, *proposed), key=lambda card: card.created_at))
+
+    async def card(self, prefix: str) -> Card:
+        """Return any current or past card, by a unique prefix of its id. Raises NotFound and Ambiguous."""
+        proposed = await self.board.find(prefix)
+        if proposed is not None:
+            return proposed
+        card = await self.reader.read(partial(lookups.named_card, prefix=prefix, away=self.context.unattended))
+        self.seen(card)
+        return card
+
+    async def identify(self, prefix: str) -> tuple[str, CardKind]:
+        """Return the whole id of a card, and its kind, which never changes. Raises NotFound and Ambiguous."""
+        id, kind, _ = await self._whose(prefix)
+        return id, kind
+
+    async def _whose(self, prefix: str) -> tuple[str, CardKind, str]:
+        # As a rule the operator was shown the card just before.
+        shown = self._shown.find(prefix)
+        if shown is not None:
+            return prefix, *shown
+        card = await self.card(prefix)
+        return card.id, card.kind, card.session_id
+
+    async def decide(self, prefix: str, verdict: Verdict) -> Card:
+        """Answer a card. The first verdict wins: raises AlreadyDecided for a later one, which changes nothing. The same
+        verdict (by its id) again is answered like the first time. If an operator key exists, raises SignatureRefused
+        for a missing or wrong signature, and tells people."""
+        try:
+            return await self._decide(prefix, verdict)
+        except SignatureRefused as refused:
+            await self._tell_refused(prefix, verdict, refused)
+            raise
+
+    async def _tell_refused(self, prefix: str, verdict: Verdict, refused: SignatureRefused) -> None:
+        who = f"{verdict.by} ({verdict.channel})"
+        summary = f"refused to {verdict.decision.value} {prefix} for {who}: {refused.message}"
+        data = {"request_id": prefix, "decision": verdict.decision.value, "channel": verdict.channel}
+        await self.security_event(summary, {**data, "origin": verdict.origin_data})
+        if self._told.is_new(f"{prefix} {refused.message}", self.context.now()):
+            self.context.operators.tell(Notice(summary, "error", self.context.now()))
+
+    async def _decide(self, prefix: str, verdict: Verdict) -> Card:
+        proposed = await self.board.find(prefix)
+        if proposed is not None:
+            return self._count(await self.board.decide(proposed, verdict), verdict)
+        id, kind, session_id = await self._whose(prefix)
+        if kind is CardKind.RESTORE:
+            return self._count(await self.checkpoints.answer(id, verdict), verdict)
+        return self._count(await self.ask_session(session_id, Decide(id, verdict)), verdict)
+
+    async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
+        """Resume a waiting agent; without `session`, the only one that waits. Raises NotFound and Ambiguous."""
+        id = (
+            await self.session_id(session)
+            if session is not None
+            else await self._meant(verdict.id, lookups.only_waiting)
+        )
+        given = evolve(verdict, decision=Decision.RESUME, text=instruction)
+        return await self.ask_session(id, Resume(given))
+
+    async def switch_mode(
+        self, session: str | None, mode: SessionMode, by: str, channel: str
+    ) -> tuple[SessionMode, SessionMode]:
+        """Change who is notified of a session's cards; default: the only session. Returns the old and the new mode."""
+        id = await self.named_session(session, lambda each: each.status is not SessionStatus.INTERRUPTED, "session")
+        asked = SwitchFreq(mode, by=by, channel=channel, from_agent=False, call=f"service/{self.context.new_id()}")
+        answered = await self.ask_session(id, asked)
+        return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
+
+    def nudge_text(self) -> str:
+        """Return the default message of a nudge."""
+        return self.context.config.stall.default_nudge_message
+
+    async def nudge(
+        self,
+        prefix: str,
+        text: str | None,
+        by: str,
+        channel: str,
+        origin: Origin | None = None,
+        act_id: str | None = None,
+        signed: SignedCommand | None = None,
+    ) -> Card | Session:
+        """Send an agent a message with its next result, by the id of a stall alert or a session. `act_id` names the
+        action, `signed` is the command that a person signed."""
+        what, id = await self.reader.read(partial(lookups.nudged, prefix=prefix))
+        word_id = self.context.new_id() if act_id is None else id_of_act(act_id)
+        if what == "alert":
+            verdict = Verdict(word_id, Decision.NUDGE, by, channel, self.context.now(), text, origin, command=signed)
+            return await self.decide(id, verdict)
+        words = text or self.nudge_text()
+        await self.ask_session(id, Steer(word_id, Kind.NUDGE, words, by, channel, signed))
+        session = await self.reader.read(partial(sessions.get, id=id))
+        assert session is not None, "it has answered just now"
+        return session
+
+    async def end(self, session: str, by: str, channel: str, why: str) -> Session:
+        """End a session; its pending requests are interrupted."""
+        return await self.ask_session(await self.session_id(session), End(by, channel, why))
+
+    async def decide_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
+        """Accept or reject a policy, by its card's id or its workspace; without a name, the only one that waits.
+        `shown` is the hash of the content that the person was shown."""
+        return self._count(await self.board.decide_named(prefix_or_path, verdict, shown), verdict)
+
+    async def policies(self) -> tuple[PolicyStatus, ...]:
+        """Return the status of the policies of all known workspaces."""
+        return await self.board.all()
+
+    async def policy(self, prefix_or_path: str) -> PolicyStatus:
+        """Return the status of one policy, by its card's id or its workspace."""
+        return await self.board.status(prefix_or_path)
+
+    def _count(self, card: Card, verdict: Verdict) -> Card:
+        told = answers.answered(card, verdict, self.context.now())
+        if told is not None:
+            self.context.measured(told)
+        return card
+
+    async def audit(self, limit: int, session: str | None = None) -> tuple[AuditEntry, ...]:
+        """Return the newest audit entries, oldest first."""
+        id = await self.session_id(session) if session is not None else None
+        return await self.reader.read(partial(audit.recent, limit=limit, session_id=id))
+
+    async def security_event(self, summary: str, data: dict[str, Any]) -> None:
+        """Record a forbidden attempt in the audit log."""
+        await self.context.store.transact(
+            partial(
+                audit.record,
+                at=self.context.now(),
+                kind="security",
+                session_id=None,
+                who="intercom",
+                summary=summary,
+                data=data,
+            )
+        )
+
+    async def is_new_terminal(self, origin: Origin) -> bool:
+        """Record that a person decides from this terminal. Returns whether it was never used before."""
+        work = partial(known_processes.is_new_terminal, origin=origin, at=self.context.now())
+        return await self.context.store.transact(work)
+
+    def tree(self) -> Info:
+        return self.system.inspect()
+
+    async def chat_standing(self) -> Mapping[str, Any] | None:
+        """Return the chat channel's status: its connection, its queue and its errors; None without a chat channel."""
+        return None if self.chat is None else await self.chat()
+
+    def version(self) -> dict[str, Any]:
+        return {"version": __version__}
+
+    def seen(self, card: Card) -> None:
+        """Remember the card's session: a card that was shown may be answered next."""
+        self._shown.remember(card)
+
+    @property
+    def steering(self) -> Steering:
+        """The calls that pause agents and send them messages."""
+        return Steering(self)
+
+    # --- operator keys -----------------------------------------------------------------------------------------------
+
+    @property
+    def signatures(self) -> Signatures:
+        """Which decisions count."""
+        return self.context.signatures
+
+    async def admit_command(
+        self, command: str, act_id: str | None, subject: str, signature: Signature | None, *, once: bool
+    ) -> None:
+        """Check the signature of a command that answers no card; with `once` it may be used only one time. Does nothing
+        if there is no operator key. Raises SignatureRefused."""
+        if self.signatures.required:
+            await self._transact_once(
+                partial(
+                    self.signatures.admit_command,
+                    command=command,
+                    act_id=act_id,
+                    subject=subject,
+                    signature=signature,
+                    now=self.context.now(),
+                    once=once,
+                )
+            )
+
+    async def add_key(self, key: PublicKey, at: str, by: str, signature: str) -> bool:
+        """Enrol an operator key; False if it is enrolled already. Raises SignatureRefused."""
+        added = await self._transact_once(partial(self._add_key, key=key, at=at, by=by, signature=signature))
+        if added:
+            text = f"operator key {key.id} ({key.name}) counts from now on: decisions have to be signed"
+            self.context.operators.tell(Notice(text, "warning", self.context.now()))
+            if (unsigned := self.signatures.keyring.unsigned_settings()) is not None:
+                self.context.operators.tell(Notice(unsigned, "warning", self.context.now()))
+        return added
+
+    async def note_settings(self) -> None:
+        """Record which settings a person has signed, if they are new."""
+        if self.signatures.keyring.has_new_settings:
+            await self._transact_once(partial(self.signatures.keyring.note_settings, now=self.context.now()))
+
+    async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey:
+        """Revoke an operator key, and return it. Raises SignatureRefused and NotFound."""
+        key = await self._transact_once(partial(self._revoke_key, id=id, at=at, by=by, signature=signature))
+        rest = "" if self.signatures.required else ": no operator key is left, and decisions need no signature"
+        text = f"operator key {key.id} ({key.name}) was revoked{rest}"
+        self.context.operators.tell(Notice(text, "warning", self.context.now()))
+        return key
+
+    def _add_key(self, db: Database, key: PublicKey, at: str, by: str, signature: str) -> bool:
+        added = self.signatures.keyring.add(db, key, at, by, signature, self.context.now())
+        if added:
+            self.signatures.keyring.note_settings(db, self.context.now())
+            data = {"key_id": key.id, "public": key.public, "by": by, "at": at, "signature": signature}
+            self._record_key(db, "operator_key_added", key, data)
+        return added
+
+    def _revoke_key(self, db: Database, id: str, at: str, by: str, signature: str) -> PublicKey:
+        key = self.signatures.keyring.revoke(db, id, at, by, signature, self.context.now())
+        data = {"key_id": key.id, "public": key.public, "by": by, "at": at, "signature": signature}
+        self._record_key(db, "operator_key_revoked", key, data)
+        return key
+
+    def _record_key(self, db: Database, kind: str, key: PublicKey, data: dict[str, Any]) -> None:
+        audit.record(db, self.context.now(), kind, None, key.name or key.id, f"operator key {key.id}", data)
+
+    async def _transact_once(self, work: Callable[[Database], R]) -> R:
+        """Run work about keys and signatures, which is not safe to repeat: a signature counts once."""
+        return await self.context.store.transact(work, retry=False)
+
+    # --- finding -----------------------------------------------------------------------------------------------------
+
+    async def ask_session(self, session_id: str, message: Request[R]) -> R:
+        """Ask a session by its whole id, and wake it if it is idle."""
+        return await ask_session(self.system, session_id, message)
+
+    async def session_id(self, prefix: str) -> str:
+        """Return the whole id of a session. Raises NotFound and Ambiguous."""
+        return await lookups.session_id(self.reader, prefix)
+
+    async def named_session(
+        self, prefix: str | None, fits: Callable[[Session], bool], what: str, act_id: str | None = None
+    ) -> str:
+        """Return the whole id of a session; without a name, of the only live session that fits. A repeated `act_id`
+        gets the session of the first time. Raises NotFound and Ambiguous."""
+        if prefix is not None:
+            return await self.session_id(prefix)
+        return await self._meant(act_id, lambda db: single([one.id for one in sessions.live(db) if fits(one)], what))
+
+    async def _meant(self, act_id: str | None, find: Callable[[Database], str]) -> str:
+        if act_id is None:
+            return await self.reader.read(find)
+        work = partial(lookups.by_act, act_id=act_id, find=find, at=self.context.now())
+        return await self.context.store.transact(work)
+
+    async def _named_or_only(self, prefix: str | None) -> str:
+        return await self.named_session(prefix, lambda each: each.status is not SessionStatus.INTERRUPTED, "session")

@@ -1,0 +1,611 @@
+"""The session registry: finds or opens each agent's session, and keeps its actors running.
+
+One actor does this, so that two first calls of one agent open one session.
+
+A person started such a session, or it was restored; it exists before its agent does. All connections that name its id
+are one agent's, so the agent finds its session again after any restart.
+
+Keys of agents over stdio are made of other things: a shim's id, or a client's name for a conversation.
+`of_conversation` keeps them apart from these prefixes.
+
+Agent connections record their own start and end here, so that nothing is lost while the session registry restarts. The
+registry evaluates it; everyone may read it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from attrs import define, evolve, field, frozen
+
+from actors import Actor, DownEvent, Name, Refused, Reply
+from intercom.local import shim_id
+from intercom.model import crash_points
+from intercom.model.card import CardKind, Notice
+from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, Unauthorized
+from intercom.model.process import AgentProcessState
+from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.sessions.context import Context
+from intercom.sessions.messages import (
+    Admit,
+    Adopt,
+    Agent,
+    AgentCame,
+    AgentLeft,
+    AgentsGone,
+    AgentsHere,
+    AnonymousClient,
+    FindAnonymous,
+    Wanted,
+    key_of,
+)
+from intercom.sessions.policies import PolicyBoard
+from intercom.sessions.supervision import RunningSessions
+from intercom.store import agent_processes, audit, instructions, journal, requests, sessions, stalls
+from intercom.store.counts import Counts, count
+from intercom.store.messages import Database
+from intercom.store.requests import approvals
+
+
+def find_or_open(db: Database, new: Session) -> Session:
+    """Return the session of the agent of `new`; if it has none, open this one."""
+    assert new.agent_key is not None, "it is an agent's"
+    found = sessions.by_agent(db, new.agent_key)
+    if found is not None:
+        return found
+    sessions.insert(db, new)
+    at, client = new.created_at, new.client_name or "an agent"
+    audit.record(db, at, "session_opened", new.id, "agent", client, {"workspace_root": new.workspace_root})
+    audit.record(db, at, "session_active", new.id, "agent", "the agent is connected")
+    return new
+
+
+_ELSE = "unset INTERCOM_SESSION_ID (or leave out --session-id) to work in a session of your own"
+
+
+def claim(db: Database, agent: Agent, at: datetime, is_connected: Callable[[str | None], bool]) -> Session:
+    """Bind the session that the agent names to it, in the caller's transaction, and return its new row.
+
+    Raises NotFound for an unknown id, and InvalidState if the session is over or its other agent is connected. Raises
+    Unauthorized if an agent opened the session for itself. On an error nothing has changed.
+    """
+    assert agent.session_id is not None, "it names a session"
+    session = sessions.get(db, agent.session_id)
+    if session is None:
+        raise NotFound(f"no session has the id {agent.session_id[:80]!r}; {_ELSE}")
+    if session.status is SessionStatus.TERMINATED:
+        raise InvalidState(f"session {session.id} was ended; stop, or {_ELSE}")
+    if not is_for_claiming(session):
+        raise Unauthorized(f"session {session.id} is another agent's, and not to be had by its id; {_ELSE}")
+    if session.agent_key == agent.key:
+        if session.client_name is not None or agent.client_name is None:
+            return session
+    elif is_connected(session.agent_key):
+        raise InvalidState(f"session {session.id} has another agent, which is connected; {_ELSE}")
+    bound = sessions.bind_agent(db, session.id, agent.key, at, agent.client_name)
+    assert bound is not None, "it was not over a moment ago, in this transaction"
+    audit.record(db, at, "session_claimed", session.id, "agent", agent.client_name or "an agent")
+    return bound
+
+
+def is_for_claiming(session: Session) -> bool:
+    """Return whether a session was made for an agent to claim, and not opened by an agent."""
+    return session.prompt is not None or session.agent_key == key_of(session.id)
+
+
+#: A permanent name in the URL: every caller with this name is the same agent, and no other agent gets its session.
+NAMED = "http:"
+#: One HTTP session of a client without a name. The key ends with the HTTP session.
+PASSING = "http-session:"
+#: One call of a caller without a name and without an HTTP session.
+ANONYMOUS = "http-call:"
+
+_RESERVED = (NAMED, PASSING, ANONYMOUS, key_of(""))
+#: Separates such a key from a conversation of its client. A key in a URL cannot contain it.
+_DIVIDER = "#"
+_APART = "client/"
+
+
+def of_conversation(key: str, conversation: str) -> str:
+    """Return the key of one conversation of a client whose connection has `key`. Over HTTP a conversation is part of
+    the connection's key. Over stdio it outlives the connection."""
+    if key.startswith((NAMED, PASSING)):
+        return f"{key}{_DIVIDER}{conversation}"
+    return f"{_APART}{conversation}" if conversation.startswith((*_RESERVED, _APART)) else conversation
+
+
+def is_anonymous(key: str | None) -> bool:
+    """Return whether the agent of this key is an anonymous client: a single call, known only by its request."""
+    return key is not None and key.startswith(ANONYMOUS)
+
+
+def is_its_own(key: str | None) -> bool:
+    """Return whether no other agent may take over the session of this key: its owner may come back, or nobody else may
+    know of it."""
+    return key is not None and key.startswith((NAMED, ANONYMOUS))
+
+
+def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Callable[[str | None], bool]) -> Session:
+    """Return the session that the agent gets: the one it names, else the newest abandoned one of the same client, else
+    its own. Sessions of agents with a permanent name and of anonymous calls cannot be taken over, even by id. Raises
+    InvalidState, NotFound, Unauthorized or Paused."""
+    if agent.session_id is not None:
+        if wanted not in (None, own):
+            raise InvalidState(f"this agent was started for session {own}; it cannot take over another")
+        kept = sessions.get(db, own)
+        assert kept is not None, "it was claimed just now"
+        return kept
+    if wanted is not None and wanted != own:
+        _require_going_on(db, own)
+        session = sessions.get(db, wanted)
+        if session is None or session.workspace_root != agent.workspace:
+            raise NotFound(f"no session of this workspace has the id {wanted!r}")
+        if session.status is SessionStatus.TERMINATED:
+            raise InvalidState(f"session {wanted} was ended; go on in your own")
+        if is_its_own(session.agent_key) or _has_process(db, wanted):
+            raise Unauthorized(f"session {wanted} is kept for its own agent, which may come back; go on in your own")
+        if is_live(session.agent_key):
+            raise InvalidState(
+                f"session {wanted} has a live agent; only a session whose agent is gone can be taken over"
+            )
+        return session
+    mine = sessions.get(db, own)
+    assert mine is not None, "its agent was let in just now"
+    if wanted is not None or mine.is_paused or _has_work(db, own):
+        return mine
+    for session in sessions.adoptable(db, agent.workspace, agent.client_name):
+        if session.id != own and not is_live(session.agent_key) and not is_its_own(session.agent_key):
+            return session
+    return mine
+
+
+def _require_going_on(db: Database, own: str) -> None:
+    """Raise Paused if the agent's own session is paused: it must stay there."""
+    mine = sessions.get(db, own)
+    if mine is not None and mine.is_paused:
+        raise Paused(f"this session was paused by {mine.paused_by or 'an operator'}; nothing was done")
+
+
+def _has_process(db: Database, session_id: str) -> bool:
+    """Return whether people started an agent for this session that is not over. It may still connect, and its end may
+    end the session's requests."""
+    child = agent_processes.get(db, session_id)
+    return child is not None and child.state is not AgentProcessState.OVER
+
+
+def _has_work(db: Database, session_id: str) -> bool:
+    session = sessions.get(db, session_id)
+    return bool(
+        requests.pending(db, session_id)
+        or requests.undelivered(db, session_id)
+        or (session is not None and session.progress_snapshot)
+    )
+
+
+def hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -> Session:
+    """Bind the chosen session to the agent; its own session ends if it holds nothing. Raises InvalidState."""
+    if not _has_work(db, own):
+        mine = sessions.get(db, own)
+        if mine is not None and mine.status is not SessionStatus.TERMINATED:
+            sessions.set_status(db, own, {mine.status}, SessionStatus.TERMINATED, at)
+    session = sessions.bind_agent(db, chosen, agent.key, at, agent.client_name)
+    if session is None:
+        raise InvalidState(f"session {chosen} ended just now; go on in your own")
+    if session.status is SessionStatus.INTERRUPTED:
+        session = sessions.set_status(db, chosen, {session.status}, session.status_when_here, at) or session
+    # Instructions for the agent follow it into the chosen session.
+    instructions.move(db, own, chosen)
+    audit.record(db, at, "session_adopted", chosen, "agent", f"taken over from {own}", {"was": own})
+    return session
+
+
+_OPEN = (SessionStatus.CREATED, SessionStatus.ACTIVE, SessionStatus.PAUSED, SessionStatus.INTERRUPTED)
+
+
+def anonymous_owner(db: Database, request_id: str) -> Session:
+    """Return the session of a request that an anonymous client made. Raises NotFound also for another agent's request:
+    knowing its id gives no access to it."""
+    request = requests.find(db, request_id)
+    session = None if request is None else sessions.get(db, request.session_id)
+    if session is None or not is_anonymous(session.agent_key):
+        raise NotFound(f"no request of this session has the id {request_id!r}", code="request_not_found")
+    return session
+
+
+def is_anonymous_spent(db: Database, session: Session) -> bool:
+    """Return whether this anonymous session holds nothing that can be asked for any more."""
+    if session.status not in _OPEN or not is_anonymous(session.agent_key):
+        return False
+    held = any(entry.session_id == session.id for entry in journal.open(db))
+    asked = requests.pending(db, session.id) or requests.undelivered(db, session.id)
+    return not held and not asked and not approvals.is_one_unspent(db, session.id)
+
+
+def end_anonymous(db: Database, id: str, at: datetime) -> bool:
+    """End the session of this id if it is spent. No call waits in it, so nobody is told."""
+    session = sessions.get(db, id)
+    if session is None or not is_anonymous_spent(db, session):
+        return False
+    if sessions.set_status(db, id, session.status, SessionStatus.TERMINATED, at) is None:
+        return False
+    audit.record(db, at, "session_terminated", id, "intercom", "its caller gave no name, and has what it asked for")
+    return True
+
+
+def spent_anonymous(db: Database) -> tuple[Session, ...]:
+    """Return all spent sessions. In some of them a call may just have begun."""
+    return tuple(session for session in sessions.live(db) if is_anonymous_spent(db, session))
+
+
+_UP = (SessionStatus.ACTIVE, SessionStatus.PAUSED)
+
+
+@frozen
+class Recovery:
+    """What an earlier server run left. `live` are the sessions that have not ended, `wanted` the ids of those with
+    pending work, `known` the ids of all sessions."""
+
+    live: tuple[Session, ...]
+    wanted: frozenset[str]
+    counts: Counts
+    known: tuple[str, ...]
+
+    def going(self) -> tuple[Session, ...]:
+        """Return the sessions whose actors are to run; first those with pending work."""
+        found = (each for each in self.live if each.status in _UP or each.id in self.wanted)
+        return tuple(sorted(found, key=lambda each: each.id not in self.wanted))
+
+    def sentence(self) -> str:
+        """Describe this to people."""
+        waiting = self.counts.pending
+        return (
+            f"server restarted: {self.counts.sessions[SessionStatus.INTERRUPTED]} interrupted session(s),"
+            f" {waiting[CardKind.APPROVAL].count} pending approval(s),"
+            f" {waiting[CardKind.PROMPT].count} pending prompt(s),"
+            f" {waiting[CardKind.STANDBY].count} agent(s) standing by; agents can use reboot to resume"
+        )
+
+
+def find_recovery(db: Database) -> Recovery:
+    """Read the current state."""
+    wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in journal.open(db)}
+    live = sessions.live(db)
+    return Recovery(live, frozenset(wanted), count(db), sessions.ids(db))
+
+
+def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]]:
+    """Return those of these sessions that are over or abandoned and hold nothing. Each comes with the agent key that
+    keeps it running while that agent is connected, or None."""
+    held = {entry.session_id for entry in journal.open(db)}
+    found = []
+    for session in sessions.inactive(db, running):
+        if session.id in held or requests.pending(db, session.id) or stalls.active(db, session.id):
+            continue
+        elsewhere = session.agent_key is not None and sessions.by_agent(db, session.agent_key)
+        is_over = session.status is SessionStatus.TERMINATED and elsewhere
+        child = agent_processes.get(db, session.id)
+        # Over HTTP no disconnect is seen, and an agent that people started has no other session to come back to.
+        has_ended = child is not None and child.state is AgentProcessState.OVER
+        found.append((session.id, None if is_over or has_ended else session.agent_key))
+    return found
+
+
+@define
+class Presence:
+    """`here` maps keys to the agents that were admitted and are connected, or were a moment ago; only the session
+    registry writes it. `doors` holds the connections of each key: a shim may reconnect before its old connection is
+    known to be gone."""
+
+    here: dict[str, Agent] = field(factory=dict)
+    doors: dict[str, set[str]] = field(factory=dict)
+
+    def has(self, key: str | None) -> bool:
+        """Return whether the agent of this key is connected, or may come back any moment."""
+        return key is not None and key in self.here
+
+    def connected(self, key: str | None) -> bool:
+        """Return whether the agent of this key has a connection now."""
+        return key is not None and bool(self.doors.get(key))
+
+    def came(self, key: str, door: str) -> None:
+        """Record a new connection of this agent."""
+        self.doors.setdefault(key, set()).add(door)
+
+    def left(self, key: str, door: str) -> None:
+        """Record the end of a connection of this agent. It may have others."""
+        doors = self.doors.get(key, set())
+        doors.discard(door)
+        if not doors:
+            self.doors.pop(key, None)
+
+    def leaving(self) -> tuple[str, ...]:
+        """Return the keys of admitted agents without a connection. They may still come back."""
+        return tuple(key for key in self.here if not self.connected(key))
+
+    def coming(self) -> tuple[str, ...]:
+        """Return the keys that are connected but not in `here`: agents that are back, or have made no call yet."""
+        return tuple(key for key in self.doors if key not in self.here)
+
+
+log = logging.getLogger("intercom.sessions")
+
+#: Seconds within which an agent with a lost connection may come back. A shim reconnects in well under one.
+GRACE_SECONDS = 5.0
+#: The grace period after a server start, in seconds: shims first have to notice that the old server died.
+START_GRACE_SECONDS = 60.0
+#: For this long after a start, in seconds, no session is taken over whose agent may still come back.
+RETURN_SECONDS = 3.0
+#: Seconds between two checks for sessions whose actors are idle.
+SWEEP_SECONDS = 20.0
+
+
+T = TypeVar("T")
+
+
+@frozen
+class BringBack:
+    """Told by the actor to itself on start, so that recovery happens even without a request."""
+
+
+@frozen
+class Gone:
+    """A timer: this agent has not come back."""
+
+    key: str
+
+
+@frozen
+class AllBack:
+    """A timer: living agents have come back by now."""
+
+
+@frozen
+class Sweep:
+    """A timer: some sessions' actors may be idle."""
+
+
+class SessionRegistry(Actor):
+    """The actor `registry`. `in_session` is called with a session's id and its agent's connections."""
+
+    refusals = (Refused, IntercomError)
+    #: After a server crash all agents come at once, and none may be rejected.
+    mailbox_size = 50_000
+
+    def __init__(
+        self,
+        context: Context,
+        presence: Presence,
+        units: Name,
+        watchers: Name,
+        board: PolicyBoard,
+        default_mode: SessionMode,
+        in_session: Callable[[str, frozenset[str]], object] = lambda _session_id, _connections: None,
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._presence = presence
+        self._units = units
+        self._watchers = watchers
+        self._board = board
+        self._default_mode = default_mode
+        self._in_session = in_session
+        self._brought_back = self._announced = False
+        self._awaited: set[str] = set()
+        #: The keys of all agents with a session that is not over, and perhaps of others. An agent that comes for the
+        #: first time is not among them.
+        self._with_session: set[str] = set()
+        self._running: RunningSessions
+        self._postponed: list[tuple[Adopt, Reply[str]]] = []
+
+    def on_start(self) -> None:
+        self._running = RunningSessions(self.system, self._context, self._units, self._watchers, self._board)
+        # Recovery asks sibling actors. One that is down is not restarted while its supervisor waits for this start.
+        self.actor_ref.tell(BringBack())
+
+    async def _bring_back(self) -> None:
+        """Recover the sessions of an earlier server run that can still be answered or applied."""
+        found = await self._context.store.transact(find_recovery)
+        going = found.going()
+        self._with_session = {each.agent_key for each in found.live if each.agent_key is not None}
+        await self._running.take_stock(found.known, {each.workspace_root for each in going})
+        for session in going:
+            await self._running.run(session)
+        for session in found.live:
+            agent = session.agent_key
+            if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._presence.has(agent):
+                self.set_timer(Gone(agent), START_GRACE_SECONDS, Gone(agent))
+                self._awaited.add(agent)
+        # Connections that came or went while this actor was down are recorded in `Presence`.
+        for key in self._presence.leaving():
+            self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
+        for key in self._presence.coming():
+            await self._here(key)
+        self.set_timer(AllBack(), RETURN_SECONDS, AllBack())
+        self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
+        if found.wanted and not self._announced:
+            told = found.sentence()
+            log.warning("%s", told)
+            self._context.operators.tell(Notice(told, "warning", self._context.now()))
+        self._announced = self._brought_back = True
+        self.monitor(self._units)
+        self.monitor(self._watchers)
+
+    async def on_receive(self, message: object) -> Any:
+        if not self._brought_back:
+            await self._bring_back()
+        match message:
+            case DownEvent():
+                # All session or watcher actors ended with their supervisor, which restarts empty.
+                self._brought_back = False
+                await self._bring_back()
+            case Admit(agent):
+                return await self._admit(agent)
+            case Adopt():
+                return await self._adopt(message)
+            case FindAnonymous(request_id):
+                return await self._anonymous(request_id)
+            case Wanted(session_id):
+                return await self._wanted(session_id)
+            case AgentsHere(keys):
+                for key in keys:
+                    await self._here(key)
+            case AgentsGone(keys, for_good):
+                for key in keys:
+                    if self._presence.has(key) and not self._presence.connected(key):
+                        self.set_timer(Gone(key), 0.0 if for_good else GRACE_SECONDS, Gone(key))
+            case Gone(key):
+                await self._gone(key)
+            case AllBack():
+                await self._all_back()
+            case Sweep():
+                await self._sweep()
+        return None
+
+    async def _admit(self, agent: Agent) -> str:
+        new = self._new_session(agent)
+        session = await self._context.store.transact(
+            partial(claim, agent=agent, at=self._now(), is_connected=self._presence.connected)
+            if agent.session_id is not None
+            else partial(find_or_open, new=new)
+        )
+        is_new = session.id == new.id
+        crash_points.reach("session.opened")
+        self._in_session(session.id, frozenset(self._presence.doors.get(agent.key, ())))
+        # With the session's workspace: an agent that was started for a session need not know it.
+        self._note(agent if agent.session_id is None else evolve(agent, workspace=session.workspace_root))
+        await self._running.run(session, is_new=is_new)
+        if not is_new:
+            self.system.named(f"session/{session.id}").tell(AgentCame())
+        return session.id
+
+    def _new_session(self, agent: Agent) -> Session:
+        now = self._now()
+        return Session(
+            id=self._context.new_id(),
+            owner_user_id="",
+            workspace_root=agent.workspace,
+            # Its agent is connected.
+            status=SessionStatus.ACTIVE,
+            mode=self._default_mode,
+            created_at=now,
+            updated_at=now,
+            agent_key=agent.key,
+            client_name=agent.client_name,
+            channel_id=agent.channel_id,
+        )
+
+    async def _adopt(self, asked: Adopt) -> str | None:
+        agent = asked.agent
+        own = await self._admit(agent)
+        chosen = await self._context.store.transact(
+            partial(choose, agent=agent, own=own, wanted=asked.session_id, is_live=self._lives)
+        )
+        if chosen.id == own:
+            return own
+        if chosen.agent_key in self._awaited and not shim_id.is_dead(chosen.agent_key):
+            # Its agent may be alive, and wait for a decision that another agent would then get. Dead agents are not
+            # waited for: if servers ran shorter than this wait, no adoption would succeed.
+            self._postponed.append((asked, self.defer()))
+            return None
+        session = await self._context.store.transact(
+            partial(hand_over, agent=agent, own=own, chosen=chosen.id, at=self._now())
+        )
+        crash_points.reach("session.adopted")
+        await self._running.run(session)
+        self.system.named(f"session/{own}").tell(AgentLeft())
+        self.system.named(f"session/{session.id}").tell(AgentCame())
+        return session.id
+
+    async def _all_back(self) -> None:
+        self._awaited.clear()
+        postponed, self._postponed = self._postponed, []
+        for asked, reply in postponed:
+            if reply.abandoned:
+                continue
+            try:
+                adopted = await self._adopt(asked)
+            except self.refusals as refused:
+                reply.fail(refused)
+                continue
+            assert adopted is not None, "nobody is awaited any more"
+            reply.set(adopted)
+
+    async def _wanted(self, session_id: str) -> str:
+        session = await self._context.store.transact(partial(sessions.get, id=session_id))
+        if session is None:
+            raise NotFound(f"no session has the id {session_id}")
+        self._running.spare(session.id)
+        await self._running.run(session)
+        return session.id
+
+    async def _anonymous(self, request_id: str) -> AnonymousClient:
+        session = await self._context.store.transact(partial(anonymous_owner, request_id=request_id))
+        assert session.agent_key is not None, "it is by its agent that it was found"
+        agent = Agent(session.agent_key, session.client_name, session.workspace_root, session.channel_id)
+        self._note(agent)
+        await self._running.run(session)
+        self.system.named(f"session/{session.id}").tell(AgentCame())
+        return AnonymousClient(session.id, agent)
+
+    async def _end_if_spent(self, session_id: str) -> bool:
+        """End an anonymous session that is spent, and stop its actors. Returns whether it ended."""
+        if not await self._context.store.transact(partial(end_anonymous, id=session_id, at=self._now())):
+            return False
+        await self._running.stop(session_id)
+        return True
+
+    async def _here(self, key: str) -> None:
+        if key not in self._with_session and not key.startswith(key_of("")):
+            return
+        session = await self._context.store.transact(partial(sessions.by_agent, agent_key=key))
+        if session is not None and self._presence.connected(key):
+            self._in_session(session.id, frozenset(self._presence.doors.get(key, ())))
+            self._note(Agent(key, session.client_name, session.workspace_root))
+            await self._running.run(session)
+            self.system.named(f"session/{session.id}").tell(AgentCame())
+
+    async def _gone(self, key: str) -> None:
+        self._awaited.discard(key)
+        if self._presence.connected(key):
+            # The agent came back while the timer's message was in the mailbox.
+            return
+        self._presence.here.pop(key, None)
+        session = await self._context.store.transact(partial(sessions.by_agent, agent_key=key))
+        ended = session is not None and is_anonymous(key) and await self._end_if_spent(session.id)
+        if session is not None and not ended:
+            self.system.named(f"session/{session.id}").tell(AgentLeft())
+
+    def _is_in(self, key: str | None) -> bool:
+        return self._presence.has(key) or self._presence.connected(key)
+
+    def _lives(self, key: str | None) -> bool:
+        return self._presence.has(key) and not shim_id.is_dead(key)
+
+    def _note(self, agent: Agent) -> None:
+        self._presence.here[agent.key] = agent
+        self._with_session.add(agent.key)
+        self._awaited.discard(agent.key)
+        if self._presence.connected(agent.key):
+            self.cancel_timer(Gone(agent.key))
+        else:
+            # Its connection ended while it was being admitted.
+            self.set_timer(Gone(agent.key), GRACE_SECONDS, Gone(agent.key))
+
+    async def _sweep(self) -> None:
+        """Stop the actors of sessions that are over or abandoned and hold nothing. They are started again on demand."""
+        self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
+        for session in await self._context.store.transact(spent_anonymous):
+            if not self._is_in(session.agent_key):
+                await self._end_if_spent(session.id)
+        over = await self._context.store.transact(partial(to_stop, running=self._running.perhaps_idle()))
+        for id, agent_key in over:
+            if not self._is_in(agent_key):
+                await self._running.stop(id)
+        self._with_session = set(await self._context.store.transact(sessions.agent_keys)) | self._presence.here.keys()
+
+    def _now(self) -> datetime:
+        return self._context.now()

@@ -1,0 +1,515 @@
+"""The session actor: one agent's requests, the calls that wait for them, and the results not yet delivered.
+
+Its state is in the store. The rest (waiting calls, pending deliveries) is rebuilt or requested again after a restart.
+The handlers are in modules named after what they do; this module holds what they share.
+
+Each is recorded in the transaction of its effect, under its id, so that a repeated verdict has no second effect.
+
+Pings pass, and so do calls that wait for earlier requests: they go on waiting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+from attrs import evolve
+
+from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
+from intercom.model.card import Card, Notice
+from intercom.model.decision import Verdict
+from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, SignatureRefused, TooManyPending
+from intercom.model.instruction import Instruction
+from intercom.model.policy import PolicyAnswer
+from intercom.model.prompt import ContinuationPrompt, Wait
+from intercom.model.session import Session, SessionStatus
+from intercom.model.visible_text import visible
+from intercom.sessions import answers, cards
+from intercom.sessions.answers import Asked, from_json, to_json
+from intercom.sessions.context import Context
+from intercom.sessions.messages import Answered, AskPermission, Opened, TakeWords, ToolRequest, Watch
+from intercom.sessions.processes.messages import Continue, Stop, Suspend
+from intercom.sessions.session.delivery import PendingDeliveries, Waiter, Waiters
+from intercom.sessions.signatures import Signatures
+from intercom.sessions.timers import RETURN_SECONDS, SHOW_SECONDS, TOUCH_SECONDS, Expire, LookRound, Show, WriteTouch
+from intercom.store import audit, idempotency, instructions, requests, restores, sessions, tasks
+from intercom.store.idempotency import Scope
+from intercom.store.messages import Database, Touch
+
+T = TypeVar("T")
+A = TypeVar("A")
+R = TypeVar("R", bound=Asked)
+
+_ID_CHARS = 40
+#: Time limit of one policy question, in seconds.
+POLICY_SECONDS = 5.0
+#: The answer if the policy watcher does not reply: nothing is granted.
+UNREADABLE = PolicyAnswer(False, why="the policy could not be read just now; ask again")
+
+#: A handler returns a value, or a coroutine that returns one.
+Handler = Callable[["SessionActor", Any], Any]
+Handlers = Mapping[type[Any], Handler]
+Recover = Callable[["SessionActor"], Awaitable[None]]
+
+
+class SessionActor(Actor):
+    """The actor `session/<id>`. It answers every message in `intercom.sessions.messages` that names a session.
+
+    `new` is the row of a session that its agent opened just now: there is nothing else to load for it.
+    """
+
+    refusals = (Refused, IntercomError)
+
+    def __init__(
+        self, session_id: str, context: Context, handlers: Handlers, recover: Recover, new: Session | None = None
+    ) -> None:
+        super().__init__()
+        self.id = session_id
+        self.context = context
+        self._handlers = handlers
+        self._recover = recover
+        self.row: Session
+        self.waiters = Waiters()
+        self.deliveries = PendingDeliveries()
+        self.let_pass: list[str] = []
+        #: The ids of questions that the current policy answers.
+        self.let_pass_now: set[str] = set()
+        self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
+        self.held: list[Reply[None]] = []
+        self.agent_here = False
+        self.turn_over = self.has_stop_hook = False
+        #: The id of the session that follows this one, if a checkpoint of this one was restored.
+        self.successor: str | None = None
+        self._touched: Touch | None = None
+        self._void: set[str] = set()
+        self._new = new
+
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
+
+    async def on_start(self) -> None:
+        await self.refuse_words()
+        if self._new is not None:
+            self.row, self.agent_here, self._new = self._new, True, None
+            return
+        loaded = await self.transact(partial(_load, session=self))
+        row, late, queued, pending, tasked, self.successor = loaded
+        if row is None:
+            raise NotFound(f"session {self.id} is not in the database")
+        self.row = row
+        self.agent_here = self.context.present(row.agent_key)
+        self.deliveries.words.update((word.id, word) for word in queued)
+        self.deliveries.tasked.update(dict.fromkeys(tasked, math.inf))
+        for request in late:
+            if self.is_for_policy(request) or self.refused(request) is not None:
+                # The agent is told of a policy's answer only after the policy was asked again.
+                continue
+            self.deliveries.verdicts[request.id] = answers.late(request)
+            self.deliveries.leave_to_task(request.id, self.now())
+        for request in pending:
+            self.watch_expiry(request)
+        if pending:
+            self.set_timer(LookRound(), RETURN_SECONDS, LookRound())
+        await self._recover(self)
+
+    def on_receive(self, message: object) -> Any:
+        # Not a coroutine: a handler that needs only memory answers at once.
+        is_call = isinstance(message, ToolRequest) and message.waits_while_paused
+        if is_call or isinstance(message, AskPermission | TakeWords):
+            self.require_going_on()
+        return self._handlers[type(message)](self, message)
+
+    # --- the store ---------------------------------------------------------------------------------------------------
+
+    async def transact(self, work: Callable[[Database], T]) -> T:
+        """Run `work` in one transaction (see `Store.transact`)."""
+        return await self.context.store.transact(work)
+
+    async def judge(self, question: Request[PolicyAnswer]) -> PolicyAnswer:
+        """Ask the workspace's policy. Returns `UNREADABLE`, which grants nothing, if the watcher does not answer."""
+        try:
+            watcher = self.context.watcher(self.row.workspace_root)
+            return await ask(watcher, question, timeout=POLICY_SECONDS, retry=True)
+        except (trio.TooSlowError, Down, NotRunning, Busy):
+            return UNREADABLE
+
+    def now(self) -> datetime:
+        return self.context.now()
+
+    async def find(self, request_id: str) -> Asked:
+        """Return the request of this session with this id. Raises NotFound (`request_not_found`)."""
+        request = await self.transact(partial(_find, id=request_id, signatures=self.context.signatures))
+        if request is None or request.session_id != self.id:
+            raise NotFound(f"no request of this session has the id {request_id[:100]!r}", code="request_not_found")
+        return request
+
+    def refused(self, request: Asked) -> SignatureRefused | None:
+        """Return why the recorded decision about a request does not count; None if it counts. A decision that does not
+        count is closed, recorded, and reported on every channel, once."""
+        fault = self.context.signatures.fault(request, self.row.workspace_root)
+        if fault is None and self.is_for_policy(request) and request.id not in self.let_pass_now:
+            fault = "the policy does not let it pass"
+        return None if fault is None else self.refuse(request, fault)
+
+    def is_for_policy(self, request: Asked) -> bool:
+        """Return whether the policy answered this question and has to be asked again before the agent is told (see
+        `tools.transmit.ask_policy_again`)."""
+        is_prompt = isinstance(request, ContinuationPrompt)
+        return is_prompt and answers.is_of_policy(request) and self.context.signatures.required
+
+    def refuse(self, request: Asked, fault: str) -> SignatureRefused:
+        """Return the error for a recorded decision that does not count; record and report it the first time."""
+        if request.id not in self._void:
+            self._void.add(request.id)
+            card = cards.of_request(request, self.row.workspace_root)
+            told = f"refused the recorded decision about {request.id} ({card.title}): {fault}"
+            work = partial(_void, id=request.id, session_id=self.id, summary=told, at=self.now())
+            self.context.store.transact_soon(work)
+            text = f"{told}; the agent is not told it, and nothing is written"
+            self.context.operators.tell(Notice(text, "error", self.now()))
+        return SignatureRefused(
+            f"the decision that is recorded about request {request.id} does not count ({fault}): do not act on it;"
+            " ask again",
+            request_id=request.id,
+        )
+
+    def trusted(self, request: R) -> R:
+        """Return the request if its recorded decision counts. Raises SignatureRefused otherwise."""
+        refused = self.refused(request)
+        if refused is not None:
+            raise refused
+        return request
+
+    def record_decision(self, db: Database, verdict: Verdict) -> bool:
+        """Record that a decision was carried out, in the transaction of its effect. False if it was before."""
+        done = {"decision": verdict.decision.value}
+        return idempotency.record(db, Scope.DECISION, verdict.id, done, self.now(), session_id=self.id)
+
+    def queued(self, db: Database) -> tuple[Instruction, ...]:
+        """Return the instructions to deliver. Unsigned ones are left out if signatures are required."""
+        return self.context.signatures.trusted_words(db, instructions.queued(db, self.id))
+
+    async def refuse_words(self) -> None:
+        """Close unsigned instructions for this agent, and unsigned tasks it could take. Each is recorded, and reported
+        on every channel. Does nothing if signatures are not required."""
+        if not self.context.signatures.required:
+            return
+        work = partial(_refuse_words, session_id=self.id, signatures=self.context.signatures, at=self.now())
+        for told in await self.transact(work):
+            self.context.operators.tell(Notice(f"{told}; no agent is told it", "error", self.now()))
+
+    def touch(self, tool: str) -> None:
+        """Note an activity. It is written to the store later, at most twice a second: only the last one matters."""
+        if self._touched is None:
+            self.set_timer(WriteTouch(), TOUCH_SECONDS, WriteTouch())
+        self._touched = Touch(self.id, self.now(), tool)
+        if tool != self.row.last_tool:
+            self.row = evolve(self.row, last_tool=tool)
+
+    def write_touch(self) -> None:
+        """Send the last activity to the store."""
+        if self._touched is not None:
+            self.context.store.tell(self._touched)
+            self._touched = None
+
+    def record(self, db: Database, who: str, kind: str, summary: str, **data: object) -> None:
+        """Write an audit entry, in the caller's transaction."""
+        audit.record(
+            db, at=self.now(), kind=kind, session_id=self.id, who=who, summary=summary, data=dict(data) or None
+        )
+
+    # --- people ------------------------------------------------------------------------------------------------------
+
+    def show(self, request: Asked, *, note: str | None = None) -> Card:
+        """Show the request's card on every channel, and return it. Automatic decisions are recorded but not shown."""
+        away = request.id in self.context.unattended and not self.is_settled(request)
+        card = cards.of_request(request, self.row.workspace_root, away=away, note=note)
+        if not answers.is_automatic(request):
+            self.context.operators.tell(card)
+        return card
+
+    def show_words(self, word: Instruction) -> Card:
+        """Show an instruction's card on every channel, and return it. The card of an alert shows its own nudges."""
+        card = cards.of_words(word, self.row.workspace_root)
+        if not cards.is_told_of_on_alert(word):
+            self.context.operators.tell(card)
+        return card
+
+    def show_soon(self, request: Asked) -> None:
+        """Show a new request as soon as its call waits for it, so that even the fastest answer finds the waiting call.
+        If the call is lost on the way, the request is shown after `SHOW_SECONDS`."""
+        self.set_timer(Show(request.id), SHOW_SECONDS, Show(request.id))
+
+    def notify(self, text: str, level: str = "info", thread: str | None = None, key: str | None = None) -> None:
+        """Tell people one line. `key` names its outbox row, if it is queued for the chat already."""
+        self.context.operators.tell(Notice(text, level, self.now(), self.id, thread, key))
+
+    @staticmethod
+    def is_settled(request: Asked) -> bool:
+        return request.status.value != "pending"
+
+    # --- the agent ---------------------------------------------------------------------------------------------------
+
+    @property
+    def stall(self) -> Name:
+        return self.system.named(f"stall/{self.id}")
+
+    def brief_detector(self) -> None:
+        """Tell the stall detector the agent's current status."""
+        is_idle = self.turn_over or not self.agent_here or self.row.status is not SessionStatus.ACTIVE
+        resting = bool(self.waiters) or is_idle
+        self.stall.tell(Watch(resting or not self.context.config.stall.enabled, road=self.has_road))
+
+    @property
+    def has_road(self) -> bool:
+        """Whether instructions can reach the agent: it is connected, and has not ended its turn."""
+        return self.agent_here and not self.turn_over
+
+    def require_open(self) -> None:
+        """Raise InvalidState if the session has ended."""
+        if self.row.status is SessionStatus.TERMINATED:
+            raise InvalidState(self.why_ended())
+
+    def why_ended(self) -> str:
+        """Return the message for an agent whose session has ended."""
+        if self.successor is None:
+            return "this session was ended by an operator; stop, or start a new conversation"
+        return (
+            "this session was ended by an operator, who restored a checkpoint of it: files may have changed under you;"
+            f" to go on from there, call reboot with session_id {self.successor}, and else stop"
+        )
+
+    def turn_begins(self) -> None:
+        """Note that the agent made a call, so its turn is not over."""
+        if self.turn_over:
+            self.turn_over = False
+            self.brief_detector()
+
+    def require_going_on(self) -> None:
+        """Raise Paused if the session is paused."""
+        if self.row.is_paused:
+            raise Paused(f"this session was paused by {self.row.paused_by or 'an operator'}; nothing was done")
+
+    def answered(self, call: str, answer: A, own: str | None = None, *, alone: bool = False) -> Answered[A]:
+        """Wrap an answer for this call, with all pending deliveries. `own` is the request that the answer itself is
+        about. `alone` leaves the deliveries to another call, whose client can carry them. A paused agent gets the
+        answer only."""
+        self.turn_begins()
+        late, words = ((), ()) if alone or self.row.is_paused else self.deliveries.free(self.now, own)
+        self.deliveries.ride(call, own, late, words)
+        return Answered(answer, late, tuple(answers.told(word) for word in words))
+
+    def unless_paused(self, answer: A | None) -> A | None:
+        """Return the answer, or None while the session is paused."""
+        return None if self.row.is_paused else answer
+
+    async def recorded(self, call: str, kind: type[A]) -> A | None:
+        """Return what this call was answered, if its answer is recorded: the call is repeated because its answer was
+        lost, and gets the same one."""
+        recorded = await self.transact(partial(idempotency.answer, scope=Scope.CALL, id=call))
+        return None if recorded is None else from_json(kind, recorded)
+
+    def answered_and_recorded(self, call: str, tool: str, answer: A) -> Callable[[Database], bool]:
+        """Return store work that records this answer under the call's name. Run it in the transaction of the effect."""
+        return partial(
+            idempotency.record,
+            scope=Scope.CALL,
+            id=call,
+            answer=to_json(answer),
+            at=self.now(),
+            session_id=self.id,
+            tool=tool,
+        )
+
+    def opened(self, request: Asked, call: str) -> Opened[Any]:
+        """Return the reply to a call that made this request, or asks about it again."""
+        answer = self.unless_paused(answers.answer(self.trusted(request)))
+        return Opened(request.id, None if answer is None else self.answered(call, answer, own=request.id))
+
+    def answered_or_waits(
+        self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False
+    ) -> Answered[Any] | None:
+        """Return the answer of a decided request; else defer the reply until there is one. `alone` as in `answered`."""
+        answer = self.unless_paused(answers.answer(self.trusted(request)))
+        if answer is not None:
+            return self.answered(call, answer, own=request.id, alone=alone)
+        self.wait(request, call, ticket, task, alone=alone)
+        return None
+
+    def wait(self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False) -> None:
+        """Defer the reply to the current message until this request is decided. `alone` as in `answered`."""
+        self.turn_over = False
+        came_back = self.waiters.came(request.id, Waiter(call, ticket, self.defer(), task, alone))
+        self.cancel_timer(Show(request.id))
+        self.context.unattended.discard(request.id)
+        self.brief_detector()
+        if came_back:
+            self.show(request)
+
+    def leave(self, request_id: str, call: str, ticket: str) -> bool:
+        """Forget this waiting call. Returns whether it was the last one for the request."""
+        was_last = self.waiters.forget(request_id, call, ticket)
+        if was_last:
+            self.leave_alone(request_id)
+        if request_id not in self.waiters:
+            self.brief_detector()
+        return was_last
+
+    def leave_alone(self, request_id: str) -> None:
+        """Mark the request as unattended, unless a task polls it and its agent is connected."""
+        if request_id not in self.deliveries.tasked or not self.agent_here:
+            self.context.unattended.add(request_id)
+
+    def dismiss(self, request: Asked, task: str, why: IntercomError) -> None:
+        """Fail the calls that wait for a cancelled task, and show the request again."""
+        for waiter in self.waiters.of(request.id):
+            if waiter.task == task:
+                waiter.reply.fail(why)
+                self.leave(request.id, waiter.call, waiter.ticket)
+        if request.id not in self.waiters:
+            self.leave_alone(request.id)
+        self.show(request)
+
+    def settle(self, request: Asked, *, is_proven: bool = False) -> Card:
+        """Handle the end of a request: answer the waiting calls, show the card, and keep the decision until it is
+        delivered. In a paused session the calls go on waiting until `answer_waiting`. `is_proven` as there."""
+        self.context.measured(answers.settled(request, self.now()))
+        self.cancel_timer(Expire(request.id))
+        self.cancel_timer(Show(request.id))
+        self.context.unattended.discard(request.id)
+        if self.row.is_paused and request.status.value != "interrupted":
+            if request.delivered_at is None and self.refused(request) is None:
+                self.deliveries.verdicts[request.id] = answers.late(request)
+            return self.show(request)
+        return self.answer_waiting(request, is_proven=is_proven)
+
+    def answer_waiting(self, request: Asked, *, is_proven: bool = False) -> Card:
+        """Answer the calls that wait for a settled request, show its card, and keep the decision until it is delivered.
+        `is_proven` says that this very value was admitted just now, so its decision is not checked again."""
+        entries = self.waiters.take(request.id)
+        if entries:
+            self.brief_detector()
+        try:
+            verdict = answers.late(request if is_proven else self.trusted(request))
+        except (InvalidState, SignatureRefused) as ended:
+            for waiter in entries:
+                waiter.reply.fail(ended)
+            return self.show(request)
+        if request.delivered_at is None:
+            self.deliveries.verdicts[request.id] = verdict
+        self.deliveries.leave_to_task(request.id, self.now())
+        answer = answers.answer(request)
+        for waiter in entries:
+            if not waiter.reply.abandoned:
+                waiter.reply.set(self.answered(waiter.call, answer, own=request.id, alone=waiter.alone))
+        return self.show(request)
+
+    def watch_expiry(self, request: Asked) -> None:
+        """Set the timer that ends the request, if it has a deadline."""
+        if request.expires_at is not None and not self.is_settled(request):
+            left = (request.expires_at - self.now()).total_seconds()
+            self.set_timer(Expire(request.id), max(0.0, left), Expire(request.id))
+
+
+Loaded = tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...], tuple[str, ...], str | None]
+
+
+def _refuse_words(db: Database, session_id: str, signatures: Signatures, at: datetime) -> tuple[str, ...]:
+    """Close the instructions and tasks whose signature does not count. Returns one line for people about each."""
+    row = sessions.get(db, session_id)
+    if row is None:
+        return ()
+    waiting = (*instructions.queued(db, session_id), *instructions.inbox(db, session_id, row.workspace_root))
+    told = []
+    for word in waiting:
+        fault = signatures.fault_of_words(db, word)
+        if fault is None or not instructions.close(db, (word.id,), at):
+            continue
+        said = answers.headline(visible(word.text))
+        summary = f"refused the words {word.id[:_ID_CHARS]} for an agent ({word.kind.value}: {said}): {fault}"
+        data = {"instruction_id": word.id, "given_by": word.by, "channel": word.channel}
+        audit.record(db, at, "security", session_id, "intercom", summary, data)
+        told.append(summary)
+    return tuple(told)
+
+
+def _find(db: Database, id: str, signatures: Signatures) -> Asked | None:
+    request = requests.find(db, id)
+    if isinstance(request, Wait):
+        signatures.note_ended(db, request)
+    return request
+
+
+def _void(db: Database, id: str, session_id: str, summary: str, at: datetime) -> None:
+    requests.annul(db, id, at)
+    audit.record(
+        db, at=at, kind="security", session_id=session_id, who="intercom", summary=summary, data={"request_id": id}
+    )
+
+
+def _load(db: Database, session: SessionActor) -> Loaded:
+    session_id = session.id
+    followed = restores.by_ended(db, session_id)
+    late = requests.undelivered(db, session_id)
+    for request in late:
+        if isinstance(request, Wait):
+            session.context.signatures.note_ended(db, request)
+    return (
+        sessions.get(db, session_id),
+        late,
+        session.queued(db),
+        requests.pending(db, session_id),
+        tasks.asked_after(db, session_id),
+        None if followed is None else followed.successor_id,
+    )
+
+
+#: How many requests one session may have pending although the total limit is reached, up to twice that limit. An agent
+#: with few requests is not blocked by one with many.
+SHARE = 5
+
+
+def require_room(db: Database, session: SessionActor) -> None:
+    """Raise TooManyPending if no further request may wait. Runs in the transaction that would record the request, so
+    that nothing of a refused one remains."""
+    limits = session.context.config.limits
+    own = requests.waiting(db, session.id)
+    if own >= limits.pending_per_session:
+        raise TooManyPending(
+            f"{own} requests of this session wait for a person already, which is the limit: wait for those, by their"
+            " request_id, and ask again when some are answered; nothing was recorded"
+        )
+    everybody = requests.waiting(db)
+    if everybody >= limits.pending_total and (own >= SHARE or everybody >= 2 * limits.pending_total):
+        raise TooManyPending(
+            f"{everybody} requests wait for people already, of all agents together, which is the limit: ask again"
+            " when some are answered; nothing was recorded"
+        )
+
+
+def end(session: SessionActor) -> None:
+    """End the processes that people started for this session, if any. If their actor does not run now, it sees on its
+    next start that the session has ended."""
+    _tell(session, Stop())
+
+
+def hold(session: SessionActor) -> None:
+    """Stop these processes (SIGSTOP) while the session is paused, and continue them otherwise. As `end`."""
+    _tell(session, Suspend() if session.row.is_paused else Continue())
+
+
+def can_be_woken(session: SessionActor) -> bool:
+    """Return whether the agent is started again if its program has ended and instructions wait for it."""
+    return bool(session.context.config.spawn.resume_args) and _is_there(session)
+
+
+def _tell(session: SessionActor, message: object) -> None:
+    if _is_there(session):
+        session.system.named(f"child/{session.id}").tell(message)
+
+
+def _is_there(session: SessionActor) -> bool:
+    return session.system.ref(f"child/{session.id}") is not None

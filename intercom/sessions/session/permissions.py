@@ -1,0 +1,339 @@
+"""Permissions: a client's permission hook asks whether the client may do something itself.
+
+The policy is asked first, then a person. A person's permission is used once: the transaction that says "do it" to a
+hook consumes it under the name of the hook's call. So a repetition after a crash neither consumes it twice nor loses
+it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import trio
+from attrs import evolve, frozen
+
+from intercom.model import crash_points, limits
+from intercom.model.approval import NEW_FILE, ApprovalRequest, ApprovalStatus, Remark, RiskLevel
+from intercom.model.card import CardKind
+from intercom.model.decision import Decision
+from intercom.model.errors import InvalidArguments
+from intercom.model.metrics import Settled
+from intercom.model.operation import Operation, OperationKind
+from intercom.model.session import SessionMode
+from intercom.sessions import answers
+from intercom.sessions.answers import PermissionAnswer, from_json
+from intercom.sessions.messages import Answered, AskPermission, Opened
+from intercom.sessions.policies import to_text
+from intercom.sessions.session import notices
+from intercom.sessions.session.actor import SessionActor, require_room
+from intercom.store import idempotency
+from intercom.store.idempotency import Scope
+from intercom.store.messages import Database
+from intercom.store.requests import approvals
+from intercom.workspace.operation import OperationPreview, is_inside, preview_operation, risk_of, within
+from intercom.workspace.policy import Query
+from intercom.workspace.policy_watcher import Evaluate, EvaluateFiles
+
+#: How long after one hook event another one may follow for the same use of a tool.
+COVERED = timedelta(minutes=5)
+#: With an operator among the arguments no command rule matches: a rule for a program is none for a tool.
+_NO_COMMAND = (";",)
+#: Kinds that differ by directory, because names in their arguments are relative to it.
+_BY_PLACE = (OperationKind.COMMAND, OperationKind.READ, OperationKind.OTHER)
+#: The prefix of the agent's reason, one line below the operation's text.
+_WHY = "why: "
+#: A longer command, in characters, is also shown beside the card, where nothing is cut off.
+_LONG = 1500
+
+
+async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionAnswer]:
+    """Judge an operation, or ask a person: once, while it is undecided."""
+    session.require_open()
+    operation = asked.operation
+    for name, text, most in (
+        ("the tool's name", operation.tool, limits.NAME),
+        ("what the tool is used for", operation.title, limits.PATH + limits.TITLE),
+        ("what the tool is used with", operation.text, limits.WHOLE),
+    ):
+        if (too_long := limits.over(name, text, most)) is not None:
+            raise InvalidArguments(too_long)
+    root = Path(session.row.workspace_root)
+    # The agent names the paths. If a file system hangs, only this thread waits for it.
+    seen = await trio.to_thread.run_sync(_look, root, asked.operation, abandon_on_cancel=True)
+    question = _question(asked.operation, seen)
+    request = evolve(_request(session, asked, seen.preview, seen.risk), policy_question=to_text(question))
+    rule = await _rule(session, asked.operation, question)
+    settle = partial(_settle, session=session, asked=asked, request=request, rule=rule)
+    answer, kept = await session.transact(settle)
+    if isinstance(answer, _Untrusted):
+        raise session.refuse(answer.request, answer.fault)
+    session.touch(asked.operation.tool)
+    if kept is None:
+        if answer.rule is not None:
+            session.context.measured(Settled(asked.call, CardKind.APPROVAL, "approve", "policy", 0.0))
+            notices.let_pass(session, request.title, answer.rule)
+        return Opened("", Answered(answer))
+    if answer.status == "allowed":
+        session.context.signatures.note_use(kept.id, session.now())
+        crash_points.reach("permission.used")
+        session.deliveries.verdicts.pop(kept.id, None)
+        session.deliveries.unload((asked.call,))
+        session.show(kept)
+        return Opened(kept.id, Answered(answer))
+    if answer.status != "pending":
+        return Opened(kept.id, session.answered(asked.call, answer, own=kept.id, alone=True))
+    if kept.id == request.id:
+        crash_points.reach("request.recorded")
+        session.watch_expiry(kept)
+        session.show_soon(kept)
+    return Opened(kept.id)
+
+
+@frozen
+class _Seen:
+    """What an operation does in the workspace. `in_place` says that it runs there. `read` is the canonical path of the
+    file it reads, if that is in the workspace."""
+
+    preview: OperationPreview
+    risk: RiskLevel
+    in_place: bool
+    read: str | None
+
+
+@frozen
+class _Untrusted:
+    """A request whose recorded decision does not count, and why."""
+
+    request: ApprovalRequest
+    fault: str
+
+
+def _look(root: Path, operation: Operation) -> _Seen:
+    """Make every file system query of an operation, in a thread."""
+    preview = preview_operation(root, operation)
+    read = None if operation.path is None else within(root, operation.cwd, operation.path)
+    return _Seen(preview, risk_of(root, operation, preview), is_inside(root, operation.cwd), read)
+
+
+def _request(
+    session: SessionActor, asked: AskPermission, preview: OperationPreview, level: RiskLevel
+) -> ApprovalRequest:
+    operation, now = asked.operation, session.now()
+    remarks = preview.remarks
+    if preview.outside:
+        seen_from = "" if operation.cwd is None else f", as seen from {operation.cwd}"
+        remarks = (Remark(None, f"outside of the workspace: {', '.join(preview.outside)}{seen_from}"), *remarks)
+    text = "\n".join(filter(None, (_words(operation), operation.why and f"{_WHY}{operation.why}"))) or None
+    named = (*preview.inside, *preview.outside)
+    request = ApprovalRequest(
+        id=session.context.new_id(),
+        session_id=session.id,
+        title=operation.title,
+        description=text,
+        diff_content=preview.diff or (operation.text if len(operation.text or "") > _LONG else "") or "",
+        file_path=named[0] if named else operation.cwd or session.row.workspace_root,
+        risk_level=level,
+        status=ApprovalStatus.PENDING,
+        original_hash=preview.changes[0].before_hash if preview.changes else NEW_FILE,
+        created_at=now,
+        key=_key(session, operation, preview),
+        files=preview.changes,
+        expires_at=now + timedelta(seconds=session.context.config.timeouts.approval_seconds),
+        call=asked.call,
+        tool=operation.tool,
+        preview=preview.diff or None,
+        remarks=remarks,
+        masked=preview.masked,
+    )
+    return evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
+
+
+def _words(operation: Operation) -> str:
+    """Return the operation's text as a card shows it. If a line could be taken for the agent's reason, which follows
+    below, every line gets a leading bar, which a reason never has."""
+    text = operation.text or ""
+    if any(unicodedata.normalize("NFKC", line).strip().casefold().startswith("why") for line in text.splitlines()):
+        return "\n".join(f"| {line}" for line in text.split("\n"))
+    return text
+
+
+def _key(session: SessionActor, operation: Operation, preview: OperationPreview) -> str:
+    """Return the key of an operation: the session, the action, the directory, and the files it starts from."""
+    based = [[change.path, change.old_path, change.before_hash] for change in preview.changes]
+    # Paths outside are identified by their names in order, relative to the directory.
+    named = [[touch.path, touch.move_to] for touch in operation.touches] if preview.outside else []
+    where = operation.cwd if operation.kind in _BY_PLACE or preview.outside else None
+    parts = ["operation", session.id, operation.identity, where, based, named]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _question(operation: Operation, seen: _Seen) -> Evaluate | EvaluateFiles | None:
+    """Return the policy question about an operation; None if no policy may allow it."""
+    preview, level = seen.preview, seen.risk
+    if preview.outside or not seen.in_place:
+        return None
+    match operation.kind:
+        case OperationKind.COMMAND if operation.into is not None:
+            # The same text is harmless in one program and a command in another.
+            return None
+        case OperationKind.COMMAND if operation.unsandboxed:
+            # The author of the rule may have counted on the sandbox.
+            return None
+        case OperationKind.COMMAND:
+            return Evaluate(Query(operation.text or "", (), None, level))
+        case OperationKind.WRITE:
+            return EvaluateFiles(preview.inside, level, in_place=True) if preview.inside else None
+        case OperationKind.READ if operation.path is not None:
+            return None if seen.read is None else Evaluate(Query(operation.tool, _NO_COMMAND, seen.read, level, "read"))
+        case _:
+            return Evaluate(Query(operation.tool, _NO_COMMAND, None, level))
+
+
+async def _rule(session: SessionActor, operation: Operation, question: Evaluate | EvaluateFiles | None) -> str | None:
+    """Return the rule of the policy in force that allows the operation, if any."""
+    config = session.context.config.policy
+    if question is None or (config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE):
+        return None
+    rule = (await session.judge(question)).matched_rule
+    if operation.kind is OperationKind.COMMAND and rule is not None and not rule.startswith("command:"):
+        # A rule for a tool of this name is not a rule for a program of this name.
+        return None
+    return rule
+
+
+def _settle(
+    db: Database, session: SessionActor, asked: AskPermission, request: ApprovalRequest, rule: str | None
+) -> tuple[PermissionAnswer | _Untrusted, ApprovalRequest | None]:
+    """Decide the hook's answer in one transaction. Returns it with the request that it is about, if any."""
+    name = _named(asked, request)
+    told = idempotency.answer(db, Scope.CALL, name)
+    if told is not None:
+        return _told_again(db, session, from_json(PermissionAnswer, told), request.key, rule)
+    if rule is not None:
+        answer = PermissionAnswer("allowed", rule=rule)
+        about = {"matched_rule": rule, "file_path": request.file_path, "text": asked.operation.text}
+        session.record(db, "policy", "auto_approved", request.title, **about)
+        session.answered_and_recorded(name, request.tool or "", answer)(db)
+        return answer, None
+    covering = approvals.covering(db, request.key, asked.slot, asked.turn, session.now() - COVERED)
+    if (
+        covering is not None
+        and _is_on_card(approvals.get(db, covering), request, asked.operation)
+        and _covers(db, session, covering)
+    ):
+        return _use(db, session, asked, covering, name)
+    earlier = approvals.reattachable(db, request.key)
+    if earlier is not None:
+        fault = _fault(session, earlier) or session.context.signatures.fault_of_use(db, earlier)
+        if fault is not None:
+            return _Untrusted(earlier, fault), None
+    if (
+        earlier is not None
+        and earlier.status is ApprovalStatus.APPROVED
+        and not (_is_genuine(session, earlier) and _is_on_card(earlier, request, asked.operation))
+    ):
+        approvals.void(db, earlier.id, session.now())
+        session.record(
+            db, "intercom", "approval_voided", "it is not what was shown and approved", request_id=earlier.id
+        )
+        earlier = None
+    if earlier is None:
+        require_room(db, session)
+        approvals.insert(db, request)
+        session.record(
+            db,
+            "agent",
+            "permission_asked",
+            request.title,
+            request_id=request.id,
+            tool=request.tool,
+            client=asked.client,
+        )
+        return PermissionAnswer("pending", request.id), request
+    if earlier.status is ApprovalStatus.APPROVED and approvals.consume(db, earlier.id, session.now()):
+        return _use(db, session, asked, earlier.id, name)
+    return answers.permission(earlier) or PermissionAnswer("pending", earlier.id), earlier
+
+
+def _is_genuine(session: SessionActor, request: ApprovalRequest) -> bool:
+    """Return whether an approval has a decision, and is still about what was decided."""
+    by_decision = request.decided is not None and request.decided.decision == Decision.APPROVE
+    return by_decision and request.hash_of_record(session.row.workspace_root) == request.proposal_hash
+
+
+def _is_on_card(decided: ApprovalRequest | None, request: ApprovalRequest, operation: Operation) -> bool:
+    """Return whether the card of `decided` shows this operation, from which `request` was made just now. The key
+    identifies the operation, not its card: the card is in the store, which can be edited before a person looks. The
+    agent's reason may differ."""
+    if decided is None or decided.risk_level.rank < request.risk_level.rank:
+        return False
+    text, said = _words(operation), decided.description or ""
+    why = said.removeprefix(text).removeprefix("\n")
+    if not said.startswith(text) or (why and ("\n" in why or not why.startswith(_WHY))):
+        return False
+    # A fetch, or a call of another server's tool, is the same in every directory.
+    at_a_place = bool(operation.touches) or operation.kind in _BY_PLACE
+    return _drawn(decided, at_a_place) == _drawn(request, at_a_place)
+
+
+def _drawn(request: ApprovalRequest, at_a_place: bool) -> tuple[object, ...]:
+    path = request.file_path if at_a_place else None
+    return (request.title, path, request.files, request.diff_content, request.preview, request.remarks, request.masked)
+
+
+def _fault(session: SessionActor, request: ApprovalRequest) -> str | None:
+    return session.context.signatures.fault(request, session.row.workspace_root)
+
+
+def _covers(db: Database, session: SessionActor, request_id: str) -> bool:
+    """Return whether the first use of the covering approval is recent by the audit log too, not only by its row."""
+    signatures = session.context.signatures
+    if not signatures.required:
+        return True
+    used = signatures.first_use(db, session.id, request_id)
+    return used is None or used >= session.now() - COVERED
+
+
+def _told_again(
+    db: Database, session: SessionActor, answer: PermissionAnswer, key: str, rule: str | None
+) -> tuple[PermissionAnswer | _Untrusted, None]:
+    """Return the answer of a repeated hook call. With an operator key the recorded answer proves nothing: it needs a
+    person's decision, or the current policy."""
+    if answer.status == "allowed" and session.context.signatures.required:
+        request = None if answer.request_id is None else approvals.get(db, answer.request_id)
+        used = (session.id, key, ApprovalStatus.CONSUMED)
+        if request is not None and (request.session_id, request.key, request.status) == used:
+            fault = _fault(session, request)
+            return (answer if fault is None else _Untrusted(request, fault)), None
+        if rule is None:
+            return PermissionAnswer("denied", reason="nothing on record allows this any more; ask again"), None
+    return answer, None
+
+
+def _named(asked: AskPermission, request: ApprovalRequest) -> str:
+    """Return the call's name for this operation. A client may reuse a name for another operation."""
+    return f"{asked.call}#{request.key[:32]}"
+
+
+def _use(
+    db: Database, session: SessionActor, asked: AskPermission, request_id: str, name: str
+) -> tuple[PermissionAnswer | _Untrusted, ApprovalRequest | None]:
+    """Use the approval, and answer "do it" to this hook, once."""
+    now = session.now()
+    before = approvals.get(db, request_id)
+    fault = None if before is None else _fault(session, before)
+    if before is not None and fault is not None:
+        return _Untrusted(before, fault), None
+    approvals.use(db, request_id, asked.slot, asked.turn, asked.call, now)
+    approvals.mark_delivered(db, request_id, now)
+    used = approvals.get(db, request_id)
+    assert used is not None, "just used"
+    answer = PermissionAnswer("allowed", request_id, reason=used.decided.text if used.decided else None)
+    session.record(db, "intercom", "permission_used", used.title, request_id=request_id, slot=asked.slot)
+    session.answered_and_recorded(name, used.tool or "", answer)(db)
+    return answer, used

@@ -1,0 +1,412 @@
+"""Stalls: when silence is one, the detector that measures it, and the alert that people see.
+
+Times are seconds on any monotonic clock. A stall is raised after `threshold` seconds without activity, nudged every
+`interval` seconds up to `retries` times, then escalated once. While the agent waits for a person, or is not connected,
+the detector rests. Its timer starts again when it wakes.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from functools import partial
+
+import trio
+from attrs import evolve, frozen
+
+from actors import Actor, Name
+from intercom.model.card import Card
+from intercom.model.decision import Decision, Verdict
+from intercom.model.errors import AlreadyDecided, InvalidArguments
+from intercom.model.instruction import Instruction, Kind
+from intercom.model.stall import StallAlert, StallStatus
+from intercom.sessions import cards
+from intercom.sessions.messages import (
+    Activity,
+    DetectorStarted,
+    Escalated,
+    NudgeDue,
+    PersonNudged,
+    Recovered,
+    Stalled,
+    Watch,
+)
+from intercom.sessions.session import actor, steering
+from intercom.sessions.session.actor import SessionActor
+from intercom.store import instructions, sessions, stalls
+from intercom.store.messages import Database
+
+
+class Phase(StrEnum):
+    WATCHING = "watching"
+    STALLED = "stalled"
+    ESCALATED = "escalated"
+
+
+@frozen
+class Rules:
+    threshold: float
+    interval: float
+    retries: int
+
+
+@frozen
+class StallState:
+    """`due` is the time of the next step, None while resting or escalated. `road`: whether messages reach the agent."""
+
+    since: float
+    due: float | None
+    phase: Phase = Phase.WATCHING
+    nudges: int = 0
+    resting: bool = True
+    road: bool = True
+
+
+@frozen
+class Heard:
+    """The agent did something."""
+
+
+@frozen
+class Prodded:
+    """A person sent the agent a message: silence counts from now, and the automatic nudges begin again."""
+
+
+@frozen
+class Set:
+    """The agent's status: whether silence is no stall now, and whether messages can reach the agent."""
+
+    resting: bool
+    road: bool
+
+
+@frozen
+class Ticked:
+    pass
+
+
+Event = Heard | Prodded | Set | Ticked
+
+
+@frozen
+class RaiseStall:
+    idle_seconds: int
+
+
+@frozen
+class Nudge:
+    count: int
+
+
+@frozen
+class Escalate:
+    count: int
+    delivered: bool
+
+
+@frozen
+class Recover:
+    pass
+
+
+Effect = RaiseStall | Nudge | Escalate | Recover
+
+
+def begin(now: float) -> StallState:
+    """Return the state of a detector that rests until it is told the agent's status."""
+    return StallState(since=now, due=None)
+
+
+def step(state: StallState, event: Event, now: float, rules: Rules) -> tuple[StallState, tuple[Effect, ...]]:
+    """Return the next state and what to do. A tick that is early, or that comes while resting, changes nothing."""
+    match event:
+        case Heard():
+            effects: tuple[Effect, ...] = () if state.phase is Phase.WATCHING else (Recover(),)
+            due = None if state.resting else now + rules.threshold
+            return evolve(state, since=now, due=due, phase=Phase.WATCHING, nudges=0), effects
+        case Prodded():
+            if not state.road and state.phase is Phase.ESCALATED:
+                # The message is queued: nothing reaches the agent before it is back.
+                return state, ()
+            due = None if state.resting else now + rules.threshold
+            phase = Phase.WATCHING if state.phase is Phase.WATCHING else Phase.STALLED
+            return evolve(state, since=now, due=due, phase=phase, nudges=0), ()
+        case Set(resting=True, road=road):
+            return evolve(state, resting=True, road=road, due=None), ()
+        case Set(road=road):
+            if not state.resting:
+                return evolve(state, road=road), ()
+            fresh = StallState(since=now, due=now + rules.threshold, resting=False, road=road)
+            return fresh, ()
+        case Ticked():
+            if state.resting or state.due is None or now < state.due:
+                return state, ()
+            return _overdue(state, now, rules)
+
+
+def _overdue(state: StallState, now: float, rules: Rules) -> tuple[StallState, tuple[Effect, ...]]:
+    if state.phase is Phase.WATCHING:
+        raised = RaiseStall(int(now - state.since))
+        if not state.road:
+            # No message would reach the agent: a person must know at once.
+            return evolve(state, phase=Phase.ESCALATED, due=None), (raised, Escalate(0, delivered=False))
+        return evolve(state, phase=Phase.STALLED, due=now + rules.interval), (raised,)
+    if state.road and state.nudges < rules.retries:
+        nudges = state.nudges + 1
+        return evolve(state, nudges=nudges, due=now + rules.interval), (Nudge(nudges),)
+    return evolve(state, phase=Phase.ESCALATED, due=None), (Escalate(state.nudges, delivered=state.road),)
+
+
+_TICK = "tick"
+
+
+class StallDetector(Actor):
+    """Agent connections tell it of activity, its session of idle periods; it tells the session of stalls.
+
+    After a restart it rests until the session has told it the agent's status, and then starts from now.
+    """
+
+    def __init__(self, session: Name, rules: Rules) -> None:
+        super().__init__()
+        self._session = session
+        self._rules = rules
+        self._state: StallState
+
+    def on_start(self) -> None:
+        self._state = begin(trio.current_time())
+        self._session.tell(DetectorStarted())
+
+    def on_receive(self, message: object) -> None:
+        event: Event
+        match message:
+            case Activity():
+                event = Heard()
+            case PersonNudged():
+                event = Prodded()
+            case Watch(resting, road):
+                event = Set(resting, road)
+            case _:
+                event = Ticked()
+        now = trio.current_time()
+        watching = self._state.phase is Phase.WATCHING
+        self._state, effects = step(self._state, event, now, self._rules)
+        for effect in effects:
+            self._session.tell(_told(effect))
+        # Activity only moves the deadline; the running timer finds that out when it fires. Setting a timer per call
+        # would cost more than the call. But a nudge's timer may fire too late, and after an escalation no timer runs.
+        if not (isinstance(event, Heard) and watching):
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._state.due is not None:
+            self.set_timer("due", max(0.0, self._state.due - trio.current_time()), _TICK)
+
+
+def _told(effect: Effect) -> object:
+    match effect:
+        case RaiseStall(idle):
+            return Stalled(idle)
+        case Nudge(count):
+            return NudgeDue(count)
+        case Escalate(count, delivered):
+            return Escalated(count, delivered)
+        case Recover():
+            return Recovered()
+
+
+_OPEN = frozenset({StallStatus.PENDING, StallStatus.NUDGED, StallStatus.ESCALATED})
+_QUEUED = "goes with the agent's next call"
+_WAKES = "wakes the agent, whose program is started again with it once it has ended"
+_NOT_DELIVERED = "not delivered: no road leads to an idle agent"
+
+
+def show(session: SessionActor, alert: StallAlert, note: str | None = None) -> Card:
+    card = cards.of_stall(alert, session.row.workspace_root, note=note)
+    session.context.operators.tell(card)
+    return card
+
+
+async def stalled(session: SessionActor, event: Stalled) -> None:
+    """Raise the alert, unless the session has an open one already."""
+    now = session.now()
+    alert = StallAlert(
+        id=session.context.new_id(),
+        session_id=session.id,
+        last_activity_at=now - timedelta(seconds=event.idle_seconds),
+        idle_seconds=event.idle_seconds,
+        status=StallStatus.PENDING,
+        created_at=now,
+        last_tool=session.row.last_tool,
+        progress_snapshot=session.row.progress_snapshot,
+    )
+    raised = await session.transact(partial(_raise, session=session, alert=alert))
+    if raised is not None:
+        show(session, raised)
+
+
+async def nudge_due(session: SessionActor, _event: NudgeDue) -> None:
+    """Send an automatic nudge with the default message."""
+    await _nudge(session, await _active(session), session.context.config.stall.default_nudge_message, cards.INTERCOM)
+
+
+async def escalated(session: SessionActor, event: Escalated) -> None:
+    alert = await _active(session)
+    if alert is None:
+        return
+    moved = await session.transact(
+        partial(_move, session=session, alert=alert, to=StallStatus.ESCALATED, count=alert.nudge_count, who="intercom")
+    )
+    if moved is not None:
+        show(session, moved, None if event.delivered else _NOT_DELIVERED)
+
+
+async def recovered(session: SessionActor, _event: Recovered) -> None:
+    to = StallStatus.SELF_RECOVERED if session.agent_here else StallStatus.DISMISSED
+    await _close(session, to, "intercom")
+
+
+async def dismiss(session: SessionActor, by: str) -> None:
+    """Close the session's alert: a session that is over or paused is not stalled."""
+    await _close(session, StallStatus.DISMISSED, by)
+
+
+async def _close(session: SessionActor, to: StallStatus, who: str) -> None:
+    alert = await _active(session)
+    if alert is None:
+        return
+    moved = await session.transact(
+        partial(_move, session=session, alert=alert, to=to, count=alert.nudge_count, who=who)
+    )
+    if moved is not None:
+        show(session, moved)
+
+
+async def answer(session: SessionActor, alert: StallAlert, verdict: Verdict) -> Card:
+    """Carry out a person's decision about an alert: nudge (with a message of their own), dismiss, or stop (the caller
+    ends the session). A repeated verdict changes nothing. Raises AlreadyDecided if the alert is closed."""
+    if verdict.decision not in (Decision.NUDGE, Decision.DISMISS, Decision.STOP):
+        raise InvalidArguments(f"{verdict.decision.value} is no answer to a stall alert; use nudge, dismiss or stop")
+    if alert.status not in _OPEN:
+        raise AlreadyDecided(f"this alert is closed: {alert.status.value}; nothing was changed")
+    if verdict.decision is Decision.NUDGE:
+        text = verdict.text or session.context.config.stall.default_nudge_message
+        nudged = await _nudge(session, alert, text, verdict.by, verdict)
+        session.stall.tell(PersonNudged())
+        return nudged or show(session, alert)
+    moved = await session.transact(
+        partial(
+            _move,
+            session=session,
+            alert=alert,
+            to=StallStatus.DISMISSED,
+            count=alert.nudge_count,
+            who=verdict.by,
+            verdict=verdict,
+        )
+    )
+    session.stall.tell(Activity())
+    return show(session, moved or alert)
+
+
+async def _active(session: SessionActor) -> StallAlert | None:
+    return await session.transact(partial(stalls.active, session_id=session.id))
+
+
+async def _nudge(
+    session: SessionActor,
+    alert: StallAlert | None,
+    text: str,
+    by: str,
+    verdict: Verdict | None = None,
+) -> Card | None:
+    if alert is None:
+        return None
+    id = session.context.new_id() if verdict is None else verdict.id
+    channel = cards.AUTOMATIC if verdict is None else f"{cards.ON_ALERT}{verdict.channel}"
+    word = Instruction(id, Kind.NUDGE, text, by, channel, session.now(), session.id)
+    moved = await session.transact(
+        partial(
+            _queue_nudge,
+            session=session,
+            alert=alert,
+            word=word,
+            verdict=verdict,
+        )
+    )
+    for queued in [each.id for each in session.deliveries.words.values() if _is_repeated_by(each, word)]:
+        del session.deliveries.words[queued]
+    session.deliveries.words[word.id] = word
+    return show(session, moved or alert, _road(session))
+
+
+def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:
+    """Return whether the later nudge replaces this one. A person's own message stays, unless the later nudge repeats
+    it."""
+    is_same = earlier.kind is Kind.NUDGE and earlier.id != word.id
+    is_automatic = earlier.channel == cards.AUTOMATIC and earlier.by == cards.INTERCOM
+    return is_same and (is_automatic or earlier.text == word.text)
+
+
+def _road(session: SessionActor) -> str:
+    """Return how messages reach this agent, or that they do not."""
+    if session.has_road:
+        return f"{_QUEUED}, or is told before it ends its turn" if session.has_stop_hook else _QUEUED
+    return _WAKES if actor.can_be_woken(session) else _NOT_DELIVERED
+
+
+def _raise(db: Database, session: SessionActor, alert: StallAlert) -> StallAlert | None:
+    active = stalls.active(db, session.id)
+    if active is not None:
+        return active if active.id == alert.id else None
+    stalls.insert(db, alert)
+    session.record(db, "intercom", "stalled", f"quiet for {alert.idle_seconds} s", alert_id=alert.id)
+    return alert
+
+
+def _move(
+    db: Database,
+    session: SessionActor,
+    alert: StallAlert,
+    to: StallStatus,
+    count: int,
+    who: str,
+    verdict: Verdict | None = None,
+) -> StallAlert | None:
+    if not stalls.set_status(db, alert.id, {alert.status}, to, count, alert.nudge_message, session.now()):
+        # Moved already: the writer crashed between its commit and its answer, or another handler moved and showed it.
+        found = stalls.get(db, alert.id)
+        return found if found is not None and found.status is to else None
+    sessions.set_stall(db, session.id, count if to in _OPEN else 0, session.row.stall_paused)
+    data = {} if verdict is None else {"channel": verdict.channel, "origin": verdict.origin_data}
+    session.record(db, who, f"stall_{to.value}", f"alert {alert.id}", alert_id=alert.id, **data)
+    if verdict is not None:
+        session.record_decision(db, verdict)
+    return stalls.get(db, alert.id)
+
+
+def _queue_nudge(
+    db: Database,
+    session: SessionActor,
+    alert: StallAlert,
+    word: Instruction,
+    verdict: Verdict | None,
+) -> StallAlert | None:
+    now = session.now()
+    earlier = [queued.id for queued in instructions.queued(db, session.id) if _is_repeated_by(queued, word)]
+    count = alert.nudge_count + 1
+    if verdict is not None and instructions.get(db, word.id) is None:
+        limits = session.context.config.steering
+        steering.check_room(word.text, instructions.load(db, session.id), limits.max_queued, limits.max_queued_bytes)
+        word = evolve(word, signed=session.context.signatures.admit_words(db, word, verdict.command, now))
+    if not instructions.insert(db, word):
+        # Queued already: the writer crashed between its commit and its answer.
+        return stalls.get(db, alert.id)
+    instructions.close(db, earlier, now)
+    stalls.set_status(db, alert.id, {alert.status}, StallStatus.NUDGED, count, word.text, now)
+    sessions.set_stall(db, session.id, count, session.row.stall_paused)
+    data = {} if verdict is None else {"origin": verdict.origin_data}
+    channel = "timeout" if verdict is None else verdict.channel
+    session.record(db, word.by, "nudged", word.text, alert_id=alert.id, channel=channel, count=count, **data)
+    if verdict is not None:
+        session.record_decision(db, verdict)
+    return stalls.get(db, alert.id)

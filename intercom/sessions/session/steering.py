@@ -1,0 +1,290 @@
+"""Steering: messages that people queue for an agent, tasks, and the record of what has reached it.
+
+An agent that stands by gets no result, so a message ends its standby.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from attrs import evolve
+
+from intercom.model import crash_points
+from intercom.model.card import Card
+from intercom.model.decision import Decided, Decision
+from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound, SteerQueueFull
+from intercom.model.instruction import Instruction
+from intercom.model.prompt import Wait, WaitStatus
+from intercom.model.session import SessionStatus
+from intercom.sessions import answers
+from intercom.sessions.answers import Asked
+from intercom.sessions.messages import (
+    Answered,
+    Delivery,
+    PersonNudged,
+    Steer,
+    TakeBack,
+    TakeWords,
+    TasksLeft,
+    Told,
+    Written,
+)
+from intercom.sessions.session import actor
+from intercom.sessions.session.actor import SessionActor
+from intercom.store import instructions, requests, sessions
+from intercom.store.instructions import Load
+from intercom.store.messages import Database
+from intercom.store.requests import waits
+
+
+async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> None:
+    """Record that these results reached the agent, with everything attached to them. All is persisted on return."""
+    pending = session.deliveries
+    told = [id for each in deliveries for id in each.requests if id in pending.verdicts]
+    # Includes instructions that moved to another session since: they have reached the agent.
+    words = [id for each in deliveries for id in each.instructions]
+    pending.unload(each.call for each in deliveries)
+    if not told and not words:
+        return
+    done, heard = await session.transact(partial(_mark, session=session, told=told, words=words))
+    crash_points.reach("delivery.recorded")
+    for id in words:
+        pending.words.pop(id, None)
+    for word in heard:
+        session.context.signatures.note_use(word.id, session.now())
+        session.show_words(word)
+        if word.session_id not in (None, session.id):
+            session.system.named(f"session/{word.session_id}").tell(Told((word,)))
+    for request in done:
+        pending.verdicts.pop(request.id, None)
+        if (arrived := answers.delivered(request)) is not None:
+            session.context.measured(arrived)
+        pending.tasked.pop(request.id, None)
+        session.show(request)
+
+
+def _mark(
+    db: Database, session: SessionActor, told: list[str], words: list[str]
+) -> tuple[list[Asked], tuple[Instruction, ...]]:
+    at = session.now()
+    for request_id in told:
+        requests.mark_delivered(db, request_id, at)
+    heard = instructions.mark_delivered(db, words, at)
+    for word in heard:
+        summary = answers.headline(word.text)
+        session.record(db, "agent", f"{word.kind.value}_delivered", summary, instruction_id=word.id, given_by=word.by)
+    found = (requests.find(db, request_id) for request_id in told)
+    return [request for request in found if request is not None], heard
+
+
+#: The channel of a decision by which a message ends a standby.
+CHANNEL = "steer"
+
+
+async def steer(session: SessionActor, asked: Steer) -> Card:
+    """Queue a message for the agent, once per action. Raises InvalidArguments, SteerQueueFull, InvalidState."""
+    if session.row.status is SessionStatus.TERMINATED:
+        raise InvalidState("this session was ended: no agent will get these words; start another, or leave a task")
+    word = await session.transact(partial(_queue, session=session, asked=asked))
+    crash_points.reach("instruction.recorded")
+    if word.is_open:
+        session.deliveries.words[word.id] = word
+    card = session.show_words(word)
+    session.stall.tell(PersonNudged())
+    await end_standby(session, asked.by, asked.channel)
+    return evolve(card, note=_road(session) or card.note) if word.is_open else card
+
+
+async def take_back(session: SessionActor, asked: TakeBack) -> Card:
+    """Cancel a queued message. Raises NotFound, AlreadyDecided."""
+    riding = {id for delivery in session.deliveries.riding.values() for id in delivery.instructions}
+    if asked.id in riding:
+        raise AlreadyDecided("these words are on their way to the agent; nothing was changed")
+    word = await session.transact(partial(close, id=asked.id, session=session, by=asked.by, channel=asked.channel))
+    session.deliveries.words.pop(word.id, None)
+    return session.show_words(word)
+
+
+async def tasks_left(session: SessionActor, left: TasksLeft) -> None:
+    await end_standby(session, left.by, left.channel)
+
+
+def told(session: SessionActor, told: Told) -> None:
+    for word in told.words:
+        session.deliveries.words.pop(word.id, None)
+
+
+def take_words(session: SessionActor, asked: TakeWords) -> Answered[None]:
+    """Return the pending deliveries of an agent that is about to end its turn."""
+    answered = session.answered(asked.call, None)
+    session.has_stop_hook = True
+    session.turn_over = not (answered.late_verdicts or answered.instructions)
+    session.brief_detector()
+    return answered
+
+
+async def end_standby(session: SessionActor, by: str, channel: str) -> None:
+    """If the agent stands by and there is a message or a task for it, end its oldest standby."""
+    if not session.waiters or session.row.is_paused:
+        return
+    await session.refuse_words()
+    ids, free = session.waiters.requests(), has_words(session)
+    work = partial(_end_oldest, session=session, ids=ids, has_words=free, by=by, channel=channel)
+    ended = await session.transact(work)
+    if ended is not None:
+        wait, queued = ended
+        took(session, queued)
+        session.settle(wait)
+
+
+def has_words(session: SessionActor) -> bool:
+    """Return whether there are instructions for the agent that no result carries."""
+    return bool(session.deliveries.free(session.now)[1])
+
+
+def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
+    """Note the instructions that are queued now; tasks that the agent has just taken are among them."""
+    for word in queued:
+        if word.id not in session.deliveries.words:
+            session.deliveries.words[word.id] = word
+            session.show_words(word)
+
+
+async def give_back(session: SessionActor) -> None:
+    """Give back tasks: the agent is gone, or has another session. Workspace tasks that it took and was not told are
+    free again. What moved to its other session belongs to that one."""
+    freed, queued = await session.transact(partial(_give_back, session=session))
+    session.deliveries.words = {word.id: word for word in queued}
+    for word in freed:
+        session.show_words(word)
+    await tell_of_tasks(session, freed)
+
+
+async def tell_of_tasks(session: SessionActor, words: Iterable[Instruction]) -> None:
+    """Tell agents that stand by in the same workspace of tasks among these that are free now."""
+    free = next((word for word in words if word.is_open and word.session_id is None), None)
+    if free is None:
+        return
+    for other in await session.transact(sessions.live):
+        name = session.system.named(f"session/{other.id}")
+        if other.id != session.id and other.workspace_root == free.workspace_root and name.ref is not None:
+            name.tell(TasksLeft(free.by, free.channel))
+
+
+async def written(session: SessionActor, told: Written) -> None:
+    """Record that the agent may have read these: its tasks stay its own even if it never comes back."""
+    await session.transact(partial(instructions.mark_written, ids=told.instructions, at=session.now()))
+
+
+async def all_read(session: SessionActor) -> None:
+    """Record that the agent has read all that was written to it."""
+    queued = await session.transact(partial(instructions.queued, session_id=session.id))
+    read = tuple(word.id for word in queued if word.written_at is not None)
+    await record(session, (Delivery("", (), read),))
+
+
+def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:
+    """Take tasks from the inbox, in the caller's transaction. Returns their ids."""
+    left = instructions.inbox(db, session.id, session.row.workspace_root)
+    trusted = session.context.signatures.trusted_words(db, left)[:limit]
+    taken = instructions.take(db, session.id, tuple(task.id for task in trusted), session.now())
+    for id in taken:
+        session.record(db, "agent", "task_taken", f"task {id}", instruction_id=id)
+    return taken
+
+
+def end_wait(db: Database, session: SessionActor, wait: Wait, has_words: bool, by: str, channel: str) -> bool:
+    """End this standby in the caller's transaction, if there is an instruction for the agent, or else the oldest task
+    it may take. False if there is neither: then it waits."""
+    decided = Decided(answers.ended_by_words(wait.id), Decision.RESUME.value, by, channel, session.now())
+    if wait.decided is not None and wait.decided.verdict_id == decided.verdict_id:
+        # Ended already: the writer crashed between its commit and its answer.
+        return True
+    if wait.status is not WaitStatus.PENDING or not (has_words or take(db, session, 1)):
+        return False
+    if not waits.decide(db, wait.id, WaitStatus.DECIDED, decided):
+        return False
+    words = [word.id for word in session.queued(db)]
+    session.record(
+        db, by, "standby_ended", "by words for the agent", request_id=wait.id, channel=channel, instruction_ids=words
+    )
+    session.context.signatures.note_ended(db, evolve(wait, decided=decided))
+    return True
+
+
+def _end_oldest(
+    db: Database, session: SessionActor, ids: tuple[str, ...], has_words: bool, by: str, channel: str
+) -> tuple[Wait, tuple[Instruction, ...]] | None:
+    found = (waits.get(db, request_id) for request_id in ids)
+    for wait in sorted((wait for wait in found if wait is not None), key=lambda each: each.created_at):
+        if end_wait(db, session, wait, has_words, by, channel):
+            after = waits.get(db, wait.id)
+            assert after is not None, "it was there a moment ago"
+            return after, session.queued(db)
+    return None
+
+
+def _road(session: SessionActor) -> str | None:
+    """Return why these instructions do not reach the agent soon; None if they do."""
+    if session.row.is_paused:
+        return "the session is paused: the agent is told when it goes on"
+    if actor.can_be_woken(session) and not session.has_road:
+        return "the agent is woken for it once its program has ended"
+    if not session.agent_here:
+        return "the agent is away: it is told when it is back"
+    return None if session.has_road else "the agent has ended its turn: it is told with its next call"
+
+
+def close(db: Database, id: str, session: SessionActor, by: str, channel: str) -> Instruction:
+    word = instructions.get(db, id)
+    if word is None or word.session_id != session.id:
+        raise NotFound(f"no words for this session have the id {id!r}")
+    if not instructions.close(db, (id,), session.now()) and word.closed_at is None:
+        raise AlreadyDecided("the agent has these words already; nothing was changed")
+    if word.closed_at is None:
+        summary = answers.headline(word.text)
+        session.record(db, by, f"{word.kind.value}_taken_back", summary, instruction_id=id, channel=channel)
+    found = instructions.get(db, id)
+    assert found is not None, "words are not deleted while their session lives"
+    return found
+
+
+def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
+    """Raise InvalidArguments for a message that is empty or too long, SteerQueueFull if the queue is full."""
+    size = len(text.encode("utf-8", "replace"))
+    if not text.strip():
+        raise InvalidArguments("there are no words: say what the agent should do")
+    if size > most_bytes:
+        raise InvalidArguments(
+            f"that is {size} bytes and at most {most_bytes} can wait for one agent; say it shorter, or name a file"
+        )
+    if load.count >= most or load.bytes + size > most_bytes:
+        raise SteerQueueFull(
+            f"{load.count} messages ({load.bytes} bytes) wait for this agent already, of {most} ({most_bytes} bytes);"
+            " wait until it has them, or take some back"
+        )
+
+
+def _queue(db: Database, session: SessionActor, asked: Steer) -> Instruction:
+    found = instructions.get(db, asked.id)
+    if found is not None:
+        # A repeated request whose answer was lost, or another action under the same name.
+        if (found.session_id, found.kind, found.text) != (session.id, asked.kind, asked.text):
+            raise AlreadyDecided("this id stands for other words; give each act its own")
+        return found
+    limits = session.context.config.steering
+    load = instructions.load(db, session.id)
+    check_room(asked.text, load, limits.max_queued, limits.max_queued_bytes)
+    word = Instruction(asked.id, asked.kind, asked.text, asked.by, asked.channel, session.now(), session.id)
+    word = evolve(word, signed=session.context.signatures.admit_words(db, word, asked.signed, word.at))
+    instructions.insert(db, word)
+    session.record(db, asked.by, asked.kind.value, asked.text, channel=asked.channel, instruction_id=word.id)
+    return word
+
+
+def _give_back(db: Database, session: SessionActor) -> tuple[tuple[Instruction, ...], tuple[Instruction, ...]]:
+    instructions.give_back(db, session.id)
+    now = (instructions.get(db, id) for id in session.deliveries.words)
+    freed = tuple(word for word in now if word is not None and word.session_id is None)
+    return freed, session.queued(db)

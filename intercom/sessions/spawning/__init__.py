@@ -1,1 +1,0 @@
-"""Agents that people start: their processes, their output, and the effects on their sessions."""

@@ -1,0 +1,313 @@
+"""check_clearance: a proposed change is checked, recorded and shown to a person, or the policy approves it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import trio
+from attrs import evolve, field, frozen
+
+from intercom.model import crash_points, limits
+from intercom.model.approval import ApprovalRequest, ApprovalStatus, FileChange, ProposalForm, RiskLevel
+from intercom.model.decision import Decided
+from intercom.model.errors import InvalidArguments, NotFound
+from intercom.model.field_docs import doc
+from intercom.model.policy import PolicyAnswer
+from intercom.model.session import SessionMode
+from intercom.sessions import answers
+from intercom.sessions.answers import ClearanceAnswer
+from intercom.sessions.messages import Opened, ToolRequest
+from intercom.sessions.session import notices
+from intercom.sessions.session.actor import SessionActor, require_room
+from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
+from intercom.store import requests
+from intercom.store.messages import Database
+from intercom.store.requests import approvals
+from intercom.workspace import change_plan, proposal
+from intercom.workspace.policy_watcher import EvaluateFiles
+from intercom.workspace.preview import Preview, over, preview
+from intercom.workspace.proposal import BEGINNINGS
+
+DESCRIPTION = """\
+Ask a person to approve a change of files, before you write anything. Give the change as diff, a unified diff of one \
+file or several, or as content, the whole new content of one file. The call waits until a person answers.
+- "approved": call check_diff with the request_id; it writes exactly what was approved. Do not write the files yourself.
+- "rejected": do not make this change; follow the reason.
+- "timeout": nobody answered in time. Treat it as not approved; ask again later or use standby.
+- "pending": still undecided. Do not write; call again with only this request_id to continue waiting.
+Asking again for the same change while it is undecided joins the earlier request; nobody is asked twice."""
+
+_NOT_APPROVED_YET = (
+    "not approved yet: do not write the change by other means; call check_clearance again with this request_id to"
+    " continue waiting"
+)
+
+
+@frozen
+class CheckClearance(ToolRequest[Opened[ClearanceAnswer]]):
+    """Propose a change to a person: a `diff`, or the whole new `content` of one file, taken literally. With
+    `request_id`, only re-attach to that request."""
+
+    nothing_required: ClassVar[bool] = True
+
+    title: str | None = field(
+        default=None,
+        metadata=doc(
+            "One line that says what the change is. Needed for a new proposal.", min_length=1, most=limits.TITLE
+        ),
+    )
+    diff: str | None = field(
+        default=None,
+        metadata=doc(
+            "The change as a unified diff of one file or several. It begins with the --- line or with diff --git: no"
+            " prose, no code block. A new proposal needs diff or content, not both."
+        ),
+    )
+    file_path: str | None = field(
+        default=None,
+        metadata=doc(
+            "The file it changes, relative to the workspace root; for a diff of several files, one of them."
+            " Needed for a new proposal.",
+            min_length=1,
+        ),
+    )
+    description: str | None = field(
+        default=None, metadata=doc("Why, and what a reviewer should know.", most=limits.TEXT)
+    )
+    risk_level: RiskLevel = field(default=RiskLevel.LOW, metadata=doc("How much harm a mistake could do."))
+    request_id: str | None = field(default=None, metadata=doc(WAIT_AGAIN, min_length=1, most=limits.NAME))
+    content: str | None = field(
+        default=None,
+        metadata=doc("The whole new content of the file, taken literally: it may be empty, or look like a patch."),
+    )
+
+    @property
+    def waits_while_paused(self) -> bool:
+        return self.request_id is None
+
+
+async def handle(session: SessionActor, asked: CheckClearance) -> Opened[ClearanceAnswer]:
+    """Record a change, once. A repeated proposal re-attaches to its open request. Raises InvalidArguments."""
+    session.require_open()
+    session.touch("check_clearance")
+    if asked.request_id is not None:
+        return session.opened(await _approval(session, asked.request_id), asked.call)
+    text = asked.diff if asked.content is None else asked.content
+    if asked.title is None or text is None or asked.file_path is None:
+        raise InvalidArguments(
+            "title, file_path and one of diff and content are needed for a new proposal (or request_id for an old one)"
+        )
+    if asked.diff is not None and asked.content is not None:
+        raise InvalidArguments("diff and content are two forms of the same change; send one of them")
+    earlier = await session.transact(partial(requests.by_call, session_id=session.id, call=asked.call))
+    if isinstance(earlier, ApprovalRequest):
+        # A repeated call: its answer was lost. Its request is still valid, even if the files have changed since.
+        return session.opened(earlier, asked.call)
+    form, plan, shown = await trio.to_thread.run_sync(
+        _plan, session.row.workspace_root, text, asked.file_path, asked.content is not None
+    )
+    files = shown.changes
+    key = proposal_key(session.id, files, asked.risk_level, text, form)
+    rule = (await judge(session, files, asked.risk_level)).matched_rule
+    now = session.now()
+    request = ApprovalRequest(
+        id=session.context.new_id(),
+        session_id=session.id,
+        title=asked.title,
+        description=asked.description,
+        diff_content=text,
+        form=form,
+        file_path=asked.file_path,
+        risk_level=asked.risk_level,
+        status=ApprovalStatus.PENDING,
+        original_hash=_original_hash(files, asked.file_path),
+        created_at=now,
+        key=key,
+        files=files,
+        expires_at=now + timedelta(seconds=session.context.config.timeouts.approval_seconds),
+        call=asked.call,
+        auto_rule=rule,
+        root_inode=plan.root_id,
+        preview=shown.diff,
+        remarks=shown.remarks,
+        masked=shown.masked,
+    )
+    request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
+    decided = None if rule is None else Decided(f"policy/{request.id}", "approve", "policy", "policy", now, rule)
+    kept, is_new = await _put_on_record(session, request, decided)
+    if is_new and rule is not None:
+        session.deliveries.verdicts[kept.id] = answers.late(kept)
+        notices.let_pass(session, kept.title, rule)
+    return session.opened(kept, asked.call)
+
+
+async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str) -> ApprovalRequest:
+    """Ask, once, whether an approved whole file is to overwrite a file that has changed since. A repeated call returns
+    the same request. It is approved at once if the configuration lets the agent decide and signatures are not required.
+
+    Raises PatchConflict for a patch, which would be another change on another base.
+    """
+    by = "the policy" if approved.auto_rule is not None else approved.decided.by if approved.decided else "nobody"
+    shown = await trio.to_thread.run_sync(_shown_over, session.row.workspace_root, approved, by)
+    file, now = shown.changes[0], session.now()
+    request = evolve(
+        approved,
+        id=session.context.new_id(),
+        title=approved.title if approved.replaces is not None else f"Write over a changed file: {approved.title}",
+        status=ApprovalStatus.PENDING,
+        original_hash=file.before_hash,
+        created_at=now,
+        key=proposal_key(session.id, shown.changes, approved.risk_level, approved.diff_content, ProposalForm.CONTENT),
+        form=ProposalForm.CONTENT,
+        files=shown.changes,
+        expires_at=now + timedelta(seconds=session.context.config.timeouts.approval_seconds),
+        slack_ts=None,
+        call=call,
+        auto_rule=None,
+        decided=None,
+        delivered_at=None,
+        preview=shown.diff,
+        remarks=shown.remarks,
+        masked=shown.masked,
+        replaces=approved.id,
+    )
+    request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
+    decided = None
+    if session.context.config.apply.agent_may_force and not session.context.signatures.required:
+        decided = Decided(f"force/{request.id}", "approve", "agent", answers.FORCE, now, "[apply] agent_may_force")
+    kept, is_new = await _put_on_record(session, request, decided)
+    if is_new and decided is not None:
+        session.notify(f"{file.path} had changed since the proposal; written all the same (force)", "warning")
+    return kept
+
+
+async def _put_on_record(
+    session: SessionActor, request: ApprovalRequest, decided: Decided | None
+) -> tuple[ApprovalRequest, bool]:
+    """Return the recorded request, and whether this call created it. `decided` decides it at once."""
+    kept, is_new = await session.transact(partial(_keep, session=session, request=request, decided=decided))
+    crash_points.reach("request.recorded")
+    if is_new:
+        # Recorded before it is shown: after a crash in between, the restart shows it.
+        session.watch_expiry(kept)
+        if kept.decided is None:
+            session.show_soon(kept)
+        else:
+            session.context.measured(answers.settled(kept, session.now()))
+    return kept, is_new
+
+
+def proposal_key(
+    session_id: str, files: tuple[FileChange, ...], risk: RiskLevel, text: str, form: ProposalForm | None
+) -> str:
+    """Return the key that identifies a proposal: session, paths, base hashes, the text's hash and risk."""
+    parts: list[Any] = [
+        session_id,
+        risk.value,
+        hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        [[change.path, change.old_path, change.before_hash] for change in files],
+    ]
+    if form is ProposalForm.CONTENT and text.startswith(BEGINNINGS):
+        # Only such a text can be read in two ways.
+        parts.append(form.value)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _plan(
+    workspace_root: str, text: str, file_path: str, is_content: bool
+) -> tuple[ProposalForm, change_plan.Plan, Preview]:
+    """Return how the text is read, what it changes, and how people are shown that."""
+    root = Path(workspace_root)
+    read = proposal.whole(text, file_path) if is_content else proposal.parse(text, file_path)
+    plan = change_plan.plan(root, read)
+    return read.form, plan, preview(root, plan)
+
+
+def _shown_over(workspace_root: str, approved: ApprovalRequest, by: str) -> Preview:
+    """Return the preview of an approved whole file over the current file, with what was approved."""
+    root = Path(workspace_root)
+    parsed = proposal.recorded(approved.diff_content, approved.file_path, approved.form)
+    plan = change_plan.plan_again(root, parsed, approved.files, root_id=approved.root_inode, diverged=True)
+    return over(preview(root, plan), by, approved.preview, approved.masked)
+
+
+def _original_hash(files: tuple[FileChange, ...], file_path: str) -> str:
+    for change in files:
+        if file_path.lstrip("./") in (change.path, change.old_path):
+            return change.before_hash
+    return files[0].before_hash
+
+
+async def judge(session: SessionActor, files: Sequence[FileChange], risk: RiskLevel) -> PolicyAnswer:
+    """Ask the policy in force whether a change of these files passes without a person, and by which rule."""
+    config = session.context.config.policy
+    if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
+        return PolicyAnswer(False, why="in remote mode a person is always asked")
+    return await session.judge(EvaluateFiles(tuple(path for file in files for path in file.paths), risk))
+
+
+def _keep(
+    db: Database, session: SessionActor, request: ApprovalRequest, decided: Decided | None
+) -> tuple[ApprovalRequest, bool]:
+    """Insert the request, unless an open one has its key. Returns the stored row, and whether it is this request."""
+    earlier = approvals.reattachable(db, request.key)
+    if earlier is not None:
+        # It may be this request's row, if the writer crashed between its commit and its answer.
+        return earlier, earlier.id == request.id
+    if decided is None:
+        require_room(db, session)
+    approvals.insert(db, request)
+    session.record(
+        db,
+        "agent",
+        "clearance_asked",
+        request.title,
+        request_id=request.id,
+        files=[path for file in request.files for path in file.paths],
+        proposal_hash=request.proposal_hash,
+    )
+    if decided is not None:
+        approvals.decide(db, request.id, ApprovalStatus.APPROVED, decided)
+        session.record(
+            db,
+            decided.by,
+            "auto_approved",
+            request.title,
+            request_id=request.id,
+            matched_rule=decided.text,
+            proposal_hash=request.proposal_hash,
+        )
+    kept = approvals.get(db, request.id)
+    assert kept is not None, "just inserted"
+    return kept, True
+
+
+async def _approval(session: SessionActor, request_id: str) -> ApprovalRequest:
+    request = await session.find(request_id)
+    if not isinstance(request, ApprovalRequest):
+        raise NotFound(f"request {request_id} is not a clearance request", code="request_not_found")
+    return request
+
+
+def _pending(request_id: str) -> ClearanceAnswer:
+    return ClearanceAnswer("pending", request_id, message=_NOT_APPROVED_YET)
+
+
+TOOL = Tool(
+    name="check_clearance",
+    legacy_name="ask_approval",
+    title="Ask for clearance",
+    description=DESCRIPTION,
+    takes=CheckClearance,
+    result=ClearanceAnswer,
+    hints=Hints(idempotent=True, open_world=True),
+    handle=handle,
+    pending=_pending,
+    offers_tasks=True,
+)

@@ -1,0 +1,534 @@
+"""check_diff: the approved bytes are written to disk, all of them, once, even across crashes.
+
+The change is checked against the record of the proposal. What the recorded text makes of the current files must be what
+a person saw, path by path and hash by hash. An approval that was changed is void.
+
+The order guarantees this. Files are staged next to their targets, the journal commits to them, and they are renamed
+into place. Then one transaction marks the apply as done, consumes the approval and records the answer under the call's
+name. A crash before the commit leaves nothing; after it, recovery finishes the apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import trio
+from attrs import evolve, field, frozen
+
+from intercom.model import crash_points, limits
+from intercom.model.approval import ApprovalRequest, ApprovalStatus
+from intercom.model.card import Card, CardState, Notice
+from intercom.model.decision import Decision, Verdict
+from intercom.model.errors import (
+    AlreadyConsumed,
+    AlreadyDecided,
+    ApplyStuck,
+    DiffError,
+    IntercomError,
+    InvalidArguments,
+    InvalidState,
+    NotFound,
+    PatchConflict,
+    PathViolation,
+    RecordMismatch,
+)
+from intercom.model.field_docs import doc
+from intercom.sessions import answers, cards
+from intercom.sessions.answers import MESSAGE, ClearanceAnswer
+from intercom.sessions.messages import Answered, Decide, Opened, ToolRequest
+from intercom.sessions.session.actor import UNREADABLE, SessionActor
+from intercom.sessions.tools import check_clearance
+from intercom.sessions.tools.tool import Hints, Tool
+from intercom.store import idempotency, journal, requests
+from intercom.store.idempotency import Scope
+from intercom.store.journal import Entry, JournalState
+from intercom.store.messages import Database
+from intercom.store.requests import approvals
+from intercom.workspace import change_plan, proposal, transaction
+from intercom.workspace.preview import FileVersions, is_on_card, is_part_of_card, preview
+from intercom.workspace.transaction import Step
+
+DESCRIPTION = """\
+Write an approved change to disk, exactly as it was approved: all of its files or none. Call it once check_clearance \
+says "approved". On "applied" the files are written; read them again before you continue. On anything else nothing was \
+written:
+- patch_conflict: the file has changed since; make a new proposal. With force, a person is asked whether to write an \
+approved whole file over it, and the call waits for the answer: "rejected" and "timeout" mean no, "pending" means to \
+call again with only that request_id.
+- not_approved, already_consumed, request_not_found, path_violation: the message says what to do."""
+
+_NOT_OVERWRITTEN_YET = (
+    "the file has changed since it was approved, and a person decides whether to write over it; nothing is written:"
+    " call check_diff again with this request_id to continue waiting"
+)
+_NOT_OVERWRITTEN = "nothing was written: read the file as it is now, and propose against that"
+
+
+@frozen
+class CheckDiff(ToolRequest[Opened["ApplyAnswer"]]):
+    """Write an approved change to disk. Refused with the errors of check_diff; then nothing was written, except with
+    `apply_stuck`, which an operator was told. `force` is for a whole file that has changed since. A person is then
+    asked: await that request, and ask this again with its id."""
+
+    request_id: str = field(
+        metadata=doc("The id that check_clearance gave with its approval.", min_length=1, most=limits.NAME)
+    )
+    force: bool = field(
+        default=False,
+        metadata=doc(
+            "If the file has changed since it was approved: ask a person whether to write the approved whole file over"
+            " it, and wait. Never applies a patch to a changed file."
+        ),
+    )
+
+
+@frozen
+class FileWritten:
+    path: str = field(metadata=doc("The file, relative to the workspace root."))
+    bytes: int = field(metadata=doc("Its new size."))
+
+
+@frozen
+class ApplyAnswer:
+    """The answer of check_diff. `status` is applied. If a file has changed since and a person decides whether to
+    overwrite it, `status` is pending, rejected or timeout, and `request_id` is that question's."""
+
+    files_written: tuple[FileWritten, ...] = field(default=(), metadata=doc("The files that were written."))
+    status: str = field(default="applied", metadata=doc('"applied", "pending", "rejected" or "timeout".'))
+    request_id: str | None = field(
+        default=None, metadata=doc("The id of the question whether to write over a changed file.")
+    )
+    reason: str | None = field(default=None, metadata=doc("Why a person said no, if they said why."))
+    message: str | None = field(default=None, metadata=MESSAGE)
+
+
+async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]:
+    """Write an approved change. Raises the errors of check_diff; then nothing was written, unless it is ApplyStuck."""
+    recorded = await session.recorded(asked.call, ApplyAnswer)
+    if recorded is not None:
+        return Opened(asked.request_id, Answered(recorded))
+    session.require_open()
+    session.touch("check_diff")
+    async with session.context.locks.hold(session.row.workspace_root):
+        request, entry, used = await session.transact(partial(_look_once, session=session, id=asked.request_id))
+        if request.replaces is not None and request.status is ApprovalStatus.PENDING:
+            return Opened(request.id)
+        _check_state(request)
+        session.trusted(request)
+        if used is not None:
+            raise session.refuse(request, used)
+        again = entry is not None
+        if entry is not None and entry.state is JournalState.STUCK:
+            entry = await _retry_stuck(session, entry)
+        if entry is None or entry.state is JournalState.ABANDONED:
+            try:
+                entry = await _commit(session, request, asked.call)
+            except PatchConflict:
+                if not asked.force:
+                    raise
+                request = await check_clearance.overwrite(session, request, asked.call)
+                if request.status is not ApprovalStatus.APPROVED:
+                    return Opened(request.id)
+                session.trusted(request)
+                _, _, used = await session.transact(partial(_look_once, session=session, id=request.id))
+                if used is not None:
+                    raise session.refuse(request, used) from None
+                entry = await _commit(session, request, asked.call)
+        answer = await _carry_through(session, entry, asked.call, again=again)
+    return Opened(request.id, session.answered(asked.call, answer, own=request.id))
+
+
+async def give_up(session: SessionActor, asked: Decide) -> Card:
+    """Give up an apply that stopped half-way, as a person decided: leave the files as they are and discard the rest.
+    The same verdict again is answered like the first time. Raises AlreadyDecided if it is not stuck any more."""
+    if asked.verdict.decision is not Decision.DISMISS:
+        raise InvalidArguments("answer an apply that stopped half-way with dismiss, or repair its files")
+    request, entry = await session.transact(partial(_look, session=session, id=cards.request_of(asked.request_id)))
+    if entry is not None and await session.transact(
+        partial(idempotency.was_done, scope=Scope.DECISION, id=asked.verdict.id)
+    ):
+        return evolve(cards.of_stuck(entry, request), state=CardState.CLOSED)
+    if entry is None or entry.state is not JournalState.STUCK:
+        raise AlreadyDecided(f"the apply of request {request.id} is not stuck any more; nothing was changed")
+    session.context.signatures.admit(asked.verdict, cards.of_stuck(entry, request), session.now())
+    async with session.context.locks.hold(entry.workspace_root):
+        await _discard(entry)
+        await session.transact(partial(_given_up, session=session, entry=entry, verdict=asked.verdict))
+    card = evolve(cards.of_stuck(entry, request), state=CardState.CLOSED)
+    session.context.operators.tell(card)
+    return card
+
+
+async def recover(session: SessionActor) -> None:
+    """Recover after a crash: discard what was only staged, finish what was committed."""
+    entries = await session.transact(lambda db: [e for e in journal.open(db) if e.session_id == session.id])
+    for entry in entries:
+        async with session.context.locks.hold(entry.workspace_root):
+            if entry.state is JournalState.STAGING:
+                await _abandon(session, entry, "the server stopped before the change was committed")
+            elif entry.state is JournalState.COMMITTED:
+                request, used = await session.transact(partial(_look_back, session=session, id=entry.request_id))
+                refused = None if request is None else session.refused(request)
+                if request is not None and used is not None:
+                    refused = session.refuse(request, used)
+                if refused is not None:
+                    await session.transact(partial(_stick, session=session, entry=entry, note=refused.message))
+                    await _show_stuck(session, entry, refused.message)
+                    continue
+                try:
+                    await _carry_through(session, entry, again=True)
+                except ApplyStuck:
+                    # Its card tells people, and a person decides. The session goes on.
+                    continue
+
+
+def _check_state(request: ApprovalRequest) -> None:
+    if request.tool is not None:
+        raise InvalidState(
+            f"request {request.id} is a permission for your own tool {request.tool}: use that, there is nothing to"
+            " apply",
+            code="not_approved",
+        )
+    match request.status:
+        case ApprovalStatus.APPROVED:
+            return
+        case ApprovalStatus.CONSUMED:
+            raise AlreadyConsumed(f"request {request.id} was applied at {request.consumed_at:%Y-%m-%d %H:%M:%S} UTC")
+        case ApprovalStatus.PENDING:
+            hint = "wait for the decision with check_clearance and this request_id"
+        case _:
+            hint = "propose the change again with check_clearance"
+    raise InvalidState(f"request {request.id} is {request.status.value}, not approved; {hint}", code="not_approved")
+
+
+async def _commit(session: SessionActor, request: ApprovalRequest, call: str) -> Entry:
+    """Stage the files and commit the journal to them. Raises PatchConflict if a file has changed since."""
+    root = Path(session.row.workspace_root)
+    await _check_decision(session, request)
+    try:
+        _check_record(session, request)
+        plan = await trio.to_thread.run_sync(_plan, root, request)
+        await trio.to_thread.run_sync(_check_shown, root, request, plan)
+    except RecordMismatch as changed:
+        await _void(session, request, f"request {request.id} was changed after it was decided: {changed}")
+        raise
+    steps = await trio.to_thread.run_sync(_prepare, root, request, plan)
+    entry = Entry(
+        request_id=request.id,
+        session_id=session.id,
+        workspace_root=str(root),
+        state=JournalState.STAGING,
+        steps=tuple(transaction.to_json(steps)),
+        at=session.now(),
+        call=call,
+    )
+    if not await session.transact(partial(_begin, entry=entry)):
+        raise InvalidState(f"request {request.id} is being applied already; call check_diff again shortly")
+    try:
+        await trio.to_thread.run_sync(transaction.stage, root, steps, plan.contents.get)
+    except (IntercomError, OSError) as failed:
+        await _abandon(session, entry, str(failed))
+        raise _readable(failed) from failed
+    await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
+    crash_points.reach("journal.committed")
+    return entry
+
+
+async def _check_decision(session: SessionActor, request: ApprovalRequest) -> None:
+    """Check that an approved request was really approved, and that the policy still allows it if the policy approved
+    it. Voids the approval and raises InvalidState otherwise."""
+    if request.decided is None or request.decided.decision != Decision.APPROVE:
+        why = f"request {request.id} stands as approved, and no decision to approve it is on record"
+    elif request.decided.channel == answers.FORCE:
+        if session.context.config.apply.agent_may_force:
+            return
+        why = f"request {request.id} was forced by the agent, and [apply] agent_may_force does not allow that"
+    else:
+        refusal = await _policy_refusal(session, request)
+        if refusal is None:
+            return
+        why = refusal
+    await _void(session, request, why)
+    raise InvalidState(f"{why}; nothing was written, propose the change again", code="not_approved")
+
+
+async def _policy_refusal(session: SessionActor, request: ApprovalRequest) -> str | None:
+    """Return why the policy does not allow its own approval any more; None if it does, or if a person decided. Raises
+    IntercomError (unavailable) while the policy cannot be read."""
+    if request.decided is None or request.decided.channel != "policy":
+        return None
+    answer = await check_clearance.judge(session, request.files, request.risk_level)
+    if answer.auto_approved:
+        return None
+    if answer == UNREADABLE:
+        raise IntercomError(f"{answer.why}; nothing was written", code="unavailable")
+    return f"the policy does not let it pass any more: {answer.why}"
+
+
+def _check_shown(root: Path, request: ApprovalRequest, plan: change_plan.Plan) -> None:
+    """Raise RecordMismatch if people were shown something else than what the plan does. The recorded diff could be
+    edited before a person looks, and then the signature covers the edited diff."""
+    if not is_on_card(request, preview(root, plan)):
+        raise RecordMismatch("the diff that people were shown is not the one of its files")
+
+
+def _prepare(root: Path, request: ApprovalRequest, plan: change_plan.Plan) -> tuple[Step, ...]:
+    return transaction.prepare(root, request.id, change_plan.steps(root, plan), plan.root_id)
+
+
+def _check_shown_of_rest(root: Path, request: ApprovalRequest, steps: Sequence[Step]) -> None:
+    """Raise RecordMismatch if the rest of a committed apply is not what people were shown. The old content of finished
+    files is gone."""
+    versions = {
+        number: FileVersions(request.files[number], before, after)
+        for number, before, after in change_plan.unfinished(root, steps, request.files)
+    }
+    if not is_part_of_card(request, versions):
+        raise RecordMismatch(
+            "the diff that people were shown is not the one of its files, so it is not what was approved"
+        )
+
+
+def _check_record(session: SessionActor, request: ApprovalRequest) -> None:
+    """Raise RecordMismatch if the recorded proposal is not the one that was decided."""
+    if request.hash_of_record(session.row.workspace_root) != request.proposal_hash:
+        raise RecordMismatch(
+            f"what is on record of request {request.id} is not what was shown and approved;"
+            " nothing was written, propose the change again"
+        )
+
+
+def _check_steps(session: SessionActor, request: ApprovalRequest, entry: Entry) -> tuple[Step, ...]:
+    """Return the steps of an apply that was committed before, after a check of its record and its decision: a journal
+    is no approval. Raises RecordMismatch, and SignatureRefused if the decision does not count."""
+    decided = request.decided
+    if request.status is not ApprovalStatus.APPROVED or decided is None or decided.decision != Decision.APPROVE:
+        raise RecordMismatch(
+            f"no decision to approve request {request.id} is on record, so it is not what was approved"
+        )
+    session.trusted(request)
+    _check_record(session, request)
+    if entry.workspace_root != session.row.workspace_root:
+        raise RecordMismatch(f"it was approved for {session.row.workspace_root}, not {entry.workspace_root}")
+    steps = _steps(entry)
+    path = change_plan.difference(steps, request.files)
+    if path is not None:
+        raise RecordMismatch(f"the journal's step for {path} is not what was approved")
+    return steps
+
+
+async def _void(session: SessionActor, request: ApprovalRequest, why: str) -> None:
+    """Void an approval that may not be applied, and tell people."""
+    await session.transact(partial(_voided, session=session, request=request, why=why))
+    session.deliveries.verdicts.pop(request.id, None)
+    found = await session.transact(partial(approvals.get, id=request.id))
+    assert found is not None, "requests are not deleted while their session lives"
+    session.show(found, note=f"void, nothing was written: {why}")
+    text = f"an approval was refused when it was to be applied ({request.title}): {why}"
+    session.context.operators.tell(Notice(text, "error", session.now()))
+
+
+async def _carry_through(
+    session: SessionActor, entry: Entry, call: str | None = None, *, again: bool = False
+) -> ApplyAnswer:
+    """Finish a committed apply; idempotent. `call` names the call that gets the answer, in addition to the one that
+    began the apply. `again` says that the journal was read back: then the policy checks its own approval once more.
+    Raises ApplyStuck if files are neither in the state before nor in the state after."""
+    root = Path(entry.workspace_root)
+    try:
+        request = await session.transact(partial(approvals.get, id=entry.request_id))
+        assert request is not None, "a journal entry has its request"
+        steps = _check_steps(session, request, entry)
+        if again:
+            if (refusal := await _policy_refusal(session, request)) is not None:
+                raise RecordMismatch(refusal)
+            await trio.to_thread.run_sync(_check_shown_of_rest, root, request, steps)
+        await trio.to_thread.run_sync(transaction.roll_forward, root, steps)
+    except (IntercomError, OSError) as failed:
+        await session.transact(partial(_stick, session=session, entry=entry, note=str(failed)))
+        await _show_stuck(session, entry, str(failed))
+        raise ApplyStuck(
+            f"the change stopped half-way: {failed}; an operator has been told", request_id=entry.request_id
+        ) from failed
+    moved = {step.moved_from for step in steps}
+    answer = ApplyAnswer(tuple(FileWritten(step.path, step.size) for step in steps if step.path not in moved))
+    done, others = await session.transact(partial(_finish, session=session, entry=entry, answer=answer, call=call))
+    for each in (done, *others):
+        if each.status is ApprovalStatus.CONSUMED:
+            session.context.signatures.note_use(each.id, session.now())
+    session.deliveries.verdicts.pop(done.id, None)
+    session.show(done)
+    for each in others:
+        session.deliveries.verdicts.pop(each.id, None)
+        if each.status is ApprovalStatus.EXPIRED:
+            session.settle(each)
+        else:
+            session.show(each)
+    return answer
+
+
+async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
+    """Mark a stuck apply as committed again, so that it continues. A person may have repaired the files."""
+    await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
+    request = await session.transact(partial(approvals.get, id=entry.request_id))
+    assert request is not None, "a journal entry has its request"
+    session.context.operators.tell(evolve(cards.of_stuck(entry, request), state=CardState.CLOSED))
+    return entry
+
+
+async def _abandon(session: SessionActor, entry: Entry, why: str) -> None:
+    await _discard(entry)
+    await session.transact(partial(_advance, entry=entry, to=JournalState.ABANDONED, note=why))
+
+
+async def _discard(entry: Entry) -> None:
+    """Discard the files that are staged and not in place."""
+    await trio.to_thread.run_sync(transaction.discard, Path(entry.workspace_root), _steps(entry))
+
+
+def _steps(entry: Entry) -> tuple[Step, ...]:
+    return transaction.from_json(entry.steps, entry.request_id)
+
+
+async def _show_stuck(session: SessionActor, entry: Entry, why: str) -> None:
+    request = await session.transact(partial(approvals.get, id=entry.request_id))
+    assert request is not None, "a journal entry has its request"
+    session.context.operators.tell(cards.of_stuck(evolve(entry, note=why), request))
+
+
+def _plan(root: Path, request: ApprovalRequest) -> change_plan.Plan:
+    try:
+        parsed = proposal.recorded(request.diff_content, request.file_path, request.form)
+    except (DiffError, PathViolation) as fault:
+        # It was readable when it was proposed.
+        raise RecordMismatch(f"its text is another: {fault}") from None
+    return change_plan.plan_again(root, parsed, request.files, root_id=request.root_inode)
+
+
+def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest, Entry | None]:
+    request = requests.find(db, id)
+    if not isinstance(request, ApprovalRequest) or request.session_id != session.id:
+        raise NotFound(f"this session has no clearance request with the id {id!r}", code="request_not_found")
+    return request, journal.get(db, id)
+
+
+def _look_once(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest, Entry | None, str | None]:
+    """Return the request, its journal entry, and why the approval may not take effect (again), or None."""
+    request, entry = _look(db, session, id)
+    return request, entry, session.context.signatures.fault_of_use(db, request)
+
+
+def _look_back(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest | None, str | None]:
+    """Return the request of an apply in progress, and why it may not be finished, or None."""
+    request = approvals.get(db, id)
+    return request, None if request is None else session.context.signatures.fault_of_use(db, request)
+
+
+def _voided(db: Database, session: SessionActor, request: ApprovalRequest, why: str) -> None:
+    now = session.now()
+    if approvals.void(db, request.id, now):
+        approvals.mark_delivered(db, request.id, now)
+        session.record(db, "intercom", "approval_voided", why, request_id=request.id)
+
+
+def _given_up(db: Database, session: SessionActor, entry: Entry, verdict: Verdict) -> None:
+    _advance(db, entry, JournalState.ABANDONED, f"given up by {verdict.by}")
+    if session.record_decision(db, verdict):
+        session.record(
+            db,
+            verdict.by,
+            "apply_given_up",
+            entry.note or "",
+            request_id=entry.request_id,
+            channel=verdict.channel,
+            origin=verdict.origin_data,
+        )
+
+
+def _begin(db: Database, entry: Entry) -> bool:
+    """Record the apply. Also True if this very entry was recorded before and the writer crashed before it answered."""
+    if journal.begin(db, entry):
+        return True
+    found = journal.get(db, entry.request_id)
+    return found is not None and (found.state, found.call, found.at) == (entry.state, entry.call, entry.at)
+
+
+def _advance(db: Database, entry: Entry, to: JournalState, note: str | None = None) -> None:
+    current = journal.get(db, entry.request_id)
+    if current is not None and current.state is to:
+        # Moved already: the writer crashed between its commit and its answer.
+        return
+    if current is None or not journal.advance(db, entry.request_id, current.state, to, note):
+        raise InvalidState(f"the apply of request {entry.request_id} moved on by itself; call check_diff again")
+
+
+def _stick(db: Database, session: SessionActor, entry: Entry, note: str) -> None:
+    journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.STUCK, note)
+    session.record(db, "intercom", "apply_stuck", note, request_id=entry.request_id)
+
+
+def _finish(
+    db: Database, session: SessionActor, entry: Entry, answer: ApplyAnswer, call: str | None
+) -> tuple[ApprovalRequest, tuple[ApprovalRequest, ...]]:
+    """Record that the apply is done. Returns the request, and those settled with it: the requests it replaced, and the
+    open ones that would replace it."""
+    now = session.now()
+    if approvals.consume(db, entry.request_id, now):
+        approvals.mark_delivered(db, entry.request_id, now)
+        journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.DONE)
+        for name in {entry.call, call} - {None}:
+            session.answered_and_recorded(str(name), "check_diff", answer)(db)
+        paths = [one.path for one in answer.files_written]
+        session.record(db, "intercom", "applied", ", ".join(paths), request_id=entry.request_id, files=paths)
+    # If it was consumed before, the writer crashed between its commit and its answer.
+    done = approvals.get(db, entry.request_id)
+    assert done is not None, "a journal entry has its request"
+    others: list[ApprovalRequest] = []
+    replaced = None if done.replaces is None else approvals.get(db, done.replaces)
+    # A request of another session is not touched: this one was moved from there.
+    while replaced is not None and replaced.session_id == session.id:
+        approvals.consume(db, replaced.id, now)
+        approvals.mark_delivered(db, replaced.id, now)
+        others.append(replaced)
+        replaced = None if replaced.replaces is None else approvals.get(db, replaced.replaces)
+    closed = [id for each in (done, *others) for id in approvals.expire_replacing(db, each.id, now)]
+    settled = (approvals.get(db, id) for id in (*(each.id for each in others), *closed))
+    return done, tuple(each for each in settled if each is not None)
+
+
+def _readable(failed: Exception) -> IntercomError:
+    if isinstance(failed, ApplyStuck):
+        # Before the commit nothing is stuck: it is a conflict with what somebody else did meanwhile.
+        return PatchConflict(f"{failed}; nothing was changed, ask for clearance again", paths=failed.details["paths"])
+    if isinstance(failed, IntercomError):
+        return failed
+    return IntercomError(f"the files could not be staged: {failed}; nothing was changed", code="diff")
+
+
+def after_decision(asked: CheckDiff, decided: Answered[ClearanceAnswer]) -> CheckDiff | Answered[ApplyAnswer]:
+    """Return what follows a person's decision about writing over a changed file."""
+    answer = decided.answer
+    if answer.status == "approved":
+        return CheckDiff(answer.request_id, call=asked.call)
+    refused = ApplyAnswer((), answer.status, answer.request_id, answer.reason, _NOT_OVERWRITTEN)
+    return Answered(refused, decided.late_verdicts, decided.instructions)
+
+
+def _pending(request_id: str) -> ApplyAnswer:
+    return ApplyAnswer((), "pending", request_id, message=_NOT_OVERWRITTEN_YET)
+
+
+TOOL = Tool(
+    name="check_diff",
+    legacy_name="accept_diff",
+    title="Apply an approved change",
+    description=DESCRIPTION,
+    takes=CheckDiff,
+    result=ApplyAnswer,
+    hints=Hints(destructive=True, idempotent=True),
+    handle=handle,
+    pending=_pending,
+    after_decision=after_decision,
+)

@@ -1,0 +1,152 @@
+"""standby: the agent has nothing left to do and waits for an instruction."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from intercom.model import crash_points, limits
+from intercom.model.errors import NotFound
+from intercom.model.field_docs import doc
+from intercom.model.instruction import Instruction
+from intercom.model.prompt import Wait, WaitStatus
+from intercom.sessions import answers
+from intercom.sessions.answers import StandbyAnswer
+from intercom.sessions.messages import Opened, ToolRequest
+from intercom.sessions.session import steering
+from intercom.sessions.session.actor import SessionActor, require_room
+from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
+from intercom.store import requests
+from intercom.store.messages import Database
+from intercom.store.requests import waits
+
+DESCRIPTION = """\
+Say that you have nothing left to do, and wait for work. The call waits until the operator gives you an instruction.
+- "resumed" with an instruction: do what it says ("stop" means end your session). With instructions (steering, a \
+task): follow those. With neither: continue your task.
+- "timeout": no instruction came; end your turn.
+- "pending": still waiting; call again with only this request_id."""
+
+_STILL_WAITING = "no work yet: call standby again with this request_id to continue waiting"
+#: The longest timeout of a standby, in seconds. Longer ones are cut to it.
+LONGEST_STANDBY = 7 * 86400
+#: Larger numbers are refused.
+_MOST_SECONDS = 10**12
+
+
+@frozen
+class Standby(ToolRequest[Opened[StandbyAnswer]]):
+    """Ask for work. With `request_id`, only re-attach to that wait."""
+
+    nothing_required: ClassVar[bool] = True
+
+    message: str = field(
+        default="Agent is idle and awaiting instructions.",
+        metadata=doc("What the operator reads while you wait.", most=limits.TEXT),
+    )
+    timeout_seconds: int = field(
+        default=0,
+        metadata=doc(
+            "The longest time to wait, in seconds; 0 means the configured time. More than a week counts as a week.",
+            minimum=0,
+            maximum=_MOST_SECONDS,
+        ),
+    )
+    request_id: str | None = field(default=None, metadata=doc(WAIT_AGAIN, min_length=1, most=limits.NAME))
+
+    @property
+    def waits_while_paused(self) -> bool:
+        return self.request_id is None
+
+
+async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]:
+    """Record a standby, once per call. It ends at once if instructions or a task wait for the agent."""
+    session.require_open()
+    session.touch("standby")
+    await session.refuse_words()
+    if asked.request_id is not None:
+        return await _wait_again(session, asked.request_id, asked.call)
+    now = session.now()
+    seconds = min(asked.timeout_seconds or session.context.config.timeouts.wait_seconds, LONGEST_STANDBY)
+    wait = Wait(
+        id=session.context.new_id(),
+        session_id=session.id,
+        message=asked.message,
+        status=WaitStatus.PENDING,
+        created_at=now,
+        expires_at=now + timedelta(seconds=seconds) if seconds > 0 else None,
+        call=asked.call,
+    )
+    has_words = steering.has_words(session)
+    kept, is_new, queued = await session.transact(partial(_keep_wait, session=session, wait=wait, has_words=has_words))
+    crash_points.reach("request.recorded")
+    steering.took(session, queued)
+    if is_new and kept.status is WaitStatus.PENDING:
+        session.watch_expiry(kept)
+        session.show_soon(kept)
+    elif is_new:
+        session.deliveries.verdicts[kept.id] = answers.late(kept)
+    return session.opened(kept, asked.call)
+
+
+async def _wait_again(session: SessionActor, request_id: str, call: str) -> Opened[StandbyAnswer]:
+    wait = await _wait(session, request_id)
+    if wait.status is WaitStatus.PENDING and not session.row.is_paused:
+        has_words = steering.has_words(session)
+        wait, ended, queued = await session.transact(
+            partial(_look_in, session=session, wait=wait, has_words=has_words, channel=steering.CHANNEL)
+        )
+        steering.took(session, queued)
+        if ended:
+            session.settle(wait)
+    return session.opened(wait, call)
+
+
+def _keep_wait(
+    db: Database, session: SessionActor, wait: Wait, has_words: bool
+) -> tuple[Wait, bool, tuple[Instruction, ...]]:
+    earlier = requests.by_call(db, session.id, wait.call or "")
+    if isinstance(earlier, Wait):
+        session.context.signatures.note_ended(db, earlier)
+        return earlier, earlier.id == wait.id, session.queued(db)
+    require_room(db, session)
+    waits.insert(db, wait)
+    session.record(db, "agent", "standby", answers.headline(wait.message), request_id=wait.id)
+    kept, _, queued = _look_in(db, session, wait, has_words, answers.INBOX)
+    return kept, True, queued
+
+
+def _look_in(
+    db: Database, session: SessionActor, wait: Wait, has_words: bool, channel: str
+) -> tuple[Wait, bool, tuple[Instruction, ...]]:
+    """End the standby if instructions or a task wait. Returns it, whether it ended, and the queued instructions."""
+    ended = steering.end_wait(db, session, waits.get(db, wait.id) or wait, has_words, "intercom", channel)
+    return waits.get(db, wait.id) or wait, ended, session.queued(db)
+
+
+async def _wait(session: SessionActor, request_id: str) -> Wait:
+    request = await session.find(request_id)
+    if not isinstance(request, Wait):
+        raise NotFound(f"request {request_id} is not a standby", code="request_not_found")
+    return request
+
+
+def _pending(request_id: str) -> StandbyAnswer:
+    return StandbyAnswer("pending", request_id=request_id, message=_STILL_WAITING)
+
+
+TOOL = Tool(
+    name="standby",
+    legacy_name="wait_for_instruction",
+    title="Wait for work",
+    description=DESCRIPTION,
+    takes=Standby,
+    result=StandbyAnswer,
+    hints=Hints(open_world=True),
+    handle=handle,
+    pending=_pending,
+    offers_tasks=True,
+)

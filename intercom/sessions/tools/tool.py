@@ -1,0 +1,65 @@
+"""A tool: its names, its description, its arguments and answer, and what the session does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import field, frozen
+
+from actors import Request
+from intercom.sessions.messages import Answered
+from intercom.sessions.session.actor import Handler
+
+#: What follows a decision that a call has waited for: the answer, or the next message to ask.
+AfterDecision = Callable[[Any, Answered[Any]], Request[Any] | Answered[Any]]
+
+#: The description of `request_id` in the arguments of tools that wait for a person.
+WAIT_AGAIN = "The id of an earlier request that is still pending: wait for it again instead of making a new one."
+
+
+@frozen
+class Hints:
+    """Hints for a client's user: the tool changes nothing, may destroy data, is idempotent, reaches beyond this
+    machine."""
+
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    open_world: bool = False
+
+
+def _decision_is_answer(_asked: Any, decided: Answered[Any]) -> Answered[Any]:
+    return decided
+
+
+def _unchanged(answered: Answered[Any]) -> Answered[Any]:
+    return answered
+
+
+@frozen
+class Tool:
+    """One tool.
+
+    `takes` are its arguments: also the message to the session, and the argument of the embedded call. `result` is the
+    class of its answer. `legacy_name` is its older name, if it has one. `handle` answers the message in the session's
+    actor; None if the agent connection answers.
+
+    If the handler's reply is `Opened`, a person is asked. `pending` (request id) makes the answer of a call whose
+    client's time limit is near; `offers_tasks` says that a client may poll the request instead. `after_decision`
+    (message, decision) returns the answer, or the message to ask next. `complete` changes an answer just before it is
+    sent, when it is settled what is attached to it.
+    """
+
+    name: str
+    title: str
+    description: str
+    takes: type[Any]
+    result: type[Any]
+    hints: Hints
+    legacy_name: str | None = None
+    handle: Handler | None = field(default=None, repr=False)
+    pending: Callable[[str], object] | None = field(default=None, repr=False)
+    offers_tasks: bool = False
+    after_decision: AfterDecision = field(default=_decision_is_answer, repr=False)
+    complete: Callable[[Answered[Any]], Answered[Any]] = field(default=_unchanged, repr=False)

@@ -1,0 +1,198 @@
+"""transmit: the agent asks a person how to continue; the policy may answer in the person's place."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from intercom.model import crash_points, limits
+from intercom.model.config import OnTimeout
+from intercom.model.decision import Decided
+from intercom.model.errors import IntercomError, InvalidArguments, NotFound
+from intercom.model.field_docs import doc
+from intercom.model.policy import PolicyAnswer
+from intercom.model.prompt import ContinuationPrompt, PromptDecision, PromptType, WaitStatus
+from intercom.model.session import SessionMode
+from intercom.sessions import answers
+from intercom.sessions.answers import PromptAnswer
+from intercom.sessions.messages import Opened, ToolRequest
+from intercom.sessions.session import notices
+from intercom.sessions.session.actor import UNREADABLE, SessionActor, require_room
+from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
+from intercom.store import requests
+from intercom.store.messages import Database
+from intercom.store.requests import prompts
+from intercom.workspace.policy import Query
+from intercom.workspace.policy_watcher import Evaluate
+
+DESCRIPTION = """\
+Ask the operator how to continue: whether to go on, what was meant, how to recover from an error, or whether the cost \
+is acceptable. The call waits until a person answers.
+- decision "continue": continue as planned. "refine": follow the instruction instead. "stop": end the task now.
+- "timed_out": true with a decision: nobody answered, so nobody consented. Do what the message says.
+- "auto_approved": the workspace's policy answered, and no person.
+- status "pending": no answer yet; call again with only this request_id."""
+
+_NOT_ANSWERED_YET = (
+    "no answer yet: call transmit again with this request_id to continue waiting; do not assume an answer"
+)
+#: The policy's answer about a question that people are always asked.
+_ASKED = PolicyAnswer(False)
+#: The most of a number that only people read: larger ones are refused.
+_ANY = 10**12
+
+
+@frozen
+class Transmit(ToolRequest[Opened[PromptAnswer]]):
+    """Ask a person a question. With `request_id`, only re-attach to that question."""
+
+    nothing_required: ClassVar[bool] = True
+
+    prompt_text: str | None = field(
+        default=None,
+        metadata=doc("The question, in full. Needed for a new question.", min_length=1, most=limits.TEXT),
+    )
+    prompt_type: PromptType = field(default=PromptType.CONTINUATION, metadata=doc("What kind of question it is."))
+    elapsed_seconds: int | None = field(
+        default=None, metadata=doc("Seconds since a person last said something.", minimum=0, maximum=_ANY)
+    )
+    actions_taken: int | None = field(
+        default=None, metadata=doc("How many actions you have taken since then.", minimum=0, maximum=_ANY)
+    )
+    request_id: str | None = field(default=None, metadata=doc(WAIT_AGAIN, min_length=1, most=limits.NAME))
+
+    @property
+    def waits_while_paused(self) -> bool:
+        return self.request_id is None
+
+
+async def handle(session: SessionActor, asked: Transmit) -> Opened[PromptAnswer]:
+    """Record a question, once per call. The policy may answer it at once, except an error recovery."""
+    session.require_open()
+    session.touch("transmit")
+    if asked.request_id is not None:
+        return await _opened(session, await _prompt(session, asked.request_id), asked.call)
+    if asked.prompt_text is None or not asked.prompt_text.strip():
+        raise InvalidArguments("prompt_text is needed for a new question (or request_id for an old one)")
+    now = session.now()
+    prompt = ContinuationPrompt(
+        id=session.context.new_id(),
+        session_id=session.id,
+        prompt_text=asked.prompt_text,
+        prompt_type=asked.prompt_type,
+        status=WaitStatus.PENDING,
+        created_at=now,
+        elapsed_seconds=asked.elapsed_seconds,
+        actions_taken=asked.actions_taken,
+        expires_at=_prompt_deadline(session, asked.prompt_type, now),
+        call=asked.call,
+    )
+    rule = (await _judged(session, asked.prompt_type)).matched_rule
+    kept, is_new = await session.transact(partial(_keep_prompt, session=session, prompt=prompt, rule=rule))
+    crash_points.reach("request.recorded")
+    if is_new:
+        session.watch_expiry(kept)
+        if kept.status is WaitStatus.PENDING:
+            session.show_soon(kept)
+        elif rule is not None:
+            session.context.measured(answers.settled(kept, now))
+            session.deliveries.verdicts[kept.id] = answers.late(kept)
+            notices.let_pass(session, kept.prompt_text, rule)
+    return await _opened(session, kept, asked.call)
+
+
+def on_timeout(session: SessionActor, kind: PromptType) -> OnTimeout:
+    """Return what happens to an unanswered question of this type."""
+    timeouts = session.context.config.timeouts
+    return timeouts.prompt_by_type.get(kind, timeouts.prompt_on_timeout)
+
+
+async def ask_policy_again(session: SessionActor, request: answers.Asked) -> None:
+    """Ask the policy again about a question it answered, before the agent is told. With an operator key the recorded
+    answer proves nothing; only the current policy counts. Raises IntercomError (unavailable) while the policy cannot be
+    read."""
+    if not isinstance(request, ContinuationPrompt) or not session.is_for_policy(request):
+        return
+    found = await _judged(session, request.prompt_type)
+    if found == UNREADABLE:
+        raise IntercomError(str(found.why), code="unavailable")
+    session.let_pass_now.discard(request.id)
+    if found.matched_rule is not None:
+        session.let_pass_now.add(request.id)
+
+
+def _prompt_deadline(session: SessionActor, kind: PromptType, now: datetime) -> datetime | None:
+    if on_timeout(session, kind) is OnTimeout.HOLD:
+        return None
+    return now + timedelta(seconds=session.context.config.timeouts.prompt_seconds)
+
+
+async def _judged(session: SessionActor, kind: PromptType) -> PolicyAnswer:
+    """Ask the policy about a question of this type."""
+    config = session.context.config.policy
+    if kind is PromptType.ERROR_RECOVERY:
+        return _ASKED
+    if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
+        return _ASKED
+    found = await session.judge(Evaluate(Query("transmit")))
+    # A command pattern that matches the tool's name is not a rule for the tool.
+    return found if (found.matched_rule or "tool:").startswith("tool:") else _ASKED
+
+
+def _keep_prompt(
+    db: Database, session: SessionActor, prompt: ContinuationPrompt, rule: str | None
+) -> tuple[ContinuationPrompt, bool]:
+    earlier = requests.by_call(db, session.id, prompt.call or "")
+    if isinstance(earlier, ContinuationPrompt):
+        return earlier, earlier.id == prompt.id
+    if rule is None:
+        require_room(db, session)
+    prompts.insert(db, prompt)
+    session.record(
+        db,
+        "agent",
+        "prompt_asked",
+        answers.headline(prompt.prompt_text),
+        request_id=prompt.id,
+        type=prompt.prompt_type,
+    )
+    if rule is not None:
+        decided = Decided(f"policy/{prompt.id}", PromptDecision.CONTINUE, "policy", "policy", prompt.created_at)
+        prompts.decide(db, prompt.id, WaitStatus.DECIDED, decided)
+        session.record(db, "policy", "auto_approved", "transmit", request_id=prompt.id, matched_rule=rule)
+    kept = prompts.get(db, prompt.id)
+    assert kept is not None, "just inserted"
+    return kept, True
+
+
+async def _prompt(session: SessionActor, request_id: str) -> ContinuationPrompt:
+    request = await session.find(request_id)
+    if not isinstance(request, ContinuationPrompt):
+        raise NotFound(f"request {request_id} is not a question of transmit", code="request_not_found")
+    return request
+
+
+async def _opened(session: SessionActor, prompt: ContinuationPrompt, call: str) -> Opened[PromptAnswer]:
+    await ask_policy_again(session, prompt)
+    return session.opened(prompt, call)
+
+
+def _pending(request_id: str) -> PromptAnswer:
+    return PromptAnswer(status="pending", request_id=request_id, message=_NOT_ANSWERED_YET)
+
+
+TOOL = Tool(
+    name="transmit",
+    legacy_name="forward_prompt",
+    title="Ask the operator",
+    description=DESCRIPTION,
+    takes=Transmit,
+    result=PromptAnswer,
+    hints=Hints(open_world=True),
+    handle=handle,
+    pending=_pending,
+    offers_tasks=True,
+)

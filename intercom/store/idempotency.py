@@ -1,0 +1,153 @@
+"""What was done, and what was answered: repeating an act does nothing a second time, and gets the first answer.
+
+An act has an id that stays the same when it is repeated: the name of a tool's call, the id of a decision, of a Slack
+action. It is recorded in the transaction of its effect, once in each `Scope`. Rows are deleted by age (`retention`).
+
+Four records are not here, because they promise something else. A decision is a compare-and-set on its request's row. A
+permission may be used once by each hook (`permission_use`). A signature counts once (`signed_command`), for as long as
+it is fresh and not for as long as answers are kept. What Slack shows is a state with a key (`outbox`).
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from enum import Enum
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.store import audit, rows
+from intercom.store.rows import JsonObject
+
+
+class Scope(Enum):
+    """What is recorded of an act: the value of the column `tool`, and what is put around the act's id.
+
+    One id may be in several scopes: a reply in Slack is recorded with its meaning, and then with its decision.
+    """
+
+    #: The answer of a tool's call. Its row names the tool.
+    CALL = ("call", "{}")
+    #: What a person's reply in a Slack thread means.
+    REPLY = ("slack.reply", "{}")
+    #: A slash command that is about to run; its answer; the process that it runs.
+    COMMAND = ("slack_command", "{}")
+    COMMAND_ANSWER = ("slack_command", "{}#answer")
+    COMMAND_PROCESS = ("slack_command", "{}#process")
+    #: A decision whose effect is not a change of a request's row.
+    DECISION = ("verdict", "{}/given")
+    #: The end of a pause.
+    UNPAUSE = ("unpause", "{}/unpause")
+    #: The session that a command without a name was about.
+    SESSION = ("session", "{}/session")
+    #: News of an agent process, by session and run.
+    PROCESS = ("process", "child/{}")
+
+    def __init__(self, tool: str, form: str) -> None:
+        self.tool = tool
+        self.form = form
+
+
+def record(
+    db: Database,
+    scope: Scope,
+    id: str,
+    answer: JsonObject,
+    at: datetime,
+    *,
+    session_id: str | None = None,
+    tool: str | None = None,
+) -> bool:
+    """Record an act with its answer. Returns False and keeps the first answer if it is recorded. `tool` is the tool of
+    a call."""
+    row = {
+        "name": scope.form.format(id),
+        "session_id": session_id,
+        "tool": tool or scope.tool,
+        "answer": rows.json_text(answer),
+        "created_at": clock.to_text(at),
+    }
+    return rows.insert(db, "answered_call", row, conflict="(name) do nothing")
+
+
+def answer(db: Database, scope: Scope, id: str) -> JsonObject | None:
+    """Return the answer of an act, or None if it is not recorded."""
+    row = rows.one(db, "select answer from answered_call where name = ?", (scope.form.format(id),))
+    if row is None:
+        return None
+    kept: JsonObject = json.loads(row["answer"])
+    return kept
+
+
+def was_done(db: Database, scope: Scope, id: str) -> bool:
+    """Whether an act is recorded."""
+    return answer(db, scope, id) is not None
+
+
+@frozen
+class Begun:
+    """A command begun earlier: its note, and its answer or None if it is not finished."""
+
+    note: JsonObject
+    answer: JsonObject | None
+
+
+def begin(
+    db: Database, act_id: str, note: JsonObject, at: datetime, *, who: str, session_id: str | None
+) -> Begun | None:
+    """Persist that the command of this act is about to run, and add an audit entry.
+
+    Returns None the first time. Later it returns what is known of the command and changes nothing. `note` holds the
+    command line (`line`) and whatever else its completion needs.
+    """
+    if record(db, Scope.COMMAND, act_id, note, at, session_id=session_id):
+        audit.record(db, at, "command", session_id, who, str(note.get("line", "")), {**note, "channel": "slack"})
+        return None
+    return known(db, act_id)
+
+
+def known(db: Database, act_id: str) -> Begun | None:
+    """Return what is recorded of the command of this act, or None."""
+    note = answer(db, Scope.COMMAND, act_id)
+    return None if note is None else Begun(note, answer(db, Scope.COMMAND_ANSWER, act_id))
+
+
+def finish(db: Database, act_id: str, answer: JsonObject, at: datetime) -> bool:
+    """Store the answer of a command. Returns False and keeps the first if it has one."""
+    return record(db, Scope.COMMAND_ANSWER, act_id, answer, at)
+
+
+def started(db: Database, act_id: str, pid: int, began: float, at: datetime) -> None:
+    """Store the process that runs a command, and its start time in seconds since the epoch."""
+    record(db, Scope.COMMAND_PROCESS, act_id, {"pid": pid, "began": began}, at)
+
+
+@frozen
+class Unfinished:
+    """A command begun but not answered: its note, and its process (pid, start time) or None."""
+
+    act_id: str
+    note: JsonObject
+    process: tuple[int, float] | None
+
+
+def unfinished(db: Database) -> tuple[Unfinished, ...]:
+    """Return the commands that were begun but not finished, oldest first."""
+    found = rows.every(
+        db,
+        "select begun.name, begun.answer, process.answer as process from answered_call as begun"
+        " left join answered_call as process on process.name = begun.name || '#process'"
+        " where begun.tool = 'slack_command' and begun.name not like '%#answer' and begun.name not like '%#process'"
+        " and not exists (select 1 from answered_call as done where done.name = begun.name || '#answer')"
+        " order by begun.created_at, begun.rowid",
+    )
+    return tuple(Unfinished(row["name"], json.loads(row["answer"]), _process(row["process"])) for row in found)
+
+
+def _process(text: str | None) -> tuple[int, float] | None:
+    if text is None:
+        return None
+    kept = json.loads(text)
+    return int(kept["pid"]), float(kept["began"])

@@ -1,0 +1,172 @@
+"""The server in the test's own loop and in virtual time: real sockets, a real database, and no hour is long."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import trio
+import trio.testing
+from attrs import define, field, frozen
+
+from intercom.app import App
+from intercom.embedded_agent import EmbeddedAgent
+from intercom.local.places import places
+from intercom.model.config import Config, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
+from intercom.model.decision import Decision, Verdict
+from intercom.operators.slack.setup import SlackSetup
+from intercom.operators.slack.web_api import SlackTokens
+from intercom.store import outbox
+from intercom.store.writer import Writer
+from tests.operators.slack.live.truth import Found, look
+from tests.slack import ALICE, BOB, CHANNEL, Standin, serve
+from tests.support.database import new_database
+from tests.support.task_tree import within
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+#: Virtual seconds after which whatever is not so never will be.
+PATIENCE = 86400.0
+#: The farthest that time goes at once, in virtual seconds.
+STEP = 60.0
+#: Real seconds a test may take.
+STUCK = 60
+
+
+@define
+class Threads:
+    """Trio's worker threads, counted: while one is at work, time stands still."""
+
+    run: Callable[..., Any] = trio.to_thread.run_sync
+    busy: int = 0
+    idle: trio.Event = field(factory=trio.Event)
+
+    async def run_sync(self, *args: Any, **kwargs: Any) -> Any:
+        self.busy += 1
+        try:
+            return await self.run(*args, **kwargs)
+        finally:
+            self.busy -= 1
+            self.idle.set()
+            self.idle = trio.Event()
+
+
+def quick(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A test whose time is virtual: it goes to the next deadline when all tasks wait and no thread is at work."""
+
+    async def patiently(clock: trio.testing.MockClock, *args: Any, **kwargs: Any) -> None:
+        threads = Threads()
+        try:
+            with within(STUCK), patch.object(trio.to_thread, "run_sync", threads.run_sync):
+                async with trio.open_nursery() as driving:
+                    # Also when the test is given up: to end takes time as well.
+                    driving.start_soon(_drive, clock, threads)
+                    with trio.fail_after(PATIENCE):
+                        await test(*args, **kwargs)
+                    driving.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            only: BaseException = group
+            while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
+                only = only.exceptions[0]
+            raise only from None
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        clock = trio.testing.MockClock()
+        with patch.object(Writer, "run_as_task", True):
+            trio.run(functools.partial(patiently, clock, *args, **kwargs), clock=clock)
+
+    return run
+
+
+async def _drive(clock: trio.testing.MockClock, threads: Threads) -> None:
+    while True:
+        # What is written to a socket of this machine is there at once; the rest of a moment is for the system.
+        await trio.testing.wait_all_tasks_blocked(0.001)
+        if threads.busy:
+            await threads.idle.wait()
+            continue
+        gap = trio.lowlevel.current_statistics().seconds_to_next_deadline
+        # In steps: the thread of a watch that ends is none of those that are counted.
+        clock.jump(min(max(gap, 0.0), STEP))
+
+
+@frozen
+class Room:
+    """A server that runs, and what it talks to."""
+
+    app: App
+    slack: Standin
+    root: Path
+
+    def agent(self, name: str = "agent") -> EmbeddedAgent:
+        """An agent in a workspace of its own."""
+        (self.root / name).mkdir(exist_ok=True)
+        return EmbeddedAgent(self.app, name, str(self.root / name))
+
+    async def card(self, words: str) -> dict[str, Any]:
+        return await self.slack.card(words, seconds=PATIENCE)
+
+    async def shows(self, ts: str, words: str) -> dict[str, Any]:
+        return await self.slack.shows(ts, words, seconds=PATIENCE)
+
+    async def approval(self, title: str, agent: EmbeddedAgent | None = None, diff: str = "") -> dict[str, Any]:
+        """One change from the question to the disk, approved by a tap; its card as it is in the end."""
+        agent = agent or self.agent()
+        cards: list[dict[str, Any]] = []
+
+        async def person() -> None:
+            cards.append(await self.card(title))
+            self.slack.tap(ALICE, cards[0]["ts"], "approve_accept")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(person)
+            told = await agent.check_clearance(title, diff or f"{title}\n", f"{title}.txt")
+        assert told.answer.status == "approved"
+        await agent.check_diff(told.answer.request_id)
+        return await self.shows(cards[0]["ts"], "*Applied*")
+
+    async def decide(self, card_id: str, decision: Decision) -> None:
+        """Somebody decides elsewhere."""
+        verdict = Verdict(f"elsewhere/{card_id}", decision, "kim", "ctl", self.app.now())
+        await self.app.service.decide(card_id, verdict)
+
+    async def settled(self) -> Found:
+        """How things are once nothing is on its way any more."""
+        while True:
+            await trio.sleep(10)
+            waiting = await self.app.reader.read(outbox.counts)
+            if not waiting.updates and not sum(waiting.posts.values()) and not self.slack.socket_mode.pending:
+                return await look(self.app.reader, self.slack)
+
+
+@asynccontextmanager
+async def room(root: Path, *, up: bool = True, **options: Any) -> AsyncIterator[Room]:
+    """A server in Slack, or one that cannot reach it when not `up`."""
+    clock = trio.lowlevel.current_clock()
+    async with serve(**options) as slack:
+        config = Config(
+            ipc_name="quick",
+            database=DatabaseSettings(path=root / "quick.db"),
+            slack=SlackSettings(channel_id=CHANNEL),
+            timeouts=TimeoutSettings(approval_seconds=PATIENCE, prompt_seconds=PATIENCE),
+            stall=StallSettings(enabled=False),
+        )
+        tokens = SlackTokens(slack.app_token, slack.bot_token)
+        setup = SlackSetup(tokens, CHANNEL, frozenset({ALICE, BOB}), api_url=slack.api_url)
+
+        def now() -> datetime:
+            return BEGIN + timedelta(seconds=clock.current_time())
+
+        new_database(root / "quick.db")
+        app = App(config, places("quick"), root / "quick.db", frozenset(), slack=setup, now=now)
+        if not up:
+            slack.go_down()
+        async with app.system:
+            if up:
+                await slack.connected()
+            yield Room(app, slack, root)

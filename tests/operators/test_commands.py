@@ -1,0 +1,87 @@
+"""The table of operator commands: whole, and the same as its handlers, its drawing and the service."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from intercom.cli import ctl, ctl_draw
+from intercom.model import signing
+from intercom.operators.commands.dispatch import HANDLERS
+from intercom.operators.commands.handler import ById, handles
+from intercom.operators.commands.requests import ANSWERS
+from intercom.operators.commands.table import COMMANDS, FIELDS, Access
+from intercom.sessions.agent_processes import AgentProcesses
+from intercom.sessions.operator_service import CheckpointCalls, OperatorService, Steering
+from tests.operators.checkpoints import StandInCheckpoints
+from tests.operators.desk import StandInChildren, StandInDesk, StandInSteering
+
+
+def test_every_row_has_its_handler_and_every_drawn_answer_its_drawing() -> None:
+    assert HANDLERS.keys() == COMMANDS.keys()
+    assert all(callable(getattr(ctl_draw, f"draw_{row.draws}")) for row in COMMANDS.values() if row.draws)
+
+
+def test_requests_have_exactly_the_fields_of_the_rows() -> None:
+    sent = {argument.wire for row in COMMANDS.values() for argument in row.arguments if argument.field}
+    assert sent == FIELDS.keys()
+
+
+@frozen
+class Other:
+    name: str
+
+
+@pytest.mark.parametrize(("name", "takes"), [("show", Other), ("pending", ById), ("tree", ById)])
+def test_a_handler_with_other_arguments_than_its_row_is_refused(name: str, takes: Any) -> None:
+    with pytest.raises(TypeError, match=f"are not the arguments of {name}"):
+        handles(name, takes, str)
+
+
+def test_a_signature_covers_every_argument_of_the_command_that_it_is_for() -> None:
+    signed = [row for row in COMMANDS.values() if row.access in (Access.SIGNED, Access.SIGNED_ONCE)]
+    sent = {name for row in signed for each in row.arguments if each.field for name in (each.field, each.wire)}
+    assert sent <= set(signing.MEANT)
+
+
+def test_every_word_of_answer_has_its_decision() -> None:
+    [words] = [each.choices for each in COMMANDS["answer"].arguments if each.field == "decision"]
+    assert words == tuple(ANSWERS)
+
+
+def test_what_needs_no_signature_only_pauses_ends_or_asks() -> None:
+    unsigned = {name for name, row in COMMANDS.items() if row.access is Access.OPERATOR}
+    assert unsigned == {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke"}
+
+
+def test_what_only_programs_send_cannot_be_typed() -> None:
+    typed = {row.name for row in ctl.TYPED.values()}
+    assert typed == {name for name, row in COMMANDS.items() if row.is_typed} | ctl.LOCAL.keys()
+
+
+def _calls(stand_in: type, real: type) -> Iterator[tuple[str, Any, Any]]:
+    for name, call in vars(stand_in).items():
+        if inspect.isfunction(call) and not name.startswith("_") and hasattr(real, name):
+            yield name, call, getattr(real, name)
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "real"),
+    [
+        (StandInDesk, OperatorService),
+        (StandInSteering, Steering),
+        (StandInCheckpoints, CheckpointCalls),
+        (StandInChildren, AgentProcesses),
+    ],
+)
+def test_the_stand_in_of_the_tests_is_called_as_the_service_is(stand_in: type, real: type) -> None:
+    for name, call, its_own in _calls(stand_in, real):
+        taken, wanted = inspect.signature(call).parameters, inspect.signature(its_own).parameters
+        if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values()):
+            continue
+        assert list(taken) == list(wanted)[: len(taken)], name
+        assert inspect.iscoroutinefunction(call) is inspect.iscoroutinefunction(its_own), name

@@ -36,7 +36,7 @@ from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.checkpoints.checkpointer import Checkpoints
 from intercom.sessions.checkpoints.succession import Successors
 from intercom.sessions.context import Context
-from intercom.sessions.housekeeping import Housekeeper
+from intercom.sessions.housekeeping import AuditWatch, ClockWatch, DatabaseWatch, Housekeeper, Noticed, boot_time
 from intercom.sessions.keyring import Keyring, SystemKeys
 from intercom.sessions.lookups import mode_of, open_cards
 from intercom.sessions.operator_service import OperatorService
@@ -45,7 +45,6 @@ from intercom.sessions.processes.deps import ProcessDeps as Spawning
 from intercom.sessions.processes.spawner import Spawner
 from intercom.sessions.registry import Presence, SessionRegistry
 from intercom.sessions.signatures import Signatures
-from intercom.sessions.watches import AuditWatch, ClockWatch, DatabaseWatch, Noticed, boot_time
 from intercom.store.client import Store
 from intercom.store.contents import Contents
 from intercom.store.database import Opened, transaction

@@ -15,12 +15,11 @@ from intercom.agents.call import Call
 from intercom.agents.connection import AgentConnection, Caller
 from intercom.agents.permission_prompt import PERMISSION_PROMPT, decided
 from intercom.app import App
-from intercom.model.approval import RiskLevel
 from intercom.model.errors import IntercomError
 from intercom.model.metrics import ToolCalled
-from intercom.model.operation import Operation
+from intercom.model.request import Operation, RiskLevel
 from intercom.model.session import SessionMode
-from intercom.sessions.answers import PermissionAnswer
+from intercom.sessions.kinds import PermissionAnswer
 from intercom.sessions.messages import Answered, AskPermission, Opened, TakeWords, ToolRequest
 from intercom.sessions.tools import ping
 from intercom.sessions.tools.auto_check import AutoCheck, CheckAnswer, CheckContext, FileAccess

@@ -17,9 +17,8 @@ from intercom.local import processes
 from intercom.model.card import Card, Notice
 from intercom.model.checkpoint import CheckpointLine, Files, Restore
 from intercom.model.decision import Decision, Verdict
-from intercom.model.instruction import Instruction
 from intercom.model.process import AgentProcess, Origin
-from intercom.model.session import Session, SessionMode
+from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands import checkpoints, policies, sessions, steering
 from intercom.operators.commands.dispatch import handler_of
 from intercom.operators.commands.handler import ById, Caller, CommandHandler, OfSession

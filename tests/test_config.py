@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intercom.local.config_file import load
-from intercom.model.approval import RiskLevel
 from intercom.model.config import Config, LogLevel, OnTimeout, TimeoutSettings
 from intercom.model.errors import ConfigError
-from intercom.model.prompt import PromptType
+from intercom.model.request import PromptType, RiskLevel
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from opentelemetry.trace import get_current_span
 from actors import Busy, Down, Name, NotRunning, Request, ask
 from intercom.masking import Masker
 from intercom.model.errors import IntercomError, Paused
-from intercom.sessions.answers import PAUSED, to_json
+from intercom.sessions.kinds import PAUSED, to_json
 from intercom.sessions.messages import (
     Answered,
     AwaitDecision,

@@ -25,8 +25,8 @@ from intercom.agents.deliveries import read_receipt, receipt
 from intercom.agents.hook_process import ASKED, PAUSED
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, InvalidArguments, InvalidState, NotFound, Paused, WorkspaceRefused
-from intercom.model.operation import Operation
-from intercom.sessions.answers import PermissionAnswer, to_json
+from intercom.model.request import Operation
+from intercom.sessions.kinds import PermissionAnswer, to_json
 from intercom.sessions.messages import (
     Activity,
     Admit,

@@ -40,8 +40,8 @@ from intercom.model import limits
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, Paused
 from intercom.model.metrics import Measured, ToolCalled, unmeasured
-from intercom.sessions.chat import CHANNEL_ACTOR, History, Message, ReadRecent, channel_of
-from intercom.sessions.messages import Describe
+from intercom.sessions.context import channel_of
+from intercom.sessions.messages import CHANNEL_ACTOR, Describe, History, Message, ReadRecent
 from intercom.sessions.tools.table import BY_NAME, TOOLS
 from intercom.sessions.tools.tool import Tool
 

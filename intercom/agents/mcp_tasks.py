@@ -32,7 +32,7 @@ from intercom.agents.connection import AgentConnection, Caller
 from intercom.agents.pending_response import answering, came_by
 from intercom.model import clock
 from intercom.model.errors import IntercomError, NotFound
-from intercom.model.task import TaskState, TaskStatus
+from intercom.model.request import TaskState, TaskStatus
 from intercom.sessions.messages import CancelTask, FindTask, ListTasks, OpenTask, Undeliver
 from intercom.sessions.tools.table import BY_NAME
 from intercom.sessions.tools.tool import Tool

@@ -16,7 +16,7 @@ from intercom.agents.clients.question import INNER, OTHER, OWN
 from intercom.agents.hook_server import hook_answer, operation_of
 from intercom.model import limits
 from intercom.model.field_docs import doc
-from intercom.sessions.answers import PermissionAnswer
+from intercom.sessions.kinds import PermissionAnswer
 from intercom.sessions.messages import Answered, AskPermission, Delivery, Withdraw
 from intercom.sessions.tools.tool import Hints, Tool
 

@@ -12,8 +12,8 @@ from attrs import asdict, field, frozen
 from attrs.converters import optional
 
 from intercom.model import signing
-from intercom.model.approval import FileChange, Remark, RiskLevel
 from intercom.model.decision import Decided, Decision
+from intercom.model.request import FileChange, Remark, RiskLevel
 from intercom.model.visible_text import visible
 
 

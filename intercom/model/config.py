@@ -19,10 +19,8 @@ from typing import Any
 import attrs
 from attrs import evolve, field, fields, frozen, has
 
-from intercom.model.approval import RiskLevel
 from intercom.model.limits import CHANNEL_ID, LOOKS_LIKE
-from intercom.model.operation import OperationKind
-from intercom.model.prompt import PromptType
+from intercom.model.request import OperationKind, PromptType, RiskLevel
 
 Check = Callable[[Any, Any, Any], None]
 

@@ -10,8 +10,8 @@ import json
 
 from attrs import field, frozen
 
-from intercom.model.approval import RiskLevel
 from intercom.model.decision import Decided
+from intercom.model.request import RiskLevel
 
 
 @frozen

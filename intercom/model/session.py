@@ -1,13 +1,15 @@
-"""A session: the tracked work of one agent, from its first call until it is cleared."""
+"""A session: the tracked work of one agent, its alerts, and what people tell its agent."""
 
 from __future__ import annotations
 
+import uuid
 from datetime import datetime
 from enum import StrEnum
 
 from attrs import field, frozen
 
 from intercom.model import limits
+from intercom.model.decision import SignedCommand
 from intercom.model.field_docs import doc
 
 
@@ -92,3 +94,85 @@ class Session:
 def may_become(now: SessionStatus, then: SessionStatus) -> bool:
     """Whether a session may go from status `now` to `then`."""
     return then in SESSION_TRANSITIONS[now]
+
+
+class StallStatus(StrEnum):
+    PENDING = "pending"
+    NUDGED = "nudged"
+    SELF_RECOVERED = "self_recovered"
+    ESCALATED = "escalated"
+    DISMISSED = "dismissed"
+
+
+STALL_TRANSITIONS: dict[StallStatus, frozenset[StallStatus]] = {
+    StallStatus.PENDING: frozenset(
+        {StallStatus.NUDGED, StallStatus.SELF_RECOVERED, StallStatus.ESCALATED, StallStatus.DISMISSED}
+    ),
+    StallStatus.NUDGED: frozenset(
+        {StallStatus.NUDGED, StallStatus.SELF_RECOVERED, StallStatus.ESCALATED, StallStatus.DISMISSED}
+    ),
+    StallStatus.ESCALATED: frozenset({StallStatus.NUDGED, StallStatus.SELF_RECOVERED, StallStatus.DISMISSED}),
+    StallStatus.SELF_RECOVERED: frozenset(),
+    StallStatus.DISMISSED: frozenset(),
+}
+
+
+@frozen
+class StallAlert:
+    id: str
+    session_id: str
+    last_activity_at: datetime
+    idle_seconds: int
+    status: StallStatus
+    created_at: datetime
+    last_tool: str | None = None
+    nudge_count: int = 0
+    nudge_message: str | None = None
+    progress_snapshot: tuple[ProgressItem, ...] | None = None
+    slack_ts: str | None = None
+
+
+_ACTS = uuid.UUID("8c1f6c0e-3f0b-4f39-9d0c-5f6f2f0a7d11")
+
+
+class Kind(StrEnum):
+    """The reason of a message: the agent is quiet, it should change course, or it gets a new task."""
+
+    NUDGE = "nudge"
+    STEER = "steer"
+    TASK = "task"
+
+
+@frozen
+class Instruction:
+    """A row of `instruction`. `by` is the person, `channel` the channel they used.
+
+    The agent of `session_id` gets it. A task with `workspace_root` is for the next agent there, and has no session
+    until one takes it (`taken_at`). `written_at` is set when it was written to an agent whose transport cannot confirm
+    receipt. `closed_at` is set if it will never be delivered: the session ended, a person cancelled it, or a newer
+    message replaced it. `signed` is what the person signed, if there is an operator key.
+    """
+
+    id: str
+    kind: Kind
+    text: str
+    by: str
+    channel: str
+    at: datetime
+    session_id: str | None = None
+    workspace_root: str | None = None
+    taken_at: datetime | None = None
+    delivered_at: datetime | None = None
+    closed_at: datetime | None = None
+    written_at: datetime | None = None
+    signed: SignedCommand | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not yet delivered."""
+        return self.delivered_at is None and self.closed_at is None
+
+
+def id_of_act(act_id: str) -> str:
+    """Return the message id of an action. A repeated action gives the same id; a different one never does."""
+    return str(uuid.uuid5(_ACTS, act_id))

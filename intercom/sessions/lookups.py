@@ -1,4 +1,4 @@
-"""What people look up: sessions and cards, by the beginnings of their ids or by what they mean."""
+"""What people look up, by the beginning of an id or by what they mean; and a question to a session that may be idle."""
 
 from __future__ import annotations
 
@@ -8,19 +8,103 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
+import outcome
+import trio
 from attrs import define, field
 
-from intercom.model.approval import ApprovalRequest
+from actors import (
+    AlreadyStarted,
+    Busy,
+    ChildSpec,
+    Down,
+    Name,
+    NotRunning,
+    Request,
+    StartChild,
+    StopChild,
+    System,
+    UnknownChild,
+    ask,
+)
 from intercom.model.card import Card, CardKind
-from intercom.model.errors import Ambiguous, NotFound
+from intercom.model.errors import Ambiguous, IntercomError, NotFound
+from intercom.model.request import ApprovalRequest
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions import cards
+from intercom.sessions import kinds
 from intercom.sessions.checkpoints.restore import of_restore
+from intercom.sessions.messages import Wanted
 from intercom.store import idempotency, instructions, journal, requests, restores, sessions, stalls
+from intercom.store.client import StoreUnavailable
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
 from intercom.store.reader import Reader
 from intercom.store.requests import waits
+
+R = TypeVar("R")
+
+#: The errors of an actor or a store that does not answer: it restarts, has too much to do, or is too slow. It may do
+#: later.
+UNANSWERED = (Busy, Down, NotRunning, StoreUnavailable, trio.TooSlowError)
+
+#: Time limit of an operator's request, in seconds. A component that restarts is back well within it.
+ACT_SECONDS = 30.0
+
+
+async def ask_session(system: System, session_id: str, message: Request[R]) -> R:
+    """Ask a session by its whole id, and wake it if it is idle. Must not be called inside a handler."""
+    session = system.named(f"session/{session_id}")
+    try:
+        return await ask(session, message, timeout=ACT_SECONDS)
+    except (Down, NotRunning):
+        # The session restarts, is idle, or a server that has just started has not brought it back yet. In the last case
+        # it answers before the session registry, which first brings back all others.
+        return await _ask_awake(system, session_id, message)
+
+
+async def _ask_awake(system: System, session_id: str, message: Request[R]) -> R:
+    """Wake a session, and ask it as soon as it runs."""
+    found: list[outcome.Outcome[R]] = []
+    async with trio.open_nursery() as nursery:
+
+        async def wake() -> None:
+            try:
+                await ask(system.named("registry"), Wanted(session_id), timeout=ACT_SECONDS, retry=True)
+            except IntercomError as refused:
+                found.append(outcome.Error(refused))
+                nursery.cancel_scope.cancel()
+            except UNANSWERED:
+                # The session may start all the same. If it does not, the question times out.
+                pass
+
+        nursery.start_soon(wake)
+        try:
+            session = system.named(f"session/{session_id}")
+            found.append(outcome.Value(await ask(session, message, timeout=ACT_SECONDS, retry=True)))
+        except Exception as failed:
+            found.append(outcome.Error(failed))
+        nursery.cancel_scope.cancel()
+    return found[0].unwrap()
+
+
+#: Time limit of a supervisor's answer, in seconds: it may be restarting.
+_SECONDS = 30.0
+
+
+async def ensure(supervisor: Name, spec: ChildSpec) -> None:
+    """Start this child, unless it runs."""
+    try:
+        await ask(supervisor, StartChild(spec), timeout=_SECONDS, retry=True)
+    except AlreadyStarted:
+        return
+
+
+async def stop(supervisor: Name, id: str) -> None:
+    """Stop the child of this id, if it runs."""
+    try:
+        await ask(supervisor, StopChild(id), timeout=_SECONDS, retry=True)
+    except UnknownChild:
+        return
+
 
 T = TypeVar("T")
 
@@ -62,14 +146,14 @@ def open_cards(db: Database, session_id: str | None = None, away: Container[str]
     waits for."""
     roots = {session.id: session.workspace_root for session in sessions.live(db)}
     shown = [
-        cards.of_request(request, roots.get(request.session_id, ""), away=request.id in away)
+        kinds.card_of(request, roots.get(request.session_id, ""), away=request.id in away)
         for request in requests.pending(db, session_id)
     ]
     for id, root in roots.items():
         if session_id in (None, id) and (alert := stalls.active(db, id)) is not None:
-            shown.append(cards.of_stall(alert, root))
+            shown.append(kinds.card_of_alert(alert, root))
     shown += [
-        cards.of_stuck(entry, request)
+        kinds.card_of_stuck(entry, request)
         for entry in journal.open(db)
         if entry.state is journal.JournalState.STUCK
         and session_id in (None, entry.session_id)
@@ -103,10 +187,10 @@ def named_card(db: Database, prefix: str, away: Container[str]) -> Card:
 def _card(db: Database, kind: CardKind, id: str, away: Container[str]) -> Card | None:
     if kind is CardKind.STALL:
         alert = stalls.get(db, id)
-        return None if alert is None else cards.of_stall(alert, _root(db, alert.session_id))
+        return None if alert is None else kinds.card_of_alert(alert, _root(db, alert.session_id))
     if kind in (CardKind.STEER, CardKind.TASK):
         word = instructions.get(db, id)
-        return None if word is None else cards.of_words(word, _root(db, word.session_id or ""))
+        return None if word is None else kinds.card_of_instruction(word, _root(db, word.session_id or ""))
     if kind is CardKind.APPLY:
         return next((card for card in open_cards(db) if card.id == id), None)
     if kind is CardKind.RESTORE:
@@ -116,7 +200,7 @@ def _card(db: Database, kind: CardKind, id: str, away: Container[str]) -> Card |
     if request is None:
         return None
     waits_alone = request.status.value == "pending" and request.id in away
-    return cards.of_request(request, _root(db, request.session_id), away=waits_alone)
+    return kinds.card_of(request, _root(db, request.session_id), away=waits_alone)
 
 
 def _root(db: Database, session_id: str) -> str:
@@ -138,7 +222,7 @@ def _with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
     stuck = [
         (CardKind.APPLY, id)
         for entry in journal.open(db)
-        if (id := cards.stuck_id(entry.request_id)).startswith(prefix)
+        if (id := kinds.stuck_id(entry.request_id)).startswith(prefix)
     ]
     alerts = [(CardKind.STALL, id) for id in stalls.with_prefix(db, prefix)]
     words = [(CardKind.STEER, id) for id in instructions.with_prefix(db, prefix)]

@@ -16,12 +16,10 @@ from actors import Request
 from intercom.model.card import Card
 from intercom.model.decision import SignedCommand, Verdict
 from intercom.model.field_docs import INTERNAL
-from intercom.model.instruction import Instruction, Kind
-from intercom.model.operation import Operation
 from intercom.model.process import Exit, Why
-from intercom.model.session import Session
-from intercom.model.task import TaskState
-from intercom.sessions.answers import DeliveredInstruction, LateVerdict, PermissionAnswer
+from intercom.model.request import Operation, TaskState
+from intercom.model.session import Instruction, Kind, Session
+from intercom.sessions.kinds import DeliveredInstruction, LateVerdict, PermissionAnswer
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -478,3 +476,90 @@ class CancelTask(Request[TaskState]):
 
     call: str
     task_id: str
+
+
+# --- the session's timers ---------------------------------------------------------------------------------------------
+
+#: How long a new request waits for its call before it is shown, in seconds.
+SHOW_SECONDS = 1.0
+#: How long an activity may stay unwritten, in seconds. No guarantee depends on it.
+TOUCH_SECONDS = 0.5
+#: How long after a session's start its waiting calls may take to come back, in seconds.
+RETURN_SECONDS = 5.0
+
+
+@frozen
+class Expire:
+    """This request's time is over."""
+
+    request_id: str
+
+
+@frozen
+class Show:
+    """Show a new request although no call waits for it yet."""
+
+    request_id: str
+
+
+@frozen
+class LookRound:
+    """The calls that waited before a restart, and still do, are back by now."""
+
+
+@frozen
+class Summarize:
+    """The interval is over after which people are told what the policy let pass."""
+
+
+@frozen
+class WriteTouch:
+    """Write the last activity to the store."""
+
+
+@frozen
+class ClockChanged:
+    """Wall time has jumped by this many seconds: check every deadline again."""
+
+    seconds: float
+
+
+# --- the chat channel ---------------------------------------------------------------------------------------------
+
+#: The name of the chat channel's actor, which answers `ReadRecent`.
+CHANNEL_ACTOR = "slack/channel"
+
+
+@frozen
+class Posted:
+    """Told to `session/<id>`: the row `key`, a notice of this session, is in the channel as message `ts`."""
+
+    key: str
+    ts: str
+
+
+@frozen
+class Message:
+    """A message of a channel as a person wrote it. `thread_ts` names its thread if it is a reply."""
+
+    ts: str
+    user: str
+    text: str
+    thread_ts: str | None = None
+
+
+@frozen
+class History:
+    """The latest messages of a channel, newest first. `has_more` says that there are older ones."""
+
+    messages: tuple[Message, ...]
+    has_more: bool
+
+
+@frozen
+class ReadRecent(Request[History]):
+    """Asked of `slack/channel`: the latest messages of a channel, at most `limit` (1 to 100). Refused with the code
+    `slack` if the chat cannot be read now; the message says why and what to do."""
+
+    channel_id: str
+    limit: int

@@ -20,15 +20,13 @@ from intercom.model.card import Card, CardKind, Notice
 from intercom.model.checkpoint import CheckpointLine, Files, Restore
 from intercom.model.decision import Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound, SignatureRefused
-from intercom.model.instruction import Instruction, Kind, id_of_act
 from intercom.model.process import Origin
-from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions import answers, cards, lookups
+from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, id_of_act
+from intercom.sessions import kinds, lookups
 from intercom.sessions.agent_processes import AgentProcesses
-from intercom.sessions.asking import ask_session
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, CheckpointTaken, TakeCheckpoint
 from intercom.sessions.context import Context
-from intercom.sessions.lookups import ShownCards, only, single
+from intercom.sessions.lookups import ShownCards, ask_session, only, single
 from intercom.sessions.messages import Decide, End, Pause, Resume, Steer, TakeBack, TasksLeft, Unpause
 from intercom.sessions.policies import PolicyBoard, PolicyStatus
 from intercom.sessions.session import steering
@@ -108,7 +106,7 @@ class Steering:
         kept, home = await self._context.store.transact(
             partial(_leave, word=word, signed=signed, context=self._context)
         )
-        card = cards.of_words(kept, home)
+        card = kinds.card_of_instruction(kept, home)
         self._context.operators.tell(card)
         if kept.is_open and kept.taken_at is None:
             await self._tell_of_tasks(kept)
@@ -130,7 +128,7 @@ class Steering:
         kept, home = await self._context.store.transact(
             partial(_take_back, id=word.id, by=by, channel=channel, context=self._context)
         )
-        card = cards.of_words(kept, home)
+        card = kinds.card_of_instruction(kept, home)
         self._context.operators.tell(card)
         return card
 
@@ -197,7 +195,7 @@ def _take_back(db: Database, id: str, by: str, channel: str, context: Context) -
         raise AlreadyDecided("an agent has taken this task; nothing was changed")
     if instructions.close(db, (id,), context.now()):
         data = {"instruction_id": id, "channel": channel}
-        summary = answers.headline(word.text)
+        summary = kinds.headline(word.text)
         audit.record(db, context.now(), "task_taken_back", word.session_id, by, summary, data)
     session = None if word.session_id is None else sessions.get(db, word.session_id)
     return instructions.get(db, id) or word, "" if session is None else session.workspace_root
@@ -470,7 +468,7 @@ class OperatorService:
         return await self.board.status(prefix_or_path)
 
     def _count(self, card: Card, verdict: Verdict) -> Card:
-        told = answers.answered(card, verdict, self.context.now())
+        told = kinds.answered(card, verdict, self.context.now())
         if told is not None:
             self.context.measured(told)
         return card

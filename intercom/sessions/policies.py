@@ -22,12 +22,12 @@ from attrs import asdict, define, evolve, field, frozen
 
 from actors import ChildSpec, Down, Name, NotRunning, System, ask
 from intercom.model import crash_points
-from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Verdict, signature_data
 from intercom.model.errors import AlreadyDecided, Ambiguous, IntercomError, InvalidArguments, InvalidState, NotFound
 from intercom.model.policy import DENY_ALL, PolicyDecision, WorkspacePolicy, describe
+from intercom.model.request import RiskLevel
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.store import audit, policies
 from intercom.store.client import Store

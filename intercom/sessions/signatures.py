@@ -18,17 +18,16 @@ from intercom.local import operator_keys as key_files
 from intercom.local.operator_keys import PublicKey
 from intercom.local.places import Places
 from intercom.model import clock, signing
-from intercom.model.approval import ApprovalRequest, ApprovalStatus, RiskLevel
 from intercom.model.card import Card, CardKind, subject
 from intercom.model.checkpoint import Restore, RestoreState
 from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import SignatureRefused
-from intercom.model.instruction import Instruction, Kind, id_of_act
-from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
-from intercom.sessions import answers, cards
-from intercom.sessions.answers import Asked
+from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, RiskLevel, Wait, WaitStatus
+from intercom.model.session import Instruction, Kind, id_of_act
+from intercom.sessions import kinds
 from intercom.sessions.keyring import FRESH, Keyring, is_fresh
+from intercom.sessions.kinds import Asked
 from intercom.store import audit, instructions, sessions
 from intercom.store import operator_keys as enrolled_keys
 from intercom.store.messages import Database
@@ -197,7 +196,7 @@ class Signatures:
     ) -> SignedCommand | None:
         """Return the signed command to store with a new instruction; None if signatures are not required. The command
         itself was checked before. Raises SignatureRefused."""
-        if not self.required or word.channel == cards.AUTOMATIC:
+        if not self.required or word.channel == kinds.AUTOMATIC:
             return None
         channel = _channel_of(word)
         if channel in signing.SIGNED_HERE:
@@ -212,7 +211,7 @@ class Signatures:
 
     def fault_of_words(self, db: Database, word: Instruction) -> str | None:
         """Return why a queued instruction is not delivered, as half a sentence; None if it is."""
-        if not self.required or word.channel == cards.AUTOMATIC:
+        if not self.required or word.channel == kinds.AUTOMATIC:
             return None
         fault = self._fault_of_words(db, word)
         if fault is None and (word.id in self._uses or audit.instruction_end(db, word.id) is not None):
@@ -239,12 +238,12 @@ class Signatures:
         word, over = instructions.get(db, id), audit.instruction_end(db, id)
         if word is None or (over is not None and over < entry):
             return False
-        return word.channel == cards.AUTOMATIC or self._fault_of_words(db, word) is None
+        return word.channel == kinds.AUTOMATIC or self._fault_of_words(db, word) is None
 
     def _as_said(self, word: Instruction) -> Instruction:
-        if word.channel == cards.AUTOMATIC:
+        if word.channel == kinds.AUTOMATIC:
             return evolve(
-                word, kind=Kind.NUDGE, by=cards.INTERCOM, text=self.keyring.config.stall.default_nudge_message
+                word, kind=Kind.NUDGE, by=kinds.INTERCOM, text=self.keyring.config.stall.default_nudge_message
             )
         return word
 
@@ -297,7 +296,7 @@ class Signatures:
         if decided.channel == "policy" and expected is Decision.APPROVE:
             # A policy's rule: the policy is asked again when the change is applied.
             return None if request.auto_rule is not None and request.tool is None else _MISSING
-        return self._fault(decided, cards.of_request(request, root))
+        return self._fault(decided, kinds.card_of(request, root))
 
     def _fault_of_prompt(self, request: ContinuationPrompt, root: str) -> str | None:
         if request.status not in (WaitStatus.DECIDED, WaitStatus.EXPIRED):
@@ -315,7 +314,7 @@ class Signatures:
                 return _CONTRADICTION
             # The policy is asked again when the agent is told.
             return None if decided.text is None else "nobody's words are recorded as a person's"
-        return self._fault(decided, cards.of_request(request, root))
+        return self._fault(decided, kinds.card_of(request, root))
 
     def _fault_of_wait(self, request: Wait, root: str) -> str | None:
         if request.status is not WaitStatus.DECIDED:
@@ -329,7 +328,7 @@ class Signatures:
             # Ended by queued instructions, which are delivered on their own.
             is_so = decided.decision == Decision.RESUME and request.id in self._ended_by_words
             return None if is_so else "no operator's words are recorded that would have ended it"
-        return self._fault(decided, cards.of_request(request, root))
+        return self._fault(decided, kinds.card_of(request, root))
 
     # --- the one check of all signatures -----------------------------------------------------------------------------
 
@@ -446,11 +445,11 @@ _NO_WORDS = "the signature does not cover what the nudge says: nudge again, with
 
 def _channel_of(word: Instruction) -> str:
     """Return the channel on which a person gave this instruction, also for one given to an alert."""
-    return word.channel.removeprefix(cards.ON_ALERT)
+    return word.channel.removeprefix(kinds.ON_ALERT)
 
 
 def _is_ended_by_words(wait: Wait) -> bool:
-    return wait.decided is not None and wait.decided.verdict_id == answers.ended_by_words(wait.id)
+    return wait.decided is not None and wait.decided.verdict_id == kinds.ended_by_words(wait.id)
 
 
 def _risk(card: Card) -> RiskLevel:

@@ -16,7 +16,7 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.decision import SignedCommand, signature_from_data
-from intercom.model.instruction import Instruction, Kind
+from intercom.model.session import Instruction, Kind
 from intercom.store import rows
 from intercom.store.rows import Codec, Table
 

@@ -11,8 +11,8 @@ from attrs import frozen
 from sqlite_utils import Database
 
 from intercom.model import clock
-from intercom.model.approval import RiskLevel
 from intercom.model.policy import PolicyDecision
+from intercom.model.request import RiskLevel
 from intercom.store import rows
 from intercom.store.requests import DECIDED
 from intercom.store.rows import Table

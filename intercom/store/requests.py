@@ -15,12 +15,20 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from sqlite_utils import Database
 
 from intercom.model import clock
-from intercom.model.approval import ApprovalRequest, ApprovalStatus, FileChange, Remark
 from intercom.model.card import CardKind
 from intercom.model.decision import Decided, Signature, signature_data, signature_from_data
 from intercom.model.errors import InvalidArguments
 from intercom.model.process import Origin
-from intercom.model.prompt import ContinuationPrompt, PromptDecision, Wait, WaitStatus
+from intercom.model.request import (
+    ApprovalRequest,
+    ApprovalStatus,
+    ContinuationPrompt,
+    FileChange,
+    PromptDecision,
+    Remark,
+    Wait,
+    WaitStatus,
+)
 from intercom.store import rows
 from intercom.store.rows import Codec, Columns, Part, Row, Table
 

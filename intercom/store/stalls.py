@@ -9,7 +9,7 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.errors import InvalidState
-from intercom.model.stall import STALL_TRANSITIONS, StallAlert, StallStatus
+from intercom.model.session import STALL_TRANSITIONS, StallAlert, StallStatus
 from intercom.store import rows
 from intercom.store.rows import Table
 

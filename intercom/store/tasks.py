@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlite_utils import Database
 
 from intercom.model import clock
-from intercom.model.task import Task
+from intercom.model.request import Task
 from intercom.store import requests, rows
 from intercom.store.rows import Table
 

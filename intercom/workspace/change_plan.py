@@ -9,8 +9,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from intercom.model.approval import NEW_FILE, ChangeKind, FileChange
 from intercom.model.errors import FileError, PatchConflict, PathViolation, RecordMismatch
+from intercom.model.request import NEW_FILE, ChangeKind, FileChange
 from intercom.workspace import patches
 from intercom.workspace.files import (
     ABSENT,

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from intercom.model.approval import NEW_FILE
 from intercom.model.errors import FileError, PathViolation
+from intercom.model.request import NEW_FILE
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: For directories that are only traversed: they need not be readable.

@@ -12,9 +12,17 @@ from pathlib import Path
 
 from attrs import frozen
 
-from intercom.model.approval import NEW_FILE, ChangeKind, FileChange, Remark, RiskLevel
 from intercom.model.errors import IntercomError
-from intercom.model.operation import FileTouch, Operation, OperationKind
+from intercom.model.request import (
+    NEW_FILE,
+    ChangeKind,
+    FileChange,
+    FileTouch,
+    Operation,
+    OperationKind,
+    Remark,
+    RiskLevel,
+)
 from intercom.workspace import paths
 from intercom.workspace.files import FileBytes, digest, read
 from intercom.workspace.preview import FileVersions, Preview, joined, quote, show

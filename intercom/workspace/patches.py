@@ -19,8 +19,8 @@ from itertools import chain, takewhile
 
 from attrs import define, frozen
 
-from intercom.model.approval import ChangeKind
 from intercom.model.errors import DiffError, PatchConflict
+from intercom.model.request import ChangeKind
 from intercom.workspace.paths import lexical
 
 

@@ -11,9 +11,9 @@ from typing import Literal
 from attrs import frozen
 from wcmatch import glob
 
-from intercom.model.approval import RiskLevel
 from intercom.model.errors import PathViolation
 from intercom.model.policy import FilePatterns, PolicyAnswer, WorkspacePolicy
+from intercom.model.request import RiskLevel
 from intercom.workspace import commands
 from intercom.workspace.commands import Globbing
 from intercom.workspace.paths import lexical

@@ -18,9 +18,9 @@ from attrs import frozen
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 
-from intercom.model.approval import RiskLevel
 from intercom.model.errors import FileError, PathViolation
 from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
+from intercom.model.request import RiskLevel
 from intercom.workspace.files import digest, read
 from intercom.workspace.paths import lexical, relative, resolved
 

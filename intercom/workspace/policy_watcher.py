@@ -19,9 +19,9 @@ from attrs import evolve, frozen
 from watchfiles import Change, awatch
 
 from actors import Actor, Refused, Request
-from intercom.model.approval import RiskLevel
 from intercom.model.errors import IntercomError
 from intercom.model.policy import DENY_ALL, PolicyAnswer, PolicyDecision, WorkspacePolicy
+from intercom.model.request import RiskLevel
 from intercom.workspace import policy, policy_file, protected
 from intercom.workspace.files import digest
 from intercom.workspace.policy import NO_LIMITS, Limits, Query, narrowed, widens

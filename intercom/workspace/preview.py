@@ -19,8 +19,8 @@ from pathlib import Path
 from attrs import define, evolve, field, frozen
 
 from intercom.masking import masked_lines
-from intercom.model.approval import ApprovalRequest, ChangeKind, FileChange, Remark
 from intercom.model.errors import PatchConflict
+from intercom.model.request import ApprovalRequest, ChangeKind, FileChange, Remark
 from intercom.model.visible_text import code_of, name_of, one_line, visible_line
 from intercom.workspace.change_plan import Plan
 from intercom.workspace.files import digest, read

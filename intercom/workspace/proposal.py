@@ -24,8 +24,8 @@ from unidiff.errors import UnidiffParseError
 from unidiff.patch import Hunk as ParsedHunk
 from unidiff.patch import PatchSet
 
-from intercom.model.approval import ChangeKind, ProposalForm
 from intercom.model.errors import DiffError
+from intercom.model.request import ChangeKind, ProposalForm
 from intercom.workspace.patches import FilePatch, Hunk, HunkLine, Named, read_git, read_plain, says_gone
 from intercom.workspace.paths import lexical
 

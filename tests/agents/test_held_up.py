@@ -12,8 +12,7 @@ from intercom.agents.hook_server import decided
 from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.model.errors import Paused
-from intercom.model.operation import Operation, OperationKind
-from intercom.model.task import TaskStatus
+from intercom.model.request import Operation, OperationKind, TaskStatus
 from intercom.sessions.messages import Answered, AskPermission, AwaitTask, FindTask, OpenTask
 from intercom.sessions.tools.transmit import Transmit
 from tests.sessions.house import Guest, House, house, in_house, partial_ask

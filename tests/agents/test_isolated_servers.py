@@ -23,7 +23,6 @@ from intercom.local import lock
 from intercom.local import places as where_things_live
 from intercom.local.daemon import allowed, server_environment
 from intercom.local.places import places
-from intercom.model.approval import RiskLevel
 from intercom.model.config import (
     ApplySettings,
     Config,
@@ -35,6 +34,7 @@ from intercom.model.config import (
     strictest,
     with_operators_settings,
 )
+from intercom.model.request import RiskLevel
 from tests.agents.live import TRUSTING, Home, call, home, live
 from tests.faults.hosted import ctl, hosted
 

@@ -19,7 +19,7 @@ from intercom.agents.shim_server import is_sound
 from intercom.cli import main
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import SlackError
-from intercom.sessions.chat import CHANNEL_ACTOR, History, Message, ReadRecent
+from intercom.sessions.messages import CHANNEL_ACTOR, History, Message, ReadRecent
 from tests.sessions.house import House, house, in_house
 
 Clock = trio.testing.MockClock

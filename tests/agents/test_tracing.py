@@ -18,7 +18,7 @@ from intercom.agents import call
 from intercom.agents.mcp_tasks import EXTENSION
 from intercom.model.card import CardKind
 from intercom.model.decision import Decision
-from intercom.sessions.timers import SHOW_SECONDS
+from intercom.sessions.messages import SHOW_SECONDS
 from tests.agents.in_process import ABOUT, spoken_to
 from tests.sessions.house import house, in_house
 

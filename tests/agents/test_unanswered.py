@@ -13,9 +13,9 @@ import trio.testing
 from intercom.embedding import Switchboard
 from intercom.model.card import CardState
 from intercom.model.config import Config, McpSettings, OnTimeout, TimeoutSettings
-from intercom.model.prompt import PromptType
+from intercom.model.request import PromptType
 from intercom.model.session import SessionMode
-from intercom.sessions.answers import NOBODY_ANSWERED
+from intercom.sessions.kinds import NOBODY_ANSWERED
 from intercom.sessions.messages import AwaitDecision
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.switch_freq import SwitchFreq

@@ -17,7 +17,7 @@ from intercom.model.card import CardState
 from intercom.model.clock import to_text
 from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, InvalidState, PathViolation
-from intercom.model.operation import Operation, OperationKind
+from intercom.model.request import Operation, OperationKind
 from intercom.sessions.messages import AskPermission
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import rows

@@ -11,11 +11,11 @@ import trio
 import trio.testing
 
 from intercom.local import operator_keys
-from intercom.model.approval import ApprovalStatus
 from intercom.model.card import CardState
 from intercom.model.config import ApplySettings, Config, TimeoutSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyConsumed, InvalidState, PatchConflict, RecordMismatch, SignatureRefused
+from intercom.model.request import ApprovalStatus
 from intercom.sessions.messages import AwaitDecision, Opened
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import rows

@@ -10,8 +10,8 @@ import pytest
 import trio.testing
 
 from intercom.model.errors import InvalidState
-from intercom.model.operation import FileTouch, Operation, OperationKind
 from intercom.model.policy import WorkspacePolicy
+from intercom.model.request import FileTouch, Operation, OperationKind
 from intercom.sessions.messages import AskPermission
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext, FileAccess
 from intercom.sessions.tools.check_diff import CheckDiff

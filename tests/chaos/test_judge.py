@@ -16,10 +16,18 @@ import pytest
 from attrs import define, evolve, field
 
 from intercom.local.places import places
-from intercom.model.approval import ApprovalRequest, ApprovalStatus, ChangeKind, FileChange
 from intercom.model.decision import Decided
 from intercom.model.process import AgentProcess, AgentProcessState
-from intercom.model.prompt import ContinuationPrompt, PromptDecision, Wait, WaitStatus
+from intercom.model.request import (
+    ApprovalRequest,
+    ApprovalStatus,
+    ChangeKind,
+    ContinuationPrompt,
+    FileChange,
+    PromptDecision,
+    Wait,
+    WaitStatus,
+)
 from intercom.store import agent_processes, audit, instructions, sessions
 from intercom.store.database import Database, open_database
 from intercom.store.requests import approvals, prompts, waits

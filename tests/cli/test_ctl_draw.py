@@ -12,11 +12,11 @@ from rich.console import Console
 
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_text import short
-from intercom.model.approval import ChangeKind, FileChange, Remark
 from intercom.model.card import ANSWERED, CardKind, CardState
 from intercom.model.clock import to_text
 from intercom.model.decision import PAST, Decided, Decision
 from intercom.model.process import Origin
+from intercom.model.request import ChangeKind, FileChange, Remark
 from intercom.operators.commands.entries import card_entry, plain, session_entry
 from tests.operators.desk import START, StandInDesk, card, session
 

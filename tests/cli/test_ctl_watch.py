@@ -17,8 +17,8 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.model.approval import RiskLevel
 from intercom.model.card import CardKind, CardState, Notice
+from intercom.model.request import RiskLevel
 from tests.operators.desk import START, StandInDesk, card
 from tests.operators.house import House, environ, open_house
 from tests.support.trio_case import trio_test

@@ -110,9 +110,9 @@ def _sentence(text: str) -> str:
 
 
 def protocols() -> list[Path]:
-    """The modules that hold nothing but messages, those of a package that has several side by side."""
+    """The modules that hold nothing but messages."""
     found = {*(ROOT / "intercom").rglob("messages.py"), *(ROOT / "intercom").rglob("*_messages.py")}
-    return sorted({*found, ROOT / "intercom/sessions/chat.py"})
+    return sorted(found)
 
 
 def messages() -> str:

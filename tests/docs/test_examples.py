@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from intercom.model.approval import RiskLevel
 from intercom.model.policy import WorkspacePolicy
+from intercom.model.request import RiskLevel
 from intercom.sessions.tools.table import TOOLS
 from intercom.workspace import commands
 from intercom.workspace.commands import RUNS

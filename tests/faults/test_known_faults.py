@@ -11,11 +11,11 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.model.approval import ApprovalStatus
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, StallSettings, TimeoutSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, SlackError
+from intercom.model.request import ApprovalStatus
 from intercom.model.session import SessionMode
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.messages import Activity, Decide

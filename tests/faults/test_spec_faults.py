@@ -14,12 +14,11 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.model.approval import RiskLevel
 from intercom.model.card import CardKind, CardState
 from intercom.model.config import Config, OnTimeout, PolicySettings, StallSettings, TimeoutSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import Ambiguous, InvalidState, NotFound, PatchConflict, PathViolation
-from intercom.model.prompt import PromptType
+from intercom.model.request import PromptType, RiskLevel
 from intercom.model.session import SESSION_TRANSITIONS, SessionMode, SessionStatus
 from intercom.sessions.messages import Adopt, Agent, AwaitDecision
 from intercom.sessions.registry import GRACE_SECONDS

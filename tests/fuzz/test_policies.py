@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.approval import RiskLevel
 from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
+from intercom.model.request import RiskLevel
 from intercom.workspace import policy, policy_file
 from tests.fuzz.harm import is_fair_result, shows_no_insides
 from tests.fuzz.rig import CONFIG, Rig, rig, sound

@@ -10,7 +10,7 @@ import trio
 import intercom
 from intercom.embedded_operator import EmbeddedOperator
 from intercom.model.config import Config, DatabaseSettings
-from intercom.model.operation import Operation, OperationKind
+from intercom.model.request import Operation, OperationKind
 from tests.support.trio_case import trio_test
 
 RUN = Operation(OperationKind.COMMAND, "deploy", "Run: deploy", "deploy", "deploy --now")

@@ -14,13 +14,12 @@ from attrs import evolve
 from intercom.agents import hook_server
 from intercom.agents.clients import tools
 from intercom.agents.hook_server import operation_of
-from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, PolicySettings, TimeoutSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import InvalidState
-from intercom.model.operation import FileTouch, Operation, OperationKind, Replacement
-from intercom.sessions.answers import PermissionAnswer
+from intercom.model.request import FileTouch, Operation, OperationKind, Replacement, RiskLevel
+from intercom.sessions.kinds import PermissionAnswer
 from intercom.sessions.messages import AskPermission, Deliver, Delivery, Undeliver
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping

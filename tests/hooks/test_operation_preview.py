@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.agents import client_processes
-from intercom.model.approval import ChangeKind, RiskLevel
-from intercom.model.operation import FileTouch, Operation, OperationKind, Replacement
+from intercom.model.request import ChangeKind, FileTouch, Operation, OperationKind, Replacement, RiskLevel
 from intercom.workspace.operation import OperationPreview, preview_operation, risk_of
 
 WRITE = Operation(OperationKind.WRITE, "Write", "Change", "x")

@@ -10,8 +10,8 @@ import pytest
 from attrs import evolve
 
 from intercom.masking import Masker, masked_lines
-from intercom.model.approval import ChangeKind, FileChange, without_secrets
 from intercom.model.card import Card, CardKind, Notice
+from intercom.model.request import ChangeKind, FileChange, without_secrets
 from intercom.operators.slack.draw import cards, files, sessions
 from intercom.operators.slack.draw.files import Run, output, output_file
 from intercom.sessions.processes import monitor, output_files

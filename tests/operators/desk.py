@@ -11,17 +11,16 @@ from attrs import frozen
 
 from intercom.local.operator_keys import PublicKey
 from intercom.local.recognition import KnownAgents, known, lineage
-from intercom.model.approval import ChangeKind, FileChange, RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.checkpoint import Restore
 from intercom.model.decision import Decided, Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound
-from intercom.model.instruction import Instruction, Kind
 from intercom.model.process import AgentProcess, AgentProcessState, Exit, Origin
-from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.model.request import ChangeKind, FileChange, RiskLevel
+from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus
 from intercom.sessions.agent_processes import Output
-from intercom.sessions.cards import of_words
 from intercom.sessions.checkpoints.restore import of_restore
+from intercom.sessions.kinds import card_of_instruction
 from intercom.sessions.policies import PolicyStatus
 from intercom.sessions.processes.output_files import Stream
 from intercom.sessions.signatures import without_keys
@@ -222,7 +221,7 @@ class StandInSteering:
 
     def _keep(self, word: Instruction) -> Card:
         self.kept[word.id] = word
-        return of_words(word, "/home/me/project")
+        return card_of_instruction(word, "/home/me/project")
 
 
 class StandInAgents:

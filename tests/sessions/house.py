@@ -24,12 +24,13 @@ from attrs import define, evolve, field, frozen
 from actors import Actor, Request, ask
 from intercom.app import App
 from intercom.local.places import places
-from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, Notice
 from intercom.model.config import Config
 from intercom.model.decision import Decision, Verdict
+from intercom.model.request import RiskLevel
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.chat import Chat
+from intercom.sessions.context import Chat
+from intercom.sessions.housekeeping import WATCH_SECONDS
 from intercom.sessions.messages import (
     Admit,
     Agent,
@@ -42,7 +43,6 @@ from intercom.sessions.messages import (
     ToolRequest,
 )
 from intercom.sessions.tools.check_clearance import CheckClearance
-from intercom.sessions.watches import WATCH_SECONDS
 from intercom.store.messages import Transact
 from tests.support.database import new_database
 

@@ -14,9 +14,9 @@ from attrs import evolve
 from intercom.model.card import CardState
 from intercom.model.config import Config
 from intercom.model.outbox import Urgency
-from intercom.model.prompt import PromptType
+from intercom.model.request import PromptType
 from intercom.model.session import Session, SessionStatus
-from intercom.sessions.chat import Chat, thread_key
+from intercom.sessions.context import Chat, thread_key
 from intercom.sessions.housekeeping import PRUNE_SECONDS, PURGE_SECONDS
 from intercom.sessions.messages import Adopt
 from intercom.sessions.tools.transmit import Transmit

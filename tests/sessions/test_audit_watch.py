@@ -17,7 +17,7 @@ from attrs import define, field
 
 from actors import Actor, ChildSpec, System, ask
 from intercom.model.card import Notice
-from intercom.sessions.watches import AuditWatch
+from intercom.sessions.housekeeping import AuditWatch
 from intercom.store import audit, audit_anchor
 from intercom.store.audit_chain import Head
 from intercom.store.client import Store

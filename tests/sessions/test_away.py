@@ -13,8 +13,8 @@ from intercom.model.card import CardKind
 from intercom.model.config import Config, StallSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import Ambiguous, NotFound
-from intercom.model.stall import StallAlert, StallStatus
-from intercom.sessions.timers import RETURN_SECONDS, SHOW_SECONDS
+from intercom.model.session import StallAlert, StallStatus
+from intercom.sessions.messages import RETURN_SECONDS, SHOW_SECONDS
 from intercom.store import stalls
 from intercom.store.messages import Transact
 from tests.sessions.house import Guest, House, house, in_house

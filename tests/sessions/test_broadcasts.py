@@ -19,8 +19,8 @@ from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.outbox import Row, Urgency
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions.chat import Chat, Posted, channel_of, is_notified, notice_key, thread_key
-from intercom.sessions.messages import Admit, Agent
+from intercom.sessions.context import Chat, channel_of, is_notified, notice_key, thread_key
+from intercom.sessions.messages import Admit, Agent, Posted
 from intercom.sessions.tools.broadcast import MOST_A_MINUTE, POST_SECONDS, Broadcast, BroadcastAnswer
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.switch_freq import SwitchFreq

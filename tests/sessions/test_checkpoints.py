@@ -13,14 +13,12 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.model.approval import RiskLevel
 from intercom.model.card import CardKind, CardState
 from intercom.model.checkpoint import DivergenceKind, Files, Restore, RestoreState
 from intercom.model.config import CheckpointSettings, Config
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, FileError, InvalidState, NotFound, SpawnFailed
-from intercom.model.operation import Operation, OperationKind
-from intercom.model.prompt import PromptType
+from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
 from intercom.sessions.agent_processes import AgentProcesses
 from intercom.sessions.checkpoints import archive

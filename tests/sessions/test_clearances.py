@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.testing import inject
-from intercom.model.approval import ChangeKind, FileChange, ProposalForm, RiskLevel
 from intercom.model.card import CardState
 from intercom.model.config import Config, TimeoutSettings
 from intercom.model.decision import Decision
@@ -28,8 +27,8 @@ from intercom.model.errors import (
     PatchConflict,
 )
 from intercom.model.process import Origin
-from intercom.sessions.messages import Deliver, Delivery, Detach, Undeliver
-from intercom.sessions.timers import SHOW_SECONDS
+from intercom.model.request import ChangeKind, FileChange, ProposalForm, RiskLevel
+from intercom.sessions.messages import SHOW_SECONDS, Deliver, Delivery, Detach, Undeliver
 from intercom.sessions.tools import check_diff
 from intercom.sessions.tools.broadcast import Broadcast
 from intercom.sessions.tools.check_clearance import CheckClearance, proposal_key

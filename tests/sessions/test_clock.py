@@ -20,10 +20,9 @@ from intercom.model.card import CardState
 from intercom.model.config import Config, OnTimeout, StallSettings, TimeoutSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
-from intercom.sessions.housekeeping import LAPSE_SECONDS, PURGE_SECONDS
+from intercom.sessions.housekeeping import LAPSE_SECONDS, PURGE_SECONDS, Clocks, Jump, jump
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
-from intercom.sessions.watches import Clocks, Jump, jump
 from intercom.store import requests, rows
 from intercom.store.messages import Transact
 from tests.sessions.house import BEGAN, Guest, House, _guarded, house, in_house

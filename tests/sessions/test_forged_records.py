@@ -18,7 +18,7 @@ from intercom.model.checkpoint import RestoreState
 from intercom.model.config import Config
 from intercom.model.decision import Decision
 from intercom.model.errors import ApplyStuck, SignatureRefused
-from intercom.model.prompt import PromptType
+from intercom.model.request import PromptType
 from intercom.sessions.keyring import Keyring
 from intercom.sessions.messages import AwaitDecision
 from intercom.sessions.session import permissions

@@ -10,15 +10,31 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.approval import APPROVAL_TRANSITIONS, ApprovalRequest, ApprovalStatus, RiskLevel
 from intercom.model.card import ANSWERED, CardKind, CardState
 from intercom.model.decision import Decided
 from intercom.model.errors import InvalidState
-from intercom.model.prompt import WAIT_TRANSITIONS, ContinuationPrompt, PromptDecision, PromptType, Wait, WaitStatus
-from intercom.model.session import SESSION_TRANSITIONS, SessionStatus, may_become
-from intercom.model.stall import STALL_TRANSITIONS, StallAlert, StallStatus
-from intercom.sessions import answers, cards
-from intercom.sessions.answers import ClearanceAnswer, PromptAnswer, StandbyAnswer, from_json, to_json
+from intercom.model.request import (
+    APPROVAL_TRANSITIONS,
+    WAIT_TRANSITIONS,
+    ApprovalRequest,
+    ApprovalStatus,
+    ContinuationPrompt,
+    PromptDecision,
+    PromptType,
+    RiskLevel,
+    Wait,
+    WaitStatus,
+)
+from intercom.model.session import (
+    SESSION_TRANSITIONS,
+    STALL_TRANSITIONS,
+    SessionStatus,
+    StallAlert,
+    StallStatus,
+    may_become,
+)
+from intercom.sessions import kinds
+from intercom.sessions.kinds import ClearanceAnswer, PromptAnswer, StandbyAnswer, from_json, to_json
 from intercom.sessions.tools.switch_freq import ModeAnswer
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -65,7 +81,7 @@ TABLE: list[tuple[Any, Any, CardState]] = [
     ),
     (
         evolve(PROMPT, status=WaitStatus.EXPIRED, decision=PromptDecision.CONTINUE),
-        PromptAnswer("continue", message=answers.NOBODY_ANSWERED["continue"], timed_out=True),
+        PromptAnswer("continue", message=kinds.NOBODY_ANSWERED["continue"], timed_out=True),
         CardState.EXPIRED,
     ),
     (evolve(PROMPT, status=WaitStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
@@ -78,23 +94,23 @@ TABLE: list[tuple[Any, Any, CardState]] = [
     (evolve(STANDBY, status=WaitStatus.EXPIRED), StandbyAnswer("timeout"), CardState.EXPIRED),
     (evolve(STANDBY, status=WaitStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
 ]
-TOLD = {ApprovalRequest: answers.clearance, ContinuationPrompt: answers.prompt, Wait: answers.standby}
+TOLD = {ApprovalRequest: kinds.clearance, ContinuationPrompt: kinds.prompt, Wait: kinds.standby}
 
 
 @pytest.mark.parametrize(("row", "answer", "state"), TABLE)
 def test_what_is_told_and_shown_of_a_request(row: Any, answer: Any, state: CardState) -> None:
     tell = TOLD[type(row)]
-    card = cards.of_request(row, "/ws")
+    card = kinds.card_of(row, "/ws")
     assert (card.id, card.session_id, card.workspace_root, card.state) == ("r", "s", "/ws", state)
     if answer is InvalidState:
         with pytest.raises(InvalidState, match="ended with its session"):
             tell(row)
         with pytest.raises(InvalidState):
-            answers.late(row)
+            kinds.late(row)
         return
     assert tell(row) == answer
     if answer is not None:
-        late = answers.late(row)
+        late = kinds.late(row)
         assert late.kind == card.kind.value
         # What rides on another result is what the call itself would have been told.
         assert from_json(type(answer), late.answer) == answer
@@ -121,7 +137,7 @@ def test_how_a_stall_alert_is_shown(
     status: StallStatus, nudges: int, state: CardState, title: str, note: str | None
 ) -> None:
     alert = StallAlert("a", "s", AT, 307, status, AT, last_tool="ping", nudge_count=nudges)
-    card = cards.of_stall(alert, "/ws")
+    card = kinds.card_of_alert(alert, "/ws")
     assert (card.state, card.title, card.note, card.detail) == (state, title, note, "last tool: ping")
 
 
@@ -153,7 +169,7 @@ def test_a_session_may_go_where_the_table_says_and_nowhere_else() -> None:
 
 @given(st.text(), st.integers(2, 100))
 def test_a_headline_is_one_short_line_of_the_text(text: str, width: int) -> None:
-    line = answers.headline(text, width)
+    line = kinds.headline(text, width)
     assert len(line) <= width
     assert len(line.splitlines()) <= 1
     assert line.removesuffix("…") in text

@@ -16,9 +16,8 @@ from intercom.model.errors import InvalidState
 from intercom.model.policy import PolicyAnswer
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionStatus
 from intercom.sessions.messages import Admit, Adopt, Agent, Describe, Wanted
-from intercom.sessions.registry import GRACE_SECONDS, START_GRACE_SECONDS
+from intercom.sessions.registry import GRACE_SECONDS, START_GRACE_SECONDS, RunningSessions
 from intercom.sessions.session.actor import SessionActor
-from intercom.sessions.supervision import RunningSessions
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot

@@ -16,8 +16,8 @@ import trio.testing
 
 from intercom.local.places import private_directory
 from intercom.model import crash_points
-from intercom.model.approval import RiskLevel
 from intercom.model.checkpoint import Files, RestoreState
+from intercom.model.request import RiskLevel
 from intercom.model.session import SessionStatus
 from intercom.store import requests, sessions
 from intercom.store.reader import Reader

@@ -10,12 +10,12 @@ import pytest
 import trio.testing
 
 from intercom.masking import Masker
-from intercom.model.approval import RiskLevel
 from intercom.model.card import Card
+from intercom.model.request import RiskLevel
 from intercom.operators.commands.entries import card_entry
 from intercom.operators.slack.draw.cards import card as slack_card
 from intercom.operators.slack.draw.cards import diff_file
-from intercom.sessions import cards
+from intercom.sessions import kinds
 from intercom.sessions.tools.broadcast import Broadcast
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
@@ -137,7 +137,7 @@ async def test_a_request_from_before_is_shown_as_the_agents_words(clock: Clock, 
         await at.ask("store", Transact(lambda db: db.execute("update approval_request set preview = null")))
         request = await at.ask("store", Transact(lambda db: approvals.get(db, card.id)))
         assert request is not None
-        old = cards.of_request(request, str(root))
+        old = kinds.card_of(request, str(root))
         assert old.diff_from_agent
         for shown in channels(old)[2:5]:
             assert "the agent's own words, and no diff made from the files" in shown

@@ -19,14 +19,12 @@ from sqlite_utils import Database
 from intercom.local import operator_keys, own_directories, places
 from intercom.local.operator_keys import Allowed, SignedSettings
 from intercom.model import signing
-from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, CardState, subject
 from intercom.model.clock import to_text
 from intercom.model.config import Config, DecisionsSettings, HighestRisk, PolicySettings, SlackSettings
 from intercom.model.decision import Decision, Signature, Verdict
 from intercom.model.errors import InvalidState, NotFound, RecordMismatch, SignatureRefused
-from intercom.model.operation import Operation, OperationKind
-from intercom.model.prompt import PromptType
+from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
 from intercom.operators.commands.entries import card_entry
 from intercom.operators.ctl import connection
 from intercom.operators.ctl.wire import CtlRequest

@@ -16,8 +16,8 @@ from intercom.model.card import CardKind, CardState
 from intercom.model.config import Config, DecisionsSettings, HighestRisk, StallSettings
 from intercom.model.decision import Decision, SignedCommand
 from intercom.model.errors import SignatureRefused
-from intercom.model.instruction import id_of_act
-from intercom.model.prompt import PromptType
+from intercom.model.request import PromptType
+from intercom.model.session import id_of_act
 from intercom.sessions.messages import Adopt, AwaitDecision
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot

@@ -11,12 +11,11 @@ import trio.testing
 
 from actors import Request
 from actors.testing import inject
-from intercom.model.approval import RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, StallSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
-from intercom.model.prompt import PromptType
+from intercom.model.request import PromptType, RiskLevel
 from intercom.model.session import SessionStatus
 from intercom.sessions.messages import Activity
 from intercom.sessions.registry import GRACE_SECONDS

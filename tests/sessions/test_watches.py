@@ -10,7 +10,7 @@ import trio.testing
 
 from intercom.model.card import CardState
 from intercom.model.config import Config, StallSettings, TimeoutSettings
-from intercom.sessions.watches import ANCHOR_SECONDS, WATCH_SECONDS
+from intercom.sessions.housekeeping import ANCHOR_SECONDS, WATCH_SECONDS
 from intercom.store import audit, audit_anchor, outbox
 from intercom.store.messages import Transact
 from tests.sessions.house import House, house, in_house

@@ -9,9 +9,9 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from intercom.masking import Masker
-from intercom.model.approval import ChangeKind, FileChange, RiskLevel
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.decision import Decided
+from intercom.model.request import ChangeKind, FileChange, RiskLevel
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
 from intercom.operators.slack.buttons import BY_ACTION
 from intercom.operators.slack.commands.custom import Runs

@@ -11,7 +11,6 @@ from typing import Any
 
 from attrs import evolve
 
-from intercom.model.approval import ApprovalRequest, ApprovalStatus, ChangeKind, FileChange, RiskLevel
 from intercom.model.checkpoint import (
     Checkpoint,
     Divergence,
@@ -22,11 +21,19 @@ from intercom.model.checkpoint import (
     RestoreState,
 )
 from intercom.model.decision import Decided
-from intercom.model.instruction import Instruction, Kind
 from intercom.model.process import Origin
-from intercom.model.prompt import ContinuationPrompt, PromptType, Wait, WaitStatus
-from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.model.stall import StallAlert, StallStatus
+from intercom.model.request import (
+    ApprovalRequest,
+    ApprovalStatus,
+    ChangeKind,
+    ContinuationPrompt,
+    FileChange,
+    PromptType,
+    RiskLevel,
+    Wait,
+    WaitStatus,
+)
+from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, StallAlert, StallStatus
 from intercom.store import sessions
 from intercom.store.database import Database, open_database
 from intercom.store.journal import Entry, JournalState

@@ -12,7 +12,7 @@ import trio
 
 from actors import ChildSpec, System, ask
 from intercom.model import crash_points
-from intercom.model.approval import ApprovalStatus, ChangeKind, FileChange
+from intercom.model.request import ApprovalStatus, ChangeKind, FileChange
 from intercom.store import audit, sessions
 from intercom.store.database import Database
 from intercom.store.messages import Transact

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from intercom.model.approval import ApprovalStatus
 from intercom.model.card import ANSWERED, CardKind
 from intercom.model.checkpoint import RestoreState
-from intercom.model.instruction import Kind
 from intercom.model.process import AgentProcess, AgentProcessState
-from intercom.model.prompt import WaitStatus
-from intercom.model.session import SessionStatus
-from intercom.model.stall import StallStatus
+from intercom.model.request import ApprovalStatus, WaitStatus
+from intercom.model.session import Kind, SessionStatus, StallStatus
 from intercom.store import (
     agent_processes,
     counts,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intercom.model.approval import ApprovalStatus
+from intercom.model.request import ApprovalStatus
 from intercom.store import audit, sessions
 from intercom.store.database import Database, open_database, transaction
 from intercom.store.requests import approvals

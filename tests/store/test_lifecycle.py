@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from attrs import evolve, frozen
 
-from intercom.model.approval import ApprovalStatus
 from intercom.model.errors import InvalidArguments
-from intercom.model.prompt import PromptDecision, WaitStatus
+from intercom.model.request import ApprovalStatus, PromptDecision, WaitStatus
 from intercom.store import journal, requests, sessions
 from intercom.store.database import connect, open_database, transaction
 from intercom.store.journal import JournalState

@@ -11,7 +11,7 @@ from intercom.model.checkpoint import CheckpointLine
 from intercom.model.decision import Decided
 from intercom.model.errors import InvalidState
 from intercom.model.policy import PolicyDecision
-from intercom.model.stall import STALL_TRANSITIONS, StallStatus
+from intercom.model.session import STALL_TRANSITIONS, StallStatus
 from intercom.store import audit, checkpoints, instructions, journal, policies, sessions, stalls
 from intercom.store.database import Database
 from intercom.store.journal import JOURNAL_TRANSITIONS, JournalState

@@ -15,15 +15,11 @@ from attrs import evolve, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intercom.model.approval import ApprovalRequest
 from intercom.model.checkpoint import Checkpoint, Restore
-from intercom.model.instruction import Instruction
 from intercom.model.policy import PolicyDecision
 from intercom.model.process import AgentProcess, Process, ProcessRecord
-from intercom.model.prompt import ContinuationPrompt, Wait
-from intercom.model.session import Session
-from intercom.model.stall import StallAlert
-from intercom.model.task import Task
+from intercom.model.request import ApprovalRequest, ContinuationPrompt, Task, Wait
+from intercom.model.session import Instruction, Session, StallAlert
 from intercom.store import (
     agent_processes,
     audit,

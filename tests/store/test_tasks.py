@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from intercom.model.approval import ApprovalStatus
 from intercom.model.decision import Decided
-from intercom.model.task import Task
+from intercom.model.request import ApprovalStatus, Task
 from intercom.store import sessions, tasks
 from intercom.store.requests import approvals
 from tests.store import cases

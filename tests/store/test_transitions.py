@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intercom.model.approval import APPROVAL_TRANSITIONS, ApprovalStatus
-from intercom.model.prompt import WAIT_TRANSITIONS, WaitStatus
+from intercom.model.request import APPROVAL_TRANSITIONS, WAIT_TRANSITIONS, ApprovalStatus, WaitStatus
 from intercom.store import journal
 from intercom.store.database import Database
 from intercom.store.journal import JournalState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from intercom.model.approval import RiskLevel
 from intercom.model.policy import FilePatterns, WorkspacePolicy
+from intercom.model.request import RiskLevel
 from intercom.workspace.policy import Query
 
 COMMANDS = ["*", "git *", "git status", "cargo test *", "ls -?", "npm run [lt]*"]

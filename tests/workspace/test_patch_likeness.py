@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from intercom.model.approval import ProposalForm
 from intercom.model.errors import DiffError, IntercomError
+from intercom.model.request import ProposalForm
 from intercom.workspace import proposal
 from intercom.workspace.proposal import likeness
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from intercom.model.approval import ChangeKind, FileChange
 from intercom.model.errors import FileError, PatchConflict, PathViolation, RecordMismatch
+from intercom.model.request import ChangeKind, FileChange
 from intercom.workspace import change_plan, proposal
 from intercom.workspace.change_plan import Plan
 from intercom.workspace.files import digest

@@ -7,8 +7,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.approval import RiskLevel
 from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
+from intercom.model.request import RiskLevel
 from intercom.workspace import commands
 from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files
 from intercom.workspace.policy_file import parse

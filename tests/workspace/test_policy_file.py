@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from intercom.model.approval import RiskLevel
 from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
+from intercom.model.request import RiskLevel
 from intercom.workspace import policy_file
 from intercom.workspace.files import digest
 from tests.workspace.policies import policies

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.approval import NEW_FILE, ChangeKind, FileChange
 from intercom.model.errors import PatchConflict
+from intercom.model.request import NEW_FILE, ChangeKind, FileChange
 from intercom.workspace import change_plan, proposal
 from intercom.workspace.preview import (
     LONG_LINE,

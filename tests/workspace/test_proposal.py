@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.approval import ChangeKind
 from intercom.model.errors import DiffError, IntercomError, PathViolation
+from intercom.model.request import ChangeKind
 from intercom.workspace import proposal
 from intercom.workspace.patches import HunkLine
 

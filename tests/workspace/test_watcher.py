@@ -16,9 +16,9 @@ import trio
 from attrs import field, frozen
 
 from actors import ChildSpec, Name, System, ask
-from intercom.model.approval import RiskLevel
 from intercom.model.decision import Decided
 from intercom.model.policy import DENY_ALL, PolicyDecision
+from intercom.model.request import RiskLevel
 from intercom.workspace import policy_watcher
 from intercom.workspace.files import digest
 from intercom.workspace.policy import Limits, Query

@@ -8,9 +8,9 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 
-from intercom.model.approval import RiskLevel
 from intercom.model.decision import Decided
 from intercom.model.policy import DENY_ALL, FilePatterns, PolicyDecision, WorkspacePolicy
+from intercom.model.request import RiskLevel
 from intercom.workspace.files import digest
 from intercom.workspace.policy import Query, evaluate, narrowed, widens
 from intercom.workspace.policy_file import Loaded, parse, render

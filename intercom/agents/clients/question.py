@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-#: Kinds of operations; these are the values of `intercom.model.operation.OperationKind`.
+#: Kinds of operations; these are the values of `intercom.model.request.OperationKind`.
 WRITE, COMMAND, FETCH, MCP, READ, OTHER = "write", "command", "fetch", "mcp", "read", "other"
 #: Intercom's own tools, and what happens only inside the client: no person is asked about either.
 OWN, INNER = "own", "inner"
@@ -14,7 +14,7 @@ KINDS = (WRITE, COMMAND, FETCH, MCP, READ, OTHER)
 
 
 class Operation(NamedTuple):
-    """One use of a tool. The fields are those of `intercom.model.operation.Operation`; `touches` holds its files as
+    """One use of a tool. The fields are those of `intercom.model.request.Operation`; `touches` holds its files as
     JSON."""
 
     kind: str

@@ -14,9 +14,8 @@ import attrs
 from intercom.model.card import CHOICES, Card, CardState, Notice
 from intercom.model.checkpoint import CheckpointLine, Restore
 from intercom.model.clock import to_text
-from intercom.model.instruction import Instruction
 from intercom.model.process import AgentProcess
-from intercom.model.session import Session
+from intercom.model.session import Instruction, Session
 
 Json = dict[str, Any]
 

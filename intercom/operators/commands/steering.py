@@ -8,8 +8,7 @@ from typing import Any
 from attrs import field, frozen
 
 from intercom.model.card import Card
-from intercom.model.instruction import Instruction
-from intercom.model.session import Session
+from intercom.model.session import Instruction, Session
 from intercom.operators.commands.entries import instruction_entries, queued_entry, session_done, under
 from intercom.operators.commands.handler import ById, Caller, Nothing, OfSession, handles, stripped
 from intercom.operators.commands.table import LISTED

@@ -33,8 +33,9 @@ from intercom.operators.slack.draw.cards import CALL, processing
 from intercom.operators.slack.messages import Redraw, SendEphemeral, SocketDown, SocketUp, Wake
 from intercom.operators.slack.reply_words import unescape
 from intercom.operators.slack.web_api import Api, Json, RateLimited, SlackApiError
-from intercom.sessions.asking import UNANSWERED
-from intercom.sessions.chat import History, Message, ReadRecent, channel_of, thread_key
+from intercom.sessions.context import channel_of, thread_key
+from intercom.sessions.lookups import UNANSWERED
+from intercom.sessions.messages import History, Message, ReadRecent
 from intercom.sessions.operator_service import OperatorService
 from intercom.store import outbox
 from intercom.store import sessions as store_sessions

@@ -35,8 +35,7 @@ from intercom.operators.slack.web_api import (
     remedy,
     sentence,
 )
-from intercom.sessions.chat import Posted
-from intercom.sessions.timers import ClockChanged
+from intercom.sessions.messages import ClockChanged, Posted
 from intercom.store import outbox
 from intercom.store.client import Store, StoreUnavailable
 from intercom.store.messages import Database

@@ -22,8 +22,8 @@ from intercom.operators.slack.outbox import Sender
 from intercom.operators.slack.setup import SlackSetup, web_api
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import WebApi
-from intercom.sessions.asking import UNANSWERED
-from intercom.sessions.chat import Chat, channel_of
+from intercom.sessions.context import Chat, channel_of
+from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.client import Store
 from intercom.store.reader import Reader

@@ -14,7 +14,6 @@ import trio
 from attrs import field, frozen
 
 from intercom.model import clock
-from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Notice
 from intercom.model.checkpoint import (
     Checkpoint,
@@ -28,12 +27,12 @@ from intercom.model.checkpoint import (
 )
 from intercom.model.config import CheckpointSettings
 from intercom.model.errors import NotFound
-from intercom.model.prompt import ContinuationPrompt
+from intercom.model.request import ApprovalRequest, ContinuationPrompt
 from intercom.model.session import Session
-from intercom.sessions import answers
-from intercom.sessions.answers import Asked
+from intercom.sessions import kinds
 from intercom.sessions.checkpoints.messages import CheckpointTaken, TakeCheckpoint
 from intercom.sessions.context import Context
+from intercom.sessions.kinds import Asked
 from intercom.store import audit, checkpoints, requests, sessions
 from intercom.store.checkpoints import FileColumns
 from intercom.store.client import LARGE_TRANSACTION_SECONDS
@@ -112,10 +111,10 @@ def _written_request(request: Asked) -> dict[str, Any]:
                 "diff": request.diff_content,
             }
         case ContinuationPrompt():
-            kind, title = "prompt", answers.headline(request.prompt_text)
+            kind, title = "prompt", kinds.headline(request.prompt_text)
             return {**common, "kind": kind, "title": title, "type": request.prompt_type.value}
         case _:
-            return {**common, "kind": "standby", "title": answers.headline(request.message)}
+            return {**common, "kind": "standby", "title": kinds.headline(request.message)}
 
 
 async def take(archive: Archive, asked: TakeCheckpoint) -> CheckpointTaken:

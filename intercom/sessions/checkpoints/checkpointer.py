@@ -18,7 +18,6 @@ from actors import Actor, Refused, Reply
 from intercom.model.card import Card, Notice
 from intercom.model.checkpoint import CLEANED_UP, UNDER_WAY, Restore, RestoreState
 from intercom.model.errors import IntercomError
-from intercom.sessions.asking import UNANSWERED
 from intercom.sessions.checkpoints import archive
 from intercom.sessions.checkpoints import restore as checkpoints_restore
 from intercom.sessions.checkpoints.archive import Archive
@@ -32,7 +31,8 @@ from intercom.sessions.checkpoints.messages import (
 )
 from intercom.sessions.checkpoints.restore import of_restore
 from intercom.sessions.checkpoints.succession import Successors
-from intercom.sessions.timers import ClockChanged
+from intercom.sessions.lookups import UNANSWERED
+from intercom.sessions.messages import ClockChanged
 from intercom.store import checkpoints
 
 log = logging.getLogger("intercom.sessions")

@@ -19,21 +19,18 @@ from attrs import evolve, frozen
 
 from actors import Down, NotRunning, Request, System, ask
 from intercom.model import crash_points
-from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.card import Notice
 from intercom.model.checkpoint import Files, Restore, RestoreState
 from intercom.model.config import OnTimeout, TimeoutSettings
 from intercom.model.errors import IntercomError, InvalidState
-from intercom.model.instruction import Instruction
 from intercom.model.process import AgentProcessState
-from intercom.model.prompt import ContinuationPrompt, Wait, WaitStatus
-from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions.answers import Asked
+from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, Wait, WaitStatus
+from intercom.model.session import Instruction, Session, SessionMode, SessionStatus
 from intercom.sessions.checkpoints.archive import Archive
-from intercom.sessions.messages import HandOver, OpenCards, Wanted
-from intercom.sessions.session import actor, pausing, stall, steering
+from intercom.sessions.kinds import Asked
+from intercom.sessions.messages import Expire, HandOver, OpenCards, Show, Wanted
+from intercom.sessions.session import actor, lifecycle, stall, steering
 from intercom.sessions.session.actor import SessionActor
-from intercom.sessions.timers import Expire, Show
 from intercom.sessions.tools.check_clearance import proposal_key
 from intercom.store import (
     agent_processes,
@@ -338,7 +335,7 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
             session.cancel_timer(Expire(request.id))
             session.show(request)
     # Calls whose answer the pause held back are answered now: the session does not continue.
-    await pausing.release(session)
+    await lifecycle.release(session)
     session.deliveries.clear()
     for word in done.unheard:
         session.show_words(word)

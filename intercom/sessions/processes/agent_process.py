@@ -22,9 +22,8 @@ from actors import Actor, Refused, Reply, Request, System, ask
 from intercom.model import crash_points
 from intercom.model.config import SpawnRestart, SpawnSettings
 from intercom.model.errors import IntercomError, InvalidState, NotFound, SpawnFailed
-from intercom.model.instruction import Instruction
 from intercom.model.process import AgentProcess, AgentProcessState, Exit, Process, Why
-from intercom.model.session import Session, SessionStatus
+from intercom.model.session import Instruction, Session, SessionStatus
 from intercom.sessions.messages import ProcessEnded, ProcessStarted, Wanted
 from intercom.sessions.processes import command, membership, monitor_client, output_files
 from intercom.sessions.processes.deps import ProcessDeps

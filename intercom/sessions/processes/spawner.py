@@ -13,8 +13,8 @@ from intercom.model import crash_points
 from intercom.model.errors import IntercomError, InvalidState, SpawnFailed
 from intercom.model.process import AgentProcess, AgentProcessState, Why
 from intercom.model.session import Session, SessionStatus
-from intercom.sessions import asking
-from intercom.sessions.answers import headline
+from intercom.sessions import lookups
+from intercom.sessions.kinds import headline
 from intercom.sessions.messages import key_of
 from intercom.sessions.processes import command
 from intercom.sessions.processes.agent_process import ChildActor
@@ -101,7 +101,7 @@ class Spawner(Actor):
                 except SpawnFailed as failed:
                     reply.fail(failed)
                     return
-                except (IntercomError, *asking.UNANSWERED):
+                except (IntercomError, *lookups.UNANSWERED):
                     # Its actor or the store may be restarting or overloaded.
                     done = None
                 if done is not None:
@@ -117,7 +117,7 @@ class Spawner(Actor):
             await ask(child, AwaitStart(), timeout=START_SECONDS)
         except SpawnFailed:
             raise
-        except (IntercomError, *asking.UNANSWERED):
+        except (IntercomError, *lookups.UNANSWERED):
             is_there = False
         after, row = await self._at.context.store.transact(partial(_both, session_id=session_id))
         return _outcome(after, row) if is_there or row.state is AgentProcessState.OVER else None
@@ -129,7 +129,7 @@ class Spawner(Actor):
             restart=Restart.TRANSIENT,
             shutdown=_SHUTDOWN_SECONDS,
         )
-        await asking.ensure(self._at.children, spec)
+        await lookups.ensure(self._at.children, spec)
 
 
 def _outcome(session: Session, child: AgentProcess) -> Session:

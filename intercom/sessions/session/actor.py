@@ -11,40 +11,170 @@ Pings pass, and so do calls that wait for earlier requests: they go on waiting.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 import trio
-from attrs import evolve
+from attrs import define, evolve, field, frozen
 
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
 from intercom.model.card import Card, Notice
 from intercom.model.decision import Verdict
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, SignatureRefused, TooManyPending
-from intercom.model.instruction import Instruction
+from intercom.model.outbox import Content
 from intercom.model.policy import PolicyAnswer
-from intercom.model.prompt import ContinuationPrompt, Wait
-from intercom.model.session import Session, SessionStatus
+from intercom.model.request import ContinuationPrompt, Wait
+from intercom.model.session import Instruction, Session, SessionStatus
 from intercom.model.visible_text import visible
-from intercom.sessions import answers, cards
-from intercom.sessions.answers import Asked, from_json, to_json
+from intercom.sessions import kinds
 from intercom.sessions.context import Context
-from intercom.sessions.messages import Answered, AskPermission, Opened, TakeWords, ToolRequest, Watch
+from intercom.sessions.kinds import Asked, LateVerdict, from_json, to_json
+from intercom.sessions.messages import (
+    RETURN_SECONDS,
+    SHOW_SECONDS,
+    TOUCH_SECONDS,
+    Answered,
+    AskPermission,
+    Delivery,
+    Expire,
+    LookRound,
+    Opened,
+    Show,
+    Summarize,
+    TakeWords,
+    ToolRequest,
+    Watch,
+    WriteTouch,
+)
 from intercom.sessions.processes.messages import Continue, Stop, Suspend
-from intercom.sessions.session.delivery import PendingDeliveries, Waiter, Waiters
 from intercom.sessions.signatures import Signatures
-from intercom.sessions.timers import RETURN_SECONDS, SHOW_SECONDS, TOUCH_SECONDS, Expire, LookRound, Show, WriteTouch
 from intercom.store import audit, idempotency, instructions, requests, restores, sessions, tasks
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database, Touch
+
+#: How long a decision is reserved for the task that polls it, in seconds, before another result may carry it.
+FETCH_SECONDS = 60.0
+
+
+@define
+class PendingDeliveries:
+    """`verdicts` and `words` (instructions) that have not reached the agent, by request id and by their own id.
+    `riding` is what results carry now, by call. `tasked` are requests that tasks poll, and until when (in seconds since
+    the epoch) their decisions are reserved for them."""
+
+    verdicts: dict[str, LateVerdict] = field(factory=dict, init=False)
+    words: dict[str, Instruction] = field(factory=dict, init=False)
+    riding: dict[str, Delivery] = field(factory=dict, init=False)
+    tasked: dict[str, float] = field(factory=dict, init=False)
+
+    def free(
+        self, now: Callable[[], datetime], own: str | None = None
+    ) -> tuple[tuple[LateVerdict, ...], tuple[Instruction, ...]]:
+        """Return what no result carries: instructions, and decisions except that on `own` and reserved ones."""
+        if not self.verdicts and not self.words:
+            # The usual case: nothing is pending.
+            return (), ()
+        riding = {id for delivery in self.riding.values() for id in (*delivery.requests, *delivery.instructions)}
+        at = now().timestamp()
+        free = (id for id in self.verdicts if id != own and id not in riding and not self._is_a_tasks(id, at))
+        late = tuple(self.verdicts[id] for id in free)
+        return late, tuple(word for id, word in self.words.items() if id not in riding)
+
+    def ride(self, call: str, own: str | None, late: tuple[LateVerdict, ...], words: tuple[Instruction, ...]) -> None:
+        """Attach these to this call's result, whose answer is the decision on `own`."""
+        if own is None and not late and not words:
+            return
+        told = (own,) if own is not None else ()
+        requests = (*told, *(verdict.request_id for verdict in late))
+        self.riding[call] = Delivery(call, requests, tuple(word.id for word in words))
+
+    def unload(self, calls: Iterable[str]) -> None:
+        """Detach everything from these results: they arrived, or were lost. What was not recorded as delivered is
+        pending again."""
+        for call in calls:
+            self.riding.pop(call, None)
+
+    def leave_to_task(self, request_id: str, now: datetime) -> None:
+        """Reserve the decision on this request for its task for `FETCH_SECONDS`, if a task polls it."""
+        if request_id in self.tasked:
+            self.tasked[request_id] = now.timestamp() + FETCH_SECONDS
+
+    def clock_changed(self, now: datetime) -> None:
+        """Shorten the reservations to `FETCH_SECONDS` from now, because the clock may have been set back."""
+        latest = now.timestamp() + FETCH_SECONDS
+        for id, until in self.tasked.items():
+            if math.isfinite(until):
+                self.tasked[id] = min(until, latest)
+
+    def _is_a_tasks(self, request_id: str, at: float) -> bool:
+        return at < self.tasked.get(request_id, -math.inf)
+
+    def clear(self) -> None:
+        """Drop everything that is pending. What results carry already is not affected."""
+        self.verdicts.clear()
+        self.words.clear()
+
+
+@frozen
+class Waiter:
+    """A waiting call. `ticket` tells it from an earlier one of the same name whose end was not seen. `task` is the task
+    whose end it waits for, if any. `alone` says that its answer carries nothing else."""
+
+    call: str
+    ticket: str
+    reply: Reply[Any]
+    task: str | None = None
+    alone: bool = False
+
+
+@define
+class Waiters:
+    """The waiting calls by request id. True if any call waits; `in` tests one request."""
+
+    _by_request: dict[str, list[Waiter]] = field(factory=dict, init=False)
+
+    def came(self, request_id: str, waiter: Waiter) -> bool:
+        """Add a waiting call. Returns whether it is the only one for this request."""
+        entries = self._by_request.setdefault(request_id, [])
+        entries.append(waiter)
+        return len(entries) == 1
+
+    def forget(self, request_id: str, call: str, ticket: str) -> bool:
+        """Remove a waiting call, if it is there. Returns whether it was the last for this request."""
+        entries = [each for each in self.of(request_id) if (each.call, each.ticket) != (call, ticket)]
+        if entries:
+            self._by_request[request_id] = entries
+            return False
+        return self._by_request.pop(request_id, None) is not None
+
+    def of(self, request_id: str) -> tuple[Waiter, ...]:
+        """Return the calls that wait for this request."""
+        return tuple(self._by_request.get(request_id, ()))
+
+    def take(self, request_id: str) -> tuple[Waiter, ...]:
+        """Remove the calls that wait for this request, and return them."""
+        return tuple(self._by_request.pop(request_id, ()))
+
+    def requests(self) -> tuple[str, ...]:
+        """Return the requests that a call waits for."""
+        return tuple(self._by_request)
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._by_request
+
+    def __bool__(self) -> bool:
+        return bool(self._by_request)
+
 
 T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R", bound=Asked)
 
 _ID_CHARS = 40
+#: How many actions a summary names.
+_NAMED = 10
 #: Time limit of one policy question, in seconds.
 POLICY_SECONDS = 5.0
 #: The answer if the policy watcher does not reply: nothing is granted.
@@ -107,7 +237,7 @@ class SessionActor(Actor):
             if self.is_for_policy(request) or self.refused(request) is not None:
                 # The agent is told of a policy's answer only after the policy was asked again.
                 continue
-            self.deliveries.verdicts[request.id] = answers.late(request)
+            self.deliveries.verdicts[request.id] = kinds.late(request)
             self.deliveries.leave_to_task(request.id, self.now())
         for request in pending:
             self.watch_expiry(request)
@@ -158,13 +288,13 @@ class SessionActor(Actor):
         """Return whether the policy answered this question and has to be asked again before the agent is told (see
         `tools.transmit.ask_policy_again`)."""
         is_prompt = isinstance(request, ContinuationPrompt)
-        return is_prompt and answers.is_of_policy(request) and self.context.signatures.required
+        return is_prompt and kinds.is_of_policy(request) and self.context.signatures.required
 
     def refuse(self, request: Asked, fault: str) -> SignatureRefused:
         """Return the error for a recorded decision that does not count; record and report it the first time."""
         if request.id not in self._void:
             self._void.add(request.id)
-            card = cards.of_request(request, self.row.workspace_root)
+            card = kinds.card_of(request, self.row.workspace_root)
             told = f"refused the recorded decision about {request.id} ({card.title}): {fault}"
             work = partial(_void, id=request.id, session_id=self.id, summary=told, at=self.now())
             self.context.store.transact_soon(work)
@@ -226,15 +356,15 @@ class SessionActor(Actor):
     def show(self, request: Asked, *, note: str | None = None) -> Card:
         """Show the request's card on every channel, and return it. Automatic decisions are recorded but not shown."""
         away = request.id in self.context.unattended and not self.is_settled(request)
-        card = cards.of_request(request, self.row.workspace_root, away=away, note=note)
-        if not answers.is_automatic(request):
+        card = kinds.card_of(request, self.row.workspace_root, away=away, note=note)
+        if not kinds.is_automatic(request):
             self.context.operators.tell(card)
         return card
 
     def show_words(self, word: Instruction) -> Card:
         """Show an instruction's card on every channel, and return it. The card of an alert shows its own nudges."""
-        card = cards.of_words(word, self.row.workspace_root)
-        if not cards.is_told_of_on_alert(word):
+        card = kinds.card_of_instruction(word, self.row.workspace_root)
+        if not kinds.is_told_of_on_alert(word):
             self.context.operators.tell(card)
         return card
 
@@ -250,6 +380,31 @@ class SessionActor(Actor):
     @staticmethod
     def is_settled(request: Asked) -> bool:
         return request.status.value != "pending"
+
+    @property
+    def is_in_chat(self) -> bool:
+        """Whether a chat shows this session."""
+        return self.context.chat is not None and self.context.chat.shows(self.row)
+
+    async def drawn(self, line: Notice) -> Content | None:
+        """Return the line as the chat shows it; None if no chat shows this session."""
+        return None if self.context.chat is None else await self.context.chat.drawn(self.row, line)
+
+    def note_let_pass(self, what: str, rule: str) -> None:
+        """Note what the policy approved, for the next summary. The first such action starts the interval. Each approval
+        is recorded at once: a crash may lose a summary, but no record."""
+        policy = self.context.policy(self.row.workspace_root)
+        if policy.log_auto_approved:
+            self.let_pass.append(f"{kinds.headline(what)} ({rule})")
+            if len(self.let_pass) == 1:
+                self.set_timer(Summarize(), policy.summary_interval_seconds, Summarize())
+
+    def summarize(self) -> None:
+        """Tell people what was approved since the interval began."""
+        passed, self.let_pass = self.let_pass, []
+        if passed:
+            more = f"; and {len(passed) - _NAMED} more" if len(passed) > _NAMED else ""
+            self.notify(f"the policy let pass: {'; '.join(passed[:_NAMED])}{more}")
 
     # --- the agent ---------------------------------------------------------------------------------------------------
 
@@ -300,7 +455,7 @@ class SessionActor(Actor):
         self.turn_begins()
         late, words = ((), ()) if alone or self.row.is_paused else self.deliveries.free(self.now, own)
         self.deliveries.ride(call, own, late, words)
-        return Answered(answer, late, tuple(answers.told(word) for word in words))
+        return Answered(answer, late, tuple(kinds.told(word) for word in words))
 
     def unless_paused(self, answer: A | None) -> A | None:
         """Return the answer, or None while the session is paused."""
@@ -326,14 +481,14 @@ class SessionActor(Actor):
 
     def opened(self, request: Asked, call: str) -> Opened[Any]:
         """Return the reply to a call that made this request, or asks about it again."""
-        answer = self.unless_paused(answers.answer(self.trusted(request)))
+        answer = self.unless_paused(kinds.answer(self.trusted(request)))
         return Opened(request.id, None if answer is None else self.answered(call, answer, own=request.id))
 
     def answered_or_waits(
         self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False
     ) -> Answered[Any] | None:
         """Return the answer of a decided request; else defer the reply until there is one. `alone` as in `answered`."""
-        answer = self.unless_paused(answers.answer(self.trusted(request)))
+        answer = self.unless_paused(kinds.answer(self.trusted(request)))
         if answer is not None:
             return self.answered(call, answer, own=request.id, alone=alone)
         self.wait(request, call, ticket, task, alone=alone)
@@ -376,13 +531,13 @@ class SessionActor(Actor):
     def settle(self, request: Asked, *, is_proven: bool = False) -> Card:
         """Handle the end of a request: answer the waiting calls, show the card, and keep the decision until it is
         delivered. In a paused session the calls go on waiting until `answer_waiting`. `is_proven` as there."""
-        self.context.measured(answers.settled(request, self.now()))
+        self.context.measured(kinds.settled(request, self.now()))
         self.cancel_timer(Expire(request.id))
         self.cancel_timer(Show(request.id))
         self.context.unattended.discard(request.id)
         if self.row.is_paused and request.status.value != "interrupted":
             if request.delivered_at is None and self.refused(request) is None:
-                self.deliveries.verdicts[request.id] = answers.late(request)
+                self.deliveries.verdicts[request.id] = kinds.late(request)
             return self.show(request)
         return self.answer_waiting(request, is_proven=is_proven)
 
@@ -393,7 +548,7 @@ class SessionActor(Actor):
         if entries:
             self.brief_detector()
         try:
-            verdict = answers.late(request if is_proven else self.trusted(request))
+            verdict = kinds.late(request if is_proven else self.trusted(request))
         except (InvalidState, SignatureRefused) as ended:
             for waiter in entries:
                 waiter.reply.fail(ended)
@@ -401,7 +556,7 @@ class SessionActor(Actor):
         if request.delivered_at is None:
             self.deliveries.verdicts[request.id] = verdict
         self.deliveries.leave_to_task(request.id, self.now())
-        answer = answers.answer(request)
+        answer = kinds.answer(request)
         for waiter in entries:
             if not waiter.reply.abandoned:
                 waiter.reply.set(self.answered(waiter.call, answer, own=request.id, alone=waiter.alone))
@@ -428,7 +583,7 @@ def _refuse_words(db: Database, session_id: str, signatures: Signatures, at: dat
         fault = signatures.fault_of_words(db, word)
         if fault is None or not instructions.close(db, (word.id,), at):
             continue
-        said = answers.headline(visible(word.text))
+        said = kinds.headline(visible(word.text))
         summary = f"refused the words {word.id[:_ID_CHARS]} for an agent ({word.kind.value}: {said}): {fault}"
         data = {"instruction_id": word.id, "given_by": word.by, "channel": word.channel}
         audit.record(db, at, "security", session_id, "intercom", summary, data)

@@ -1,27 +1,419 @@
-"""The table of messages to a session and the functions that handle them. A tool's handler is in the tool's own file."""
+"""What a session does with each message: the table, and the handlers of requests, tasks and connections."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
+from typing import Any
 
-from intercom.model.session import Session, SessionStatus
-from intercom.sessions import chat, messages
+from attrs import evolve
+
+from intercom.model import crash_points, limits
+from intercom.model.card import Card, Notice
+from intercom.model.config import OnTimeout
+from intercom.model.decision import Decided, Decision, Verdict, signature_data
+from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
+from intercom.model.outbox import Content
+from intercom.model.request import (
+    ApprovalRequest,
+    ApprovalStatus,
+    ContinuationPrompt,
+    Task,
+    TaskState,
+    TaskStatus,
+    Wait,
+    WaitStatus,
+)
+from intercom.model.session import Kind, Session, SessionStatus, StallAlert
+from intercom.sessions import kinds, messages
 from intercom.sessions.checkpoints import succession
 from intercom.sessions.context import Context
-from intercom.sessions.session import (
-    decisions,
-    notices,
-    pausing,
-    permissions,
-    stall,
-    steering,
-    tasks,
+from intercom.sessions.kinds import Asked, headline
+from intercom.sessions.messages import (
+    Answered,
+    AwaitDecision,
+    AwaitTask,
+    CancelTask,
+    ClockChanged,
+    Decide,
+    Describe,
+    End,
+    Expire,
+    FindTask,
+    ListTasks,
+    LookRound,
+    OpenCards,
+    OpenTask,
+    Resume,
+    Show,
+    Steer,
+    Unpause,
+    WriteTouch,
 )
+from intercom.sessions.session import lifecycle, permissions, stall, steering
 from intercom.sessions.session.actor import Handlers, SessionActor
-from intercom.sessions.timers import ClockChanged, Expire, LookRound, Show, WriteTouch
 from intercom.sessions.tools import broadcast, check_diff
 from intercom.sessions.tools.table import TOOLS
-from intercom.store import agent_processes, requests
+from intercom.sessions.tools.transmit import ask_policy_again, on_timeout
+from intercom.store import agent_processes, idempotency, requests, stalls, tasks
+from intercom.store.idempotency import Scope
+from intercom.store.messages import Database
+from intercom.store.requests import approvals, prompts, waits
+
+_APPROVAL = {Decision.APPROVE: ApprovalStatus.APPROVED, Decision.REJECT: ApprovalStatus.REJECTED}
+_PROMPT = {Decision.CONTINUE, Decision.REFINE, Decision.STOP}
+_STANDBY = {Decision.RESUME, Decision.CONTINUE, Decision.REFINE, Decision.STOP}
+
+
+async def await_decision(session: SessionActor, asked: AwaitDecision) -> Answered[Any] | None:
+    """Wait for the decision about a request. The answer to a permission hook carries nothing else: its client could not
+    pass it on."""
+    request = await session.find(asked.request_id)
+    if session.is_for_policy(request):
+        await ask_policy_again(session, request)
+    alone = isinstance(request, ApprovalRequest) and request.tool is not None
+    return session.answered_or_waits(request, asked.call, asked.ticket, alone=alone)
+
+
+async def decide(session: SessionActor, asked: Decide) -> Card:
+    """Apply an operator's verdict to a request. The first one wins; its repeat is answered like the first time."""
+    if (too_long := limits.over("the text", asked.verdict.text, limits.TEXT)) is not None:
+        raise InvalidArguments(too_long)
+    if kinds.is_stuck(asked.request_id):
+        return await check_diff.give_up(session, asked)
+    won, found, is_proven = await session.transact(partial(_decide, session=session, asked=asked))
+    crash_points.reach("verdict.recorded")
+    if isinstance(found, StallAlert):
+        card = stall.show(session, found) if won else await stall.answer(session, found, asked.verdict)
+        if asked.verdict.decision is Decision.STOP:
+            await lifecycle.end(session, End(asked.verdict.by, asked.verdict.channel, "stopped from a stall alert"))
+        return card
+    if not won:
+        if _is_over(session, found):
+            # Nobody may answer it any more, so it is closed now. Its timer is late because the clock was set.
+            found = await _run_out(session, found.id) or found
+        raise _too_late(found)
+    return session.settle(found, is_proven=is_proven)
+
+
+async def resume(session: SessionActor, asked: Resume) -> Session:
+    """Resume a waiting agent: lift its pause, and answer its oldest standby. Raises InvalidState if it does neither."""
+    verdict = asked.verdict
+    wait, was_paused = await session.transact(partial(_waiting, session=session, verdict=verdict))
+    if was_paused:
+        # Queued messages must not end the standby before this verdict does.
+        await lifecycle.lift(session, Unpause(verdict.id, verdict.by, verdict.channel))
+    if wait is not None:
+        await decide(session, Decide(wait.id, verdict))
+    elif was_paused and verdict.text:
+        await steering.steer(session, Steer(verdict.id, Kind.STEER, verdict.text, verdict.by, verdict.channel))
+    elif not was_paused:
+        raise InvalidState("nothing to resume: the session neither stands by nor is paused")
+    if was_paused:
+        await steering.end_standby(session, verdict.by, verdict.channel)
+    return session.row
+
+
+async def describe(session: SessionActor, _asked: Describe) -> Session:
+    return session.row
+
+
+async def open_cards(session: SessionActor, _asked: OpenCards) -> tuple[Card, ...]:
+    pending, alert = await session.transact(
+        lambda db: (requests.pending(db, session.id), stalls.active(db, session.id))
+    )
+    shown = [session.show(request) for request in pending]
+    if alert is not None:
+        shown.append(stall.show(session, alert))
+    return tuple(shown)
+
+
+async def expire(session: SessionActor, due: Expire) -> None:
+    """A request's timer fired: end the request as its kind requires, and answer the waiting calls. If the wall clock
+    was set back and time is left, set the timer again. People get a message of their own about a default answer."""
+    request = await _run_out(session, due.request_id)
+    if request is not None and not session.is_settled(request):
+        session.watch_expiry(request)
+
+
+async def clock_changed(session: SessionActor, _changed: ClockChanged) -> None:
+    """Check the deadlines again: overdue requests end at once, and the other timers are set again."""
+    session.deliveries.clock_changed(session.now())
+    for request in await session.transact(partial(requests.pending, session_id=session.id)):
+        session.watch_expiry(request)
+
+
+async def _run_out(session: SessionActor, id: str) -> Asked | None:
+    """End a request if its time is over. Returns it as it is then; None if there is no such request."""
+    line, content = await _unanswered(session, id)
+    request = await session.transact(partial(_expire, session=session, id=id, line=line, content=content))
+    if request is None or not session.is_settled(request):
+        return request
+    session.settle(request)
+    if line is not None and isinstance(request, ContinuationPrompt) and request.status is WaitStatus.EXPIRED:
+        session.notify(line.text, line.level, key=None if content is None else line.key)
+        if content is not None and session.context.chat is not None:
+            session.context.chat.wake()
+    return request
+
+
+async def _unanswered(session: SessionActor, id: str) -> tuple[Notice | None, Content | None]:
+    """Return the line for people about an unanswered question, and its chat content; None for other requests."""
+    request = await session.transact(partial(requests.find, id=id))
+    if not isinstance(request, ContinuationPrompt) or session.is_settled(request):
+        return None, None
+    choice = on_timeout(session, request.prompt_type)
+    asked = headline(request.prompt_text)
+    told = f"told to {choice.value}" + (", and that nobody consented" if choice is OnTimeout.CONTINUE else "")
+    text = f'nobody answered "{asked}" in time: the agent is {told}'
+    line = Notice(text, "warning", session.now(), session.id, None, f"unanswered/{id}")
+    return line, await session.drawn(line)
+
+
+def _find(db: Database, session_id: str, id: str) -> Asked | StallAlert:
+    found: Asked | StallAlert | None = requests.find(db, id) or stalls.get(db, id)
+    if found is None or found.session_id != session_id:
+        raise NotFound(f"nothing with the id {id} waits in session {session_id}", code="request_not_found")
+    return found
+
+
+def _check_choice(request: Asked, verdict: Verdict) -> None:
+    allowed: set[Decision] = {
+        ApprovalRequest: set(_APPROVAL),
+        ContinuationPrompt: _PROMPT,
+        Wait: _STANDBY,
+    }[type(request)]
+    if verdict.decision not in allowed:
+        names = ", ".join(sorted(choice.value for choice in allowed))
+        raise InvalidArguments(f"{verdict.decision.value} is no answer to this request; answer one of: {names}")
+    if verdict.decision is Decision.REFINE and not (verdict.text or "").strip():
+        raise InvalidArguments("refine needs an instruction: say what the agent should do instead")
+
+
+def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, Asked | StallAlert, bool]:
+    """Return whether this verdict won, its object as it is then, and whether that object was admitted just now and not
+    read again. A stall alert follows its own rules, unless this verdict was applied to it before."""
+    verdict = asked.verdict
+    request = _find(db, session.id, asked.request_id)
+    if isinstance(request, StallAlert):
+        if verdict.decision is not Decision.NUDGE or verdict.command is None:
+            # A nudge from ctl is a command, whose signature is checked with its message.
+            card = kinds.card_of_alert(request, session.row.workspace_root)
+            session.context.signatures.admit(verdict, card, session.now())
+        return idempotency.was_done(db, Scope.DECISION, verdict.id), request, False
+    _check_choice(request, verdict)
+    if not session.is_settled(request):
+        card = kinds.card_of(request, session.row.workspace_root)
+        signature = session.context.signatures.admit(verdict, card, session.now())
+    else:
+        signature = verdict.signature
+    # The server's time counts: a late answer is late, whatever its sender's clock says.
+    decided = Decided.of(verdict, session.now(), signature)
+    match request:
+        case ApprovalRequest():
+            won = approvals.decide(db, request.id, _APPROVAL[verdict.decision], decided)
+        case ContinuationPrompt():
+            won = prompts.decide(db, request.id, WaitStatus.DECIDED, decided)
+        case Wait():
+            won = waits.decide(db, request.id, WaitStatus.DECIDED, decided)
+    first = won and not session.is_settled(request)
+    is_proven = first and isinstance(request, ApprovalRequest)
+    if isinstance(request, ApprovalRequest) and is_proven:
+        # The result is known, so the files need not be read again.
+        after: Asked | None = evolve(request, status=_APPROVAL[verdict.decision], decided=decided)
+    else:
+        after = requests.find(db, request.id)
+    assert after is not None, "requests are not deleted while their session lives"
+    if first:
+        # A repeat of the winning verdict is not recorded twice.
+        session.record(
+            db,
+            verdict.by,
+            "decided",
+            verdict.decision.value,
+            request_id=request.id,
+            channel=verdict.channel,
+            origin=verdict.origin_data,
+            signature=signature_data(decided.signature),
+            proposal_hash=request.proposal_hash if isinstance(request, ApprovalRequest) else None,
+        )
+    return won, after, is_proven
+
+
+def _too_late(request: Asked) -> AlreadyDecided:
+    decided = request.decided
+    if decided is None:
+        return AlreadyDecided(
+            f"request {request.id} is no longer open: it is {request.status.value}; nothing was changed",
+            request_id=request.id,
+            status=request.status.value,
+        )
+    return AlreadyDecided(
+        f"request {request.id} was answered before: {decided.decision} by {decided.by}"
+        f" ({decided.channel}, {decided.at:%Y-%m-%d %H:%M:%S} UTC); nothing was changed",
+        request_id=request.id,
+        status=request.status.value,
+        decided_by=decided.by,
+    )
+
+
+def _waiting(db: Database, session: SessionActor, verdict: Verdict) -> tuple[Wait | None, bool]:
+    """Return the standby that this verdict answers, and whether the session is paused, or was until this verdict."""
+    was_paused = session.row.is_paused or idempotency.was_done(db, Scope.UNPAUSE, verdict.id)
+    pending = waits.pending(db, session.id)
+    return waits.by_verdict(db, session.id, verdict.id) or next(iter(pending), None), was_paused
+
+
+def _is_over(session: SessionActor, request: Asked) -> bool:
+    """Return whether an open request's time is over by the wall clock."""
+    at = request.expires_at
+    return not session.is_settled(request) and at is not None and at <= session.now()
+
+
+def _expire(db: Database, session: SessionActor, id: str, line: Notice | None, content: Content | None) -> Asked | None:
+    request = requests.find(db, id)
+    if request is None or session.is_settled(request):
+        # Ended before by a verdict, or by this handler if the writer crashed before it answered.
+        return request
+    if not _is_over(session, request):
+        return request
+    now = session.now()
+    match request:
+        case ApprovalRequest():
+            approvals.expire(db, id, now)
+        case ContinuationPrompt():
+            choice = on_timeout(session, request.prompt_type)
+            if choice is OnTimeout.HOLD:
+                # Asked under another configuration. Without a deadline it can be answered again.
+                prompts.hold(db, id)
+                return requests.find(db, id)
+            decided = Decided(f"timeout/{id}", choice.value, "timeout", "timeout", now)
+            if prompts.decide(db, id, WaitStatus.EXPIRED, decided) and line is not None and content is not None:
+                assert session.context.chat is not None, "it was drawn for the chat"
+                session.context.chat.put(db, session.id, line, content)
+        case Wait():
+            waits.expire(db, id, now)
+    session.record(db, "timeout", "expired", f"nobody answered in time: {id}", request_id=id)
+    return requests.find(db, id)
+
+
+async def open_task(session: SessionActor, asked: OpenTask) -> TaskState:
+    await session.find(asked.request_id)
+    task = Task(session.context.new_id(), session.id, asked.request_id, asked.tool, asked.call, session.now())
+    kept, request = await session.transact(partial(_open, task=task))
+    if kept.cancelled_at is None:
+        leave_to_task(session, request)
+    return _shown(session, kept, request)
+
+
+async def find_task(session: SessionActor, asked: FindTask) -> TaskState:
+    return _shown(session, *await _find_task(session, asked.task_id))
+
+
+async def list_tasks(session: SessionActor, asked: ListTasks) -> tuple[TaskState, ...]:
+    if asked.after is not None:
+        await _find_task(session, asked.after)
+    page = partial(_page, session_id=session.id, after=asked.after, limit=asked.limit)
+    return tuple(_shown(session, *each) for each in await session.transact(page))
+
+
+async def await_task(session: SessionActor, asked: AwaitTask) -> Answered[Any] | None:
+    task, request = await _find_task(session, asked.task_id)
+    if task.cancelled_at is not None:
+        raise _given_up(task.id)
+    await ask_policy_again(session, request)
+    return session.answered_or_waits(request, asked.call, asked.ticket, task.id)
+
+
+async def cancel_task(session: SessionActor, asked: CancelTask) -> TaskState:
+    await _find_task(session, asked.task_id)
+    done = await session.transact(partial(tasks.cancel, id=asked.task_id, by=asked.call, at=session.now()))
+    task, request = await _find_task(session, asked.task_id)
+    if not done:
+        raise InvalidState(f"task {task.id} is over ({state(task, request).status}); there is nothing to cancel")
+    if request.id not in await session.transact(partial(tasks.asked_after, session_id=session.id)):
+        session.deliveries.tasked.pop(request.id, None)
+    session.dismiss(request, task.id, _given_up(task.id))
+    return state(task, request)
+
+
+def state(task: Task, request: Asked) -> TaskState:
+    """Return a task's state, from its request. A cancelled task stays cancelled, whatever happens to the request."""
+    at = request.decided.at if request.decided is not None else request.expires_at
+    if task.cancelled_at is not None:
+        status, at = TaskStatus.CANCELLED, task.cancelled_at
+    elif request.status.value == "pending":
+        status, at = TaskStatus.WORKING, task.created_at
+    elif request.status.value == "interrupted":
+        status, at = TaskStatus.FAILED, at
+    else:
+        status = TaskStatus.COMPLETED
+    return TaskState(
+        task.id, task.tool, request.id, status, task.created_at, max(at or task.created_at, task.created_at)
+    )
+
+
+def _shown(session: SessionActor, task: Task, request: Asked) -> TaskState:
+    """Return the state of a task as its client may see it: a decision is hidden until a pause is over."""
+    found = state(task, request)
+    if session.row.is_paused and found.status is TaskStatus.COMPLETED:
+        return evolve(found, status=TaskStatus.WORKING)
+    return found
+
+
+def leave_to_task(session: SessionActor, request: Asked) -> None:
+    """Note that a task polls this request: its decision is reserved for the task, and its agent is not away."""
+    if session.is_settled(request):
+        session.deliveries.leave_to_task(request.id, session.now())
+        return
+    session.deliveries.tasked[request.id] = math.inf
+    if request.id in session.context.unattended:
+        session.context.unattended.discard(request.id)
+        session.show(request)
+
+
+async def present(session: SessionActor) -> None:
+    """Update the cards of polled requests: the agent, and so its polling client, came or left."""
+    tasked, waiters = session.deliveries.tasked, session.waiters
+    for request_id in [id for id, until in tasked.items() if until == math.inf and id not in waiters]:
+        if (request_id in session.context.unattended) is not session.agent_here:
+            continue
+        request = await session.find(request_id)
+        if session.is_settled(request):
+            continue
+        session.context.unattended.discard(request_id)
+        session.leave_alone(request_id)
+        session.show(request)
+
+
+def _given_up(task_id: str) -> InvalidState:
+    return InvalidState(f"task {task_id} was cancelled by its client", code="task_cancelled")
+
+
+async def _find_task(session: SessionActor, task_id: str) -> tuple[Task, Asked]:
+    found = await session.transact(partial(_with_request, id=task_id))
+    if found is None or found[0].session_id != session.id:
+        raise NotFound(f"no task of this session has the id {task_id[:80]!r}", code="task_not_found")
+    task, request = found
+    return task, await session.find(request.id)
+
+
+def _open(db: Database, task: Task) -> tuple[Task, Asked]:
+    kept = tasks.open(db, task)
+    request = requests.find(db, kept.request_id)
+    assert request is not None, "looked for a moment ago"
+    return kept, request
+
+
+def _with_request(db: Database, id: str) -> tuple[Task, Asked] | None:
+    task = tasks.get(db, id)
+    request = None if task is None else requests.find(db, task.request_id)
+    return None if task is None or request is None else (task, request)
+
+
+def _page(db: Database, session_id: str, after: str | None, limit: int) -> tuple[tuple[Task, Asked], ...]:
+    found = (_with_request(db, task.id) for task in tasks.page(db, session_id, after, limit))
+    return tuple(each for each in found if each is not None)
 
 
 def session_actor(session_id: str, context: Context, new: Session | None = None) -> SessionActor:
@@ -68,11 +460,11 @@ async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
     session.agent_here = True
     session.turn_over = False
     if session.row.status in (SessionStatus.CREATED, SessionStatus.INTERRUPTED):
-        await decisions.become(session, session.row.status_when_here, "agent", "the agent is connected")
+        await lifecycle.become(session, session.row.status_when_here, "agent", "the agent is connected")
     # The agent may have got instructions while it had another session.
     await session.refuse_words()
     steering.took(session, await session.transact(session.queued))
-    await tasks.present(session)
+    await present(session)
     session.brief_detector()
 
 
@@ -80,12 +472,12 @@ async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
     session.agent_here = False
     session.brief_detector()
     await stall.recovered(session, messages.Recovered())
-    await tasks.present(session)
+    await present(session)
     if session.row.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
         if await session.transact(partial(agent_processes.is_going, session_id=session.id)):
             # Its process runs, or soon will: a lost connection does not prove that the agent is gone.
             return
-        await decisions.become(session, SessionStatus.INTERRUPTED, "intercom", "the agent's connection is gone")
+        await lifecycle.become(session, SessionStatus.INTERRUPTED, "intercom", "the agent's connection is gone")
     await steering.give_back(session)
 
 
@@ -108,13 +500,17 @@ async def _look_round(session: SessionActor, _due: LookRound) -> None:
             session.show(request)
 
 
-async def _write_touch(session: SessionActor, _due: WriteTouch) -> None:
+def _write_touch(session: SessionActor, _due: WriteTouch) -> None:
     session.write_touch()
+
+
+def _summarize(session: SessionActor, _due: messages.Summarize) -> None:
+    session.summarize()
 
 
 HANDLERS: Handlers = {
     **{tool.takes: tool.handle for tool in TOOLS if tool.handle is not None},
-    messages.AwaitDecision: decisions.await_decision,
+    messages.AwaitDecision: await_decision,
     messages.AskPermission: permissions.ask,
     messages.Detach: _detach,
     messages.Withdraw: _withdraw,
@@ -123,19 +519,19 @@ HANDLERS: Handlers = {
     messages.Written: steering.written,
     messages.AgentCame: _agent_came,
     messages.AgentLeft: _agent_left,
-    messages.Decide: decisions.decide,
-    messages.Resume: decisions.resume,
-    messages.End: decisions.end,
-    messages.EndAbandoned: decisions.end_abandoned,
-    messages.ProcessStarted: decisions.started,
-    messages.ProcessEnded: decisions.ended,
+    messages.Decide: decide,
+    messages.Resume: resume,
+    messages.End: lifecycle.end,
+    messages.EndAbandoned: lifecycle.end_abandoned,
+    messages.ProcessStarted: lifecycle.started,
+    messages.ProcessEnded: lifecycle.ended,
     messages.HandOver: succession.hand_over,
-    messages.Describe: decisions.describe,
-    messages.OpenCards: decisions.open_cards,
-    messages.AwaitUnpaused: pausing.await_unpaused,
+    messages.Describe: describe,
+    messages.OpenCards: open_cards,
+    messages.AwaitUnpaused: lifecycle.await_unpaused,
     messages.TakeWords: steering.take_words,
-    messages.Pause: pausing.pause,
-    messages.Unpause: pausing.unpause,
+    messages.Pause: lifecycle.pause,
+    messages.Unpause: lifecycle.unpause,
     messages.Steer: steering.steer,
     messages.TakeBack: steering.take_back,
     messages.TasksLeft: steering.tasks_left,
@@ -145,17 +541,17 @@ HANDLERS: Handlers = {
     messages.NudgeDue: stall.nudge_due,
     messages.Escalated: stall.escalated,
     messages.Recovered: stall.recovered,
-    Expire: decisions.expire,
-    ClockChanged: decisions.clock_changed,
-    notices.Summarize: notices.summarize,
+    Expire: expire,
+    ClockChanged: clock_changed,
+    messages.Summarize: _summarize,
     Show: _show,
     WriteTouch: _write_touch,
     LookRound: _look_round,
-    messages.OpenTask: tasks.open_task,
-    messages.FindTask: tasks.find_task,
-    messages.ListTasks: tasks.list_tasks,
-    messages.AwaitTask: tasks.await_task,
-    messages.CancelTask: tasks.cancel_task,
-    chat.Posted: broadcast.posted,
+    messages.OpenTask: open_task,
+    messages.FindTask: find_task,
+    messages.ListTasks: list_tasks,
+    messages.AwaitTask: await_task,
+    messages.CancelTask: cancel_task,
+    messages.Posted: broadcast.posted,
     broadcast.PostOverdue: broadcast.overdue,
 }

@@ -18,18 +18,24 @@ import trio
 from attrs import evolve, frozen
 
 from intercom.model import crash_points, limits
-from intercom.model.approval import NEW_FILE, ApprovalRequest, ApprovalStatus, Remark, RiskLevel
 from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.model.errors import InvalidArguments
 from intercom.model.metrics import Settled
-from intercom.model.operation import Operation, OperationKind
+from intercom.model.request import (
+    NEW_FILE,
+    ApprovalRequest,
+    ApprovalStatus,
+    Operation,
+    OperationKind,
+    Remark,
+    RiskLevel,
+)
 from intercom.model.session import SessionMode
-from intercom.sessions import answers
-from intercom.sessions.answers import PermissionAnswer, from_json
+from intercom.sessions import kinds
+from intercom.sessions.kinds import PermissionAnswer, from_json
 from intercom.sessions.messages import Answered, AskPermission, Opened
 from intercom.sessions.policies import to_text
-from intercom.sessions.session import notices
 from intercom.sessions.session.actor import SessionActor, require_room
 from intercom.store import idempotency
 from intercom.store.idempotency import Scope
@@ -76,7 +82,7 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     if kept is None:
         if answer.rule is not None:
             session.context.measured(Settled(asked.call, CardKind.APPROVAL, "approve", "policy", 0.0))
-            notices.let_pass(session, request.title, answer.rule)
+            session.note_let_pass(request.title, answer.rule)
         return Opened("", Answered(answer))
     if answer.status == "allowed":
         session.context.signatures.note_use(kept.id, session.now())
@@ -257,7 +263,7 @@ def _settle(
         return PermissionAnswer("pending", request.id), request
     if earlier.status is ApprovalStatus.APPROVED and approvals.consume(db, earlier.id, session.now()):
         return _use(db, session, asked, earlier.id, name)
-    return answers.permission(earlier) or PermissionAnswer("pending", earlier.id), earlier
+    return kinds.permission(earlier) or PermissionAnswer("pending", earlier.id), earlier
 
 
 def _is_genuine(session: SessionActor, request: ApprovalRequest) -> bool:

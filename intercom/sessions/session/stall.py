@@ -18,9 +18,8 @@ from actors import Actor, Name
 from intercom.model.card import Card
 from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import AlreadyDecided, InvalidArguments
-from intercom.model.instruction import Instruction, Kind
-from intercom.model.stall import StallAlert, StallStatus
-from intercom.sessions import cards
+from intercom.model.session import Instruction, Kind, StallAlert, StallStatus
+from intercom.sessions import kinds
 from intercom.sessions.messages import (
     Activity,
     DetectorStarted,
@@ -221,7 +220,7 @@ _NOT_DELIVERED = "not delivered: no road leads to an idle agent"
 
 
 def show(session: SessionActor, alert: StallAlert, note: str | None = None) -> Card:
-    card = cards.of_stall(alert, session.row.workspace_root, note=note)
+    card = kinds.card_of_alert(alert, session.row.workspace_root, note=note)
     session.context.operators.tell(card)
     return card
 
@@ -246,7 +245,7 @@ async def stalled(session: SessionActor, event: Stalled) -> None:
 
 async def nudge_due(session: SessionActor, _event: NudgeDue) -> None:
     """Send an automatic nudge with the default message."""
-    await _nudge(session, await _active(session), session.context.config.stall.default_nudge_message, cards.INTERCOM)
+    await _nudge(session, await _active(session), session.context.config.stall.default_nudge_message, kinds.INTERCOM)
 
 
 async def escalated(session: SessionActor, event: Escalated) -> None:
@@ -322,7 +321,7 @@ async def _nudge(
     if alert is None:
         return None
     id = session.context.new_id() if verdict is None else verdict.id
-    channel = cards.AUTOMATIC if verdict is None else f"{cards.ON_ALERT}{verdict.channel}"
+    channel = kinds.AUTOMATIC if verdict is None else f"{kinds.ON_ALERT}{verdict.channel}"
     word = Instruction(id, Kind.NUDGE, text, by, channel, session.now(), session.id)
     moved = await session.transact(
         partial(
@@ -343,7 +342,7 @@ def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:
     """Return whether the later nudge replaces this one. A person's own message stays, unless the later nudge repeats
     it."""
     is_same = earlier.kind is Kind.NUDGE and earlier.id != word.id
-    is_automatic = earlier.channel == cards.AUTOMATIC and earlier.by == cards.INTERCOM
+    is_automatic = earlier.channel == kinds.AUTOMATIC and earlier.by == kinds.INTERCOM
     return is_same and (is_automatic or earlier.text == word.text)
 
 

@@ -14,11 +14,10 @@ from intercom.model import crash_points
 from intercom.model.card import Card
 from intercom.model.decision import Decided, Decision
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound, SteerQueueFull
-from intercom.model.instruction import Instruction
-from intercom.model.prompt import Wait, WaitStatus
-from intercom.model.session import SessionStatus
-from intercom.sessions import answers
-from intercom.sessions.answers import Asked
+from intercom.model.request import Wait, WaitStatus
+from intercom.model.session import Instruction, SessionStatus
+from intercom.sessions import kinds
+from intercom.sessions.kinds import Asked
 from intercom.sessions.messages import (
     Answered,
     Delivery,
@@ -58,7 +57,7 @@ async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> Non
             session.system.named(f"session/{word.session_id}").tell(Told((word,)))
     for request in done:
         pending.verdicts.pop(request.id, None)
-        if (arrived := answers.delivered(request)) is not None:
+        if (arrived := kinds.delivered(request)) is not None:
             session.context.measured(arrived)
         pending.tasked.pop(request.id, None)
         session.show(request)
@@ -72,7 +71,7 @@ def _mark(
         requests.mark_delivered(db, request_id, at)
     heard = instructions.mark_delivered(db, words, at)
     for word in heard:
-        summary = answers.headline(word.text)
+        summary = kinds.headline(word.text)
         session.record(db, "agent", f"{word.kind.value}_delivered", summary, instruction_id=word.id, given_by=word.by)
     found = (requests.find(db, request_id) for request_id in told)
     return [request for request in found if request is not None], heard
@@ -197,7 +196,7 @@ def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple
 def end_wait(db: Database, session: SessionActor, wait: Wait, has_words: bool, by: str, channel: str) -> bool:
     """End this standby in the caller's transaction, if there is an instruction for the agent, or else the oldest task
     it may take. False if there is neither: then it waits."""
-    decided = Decided(answers.ended_by_words(wait.id), Decision.RESUME.value, by, channel, session.now())
+    decided = Decided(kinds.ended_by_words(wait.id), Decision.RESUME.value, by, channel, session.now())
     if wait.decided is not None and wait.decided.verdict_id == decided.verdict_id:
         # Ended already: the writer crashed between its commit and its answer.
         return True
@@ -243,7 +242,7 @@ def close(db: Database, id: str, session: SessionActor, by: str, channel: str) -
     if not instructions.close(db, (id,), session.now()) and word.closed_at is None:
         raise AlreadyDecided("the agent has these words already; nothing was changed")
     if word.closed_at is None:
-        summary = answers.headline(word.text)
+        summary = kinds.headline(word.text)
         session.record(db, by, f"{word.kind.value}_taken_back", summary, instruction_id=id, channel=channel)
     found = instructions.get(db, id)
     assert found is not None, "words are not deleted while their session lives"

@@ -10,11 +10,10 @@ import trio
 from attrs import field, frozen
 
 from intercom.model import limits
-from intercom.model.approval import RiskLevel
 from intercom.model.field_docs import doc
+from intercom.model.request import RiskLevel
 from intercom.model.session import SessionMode
 from intercom.sessions.messages import Answered, ToolRequest
-from intercom.sessions.session import notices
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store.messages import Database
@@ -80,7 +79,7 @@ async def handle(session: SessionActor, asked: AutoCheck) -> Answered[CheckAnswe
     if found.auto_approved:
         rule = found.matched_rule or ""
         await session.transact(partial(_granted, session=session, asked=asked, path=about.file_path, rule=rule))
-        notices.let_pass(session, asked.tool_name, rule)
+        session.note_let_pass(asked.tool_name, rule)
     session.touch("auto_check")
     return session.answered(asked.call, CheckAnswer(found.auto_approved, found.matched_rule))
 

@@ -18,11 +18,9 @@ from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.field_docs import doc
 from intercom.model.outbox import Content, RowState
-from intercom.sessions import chat
-from intercom.sessions.answers import from_json
-from intercom.sessions.chat import Posted
-from intercom.sessions.messages import Answered, ToolRequest
-from intercom.sessions.session import notices
+from intercom.sessions.context import notice_key
+from intercom.sessions.kinds import from_json
+from intercom.sessions.messages import Answered, Posted, ToolRequest
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import audit, idempotency, outbox
@@ -79,15 +77,15 @@ class PostOverdue:
 
 async def handle(session: SessionActor, asked: Broadcast) -> Answered[BroadcastAnswer] | None:
     """Tell the line once per call. The session handles other messages while it is posted."""
-    key = chat.notice_key(asked.call)
+    key = notice_key(asked.call)
     answer = await session.transact(partial(_found, call=asked.call, key=key))
     if answer is None:
         line = Notice(asked.message, asked.level, session.now(), session.id, asked.thread_ts, key)
-        if line.thread is not None and notices.is_shown(session) and _TS.fullmatch(line.thread) is None:
+        if line.thread is not None and session.is_in_chat and _TS.fullmatch(line.thread) is None:
             raise InvalidArguments(
                 "thread_ts is not the ts of a message; give the ts that an earlier broadcast returned"
             )
-        content = await notices.drawn(session, line)
+        content = await session.drawn(line)
         answer = await session.transact(partial(_record, session=session, asked=asked, key=key, content=content))
         session.notify(asked.message, asked.level, asked.thread_ts, key if answer.queued else None)
     session.touch("broadcast")
@@ -149,7 +147,8 @@ def _record(
     session.record(db, "agent", "broadcast", asked.message, level=asked.level)
     if content is not None:
         line = Notice(asked.message, asked.level, session.now(), session.id, asked.thread_ts, key)
-        notices.put(db, session, line, content)
+        assert session.context.chat is not None, "it was drawn for the chat"
+        session.context.chat.put(db, session.id, line, content)
     return answer
 
 

@@ -14,16 +14,15 @@ import trio
 from attrs import evolve, field, frozen
 
 from intercom.model import crash_points, limits
-from intercom.model.approval import ApprovalRequest, ApprovalStatus, FileChange, ProposalForm, RiskLevel
 from intercom.model.decision import Decided
 from intercom.model.errors import InvalidArguments, NotFound
 from intercom.model.field_docs import doc
 from intercom.model.policy import PolicyAnswer
+from intercom.model.request import ApprovalRequest, ApprovalStatus, FileChange, ProposalForm, RiskLevel
 from intercom.model.session import SessionMode
-from intercom.sessions import answers
-from intercom.sessions.answers import ClearanceAnswer
+from intercom.sessions import kinds
+from intercom.sessions.kinds import ClearanceAnswer
 from intercom.sessions.messages import Opened, ToolRequest
-from intercom.sessions.session import notices
 from intercom.sessions.session.actor import SessionActor, require_room
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
@@ -142,8 +141,8 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
     decided = None if rule is None else Decided(f"policy/{request.id}", "approve", "policy", "policy", now, rule)
     kept, is_new = await _put_on_record(session, request, decided)
     if is_new and rule is not None:
-        session.deliveries.verdicts[kept.id] = answers.late(kept)
-        notices.let_pass(session, kept.title, rule)
+        session.deliveries.verdicts[kept.id] = kinds.late(kept)
+        session.note_let_pass(kept.title, rule)
     return session.opened(kept, asked.call)
 
 
@@ -180,7 +179,7 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
     request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
     decided = None
     if session.context.config.apply.agent_may_force and not session.context.signatures.required:
-        decided = Decided(f"force/{request.id}", "approve", "agent", answers.FORCE, now, "[apply] agent_may_force")
+        decided = Decided(f"force/{request.id}", "approve", "agent", kinds.FORCE, now, "[apply] agent_may_force")
     kept, is_new = await _put_on_record(session, request, decided)
     if is_new and decided is not None:
         session.notify(f"{file.path} had changed since the proposal; written all the same (force)", "warning")
@@ -199,7 +198,7 @@ async def _put_on_record(
         if kept.decided is None:
             session.show_soon(kept)
         else:
-            session.context.measured(answers.settled(kept, session.now()))
+            session.context.measured(kinds.settled(kept, session.now()))
     return kept, is_new
 
 

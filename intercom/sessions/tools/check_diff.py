@@ -18,7 +18,6 @@ import trio
 from attrs import evolve, field, frozen
 
 from intercom.model import crash_points, limits
-from intercom.model.approval import ApprovalRequest, ApprovalStatus
 from intercom.model.card import Card, CardState, Notice
 from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import (
@@ -35,8 +34,9 @@ from intercom.model.errors import (
     RecordMismatch,
 )
 from intercom.model.field_docs import doc
-from intercom.sessions import answers, cards
-from intercom.sessions.answers import MESSAGE, ClearanceAnswer
+from intercom.model.request import ApprovalRequest, ApprovalStatus
+from intercom.sessions import kinds
+from intercom.sessions.kinds import MESSAGE, ClearanceAnswer
 from intercom.sessions.messages import Answered, Decide, Opened, ToolRequest
 from intercom.sessions.session.actor import UNREADABLE, SessionActor
 from intercom.sessions.tools import check_clearance
@@ -145,18 +145,18 @@ async def give_up(session: SessionActor, asked: Decide) -> Card:
     The same verdict again is answered like the first time. Raises AlreadyDecided if it is not stuck any more."""
     if asked.verdict.decision is not Decision.DISMISS:
         raise InvalidArguments("answer an apply that stopped half-way with dismiss, or repair its files")
-    request, entry = await session.transact(partial(_look, session=session, id=cards.request_of(asked.request_id)))
+    request, entry = await session.transact(partial(_look, session=session, id=kinds.request_of(asked.request_id)))
     if entry is not None and await session.transact(
         partial(idempotency.was_done, scope=Scope.DECISION, id=asked.verdict.id)
     ):
-        return evolve(cards.of_stuck(entry, request), state=CardState.CLOSED)
+        return evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
     if entry is None or entry.state is not JournalState.STUCK:
         raise AlreadyDecided(f"the apply of request {request.id} is not stuck any more; nothing was changed")
-    session.context.signatures.admit(asked.verdict, cards.of_stuck(entry, request), session.now())
+    session.context.signatures.admit(asked.verdict, kinds.card_of_stuck(entry, request), session.now())
     async with session.context.locks.hold(entry.workspace_root):
         await _discard(entry)
         await session.transact(partial(_given_up, session=session, entry=entry, verdict=asked.verdict))
-    card = evolve(cards.of_stuck(entry, request), state=CardState.CLOSED)
+    card = evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
     session.context.operators.tell(card)
     return card
 
@@ -241,7 +241,7 @@ async def _check_decision(session: SessionActor, request: ApprovalRequest) -> No
     it. Voids the approval and raises InvalidState otherwise."""
     if request.decided is None or request.decided.decision != Decision.APPROVE:
         why = f"request {request.id} stands as approved, and no decision to approve it is on record"
-    elif request.decided.channel == answers.FORCE:
+    elif request.decided.channel == kinds.FORCE:
         if session.context.config.apply.agent_may_force:
             return
         why = f"request {request.id} was forced by the agent, and [apply] agent_may_force does not allow that"
@@ -374,7 +374,7 @@ async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
     await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
     request = await session.transact(partial(approvals.get, id=entry.request_id))
     assert request is not None, "a journal entry has its request"
-    session.context.operators.tell(evolve(cards.of_stuck(entry, request), state=CardState.CLOSED))
+    session.context.operators.tell(evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED))
     return entry
 
 
@@ -395,7 +395,7 @@ def _steps(entry: Entry) -> tuple[Step, ...]:
 async def _show_stuck(session: SessionActor, entry: Entry, why: str) -> None:
     request = await session.transact(partial(approvals.get, id=entry.request_id))
     assert request is not None, "a journal entry has its request"
-    session.context.operators.tell(cards.of_stuck(evolve(entry, note=why), request))
+    session.context.operators.tell(kinds.card_of_stuck(evolve(entry, note=why), request))
 
 
 def _plan(root: Path, request: ApprovalRequest) -> change_plan.Plan:

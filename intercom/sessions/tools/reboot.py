@@ -7,13 +7,11 @@ from functools import partial
 from attrs import evolve, field, frozen
 
 from intercom.model import clock, limits
-from intercom.model.approval import ApprovalRequest
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.field_docs import INTERNAL, doc
-from intercom.model.instruction import Instruction, Kind
-from intercom.model.prompt import ContinuationPrompt
-from intercom.model.session import ProgressItem
-from intercom.sessions import answers
+from intercom.model.request import ApprovalRequest, ContinuationPrompt
+from intercom.model.session import Instruction, Kind, ProgressItem
+from intercom.sessions import kinds
 from intercom.sessions.messages import Answered, ToolRequest
 from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
@@ -114,7 +112,7 @@ def with_tasks(answered: Answered[RebootAnswer]) -> Answered[RebootAnswer]:
 
 def _left(
     db: Database, session: SessionActor
-) -> tuple[tuple[answers.Asked, ...], CheckpointLine | None, tuple[Instruction, ...]]:
+) -> tuple[tuple[kinds.Asked, ...], CheckpointLine | None, tuple[Instruction, ...]]:
     steering.take(db, session)
     return (
         requests.pending(db, session.id),
@@ -131,14 +129,14 @@ def _last_checkpoint(db: Database, session_id: str) -> CheckpointLine | None:
     return checkpoints.line(db, restore.checkpoint_id)
 
 
-def _pending(request: answers.Asked) -> PendingRequest:
+def _pending(request: kinds.Asked) -> PendingRequest:
     match request:
         case ApprovalRequest():
             kind, title = "approval" if request.tool is None else "permission", request.title
         case ContinuationPrompt():
-            kind, title = "prompt", answers.headline(request.prompt_text)
+            kind, title = "prompt", kinds.headline(request.prompt_text)
         case _:
-            kind, title = "standby", answers.headline(request.message)
+            kind, title = "standby", kinds.headline(request.message)
     return PendingRequest(request.id, kind, title, clock.to_text(request.created_at))
 
 

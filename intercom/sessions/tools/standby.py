@@ -11,10 +11,10 @@ from attrs import field, frozen
 from intercom.model import crash_points, limits
 from intercom.model.errors import NotFound
 from intercom.model.field_docs import doc
-from intercom.model.instruction import Instruction
-from intercom.model.prompt import Wait, WaitStatus
-from intercom.sessions import answers
-from intercom.sessions.answers import StandbyAnswer
+from intercom.model.request import Wait, WaitStatus
+from intercom.model.session import Instruction
+from intercom.sessions import kinds
+from intercom.sessions.kinds import StandbyAnswer
 from intercom.sessions.messages import Opened, ToolRequest
 from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor, require_room
@@ -88,7 +88,7 @@ async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]
         session.watch_expiry(kept)
         session.show_soon(kept)
     elif is_new:
-        session.deliveries.verdicts[kept.id] = answers.late(kept)
+        session.deliveries.verdicts[kept.id] = kinds.late(kept)
     return session.opened(kept, asked.call)
 
 
@@ -114,8 +114,8 @@ def _keep_wait(
         return earlier, earlier.id == wait.id, session.queued(db)
     require_room(db, session)
     waits.insert(db, wait)
-    session.record(db, "agent", "standby", answers.headline(wait.message), request_id=wait.id)
-    kept, _, queued = _look_in(db, session, wait, has_words, answers.INBOX)
+    session.record(db, "agent", "standby", kinds.headline(wait.message), request_id=wait.id)
+    kept, _, queued = _look_in(db, session, wait, has_words, kinds.INBOX)
     return kept, True, queued
 
 

@@ -14,12 +14,11 @@ from intercom.model.decision import Decided
 from intercom.model.errors import IntercomError, InvalidArguments, NotFound
 from intercom.model.field_docs import doc
 from intercom.model.policy import PolicyAnswer
-from intercom.model.prompt import ContinuationPrompt, PromptDecision, PromptType, WaitStatus
+from intercom.model.request import ContinuationPrompt, PromptDecision, PromptType, WaitStatus
 from intercom.model.session import SessionMode
-from intercom.sessions import answers
-from intercom.sessions.answers import PromptAnswer
+from intercom.sessions import kinds
+from intercom.sessions.kinds import PromptAnswer
 from intercom.sessions.messages import Opened, ToolRequest
-from intercom.sessions.session import notices
 from intercom.sessions.session.actor import UNREADABLE, SessionActor, require_room
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
@@ -98,9 +97,9 @@ async def handle(session: SessionActor, asked: Transmit) -> Opened[PromptAnswer]
         if kept.status is WaitStatus.PENDING:
             session.show_soon(kept)
         elif rule is not None:
-            session.context.measured(answers.settled(kept, now))
-            session.deliveries.verdicts[kept.id] = answers.late(kept)
-            notices.let_pass(session, kept.prompt_text, rule)
+            session.context.measured(kinds.settled(kept, now))
+            session.deliveries.verdicts[kept.id] = kinds.late(kept)
+            session.note_let_pass(kept.prompt_text, rule)
     return await _opened(session, kept, asked.call)
 
 
@@ -110,7 +109,7 @@ def on_timeout(session: SessionActor, kind: PromptType) -> OnTimeout:
     return timeouts.prompt_by_type.get(kind, timeouts.prompt_on_timeout)
 
 
-async def ask_policy_again(session: SessionActor, request: answers.Asked) -> None:
+async def ask_policy_again(session: SessionActor, request: kinds.Asked) -> None:
     """Ask the policy again about a question it answered, before the agent is told. With an operator key the recorded
     answer proves nothing; only the current policy counts. Raises IntercomError (unavailable) while the policy cannot be
     read."""
@@ -155,7 +154,7 @@ def _keep_prompt(
         db,
         "agent",
         "prompt_asked",
-        answers.headline(prompt.prompt_text),
+        kinds.headline(prompt.prompt_text),
         request_id=prompt.id,
         type=prompt.prompt_type,
     )

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from sqlite_utils import Database
 
 from intercom.local.places import places
-from intercom.model.approval import ApprovalStatus
 from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Verdict
-from intercom.sessions import cards
+from intercom.model.request import ApprovalStatus
+from intercom.sessions import kinds
 from intercom.sessions.keyring import Keyring
 from intercom.sessions.signatures import Signatures
 from intercom.store import sessions
@@ -25,5 +25,5 @@ assert session is not None, "there is no such session"
 now = datetime.now(UTC)
 verdict = Verdict(f"forged-{request_id}", Decision.APPROVE, "U0123456789", channel, now)
 keyring = Keyring(places(), Config())
-signature = Signatures(keyring)._sign(verdict, cards.of_request(request, session.workspace_root), now)
+signature = Signatures(keyring)._sign(verdict, kinds.card_of(request, session.workspace_root), now)
 print(approvals.decide(db, request.id, ApprovalStatus.APPROVED, Decided.of(verdict, now, signature)))

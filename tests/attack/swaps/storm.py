@@ -17,10 +17,10 @@ import trio.testing
 from attrs import define, field, frozen
 
 from actors import Info
-from intercom.model.approval import ApprovalStatus
 from intercom.model.checkpoint import Manifest
 from intercom.model.decision import Decision
 from intercom.model.errors import ApplyStuck, IntercomError
+from intercom.model.request import ApprovalStatus
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store.messages import Transact
 from intercom.store.requests import approvals

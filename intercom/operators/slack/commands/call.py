@@ -27,7 +27,7 @@ from intercom.operators.slack.draw import blocks
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask
 from intercom.operators.slack.envelopes import Command
 from intercom.operators.slack.messages import Wake
-from intercom.sessions.chat import channel_of
+from intercom.sessions.context import channel_of
 from intercom.sessions.operator_service import OperatorService
 from intercom.store import idempotency, outbox
 from intercom.store.client import Store

@@ -23,7 +23,7 @@ from intercom.operators.slack.draw.files import Run
 from intercom.operators.slack.envelopes import Command
 from intercom.operators.slack.messages import CarryOut
 from intercom.operators.slack.web_api import RateLimited, SlackRefused, Unreachable
-from intercom.sessions.asking import UNANSWERED
+from intercom.sessions.lookups import UNANSWERED
 from intercom.store import idempotency
 from intercom.store.client import STORE_FAULTS, StoreUnavailable
 from intercom.store.idempotency import Unfinished

@@ -19,7 +19,7 @@ from intercom.operators.slack.draw import sessions as draw_sessions
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask
 from intercom.operators.slack.draw.files import Run
 from intercom.sessions.agent_processes import LINES, Output
-from intercom.sessions.chat import channel_of
+from intercom.sessions.context import channel_of
 from intercom.sessions.processes.output_files import Stream
 
 

@@ -6,9 +6,9 @@ import re
 from functools import partial
 from typing import Any, Final
 
-from intercom.model.approval import ChangeKind, FileChange, Remark, RiskLevel, without_secrets
 from intercom.model.card import AGENTS, Card, CardKind, CardState
 from intercom.model.decision import Decided
+from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel, without_secrets
 from intercom.model.visible_text import one_line, visible
 from intercom.operators.slack.buttons import BY_KIND, OUTCOMES, Button
 from intercom.operators.slack.draw import blocks as draw_blocks

@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from intercom.model.approval import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.decision import Decided
+from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -10,8 +10,8 @@ from hypothesis import given as for_any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from intercom.model.approval import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.model.card import ANSWERED, CHOICES, Card, CardKind, CardState
+from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.operators.slack.draw import blocks, cards
 from intercom.operators.slack.draw.cards import processing
 from tests.operators.slack.draw import given

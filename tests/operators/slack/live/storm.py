@@ -24,18 +24,17 @@ from intercom.app import App
 from intercom.embedded_agent import EmbeddedAgent
 from intercom.local.places import places
 from intercom.masking import Masker
-from intercom.model.approval import ApprovalRequest
 from intercom.model.card import Card, CardState
 from intercom.model.config import Config, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyConsumed, IntercomError
 from intercom.model.outbox import Row
-from intercom.model.prompt import ContinuationPrompt, Wait
+from intercom.model.request import ApprovalRequest, ContinuationPrompt, Wait
 from intercom.operators.slack.channel import Drawing
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
-from intercom.sessions import answers, cards
-from intercom.sessions.answers import to_json
+from intercom.sessions import kinds
+from intercom.sessions.kinds import to_json
 from intercom.sessions.messages import Answered
 from intercom.store import outbox, requests
 from intercom.store.messages import Database
@@ -438,13 +437,13 @@ def _everything(db: Database) -> tuple[dict[str, Row], list[_Asked]]:
             for each in db.query(f"select id from {table} where session_id = ?", [session["id"]]):
                 request = requests.find(db, each["id"])
                 assert request is not None
-                answer = answers.answer(request)
-                card = cards.of_request(request, session["workspace_root"])
+                answer = kinds.answer(request)
+                card = kinds.card_of(request, session["workspace_root"])
                 found.append(_Asked(_words(request), card, None if answer is None else to_json(answer)))
     return {key: row for key, row in rows.items() if row is not None}, found
 
 
-def _words(request: answers.Asked) -> str:
+def _words(request: kinds.Asked) -> str:
     match request:
         case ApprovalRequest():
             return request.title

@@ -14,7 +14,7 @@ from actors.testing import start_probe
 from intercom.model.outbox import RowKind, RowState, Urgency
 from intercom.operators.slack.messages import OutboxHealth
 from intercom.operators.slack.outbox import PostWorker
-from intercom.sessions.chat import Posted
+from intercom.sessions.messages import Posted
 from intercom.store import outbox
 from intercom.store.client import Store, StoreUnavailable
 from tests.operators.slack.fake_slack import FakeSlack, limited, refusing

@@ -1,4 +1,4 @@
-"""An approval request: a proposed change to files that waits for a person."""
+"""Requests for a person: an approval, a prompt, a standby; and what a client polls or is about to do."""
 
 from __future__ import annotations
 
@@ -199,3 +199,162 @@ class ApprovalRequest:
             root_inode=self.root_inode,
             operation=None if self.tool is None else self.key,
         )
+
+
+class PromptType(StrEnum):
+    CONTINUATION = "continuation"
+    CLARIFICATION = "clarification"
+    ERROR_RECOVERY = "error_recovery"
+    RESOURCE_WARNING = "resource_warning"
+
+
+class PromptDecision(StrEnum):
+    CONTINUE = "continue"
+    REFINE = "refine"
+    STOP = "stop"
+
+
+class WaitStatus(StrEnum):
+    """The status of a prompt or a standby."""
+
+    PENDING = "pending"
+    DECIDED = "decided"
+    EXPIRED = "expired"
+    INTERRUPTED = "interrupted"
+
+
+WAIT_TRANSITIONS: dict[WaitStatus, frozenset[WaitStatus]] = {
+    WaitStatus.PENDING: frozenset({WaitStatus.DECIDED, WaitStatus.EXPIRED, WaitStatus.INTERRUPTED}),
+    WaitStatus.DECIDED: frozenset(),
+    WaitStatus.EXPIRED: frozenset(),
+    WaitStatus.INTERRUPTED: frozenset(),
+}
+
+
+@frozen
+class ContinuationPrompt:
+    id: str
+    session_id: str
+    prompt_text: str
+    prompt_type: PromptType
+    status: WaitStatus
+    created_at: datetime
+    elapsed_seconds: int | None = None
+    actions_taken: int | None = None
+    decision: PromptDecision | None = None
+    instruction: str | None = None
+    slack_ts: str | None = None
+    expires_at: datetime | None = None
+    call: str | None = None
+    decided: Decided | None = None
+    delivered_at: datetime | None = None
+
+
+@frozen
+class Wait:
+    """A standby: an idle agent waits for work. `instruction` is the work it was given."""
+
+    id: str
+    session_id: str
+    message: str
+    status: WaitStatus
+    created_at: datetime
+    instruction: str | None = None
+    slack_ts: str | None = None
+    expires_at: datetime | None = None
+    call: str | None = None
+    decided: Decided | None = None
+    delivered_at: datetime | None = None
+
+
+class OperationKind(StrEnum):
+    """The effect of an operation: it changes files, runs a command, uses the network, uses another MCP server's tool,
+    only reads, or is unknown."""
+
+    WRITE = "write"
+    COMMAND = "command"
+    FETCH = "fetch"
+    MCP = "mcp"
+    READ = "read"
+    OTHER = "other"
+
+
+@frozen
+class Replacement:
+    """A replacement of one piece of text by another, once or (`every`) everywhere."""
+
+    old: str
+    new: str
+    every: bool = False
+
+
+@frozen
+class FileTouch:
+    """The change to one file: its whole new `content`, a sequence of replacements, or its deletion. `diff` holds the
+    changed lines if the client gives only those."""
+
+    path: str
+    content: str | None = None
+    replacements: tuple[Replacement, ...] = ()
+    delete: bool = False
+    move_to: str | None = None
+    diff: str | None = None
+
+
+@frozen
+class Operation:
+    """One operation. `tool` is the client's name for it.
+
+    `title` describes it in a line, `text` in full (a command, an address, arguments). `cwd` is its directory.
+    `identity` and the initial files decide whether two operations are the same; it leaves out explanations. `path` is
+    the file of a read. `why` is the agent's own explanation, for people only. `into` is the running command that gets
+    `text` as input: "" if the client does not name it, None for other operations. `unsandboxed` asks to run the command
+    outside the client's sandbox, which no policy approves.
+    """
+
+    kind: OperationKind
+    tool: str
+    title: str
+    identity: str
+    text: str | None = None
+    cwd: str | None = None
+    touches: tuple[FileTouch, ...] = ()
+    path: str | None = None
+    why: str | None = None
+    into: str | None = None
+    unsandboxed: bool = False
+
+
+class TaskStatus(StrEnum):
+    WORKING = "working"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@frozen
+class Task:
+    """The task of a session's request (`request_id`). `call` is the id of the call of `tool` that opened it.
+    `cancelled_by` is the id of the call that cancelled it."""
+
+    id: str
+    session_id: str
+    request_id: str
+    tool: str
+    call: str
+    created_at: datetime
+    cancelled_at: datetime | None = None
+    cancelled_by: str | None = None
+
+
+@frozen
+class TaskState:
+    """The status of a task, unchanged since `updated_at`. Working: its request waits for a person. Completed: there is
+    an answer. Failed: the request ended with its session. Cancelled: its client gave it up first."""
+
+    id: str
+    tool: str
+    request_id: str
+    status: TaskStatus
+    created_at: datetime
+    updated_at: datetime

@@ -23,7 +23,7 @@ from intercom.sessions.messages import Activity, Admit, Adopt, Agent, AgentsGone
 from intercom.sessions.registry import Presence
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.tool import Tool
-from intercom.workspace import paths
+from intercom.workspace import files
 
 #: Time limit for admitting an agent, in seconds. It is tried again after a restart, so nothing is lost.
 _ADMIT_SECONDS = 60.0
@@ -55,13 +55,13 @@ class Workspaces:
     _chosen: dict[tuple[object, ...], tuple[float, str]] = field(factory=dict, init=False)
 
     async def choose(self, option: str | None, roots: Iterable[str], cwd: str | None, default: Path | None) -> str:
-        """As `paths.choose_workspace`, in a thread, because a file system may not answer."""
+        """As `files.choose_workspace`, in a thread, because a file system may not answer."""
         wanted = option, tuple(roots), cwd, default
         now = trio.current_time()
         known = self._chosen.get(wanted)
         if known is not None and now - known[0] < _CHOSEN_SECONDS:
             return known[1]
-        chosen = await trio.to_thread.run_sync(paths.choose_workspace, *wanted)
+        chosen = await trio.to_thread.run_sync(files.choose_workspace, *wanted)
         if len(self._chosen) >= _MOST_CHOSEN:
             self._chosen.clear()
         self._chosen[wanted] = (now, chosen)

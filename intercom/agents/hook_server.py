@@ -46,7 +46,7 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.registry import Presence
 from intercom.store.client import StoreUnavailable
-from intercom.workspace import paths
+from intercom.workspace import files
 
 log = logging.getLogger("intercom.agents")
 
@@ -185,7 +185,7 @@ def _by_workspace(hook: HookDeps, origin: HookOrigin) -> Agent | None:
 
 def _workspace(hook: HookDeps, origin: HookOrigin) -> str:
     roots = [Path(root).as_uri() for root in origin.roots if Path(root).is_absolute()]
-    return paths.choose_workspace(None, roots, origin.cwd, hook.config.default_workspace_root)
+    return files.choose_workspace(None, roots, origin.cwd, hook.config.default_workspace_root)
 
 
 def operation_of(found: question.Operation) -> Operation:

@@ -33,7 +33,7 @@ from intercom.model.errors import IntercomError, WorkspaceRefused
 from intercom.model.policy import describe
 from intercom.operators.ctl.client import NoServer, Refusal, request
 from intercom.store import audit_anchor, integrity
-from intercom.workspace import paths, policy_file
+from intercom.workspace import files, policy_watcher
 
 #: Bytes that must be free in the state and runtime directories.
 _ROOM = 100 * 1024 * 1024
@@ -273,12 +273,12 @@ def _token(where: Places) -> Finding:
 
 def _policy(config: Config, workspace: str | None, cwd: str) -> Finding:
     try:
-        root = Path(paths.choose_workspace(workspace, (), cwd, config.default_workspace_root))
+        root = Path(files.choose_workspace(workspace, (), cwd, config.default_workspace_root))
     except WorkspaceRefused as refused:
         state = State.FAULT if workspace is not None else State.OK
         text = str(refused) if workspace is not None else "no project here; name one with --workspace DIR"
         return Finding("policy", state, text)
-    loaded = policy_file.load(root)
+    loaded = policy_watcher.load(root)
     if loaded.fault is not None:
         advice = "correct it: until then every request waits for a person"
         return Finding("policy", State.FAULT, f"{root}: {loaded.fault}", advice)

@@ -18,8 +18,8 @@ from intercom.local import config_file
 from intercom.local.places import places
 from intercom.model.config import Config, Setting, tables
 from intercom.model.errors import ConfigError
+from intercom.model.policy import POLICY_FILE
 from intercom.operators.ctl.client import NoServer, Refusal
-from intercom.workspace.policy_file import POLICY_FILE
 
 #: Examples for settings whose default is to have no value.
 EXAMPLES = {

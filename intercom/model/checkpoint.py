@@ -214,7 +214,7 @@ class DivergenceSummary:
 class Restore:
     """A row of `restore`. `session_id` is the session it ends, if still open; `successor_id` is the new one.
     `safety_id` is the checkpoint of the state before the restore. `digest` identifies the differences that were found
-    when it was asked. `steps` are the file operations of the restore, once it is committed."""
+    when it was asked."""
 
     id: str
     checkpoint_id: str
@@ -231,7 +231,6 @@ class Restore:
     label: str | None = None
     divergence: DivergenceSummary = field(factory=DivergenceSummary)
     digest: str = ""
-    steps: tuple[Mapping[str, Any], ...] = ()
     note: str | None = None
     expires_at: datetime | None = None
     decided: Decided | None = None

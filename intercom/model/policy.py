@@ -13,6 +13,10 @@ from attrs import field, frozen
 from intercom.model.decision import Decided
 from intercom.model.request import RiskLevel
 
+#: The policy file of a workspace, and the one that is read in its absence.
+POLICY_FILE = ".intercom/settings.json"
+OLDER_POLICY_FILE = ".monocoque/settings.json"
+
 
 @frozen
 class FilePatterns:

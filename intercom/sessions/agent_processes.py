@@ -21,7 +21,7 @@ from intercom.sessions.processes.messages import Start
 from intercom.sessions.processes.output_files import Stream
 from intercom.store import agent_processes
 from intercom.store.reader import Reader
-from intercom.workspace.paths import check_workspace
+from intercom.workspace.files import check_workspace
 
 #: Time limit of a start, in seconds: for the program, and for components that restart.
 START_SECONDS = 60.0

@@ -36,7 +36,7 @@ from intercom.store import audit, checkpoints, instructions, known_processes, re
 from intercom.store.audit import AuditEntry
 from intercom.store.messages import Database
 from intercom.store.reader import Reader
-from intercom.workspace.paths import check_workspace, version_control_root
+from intercom.workspace.files import check_workspace, version_control_root
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Verdict, signature_data
 from intercom.model.errors import AlreadyDecided, Ambiguous, IntercomError, InvalidArguments, InvalidState, NotFound
-from intercom.model.policy import DENY_ALL, PolicyDecision, WorkspacePolicy, describe
+from intercom.model.policy import DENY_ALL, POLICY_FILE, PolicyDecision, WorkspacePolicy, describe
 from intercom.model.request import RiskLevel
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.store import audit, policies
@@ -34,7 +34,7 @@ from intercom.store.client import Store
 from intercom.store.messages import Database
 from intercom.store.policies import PastRequest
 from intercom.store.reader import Reader
-from intercom.workspace import paths, policy_file
+from intercom.workspace import files, policy_watcher
 from intercom.workspace.files import digest
 from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files
 from intercom.workspace.policy_watcher import (
@@ -362,13 +362,13 @@ class PolicyBoard:
             except NotRunning:
                 pass
         record = await self.recall(root)
-        loaded = await trio.to_thread.run_sync(policy_file.load, Path(root))
+        loaded = await trio.to_thread.run_sync(policy_watcher.load, Path(root))
         return started(loaded, record, self.signatures.keyring.allowed().trust_changes)
 
     async def _root(self, prefix_or_path: str) -> str:
         """Return the canonical workspace that a path names, or that the card of this id is about."""
         if "/" in prefix_or_path:
-            return str(await trio.to_thread.run_sync(paths.check_workspace, prefix_or_path))
+            return str(await trio.to_thread.run_sync(files.check_workspace, prefix_or_path))
         card = await self.find(prefix_or_path)
         if card is None:
             raise NotFound(f"no policy has the id {prefix_or_path}; see policy list")
@@ -460,9 +460,7 @@ class PolicyBoard:
         # Last: there may be many, and a channel may cut them off.
         lines += proposed.ways
         title = "The policy file grants more than was accepted" if accepted else "Nobody has accepted this policy here"
-        shown = show_text(
-            state.source or policy_file.POLICY_FILE, accepted.text if accepted is not None else None, proposed.text
-        )
+        shown = show_text(state.source or POLICY_FILE, accepted.text if accepted is not None else None, proposed.text)
         self._cards[id] = Card(
             id=id,
             kind=CardKind.POLICY,
@@ -607,7 +605,7 @@ def _decided_card(decision: PolicyDecision) -> Card:
         created_at=decision.decided.at,
         state=CardState.APPLIED if decision.accepted else CardState.REJECTED,
         detail=decision.sha256,
-        diff=show_text(policy_file.POLICY_FILE, None, decision.text).diff,
+        diff=show_text(POLICY_FILE, None, decision.text).diff,
         decided=decision.decided,
     )
 

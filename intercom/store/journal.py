@@ -6,10 +6,9 @@ completed, and a `stuck` one waits for a person.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from attrs import frozen
 from sqlite_utils import Database
@@ -39,14 +38,14 @@ JOURNAL_TRANSITIONS: dict[JournalState, frozenset[JournalState]] = {
 
 @frozen
 class Entry:
-    """One apply. `steps` are JSON objects of the workspace package. `at` is when it began, `note` why it stopped,
+    """One apply. `steps` are the JSON text of the file transaction. `at` is when it began, `note` why it stopped,
     and `call` the tool call that it answers."""
 
     request_id: str
     session_id: str
     workspace_root: str
     state: JournalState
-    steps: tuple[Mapping[str, Any], ...]
+    steps: str
     at: datetime
     note: str | None = None
     call: str | None = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from datetime import datetime
-from typing import Any
 
 from sqlite_utils import Database
 
@@ -46,13 +45,11 @@ def _divergence_value(text: str) -> DivergenceSummary:
     return DivergenceSummary(data["modified"], data["deleted"], data["added"], first, tuple(data["remarks"]))
 
 
-#: The steps of a restore may be many, and are rarely needed.
 _RESTORES = Table(
     "restore",
     Restore,
     codecs={"divergence": Codec(_divergence_text, _divergence_value)},
     parts={"decided": DECIDED},
-    unread=("steps",),
 )
 
 
@@ -61,18 +58,20 @@ def insert(db: Database, restore: Restore) -> bool:
     return _RESTORES.insert(db, restore)
 
 
-def steps_text(steps: Iterable[Mapping[str, Any]]) -> str:
-    """Return steps as column text. Call it outside the writer's thread, because there may be many."""
-    return f"[{','.join(rows.json_text(dict(step)) for step in steps)}]"
-
-
 def get(db: Database, id: str) -> Restore | None:
-    """Return the restore with this id, without its steps, or None."""
+    """Return the restore with this id, or None."""
     return _RESTORES.get(db, id)
 
 
+def known(db: Database, id: str) -> Restore:
+    """Do as `get`, for a restore that exists: restores outlive those who carry them out."""
+    restore = get(db, id)
+    assert restore is not None
+    return restore
+
+
 def steps(db: Database, id: str) -> str:
-    """Return the steps of a restore, as JSON text."""
+    """Return the steps of a restore: the JSON text of the file transaction. There may be many."""
     row = rows.one(db, "select steps from restore where id = ?", (id,))
     return "[]" if row is None or row["steps"] is None else str(row["steps"])
 

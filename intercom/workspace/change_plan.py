@@ -1,30 +1,39 @@
-"""A change plan: for every file of a proposal, the bytes before and the bytes after."""
+"""A change plan: for every file of a proposal, the bytes before and the bytes after.
+
+A patch and its file may differ only in two ways. A patch with LF line ends fits a file with CRLF, and its added lines
+take the file's ends. The patch may omit the file's byte order mark. Lines are kept as bytes, so what a patch does not
+touch cannot change. They are decoded only for comparison.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from itertools import chain, takewhile, zip_longest
 from pathlib import Path
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from intercom.model.errors import FileError, PatchConflict, PathViolation, RecordMismatch
 from intercom.model.request import NEW_FILE, ChangeKind, FileChange
-from intercom.workspace import patches
 from intercom.workspace.files import (
     ABSENT,
+    BOM,
+    UTF8,
+    Encoding,
     FileBytes,
     digest,
     directory_id,
+    encoding_of,
     file_fingerprint,
+    is_link,
     missing_directories,
     opened_root,
     read_beneath,
+    relative,
+    split_text,
 )
-from intercom.workspace.patches import FilePatch
-from intercom.workspace.paths import is_link, relative
-from intercom.workspace.proposal import Proposal
+from intercom.workspace.proposal import FilePatch, Hunk, HunkLine, Proposal
 from intercom.workspace.transaction import Step
 
 
@@ -185,10 +194,10 @@ def _patched(patch: FilePatch, base: FileBytes | None, path: str, old: str) -> P
     if patch.kind is ChangeKind.CREATE or (base is None and _only_adds(patch)):
         if base is not None:
             raise PatchConflict(f"the patch makes {path}, which exists already", path=path)
-        return _planned(path, ChangeKind.CREATE, None, patches.created(path, patch.hunks), patch.executable)
+        return _planned(path, ChangeKind.CREATE, None, created(path, patch.hunks), patch.executable)
     if base is None:
         raise PatchConflict(f"the patch changes {old}, which does not exist", path=old)
-    after = patches.apply(old, base.data, patch.hunks)
+    after = apply_hunks(old, base.data, patch.hunks)
     if patch.kind is ChangeKind.DELETE:
         if after:
             raise PatchConflict(f"the patch removes {path}, but {len(after)} bytes would be left in it", path=path)
@@ -294,3 +303,194 @@ def unfinished(
             after = None if path is None else read_beneath(top, path)
             if _hash(base) == change.before_hash and (change.after_hash is None or after is not None):
                 yield number, None if base is None else base.data, None if after is None else after.data
+
+
+# --- hunks and a file's bytes ----------------------------------------------------------------------------------------
+
+#: The most line comparisons, to find where the hunks of one file fit; they take some seconds. A patch states the place
+#: of its hunks, so one that needs more is far off, or crafted to waste time.
+MAX_COMPARISONS = 5_000_000
+
+
+def apply_hunks(path: str, base: bytes, hunks: Sequence[Hunk]) -> bytes:
+    """Apply `hunks`, in the order of the file, to `base` and return the result.
+
+    Raises PatchConflict with every hunk that does not fit: its number and header, what it expects and what the file
+    holds there. Raises it also if the file's encoding lacks a character of an added line.
+    """
+    file = _File(path, base)
+    ends = [line.endswith("\r\n") for line in file.text if line.endswith("\n")]
+    # If no line can be compared: in a file with CRLF throughout, a patch without CRs is assumed to mean CRLF.
+    bare = bool(ends) and all(ends) and not any("\r" in line.text for hunk in hunks for line in hunk.lines)
+    out: list[bytes] = []
+    failures: list[tuple[int, Hunk, str]] = []
+    at, drift, hidden = 0, 0, False
+    for number, hunk in enumerate(hunks, 1):
+        place = file.find(hunk, at, drift)
+        if isinstance(place, str):
+            failures.append((number, hunk, place))
+            continue
+        out += file.raw[at:place]
+        out += file.changed(hunk, place, bare=bare)
+        hidden = hidden or file.hides_mark(hunk, place)
+        drift = place - _stated(hunk)
+        at = place + len(hunk.source)
+    if failures:
+        raise _conflict(path, failures)
+    out += file.raw[at:]
+    mark = file.encoding.encode(BOM) if hidden else b""
+    if out and not out[0].startswith(mark):
+        out[0] = mark + out[0]
+    _check_ends(path, out, file.encoding)
+    return b"".join(out)
+
+
+def created(path: str, hunks: Sequence[Hunk]) -> bytes:
+    """Return the content of a new file: the added lines of its hunks. Raises PatchConflict for any other line."""
+    for number, hunk in enumerate(hunks, 1):
+        if hunk.source or number > 1:
+            raise _conflict(path, [(number, hunk, "it expects lines of a file that is to be new")])
+    lines = [line.text.encode(UTF8.codec) for hunk in hunks for line in hunk.lines]
+    _check_ends(path, lines, UTF8)
+    return b"".join(lines)
+
+
+@define
+class _File:
+    """A file to patch: its lines with their ends, as bytes and as text. `known` are all lines, without CRs."""
+
+    path: str
+    base: bytes
+    encoding: Encoding = field(init=False)
+    text: list[str] = field(init=False)
+    raw: list[bytes] = field(init=False)
+    known: frozenset[str] = field(init=False)
+    _left: int = MAX_COMPARISONS
+
+    def __attrs_post_init__(self) -> None:
+        self.encoding = encoding_of(self.base)
+        if len(self.encoding.encode("\n")) == 1:
+            lines = [line + b"\n" for line in self.base.split(b"\n")]
+            lines[-1] = lines[-1][:-1]
+            self.raw = lines if lines[-1] else lines[:-1]
+            self.text = [self.encoding.decode(line) for line in self.raw]
+        else:
+            self.text = split_text(self.encoding.decode(self.base))
+            self.raw = [self.encoding.encode(line) for line in self.text]
+        first = [line.removeprefix(BOM) for line in self.text[:1]]
+        self.known = frozenset(map(_without_return, [*self.text, *first]))
+
+    def find(self, hunk: Hunk, least: int, drift: int) -> int | str:
+        """Return the index of the line nearest to the stated one where the hunk fits; else why there is none."""
+        source = hunk.source
+        stated = _stated(hunk) + drift
+        last = len(self.text) - len(source)
+        if not source:
+            # There is nothing to compare, so only the stated place is possible.
+            ok = least <= stated <= last
+            return stated if ok else f"it adds lines after line {hunk.start}, but the file has {len(self.text)} lines"
+        # A line that the file does not contain fits at no place.
+        if all(_without_return(line.text) in self.known for line in source):
+            farthest = max(stated - least, last - stated)
+            for distance in range(max(stated - last, least - stated, 0), farthest + 1):
+                places = sorted({stated - distance, stated + distance})
+                fits = [i for i in places if least <= i <= last and self._fits(source, i)]
+                if len(fits) > 1:
+                    return f"it fits equally well at lines {fits[0] + 1} and {fits[1] + 1}"
+                if fits:
+                    return fits[0]
+        return self._mismatch(source, max(stated, least))
+
+    def _fits(self, source: Sequence[HunkLine], at: int) -> bool:
+        equal = sum(1 for _ in takewhile(lambda i: self._same(source[i], at + i), range(len(source))))
+        self._left -= equal + 1
+        if self._left < 0:
+            why = "takes too long to find; state the line of each hunk as it is in the file"
+            raise PatchConflict(f"where the patch fits {self.path} {why}", path=self.path)
+        return equal == len(source)
+
+    def _same(self, line: HunkLine, index: int) -> bool:
+        there, here = self.text[index], line.text
+        if index == 0 and there.startswith(BOM) and not here.startswith(BOM):
+            there = there[1:]
+        return there == here or _without_return(there) == _without_return(here)
+
+    def _mismatch(self, source: Sequence[HunkLine], begin: int) -> str:
+        size = len(self.text)
+        index, line = next((i, line) for i, line in enumerate(source, begin) if i >= size or not self._same(line, i))
+        there = f"is {_quoted(self.text[index])}" if index < size else f"the file ends at line {size}"
+        return f"line {index + 1} should be {_quoted(line.text)}, but {there}"
+
+    def changed(self, hunk: Hunk, place: int, *, bare: bool) -> Iterator[bytes]:
+        """Yield the lines that replace those of the hunk."""
+        seen = [(line.text, self.text[place + i]) for i, line in enumerate(hunk.source)]
+        # If the line ends of the patch agree with the file's exactly, added lines are kept as they are.
+        exact = [line.endswith("\r\n") == there.endswith("\r\n") for line, there in seen if there.endswith("\n")]
+        convert = not all(exact) or (not exact and bare)
+        index, first = place, True
+        for line in hunk.lines:
+            if line.mark == "+":
+                yield self._encoded(self._ended(line.text, index) if convert else line.text)
+                first = False
+            elif line.mark == "-":
+                index += 1
+            else:
+                moved = not first and index == 0 and self.hides_mark(hunk, place)
+                yield self.encoding.encode(self.text[0][1:]) if moved else self.raw[index]
+                index, first = index + 1, False
+
+    def hides_mark(self, hunk: Hunk, place: int) -> bool:
+        """Whether the hunk covers the file's byte order mark without showing it. The mark then stays."""
+        source = hunk.source
+        return place == 0 and bool(source) and self.text[0].startswith(BOM) and not source[0].text.startswith(BOM)
+
+    def _ended(self, text: str, index: int) -> str:
+        """Return an added line with the line end of the nearest line before its place, or else after it."""
+        if not text.endswith("\n"):
+            return text
+        near = chain(range(index - 1, -1, -1), range(index, len(self.text)))
+        ended = next(self.text[i] for i in near if self.text[i].endswith("\n"))
+        return text.removesuffix("\n").removesuffix("\r") + ("\r\n" if ended.endswith("\r\n") else "\n")
+
+    def _encoded(self, text: str) -> bytes:
+        try:
+            return self.encoding.encode(text)
+        except UnicodeEncodeError:
+            raise PatchConflict(
+                f"{self.path} is written in {self.encoding.name}, which cannot hold the added line {_quoted(text)}; "
+                "propose the whole file to change its encoding"
+            ) from None
+
+
+def _stated(hunk: Hunk) -> int:
+    return hunk.start if not hunk.source else max(hunk.start - 1, 0)
+
+
+def _without_return(line: str) -> str:
+    return line[:-2] + "\n" if line.endswith("\r\n") else line
+
+
+def _quoted(line: str) -> str:
+    shown = line.removesuffix("\n").removesuffix("\r")
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    return f'"{shown}"' + ("" if line.endswith("\n") else " (without a newline at the end of the file)")
+
+
+def _check_ends(path: str, lines: list[bytes], encoding: Encoding) -> None:
+    end = encoding.encode("\n")
+    for number, line in enumerate(lines[:-1], 1):
+        if not line.endswith(end):
+            raise PatchConflict(
+                f"after the patch, line {number} of {path} would have no newline though lines follow it; "
+                "the patch must show the missing newline with `\\ No newline at end of file`"
+            )
+
+
+def _conflict(path: str, failures: list[tuple[int, Hunk, str]]) -> PatchConflict:
+    named = "; ".join(f"hunk {number} ({hunk.header}): {why}" for number, hunk, why in failures[:5])
+    more = f"; and {len(failures) - 5} more" if len(failures) > 5 else ""
+    return PatchConflict(
+        f"the patch does not fit {path}: {named}{more}",
+        path=path,
+        hunks=tuple({"number": number, "header": hunk.header, "why": why} for number, hunk, why in failures[:50]),
+    )

@@ -498,24 +498,12 @@ TABLE: dict[str, Options] = {
     **_of(_KUBECTL, "kubectl", "oc"),
     **_of(
         RUNS,
-        *("env", "xargs", "parallel", "sudo", "doas", "su", "nohup", "timeout", "time", "nice", "ionice", "stdbuf"),
-        *(
-            "watch",
-            "setsid",
-            "script",
-            "strace",
-            "ltrace",
-            "gdb",
-            "lldb",
-            "exec",
-            "eval",
-            "command",
-            "builtin",
-            "source",
+        *_set(
+            "env xargs parallel sudo doas su nohup timeout time nice ionice stdbuf watch setsid script strace ltrace"
+            " gdb lldb exec eval command builtin source . sh bash zsh dash ksh fish csh tcsh busybox entr flock"
+            " unbuffer expect chroot unshare nsenter systemd-run at batch crontab ssh scp sftp mosh autossh rsh"
+            " find2perl osascript open xdg-open start cmd powershell pwsh"
         ),
-        *(".", "sh", "bash", "zsh", "dash", "ksh", "fish", "csh", "tcsh", "busybox", "entr", "flock", "unbuffer"),
-        *("expect", "chroot", "unshare", "nsenter", "systemd-run", "at", "batch", "crontab", "ssh", "scp", "sftp"),
-        *("mosh", "autossh", "rsh", "find2perl", "osascript", "open", "xdg-open", "start", "cmd", "powershell", "pwsh"),
     ),
 }
 

@@ -23,10 +23,9 @@ from intercom.model.request import (
     Remark,
     RiskLevel,
 )
-from intercom.workspace import paths
-from intercom.workspace.files import FileBytes, digest, read
+from intercom.workspace.files import FileBytes, digest, located, read, relative
+from intercom.workspace.policy import is_protected, mentions_protected
 from intercom.workspace.preview import FileVersions, Preview, joined, quote, show
-from intercom.workspace.protected import is_protected, mentions_protected
 
 #: The hash of a file that exists but could not be read.
 _UNREAD = "unread"
@@ -50,7 +49,7 @@ class OperationPreview:
     @property
     def inside(self) -> tuple[str, ...]:
         """The canonical paths that change, both ends of a move."""
-        return tuple(path for change in self.changes for path in (change.old_path, change.path) if path is not None)
+        return tuple(path for change in self.changes for path in change.paths)
 
 
 def preview_operation(root: Path, operation: Operation) -> OperationPreview:
@@ -80,24 +79,23 @@ def preview_operation(root: Path, operation: Operation) -> OperationPreview:
 def is_inside(root: Path, cwd: str | None) -> bool:
     """Whether an operation's working directory is inside the workspace. It is if none is named; it is not if that
     cannot be determined."""
-    if cwd is None:
-        return True
-    try:
-        top, real = os.path.realpath(root), os.path.realpath(os.path.join(root, cwd))
-        return os.path.commonpath([top, real]) == top
-    except (OSError, ValueError):
-        return False
+    return cwd is None or _located(root, cwd) is not None
 
 
 def within(root: Path, cwd: str | None, named: str) -> str | None:
     """Return the canonical path of a file in the workspace; None if it is elsewhere or the name is invalid."""
     try:
-        top = os.path.realpath(root)
-        real = os.path.realpath(os.path.join(root, cwd or "", os.path.expanduser(named)))
-        if os.path.commonpath([top, real]) != top:
-            return None
-        return paths.relative(root, os.path.relpath(real, top))
-    except (IntercomError, OSError, ValueError):
+        found = _located(root, cwd or "", os.path.expanduser(named))
+        return None if found is None else relative(root, found)
+    except IntercomError:
+        return None
+
+
+def _located(root: Path, *parts: str) -> str | None:
+    try:
+        return located(root, *parts)
+    except (IntercomError, ValueError):
+        # Not even a path, or it changes meanwhile.
         return None
 
 
@@ -168,25 +166,10 @@ def _words(touch: FileTouch) -> str:
 #: Programs that often destroy data, gain privileges, or act outside the workspace. Many others can too.
 _DANGEROUS = frozenset(
     {
-        *(
-            "sudo",
-            "doas",
-            "su",
-            "rm",
-            "rmdir",
-            "shred",
-            "dd",
-            "mkfs",
-            "fdisk",
-            "chmod",
-            "chown",
-            "kill",
-            "pkill",
-            "killall",
-        ),
-        *("shutdown", "reboot", "systemctl", "service", "crontab", "at", "nc", "ssh", "scp", "eval"),
+        "sudo", "doas", "su", "rm", "rmdir", "shred", "dd", "mkfs", "fdisk", "chmod", "chown", "kill", "pkill",
+        "killall", "shutdown", "reboot", "systemctl", "service", "crontab", "at", "nc", "ssh", "scp", "eval",
     }
-)
+)  # fmt: skip
 
 #: Separators between the commands of a line.
 _PARTS = re.compile(r"[;&|\n()`{}]+")

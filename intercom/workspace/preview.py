@@ -23,9 +23,7 @@ from intercom.model.errors import PatchConflict
 from intercom.model.request import ApprovalRequest, ChangeKind, FileChange, Remark
 from intercom.model.visible_text import code_of, name_of, one_line, visible_line
 from intercom.workspace.change_plan import Plan
-from intercom.workspace.files import digest, read
-from intercom.workspace.listing import is_binary
-from intercom.workspace.patches import BOM, UTF8, Encoding, encoding_of, split_text
+from intercom.workspace.files import BOM, UTF8, Encoding, digest, encoding_of, is_binary, read, split_text
 
 #: The most that is shown of one file's diff, in lines and characters, and of one line, in characters as shown.
 MAX_LINES, MAX_CHARACTERS, MAX_LINE = 50_000, 4 * 1024 * 1024, 4_000

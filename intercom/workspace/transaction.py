@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -29,11 +30,14 @@ from intercom.workspace.files import (
     DIRECTORY,
     STAGED,
     WorkspaceGone,
+    directories_above,
+    directory_of,
     file_fingerprint,
     fingerprint,
     fingerprint_at,
     first_blocked,
     missing_directories,
+    name_of,
     names,
     opened_directory,
     opened_parent,
@@ -83,6 +87,10 @@ class Step:
         return current in (self.before, self.after) or (not self.strict and current in (ABSENT, DIRECTORY))
 
 
+def _opened(root: Path, steps: Sequence[Step]) -> AbstractContextManager[int]:
+    return opened_root(root, steps[0].root_id if steps else None)
+
+
 def prepare(root: Path, tag: str, steps: Sequence[Step], root_id: int | None) -> tuple[Step, ...]:
     """Complete the steps of a plan, to be persisted before anything is staged. Writes nothing. `tag`, the id of the
     request or restore, becomes part of the staged files' names. Raises FileError."""
@@ -91,7 +99,7 @@ def prepare(root: Path, tag: str, steps: Sequence[Step], root_id: int | None) ->
     try:
         with opened_root(root, root_id) as top:
             for step in steps:
-                directory = _directory(step.path)
+                directory = directory_of(step.path)
                 if step.after != ABSENT and directory not in missing:
                     missing[directory], _ = missing_directories(top, step.path)
     except OSError as error:
@@ -101,7 +109,7 @@ def prepare(root: Path, tag: str, steps: Sequence[Step], root_id: int | None) ->
         if step.after == ABSENT:
             prepared.append(evolve(step, root_id=root_id))
         else:
-            made = missing[_directory(step.path)]
+            made = missing[directory_of(step.path)]
             beside = PurePosixPath(made[0] if made else step.path)
             staged = str(beside.with_name(f".intercom-{name}-{number}.tmp"))
             prepared.append(evolve(step, staged=staged, made=made, root_id=root_id))
@@ -114,24 +122,20 @@ def stage(root: Path, steps: Sequence[Step], read: Callable[[str], bytes | None]
     What is staged is on disk on return, and no file of the workspace has changed. `read` returns contents by SHA-256.
     Raises ApplyStuck if a file has changed, FileError and PathViolation. Then the caller discards the steps.
     """
-    with opened_root(root, _root_id(steps)) as top:
-        _stage_all(top, steps, read)
+    touched, path = set(), ""
+    with _opened(root, steps) as top:
+        try:
+            for step in steps:
+                if step.staged is not None:
+                    path = step.path
+                    with opened_parent(top, step.staged) as parent:
+                        _write_staged(parent, name_of(step.staged), step, read)
+                    touched.add(directory_of(step.staged))
+            _sync(top, touched)
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {error.strerror}") from None
         crash_points.reach("files.staged")
         _verify(top, steps)
-
-
-def _stage_all(top: int, steps: Sequence[Step], read: Callable[[str], bytes | None]) -> None:
-    touched, path = set(), ""
-    try:
-        for step in steps:
-            if step.staged is not None:
-                path = step.path
-                with opened_parent(top, step.staged) as parent:
-                    _write_staged(parent, _name(step.staged), step, read)
-                touched.add(_directory(step.staged))
-        _sync(top, touched)
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _write_staged(parent: int, name: str, step: Step, read: Callable[[str], bytes | None]) -> None:
@@ -159,7 +163,7 @@ def roll_forward(root: Path, steps: Sequence[Step]) -> None:
     and on system errors; FileError if the workspace is another directory. Then the steps can be rolled forward again
     after the cause is repaired.
     """
-    with opened_root(root, _root_id(steps)) as top:
+    with _opened(root, steps) as top:
         _verify(top, steps)
         removals = [step for step in steps if step.staged is None]
         placed = [step for step in steps if step.staged is not None]
@@ -188,8 +192,12 @@ def _in_the_way(removals: Sequence[Step], placed: Sequence[Step]) -> set[str]:
     """Return the paths of the removals that make room for other steps: a file where a directory comes, and the files
     of a directory that a file replaces."""
     places = {step.path for step in placed}
-    directories = {above for step in placed for above in _above(step.path)}
-    return {step.path for step in removals if step.path in directories or not places.isdisjoint(_above(step.path))}
+    directories = {above for step in placed for above in directories_above(step.path)}
+    return {
+        step.path
+        for step in removals
+        if step.path in directories or not places.isdisjoint(directories_above(step.path))
+    }
 
 
 def discard(root: Path, steps: Sequence[Step]) -> None:
@@ -198,12 +206,12 @@ def discard(root: Path, steps: Sequence[Step]) -> None:
     staged = [step.staged for step in steps if step.staged is not None and _is_staged(step.staged)]
     made = sorted({made for step in steps for made in step.made}, key=lambda path: -path.count("/"))
     try:
-        with opened_root(root, _root_id(steps)) as top:
+        with _opened(root, steps) as top:
             for path in staged:
                 _clear_away(top, path, os.unlink)
             for path in made:
                 _clear_away(top, path, os.rmdir)
-            _sync(top, {_directory(path) for path in (*staged, *made)})
+            _sync(top, {directory_of(path) for path in (*staged, *made)})
     except WorkspaceGone:
         return
 
@@ -211,7 +219,7 @@ def discard(root: Path, steps: Sequence[Step]) -> None:
 def _clear_away(top: int, path: str, remove: Callable[..., None]) -> None:
     try:
         with opened_parent(top, path) as parent:
-            remove(_name(path), dir_fd=parent)
+            remove(name_of(path), dir_fd=parent)
     except (FileNotFoundError, PathViolation):
         return
     except OSError as error:
@@ -242,7 +250,7 @@ def _obstacle(top: int, step: Step, placed: set[str], removed: set[str]) -> str 
             return _obstacle_to_removal(top, step, _fingerprint(top, step.path, placed))
         return _obstacle_to_placing(top, step, step.staged, _fingerprint(top, step.path, removed), removed)
     except NotADirectoryError:
-        return f"{first_blocked(top, names(step.path)[:-1])} is a symbolic link or no directory"
+        return f"{first_blocked(top, step.path)} is a symbolic link or no directory"
     except OSError as error:
         return f"{step.path} cannot be looked at: {(error.strerror or 'unknown').lower()}"
 
@@ -253,7 +261,7 @@ def _fingerprint(top: int, path: str, others: set[str]) -> str:
     try:
         return fingerprint(top, path)
     except NotADirectoryError:
-        if others.isdisjoint(_above(path)):
+        if others.isdisjoint(directories_above(path)):
             raise
         return ABSENT
 
@@ -262,13 +270,13 @@ def _obstacle_to_removal(top: int, step: Step, current: str) -> str | None:
     if not step.accepts(current):
         return _changed(step, current)
     missing, _ = missing_directories(top, step.path)
-    with opened_directory(top, names(_directory(missing[0] if missing else step.path))) as nearest:
+    with opened_directory(top, names(directory_of(missing[0] if missing else step.path))) as nearest:
         may_write = current != step.before or os.access(".", os.W_OK | os.X_OK, dir_fd=nearest)
     return None if may_write else f"the directory of {step.path} cannot be written to"
 
 
 def _obstacle_to_placing(top: int, step: Step, staged: str, current: str, removed: set[str]) -> str | None:
-    content = _fingerprint(top, staged, {_directory(staged)}) if _is_staged(staged) else ABSENT
+    content = _fingerprint(top, staged, {directory_of(staged)}) if _is_staged(staged) else ABSENT
     if current == step.after and content in (ABSENT, step.after):
         return None
     if not step.accepts(current):
@@ -341,7 +349,7 @@ def _place(top: int, step: Step, touched: set[str]) -> None:
             staging = stack.enter_context(opened_directory(top, names(step.staged)[:-1]))
         except FileNotFoundError:
             return  # an earlier attempt finished
-        staged = fingerprint_at(staging, _name(step.staged))
+        staged = fingerprint_at(staging, name_of(step.staged))
         if staged == ABSENT:
             return
         parent = stack.enter_context(opened_directory(top, above, create=True))
@@ -350,8 +358,8 @@ def _place(top: int, step: Step, touched: set[str]) -> None:
             raise _stopped(step)
         if current == DIRECTORY:
             _clear(parent, name)
-        _link_or_rename(staging, _name(step.staged), parent, name, is_new=current in (ABSENT, DIRECTORY))
-    touched.update({_directory(step.staged), "/".join(above)})
+        _link_or_rename(staging, name_of(step.staged), parent, name, is_new=current in (ABSENT, DIRECTORY))
+    touched.update({directory_of(step.staged), "/".join(above)})
     crash_points.reach("files.placed_one")
 
 
@@ -386,42 +394,23 @@ def _sync(top: int, directories: Iterable[str]) -> None:
             os.fsync(fd)
 
 
-# --- paths -----------------------------------------------------------------------------------------------------------
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _directory(path: str) -> str:
-    return path.rpartition("/")[0]
-
-
-def _above(path: str) -> Iterator[str]:
-    """Yield every directory above a path."""
-    while path := _directory(path):
-        yield path
-
-
-def _root_id(steps: Sequence[Step]) -> int | None:
-    return steps[0].root_id if steps else None
-
-
 # --- the journal's text ----------------------------------------------------------------------------------------------
 
 
-def to_json(steps: Iterable[Step]) -> list[dict[str, Any]]:
-    """Return the steps as JSON objects, without fields that have their default. There may be many steps."""
-    return [attrs.asdict(step, filter=_is_recorded) for step in steps]
+def to_text(steps: Iterable[Step]) -> str:
+    """Return the steps as a JSON array, without fields that have their default. There may be many steps, so call it in
+    a worker thread."""
+    objects = (attrs.asdict(step, filter=_is_recorded) for step in steps)
+    return f"[{','.join(json.dumps(each, separators=(',', ':')) for each in objects)}]"
 
 
 def _is_recorded(attribute: attrs.Attribute[Any], value: object) -> bool:
     return attribute.name == "strict" or value != attribute.default
 
 
-def from_json(data: Iterable[Mapping[str, Any]], tag: str) -> tuple[Step, ...]:
-    """Return the steps of the JSON objects in the journal of `tag`. Reads those of other versions too."""
-    return tuple(step for each in data for step in _read(each, tag))
+def from_text(text: str, tag: str) -> tuple[Step, ...]:
+    """Return the steps in the journal of `tag`. Reads those of older servers too."""
+    return tuple(step for each in json.loads(text) for step in _read(each, tag))
 
 
 def _read(data: Mapping[str, Any], tag: str) -> Iterator[Step]:

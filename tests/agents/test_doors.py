@@ -28,7 +28,7 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store.messages import Transact
-from intercom.workspace import paths
+from intercom.workspace import files
 from tests.sessions.house import STUCK, House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -85,7 +85,7 @@ async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
         release.wait(STUCK)
         return str(root)
 
-    monkeypatch.setattr(paths, "choose_workspace", slow)
+    monkeypatch.setattr(files, "choose_workspace", slow)
     async with house(root.parent, clock) as at:
         door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
         door.opened()

@@ -15,9 +15,8 @@ from intercom.model.request import FileTouch, Operation, OperationKind
 from intercom.sessions.messages import AskPermission
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext, FileAccess
 from intercom.sessions.tools.check_diff import CheckDiff
-from intercom.workspace import protected
-from intercom.workspace.policy import Query, evaluate
-from intercom.workspace.protected import is_protected
+from intercom.workspace import policy
+from intercom.workspace.policy import Query, evaluate, is_protected
 from tests.sessions.house import house, in_house
 
 Clock = trio.testing.MockClock
@@ -133,7 +132,7 @@ def test_what_else_clients_obey_or_runs_by_itself_is_protected(path: str) -> Non
 def test_configuration_that_git_includes_is_protected(root: Path, line: str) -> None:
     """Failed before: what it names could set `core.hooksPath`, unasked."""
     (root / ".git/config").write_text(f"[include]\n\t{line}\n")
-    why = protected.why_protected(root, ["docs/x", "tools/gitconfig"])
+    why = policy.why_protected(root, ["docs/x", "tools/gitconfig"])
     assert why is not None
     assert "tools/gitconfig is what include.path of git leads to" in why
 
@@ -171,7 +170,7 @@ def test_more_than_can_be_looked_at_is_for_a_person(root: Path, monkeypatch: pyt
     for n in range(10):
         (root / ".claude" / str(n)).touch()
         (root / "docs" / str(n)).touch()
-    assert protected.why_protected(root, ["docs/x/file"]) is None
-    monkeypatch.setattr(protected, "MAX_ENTRIES", 9)
-    assert "too many" in str(protected.why_protected(root, ["docs/x/file"]))
-    assert "cannot be looked at" in str(protected.why_protected(root / "gone", ["docs/x/file"]))
+    assert policy.why_protected(root, ["docs/x/file"]) is None
+    monkeypatch.setattr(policy, "MAX_ENTRIES", 9)
+    assert "too many" in str(policy.why_protected(root, ["docs/x/file"]))
+    assert "cannot be looked at" in str(policy.why_protected(root / "gone", ["docs/x/file"]))

@@ -14,7 +14,7 @@ from intercom.sessions.tools.table import TOOLS
 from intercom.workspace import commands
 from intercom.workspace.commands import RUNS
 from intercom.workspace.policy import Query, evaluate, evaluate_files
-from intercom.workspace.policy_file import parse
+from intercom.workspace.policy_watcher import parse
 from tests.docs.generated import DOCS, ROOT
 from tests.workspace.test_command_options import HARMFUL
 

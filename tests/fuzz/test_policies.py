@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
+from intercom.model.policy import DENY_ALL, POLICY_FILE, FilePatterns, WorkspacePolicy
 from intercom.model.request import RiskLevel
-from intercom.workspace import policy, policy_file
+from intercom.workspace import policy, policy_watcher
 from tests.fuzz.harm import is_fair_result, shows_no_insides
 from tests.fuzz.rig import CONFIG, Rig, rig, sound
 from tests.fuzz.test_tools import ANSWERS
@@ -61,17 +61,17 @@ def on() -> Iterator[Rig]:
 
 
 def test_any_file_is_a_policy_or_grants_nothing_and_says_why(tmp_path: Path) -> None:
-    file = tmp_path / policy_file.POLICY_FILE
+    file = tmp_path / POLICY_FILE
     file.parent.mkdir()
 
     @examples(150)
     @given(contents)
     def check(content: bytes) -> None:
         file.write_bytes(content)
-        loaded = policy_file.load(tmp_path)
-        assert loaded.source == policy_file.POLICY_FILE
+        loaded = policy_watcher.load(tmp_path)
+        assert loaded.source == POLICY_FILE
         if loaded.fault is None:
-            assert policy_file.parse(policy_file.render(loaded.policy)) == (loaded.policy, None)
+            assert policy_watcher.parse(policy_watcher.render(loaded.policy)) == (loaded.policy, None)
         else:
             assert loaded.policy == DENY_ALL
             assert 0 < len(loaded.fault) < 2000
@@ -83,7 +83,7 @@ def test_any_file_is_a_policy_or_grants_nothing_and_says_why(tmp_path: Path) -> 
 def test_the_server_outlives_any_policy_file(on: Rig) -> None:
     workspace = on.home.workspace()
     agent, ctl = on.agent(workspace=workspace), on.ctl()
-    file = workspace / policy_file.POLICY_FILE
+    file = workspace / POLICY_FILE
     file.parent.mkdir()
 
     @examples(25)
@@ -141,7 +141,7 @@ PLACED: list[Callable[[Path], None]] = [fifo, directory, circle, device, nowhere
 @pytest.mark.parametrize("place", PLACED, ids=lambda place: place.__name__)
 def test_what_is_no_file_grants_nothing_and_holds_nobody_up(on: Rig, place: Callable[[Path], None]) -> None:
     workspace = on.home.workspace()
-    file = workspace / policy_file.POLICY_FILE
+    file = workspace / POLICY_FILE
     file.parent.mkdir()
     place(file)
     agent = on.agent(workspace=workspace)
@@ -153,7 +153,7 @@ def test_what_is_no_file_grants_nothing_and_holds_nobody_up(on: Rig, place: Call
 
 def test_patterns_that_are_slow_to_match_hold_nobody_else_up(on: Rig) -> None:
     workspace = on.home.workspace()
-    file = workspace / policy_file.POLICY_FILE
+    file = workspace / POLICY_FILE
     file.parent.mkdir()
     slow = [f"**/*a*/**/*a*/**/*{number}" for number in range(16)]
     file.write_text(json.dumps({"enabled": True, "file_patterns": {"write": slow}}))

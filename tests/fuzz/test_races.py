@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from intercom.model.errors import PathViolation
-from intercom.workspace import paths
+from intercom.workspace import files
 from tests.fuzz.canary import Grounds
 from tests.fuzz.harm import is_fair_error
 from tests.fuzz.rig import Rig, sound
@@ -146,4 +146,4 @@ def test_a_link_that_vanishes_while_it_is_followed_is_refused_in_words(
 
     monkeypatch.setattr(os, "readlink", vanished)
     with pytest.raises(PathViolation, match="changed while"):
-        paths.relative(tmp_path, "in/main.c")
+        files.relative(tmp_path, "in/main.c")

@@ -138,7 +138,7 @@ def entry(request_id: str, **changes: Any) -> Entry:
         session_id="s1",
         workspace_root="/project",
         state=JournalState.STAGING,
-        steps=({"path": "hello.txt", "temp": ".hello.tmp"},),
+        steps='[{"path":"hello.txt"}]',
         at=NOW,
     )
     return evolve(plain, **changes)

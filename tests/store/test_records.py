@@ -72,7 +72,7 @@ def test_checkpoints_are_newest_first(db: Database) -> None:
 
 def test_a_request_is_applied_once(db: Database) -> None:
     assert journal.begin(db, cases.entry("r1"))
-    assert not journal.begin(db, cases.entry("r1", steps=({"path": "other"},)))
+    assert not journal.begin(db, cases.entry("r1", steps='[{"path":"other"}]'))
     assert journal.get(db, "r1") == cases.entry("r1")
     assert journal.get(db, "r2") is None
 
@@ -80,7 +80,7 @@ def test_a_request_is_applied_once(db: Database) -> None:
 def test_an_abandoned_apply_may_begin_again(db: Database) -> None:
     journal.begin(db, cases.entry("r1"))
     journal.advance(db, "r1", JournalState.STAGING, JournalState.ABANDONED, "disk full")
-    again = cases.entry("r1", steps=({"path": "again"},), at=after(9))
+    again = cases.entry("r1", steps='[{"path":"again"}]', at=after(9))
     assert journal.begin(db, again)
     assert journal.get(db, "r1") == again
     assert journal.open(db) == (again,)

@@ -117,7 +117,7 @@ AGGREGATES = (
     Aggregate(
         Checkpoint, checkpoints.insert, checkpoints.get, {"session_id": "s1", "file_facts": {}, "file_hashes": paths}
     ),
-    Aggregate(Restore, restores.insert, restores.get, {"steps": ()}),
+    Aggregate(Restore, restores.insert, restores.get),
     Aggregate(Instruction, instructions.insert, instructions.get),
     Aggregate(PolicyDecision, policies.record, policies.decision, {"decided": cases.verdict("v", "accept")}),
     Aggregate(Task, tasks.open, tasks.get),

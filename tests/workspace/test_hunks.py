@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intercom.model.errors import PatchConflict
-from intercom.workspace import patches, proposal
+from intercom.workspace import change_plan, proposal
 
 
 def patched(base: bytes, body: str) -> bytes:
     (patch,) = proposal.parse(f"--- a/f\n+++ b/f\n{body}", "f").patches
-    return patches.apply("f", base, patch.hunks)
+    return change_plan.apply_hunks("f", base, patch.hunks)
 
 
 LATIN, BOM = "latin-1", "\ufeff"
@@ -177,10 +177,10 @@ def test_a_line_that_stands_nowhere_in_the_file_is_not_looked_for_at_every_place
 
 def test_a_new_file_takes_only_added_lines() -> None:
     (patch,) = proposal.parse("--- /dev/null\n+++ b/f\n@@ -0,0 +1,2 @@\n+a\n+é\n\\ No newline\n", "f").patches
-    assert patches.created("f", patch.hunks) == "a\né".encode()
+    assert change_plan.created("f", patch.hunks) == "a\né".encode()
     (patch,) = proposal.parse("--- /dev/null\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n", "f").patches
     with pytest.raises(PatchConflict, match="that is to be new"):
-        patches.created("f", patch.hunks)
+        change_plan.created("f", patch.hunks)
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "é", "--- x"]), max_size=30)

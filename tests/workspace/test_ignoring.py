@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from intercom.workspace import walk
+from intercom.workspace import gitignore
 from intercom.workspace.snapshot import snapshot
 from tests.workspace.test_against_git import ENVIRONMENT, GIT
 
@@ -92,10 +92,10 @@ def test_a_path_alone_is_judged_as_on_the_walk(
     fill(root, paths, rules)
     everything = {str(file.relative_to(root)) for file in root.rglob("*") if file.is_file()}
     read = {
-        str(file.parent.relative_to(root)).removeprefix("."): walk.read_rules(file.read_bytes())
+        str(file.parent.relative_to(root)).removeprefix("."): gitignore.read_rules(file.read_bytes())
         for file in root.rglob(".gitignore")
     }
-    assert {each for each in everything if not walk.ignored_by(read, each)} == set(snapshot(root).files)
+    assert {each for each in everything if not gitignore.ignored_by(read, each)} == set(snapshot(root).files)
     shutil.rmtree(root)
 
 
@@ -117,7 +117,7 @@ def test_rules_behind_a_link_do_not_count(tmp_path: Path) -> None:
     "pattern", ["*a" * 60 + "b", "**/" * 40 + "b", "a/**/" * 30 + "b", "[a-z]*" * 60 + "!", "?*" * 60 + "b"]
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
-    rules = walk.read_rules(pattern.encode())
+    rules = gitignore.read_rules(pattern.encode())
     names = ["a" * 250] * 3 + ["a"] * 197
     began = time.process_time()
     for _ in range(10):

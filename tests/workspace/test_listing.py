@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from intercom.model.errors import FileError, IntercomError, InvalidArguments, NotFound, PathViolation
-from intercom.workspace import listing
+from intercom.workspace import files, listing
 from intercom.workspace.listing import shown, tree
 from tests.workspace.test_escape import PATHS
 
@@ -131,6 +131,7 @@ def test_what_can_not_be_read_is_said_and_the_rest_is_listed(root: Path, monkeyp
             raise PermissionError(13, "Permission denied")
         return real_open(path, *args, **kwargs)
 
+    monkeypatch.setattr(files, "has_openat2", lambda: False)
     monkeypatch.setattr(os, "open", opening)
     lines = tree(root, "src").lines
     assert "│   └── (permission denied)" in lines
@@ -157,6 +158,7 @@ def test_no_path_lists_what_is_outside(tmp_path_factory: pytest.TempPathFactory,
 def test_a_directory_swapped_for_a_link_before_any_opening_shows_nothing_of_outside(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(files, "has_openat2", lambda: False)
     real_open = os.open
     swaps = 0
     while True:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intercom.model.errors import FileError, PathViolation, WorkspaceRefused
-from intercom.workspace import files, paths
+from intercom.workspace import files
 from intercom.workspace.files import digest, fingerprint, opened_directory, opened_parent, opened_root
 
 
@@ -52,7 +52,7 @@ def find_way(root: Path, path: str) -> None:
     ],
 )
 def test_what_stays_inside_is_made_canonical(candidate: str, path: str) -> None:
-    assert paths.lexical(candidate) == path
+    assert files.lexical(candidate) == path
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_what_stays_inside_is_made_canonical(candidate: str, path: str) -> None:
 )
 def test_what_is_refused_is_refused_with_its_reason(tmp_path: Path, candidate: str, said: str) -> None:
     with pytest.raises(PathViolation, match=said):
-        paths.relative(tmp_path, candidate)
+        files.relative(tmp_path, candidate)
 
 
 def test_an_absolute_path_into_the_workspace_has_no_fast_path(tmp_path: Path) -> None:
     with pytest.raises(PathViolation, match="absolute"):
-        paths.relative(tmp_path, f"{tmp_path}/../outside")
+        files.relative(tmp_path, f"{tmp_path}/../outside")
 
 
 def test_links_inside_are_resolved_and_links_outside_refused(tmp_path: Path) -> None:
@@ -101,27 +101,27 @@ def test_links_inside_are_resolved_and_links_outside_refused(tmp_path: Path) -> 
     (root / "loop").symlink_to("loop")
     (root / "self").symlink_to(".")
 
-    assert paths.relative(root, "dir/f") == "real/f"
-    assert paths.relative(root, "dir/new/deeper") == "real/new/deeper"
-    assert paths.relative(root, "file") == "real/f"
-    assert paths.relative(root, "dangling") == "real/not-yet"
-    assert paths.relative(root, "self/real/f") == "real/f"
+    assert files.relative(root, "dir/f") == "real/f"
+    assert files.relative(root, "dir/new/deeper") == "real/new/deeper"
+    assert files.relative(root, "file") == "real/f"
+    assert files.relative(root, "dangling") == "real/not-yet"
+    assert files.relative(root, "self/real/f") == "real/f"
     for outside in ("out", "out/x", "out/new/x", "out-file", "up/x"):
         with pytest.raises(PathViolation, match="outside the workspace"):
-            paths.relative(root, outside)
+            files.relative(root, outside)
     with pytest.raises(PathViolation, match="circle"):
-        paths.relative(root, "loop/x")
+        files.relative(root, "loop/x")
     with pytest.raises(PathViolation, match="itself"):
-        paths.relative(root, "self")
+        files.relative(root, "self")
     with pytest.raises(PathViolation, match="real/f, a file"):
-        paths.relative(root, "real/f/x")
+        files.relative(root, "real/f/x")
 
 
 def test_a_workspace_reached_through_a_link_is_the_same_workspace(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "alias").symlink_to("work")
-    assert paths.relative(tmp_path / "alias", "a") == "a"
-    assert paths.check_workspace(tmp_path / "alias") == (tmp_path / "work").resolve()
+    assert files.relative(tmp_path / "alias", "a") == "a"
+    assert files.check_workspace(tmp_path / "alias") == (tmp_path / "work").resolve()
 
 
 @given(
@@ -137,13 +137,13 @@ def test_no_path_whatever_leads_outside(tmp_path_factory: pytest.TempPathFactory
         (root / "out").symlink_to(base)
         (root / "in").symlink_to("a")
     try:
-        path = paths.relative(root, candidate)
+        path = files.relative(root, candidate)
     except PathViolation:
         return
     real = Path(os.path.realpath(root / path))
     assert real.is_relative_to(root.resolve())
     assert real != root.resolve()
-    assert paths.relative(root, path) == path
+    assert files.relative(root, path) == path
 
 
 def test_a_link_swapped_in_after_the_check_is_refused(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_link_swapped_in_after_the_check_is_refused(tmp_path: Path) -> None:
     (root / "dir" / "deep").mkdir(parents=True)
     (outside / "deep").mkdir(parents=True)
     (outside / "deep" / "f").write_text("secret")
-    path = paths.relative(root, "dir/deep/f")
+    path = files.relative(root, "dir/deep/f")
     (root / "dir").rename(root / "moved")
     (root / "dir").symlink_to(outside)
 
@@ -272,10 +272,10 @@ def test_what_is_far_more_than_a_workspace_is_refused(tmp_path: Path, monkeypatc
     monkeypatch.setenv("HOME", str(home))
     for refused in ("/", home, home.parent, home / "project" / "..", "~"):
         with pytest.raises(WorkspaceRefused):
-            paths.check_workspace(refused)
-    assert paths.check_workspace("~/project") == (home / "project").resolve()
+            files.check_workspace(refused)
+    assert files.check_workspace("~/project") == (home / "project").resolve()
     (tmp_path / "f").touch()
     with pytest.raises(WorkspaceRefused, match="not a directory"):
-        paths.check_workspace(tmp_path / "f")
+        files.check_workspace(tmp_path / "f")
     with pytest.raises(WorkspaceRefused, match="does not exist"):
-        paths.check_workspace(tmp_path / "none")
+        files.check_workspace(tmp_path / "none")

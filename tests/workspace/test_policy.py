@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
 from intercom.model.request import RiskLevel
 from intercom.workspace import commands
-from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files
-from intercom.workspace.policy_file import parse
-from intercom.workspace.protected import is_protected
+from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files, is_protected
+from intercom.workspace.policy_watcher import parse
 from tests.workspace.policies import policies, queries
 
 ON = WorkspacePolicy(enabled=True)

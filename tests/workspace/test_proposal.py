@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from intercom.model.errors import DiffError, IntercomError, PathViolation
 from intercom.model.request import ChangeKind
 from intercom.workspace import proposal
-from intercom.workspace.patches import HunkLine
+from intercom.workspace.proposal import HunkLine
 
 HUNK = "@@ -1 +1 @@\n-old\n+new\n"
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from intercom.model.errors import FileError, InvalidArguments, NotFound, PathViolation
 from intercom.workspace import listing
-from intercom.workspace.listing import is_binary, read_range, show
+from intercom.workspace.files import is_binary
+from intercom.workspace.listing import read_range, show
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,9 @@ from attrs import evolve
 
 from intercom.model.checkpoint import FileState, Manifest, manifest_of
 from intercom.model.errors import FileError
-from intercom.workspace import files, walk
+from intercom.workspace import files, gitignore
 from intercom.workspace import snapshot as module
-from intercom.workspace.snapshot import snapshot
-from intercom.workspace.walk import DEEPEST, Limits
+from intercom.workspace.snapshot import DEEPEST, Limits, snapshot
 
 
 class Kept(dict[str, bytes]):
@@ -104,10 +104,10 @@ def test_the_time_is_up_also_where_there_is_no_file_that_counts(tmp_path: Path, 
 
 
 def test_no_more_rules_are_read_than_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, original = [], walk._rule
-    monkeypatch.setattr(walk, "_rule", lambda line: made.append(line) or original(line))
-    found = walk.read_rules(b"".join(b"%d*\n" % n for n in range(walk.MAX_RULES + 500)))
-    assert len(found.rules) == len(made) == walk.MAX_RULES
+    made, original = [], gitignore._rule
+    monkeypatch.setattr(gitignore, "_rule", lambda line: made.append(line) or original(line))
+    found = gitignore.read_rules(b"".join(b"%d*\n" % n for n in range(gitignore.MAX_RULES + 500)))
+    assert len(found.rules) == len(made) == gitignore.MAX_RULES
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again_or_left_out(
@@ -115,17 +115,17 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_or_left_out(
 ) -> None:
     (tmp_path / "log").write_text("one\n")
     (tmp_path / "steady").write_text("s\n")
-    original, writes = module._whole, [1]
+    original, writes = module._parts, [1]
 
-    def read(fd: int, most: int) -> bytes:
-        data = original(fd, most)
+    def read(fd: int, most: int) -> Iterator[bytes]:
+        data = b"".join(original(fd, most))
         if data != b"s\n" and writes[0]:
             writes[0] -= 1
             with (tmp_path / "log").open("a") as file:
                 file.write("more\n")
-        return data
+        yield data
 
-    monkeypatch.setattr(module, "_whole", read)
+    monkeypatch.setattr(module, "_parts", read)
     kept = Kept()
     made = snapshot(tmp_path, store=kept)
     assert kept[made.files["log"].hash] == b"one\nmore\n"

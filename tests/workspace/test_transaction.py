@@ -500,7 +500,7 @@ def older_restore(root: Path) -> str:
 def test_what_an_older_server_committed_to_is_rolled_forward(
     root: Path, record: Callable[[Path], str], *, begun: bool
 ) -> None:
-    made = Transaction(root, transaction.from_json(json.loads(record(root)), "r1"), {}.get)
+    made = Transaction(root, transaction.from_text(record(root), "r1"), {}.get)
     if begun:
         shutil.move(root / str(made.steps[-1].staged or made.steps[-2].staged), root / "new")
         (root / "sub").mkdir(exist_ok=True)
@@ -514,7 +514,7 @@ def test_what_an_older_server_committed_to_is_rolled_forward(
 @pytest.mark.parametrize("record", [older_apply, older_restore])
 def test_what_an_older_server_only_staged_is_discarded(root: Path, record: Callable[[Path], str]) -> None:
     before = trees.found(root)
-    made = Transaction(root, transaction.from_json(json.loads(record(root)), "r1"), {}.get)
+    made = Transaction(root, transaction.from_text(record(root), "r1"), {}.get)
     made.discard()
     assert trees.found(root) == before
     assert not list(root.rglob(".intercom*"))

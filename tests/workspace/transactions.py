@@ -45,13 +45,13 @@ class Transaction:
     def to_json(self) -> str:
         hashes = {step.after.partition(":")[2] for step in self.steps}
         contents = {hash: data.decode("latin-1") for hash in hashes if (data := self.read(hash)) is not None}
-        return json.dumps({"steps": transaction.to_json(self.steps), "contents": contents})
+        return json.dumps({"steps": transaction.to_text(self.steps), "contents": contents})
 
     @staticmethod
     def from_json(root: Path, text: str) -> Transaction:
         data = json.loads(text)
         contents = {hash: text.encode("latin-1") for hash, text in data["contents"].items()}
-        return Transaction(root, transaction.from_json(data["steps"], "r1"), contents.get)
+        return Transaction(root, transaction.from_text(data["steps"], "r1"), contents.get)
 
 
 def of_proposal(root: Path, text: str, path: str = "f", tag: str = "r1") -> Transaction:

@@ -39,11 +39,10 @@ from intercom.store.client import LARGE_TRANSACTION_SECONDS
 from intercom.store.contents import Contents, OpenContents
 from intercom.store.messages import Database
 from intercom.store.reader import Reader
+from intercom.workspace import gitignore
 from intercom.workspace import snapshot as workspace_snapshot
-from intercom.workspace import walk
-from intercom.workspace.snapshot import ContentStore, RestorePlan, plan_restore, snapshot
+from intercom.workspace.snapshot import ContentStore, LimitReached, Limits, RestorePlan, plan_restore, snapshot
 from intercom.workspace.transaction import Step
-from intercom.workspace.walk import LimitReached, Limits
 
 T = TypeVar("T")
 
@@ -269,7 +268,7 @@ def _found(
     with suppress(LimitReached):
         rules = workspace_snapshot.rules_of(then, contents.read, check_time)
         if rules is not None:
-            ignored = partial(walk.ignored_by, rules, check_time=check_time)
+            ignored = partial(gitignore.ignored_by, rules, check_time=check_time)
             return workspace_snapshot.divergences(then, now, ignored), then.whole
     return [each for each in found if each.kind is not DivergenceKind.ADDED], False
 

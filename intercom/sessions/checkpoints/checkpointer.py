@@ -92,26 +92,23 @@ class Checkpoints(Actor):
             self.spawn(self._do, id, work)
 
     async def _do(self, id: str, work: Callable[[], Awaitable[Any]]) -> None:
+        failed: Exception
         try:
             answer = await work()
         except self.refusals as refused:
-            for reply in self._begun.pop(id, ()):
-                reply.fail(refused)
-            return
+            failed = refused
         except _PASSING as passing:
-            for reply in self._begun.pop(id, ()):
-                reply.fail(
-                    IntercomError(f"a part of the server is restarting ({passing}); try again", code="unavailable")
-                )
-            return
+            failed = IntercomError(f"a part of the server is restarting ({passing}); try again", code="unavailable")
         except Exception:
             # One broken workspace must not crash the other workspaces' checkpoints.
             log.exception("a request about checkpoints failed")
+            failed = IntercomError("this failed for a reason that is in the server's log", code="unavailable")
+        else:
             for reply in self._begun.pop(id, ()):
-                reply.fail(IntercomError("this failed for a reason that is in the server's log", code="unavailable"))
+                reply.set(answer)
             return
         for reply in self._begun.pop(id, ()):
-            reply.set(answer)
+            reply.fail(failed)
 
     async def _asked(self, asked: AskRestore) -> Card:
         restore = await checkpoints_restore.ask_restore(self._archive, asked)

@@ -127,19 +127,14 @@ def put(db: Database, restore: Restore, at: datetime) -> tuple[Restore, list[Res
     """Record a question, and close the questions about the same session that it replaces."""
     closed = []
     if restores.insert(db, restore):
+        note = f"asked again as {restore.id}"
         for other in restores.waiting(db):
-            if other.id == restore.id or other.session_id != restore.session_id:
-                continue
-            note = f"asked again as {restore.id}"
-            if other.state is RestoreState.ASKED and restores.advance(
-                db, other.id, RestoreState.ASKED, RestoreState.OUTDATED, at, note=note
-            ):
+            if other.id != restore.id and (other.session_id, other.state) == (restore.session_id, RestoreState.ASKED):
+                restores.advance(db, other.id, RestoreState.ASKED, RestoreState.OUTDATED, at, note=note)
                 closed.append(evolve(other, state=RestoreState.OUTDATED, note=note))
         data = {"restore_id": restore.id, "checkpoint_id": restore.checkpoint_id, "channel": restore.asked_via}
         audit.record(db, at, "restore_asked", restore.session_id, restore.asked_by, restore.label or "(no label)", data)
-    kept = restores.get(db, restore.id)
-    assert kept is not None, "just inserted"
-    return kept, closed
+    return restores.known(db, restore.id), closed
 
 
 def commit(db: Database, restore: Restore, steps: str, at: datetime) -> Restore:
@@ -157,9 +152,7 @@ def outdate(db: Database, restore: Restore, anew: Restore, why: str, at: datetim
     note = f"{why} since; asked again as {anew.id}"
     restores.advance(db, restore.id, RestoreState.ACCEPTED, RestoreState.OUTDATED, at, note=note)
     restores.insert(db, anew)
-    old = restores.get(db, restore.id)
-    assert old is not None
-    return old
+    return restores.known(db, restore.id)
 
 
 def move(
@@ -171,9 +164,7 @@ def move(
         if steps is not None:
             data["steps"] = steps_hash(steps)
         audit.record(db, at, "restore", restore.session_id, who, note or to.value, data)
-    moved = restores.get(db, restore.id)
-    assert moved is not None
-    return moved
+    return restores.known(db, restore.id)
 
 
 def steps_hash(text: str) -> str:
@@ -206,8 +197,6 @@ def decide(db: Database, id: str, verdict: Verdict, at: datetime, signatures: Si
     signature = signatures.admit(verdict, of_restore(restore), at)
     decided = Decided.of(verdict, at, signature)
     won = restores.advance(db, id, restore.state, to, at, decided=decided)
-    after = restores.get(db, id)
-    assert after is not None
     if won:
         data = {
             "restore_id": id,
@@ -216,7 +205,7 @@ def decide(db: Database, id: str, verdict: Verdict, at: datetime, signatures: Si
             "signature": signature_data(signature),
         }
         audit.record(db, at, "decided", restore.session_id, verdict.by, verdict.decision.value, data)
-    return won, after
+    return won, restores.known(db, id)
 
 
 def expire(db: Database, id: str, at: datetime) -> Restore | None:
@@ -315,8 +304,7 @@ async def carry_out(archive: Archive, successors: Successors, id: str) -> Restor
     """Carry an accepted restore as far as possible: to its end, to a person's decision, or to a repeated question, and
     return that. Call it again after a crash, or once a person lets it continue."""
     while True:
-        restore = await archive.read(partial(restores.get, id=id))
-        assert restore is not None, "restores outlive those who carry them out"
+        restore = await archive.read(partial(restores.known, id=id))
         if await _is_refused(archive, restore):
             continue
         match restore.state:
@@ -329,7 +317,9 @@ async def carry_out(archive: Archive, successors: Successors, id: str) -> Restor
             case RestoreState.HANDED_OVER:
                 await _put_files_back(archive, successors, restore)
             case RestoreState.GIVEN_UP:
-                await _give_up(archive, successors, restore)
+                # The files stay as they are. The steps stay recorded until here, so this is repeated after a crash.
+                await successors.welcome(restore)
+                await _clean_up(archive, restore)
                 return restore
             case RestoreState.FAILED:
                 await _clean_up(archive, restore)
@@ -389,7 +379,11 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
             if why is not None:
                 return await _ask_anew(archive, restore, compared, newest, why)
             await _refuse_for_nothing(archive, checkpoint, newest, restore.files, compared)
-            await _make_safe(archive, restore, compared)
+            # A checkpoint of the current state, so that the restore can be undone.
+            columns = await trio.to_thread.run_sync(checkpoints.file_columns, compared.now)
+            label = f"before restoring {restore.label or restore.checkpoint_id[:8]}"
+            safety = TakeCheckpoint(restore.safety_id, restore.session_id, label, restore.asked_by, restore.asked_via)
+            await checkpoints_archive.record(archive, safety, compared.now, columns)
             steps, text = await trio.to_thread.run_sync(_plan, restore, compared)
             await archive.transact(partial(restores.save_steps, id=restore.id, steps=text))
             await trio.to_thread.run_sync(_stage, archive, restore, steps)
@@ -406,13 +400,9 @@ def _why_outdated(restore: Restore, compared: Compared, newest: str) -> str | No
     if newest != restore.session_id:
         return "the session was restored"
     if compared.digest != restore.digest:
-        return _changed(compared)
+        return "files have changed, or some cannot be kept any more," if compared.lost else "files have changed"
     # The summary is not signed, but it is what people were shown.
     return "what the card said has changed" if compared.summary != restore.divergence else None
-
-
-def _changed(compared: Compared) -> str:
-    return "files have changed, or some cannot be kept any more," if compared.lost else "files have changed"
 
 
 async def _ask_anew(archive: Archive, restore: Restore, compared: Compared, session_id: str, why: str) -> Restore:
@@ -438,24 +428,11 @@ async def _ask_anew(archive: Archive, restore: Restore, compared: Compared, sess
     return anew
 
 
-async def _make_safe(archive: Archive, restore: Restore, compared: Compared) -> None:
-    """Take a checkpoint of the current state, so that the restore can be undone."""
-    columns = await trio.to_thread.run_sync(checkpoints.file_columns, compared.now)
-    asked = TakeCheckpoint(
-        restore.safety_id,
-        restore.session_id,
-        f"before restoring {restore.label or restore.checkpoint_id[:8]}",
-        restore.asked_by,
-        restore.asked_via,
-    )
-    await checkpoints_archive.record(archive, asked, compared.now, columns)
-
-
 def _plan(restore: Restore, compared: Compared) -> tuple[tuple[Step, ...], str]:
     """Return the steps of the restore, and their text for the store."""
     root = Path(restore.workspace_root)
     steps = transaction.prepare(root, restore.id, compared.steps, compared.now.root_id)
-    return steps, restores.steps_text(transaction.to_json(steps))
+    return steps, transaction.to_text(steps)
 
 
 def _stage(archive: Archive, restore: Restore, steps: tuple[Step, ...]) -> None:
@@ -483,17 +460,10 @@ async def _put_files_back(archive: Archive, successors: Successors, restore: Res
 
 
 def _place(restore: Restore, text: str) -> int:
-    steps = transaction.from_json(json.loads(text), restore.id)
+    steps = transaction.from_text(text, restore.id)
     if steps:
         transaction.roll_forward(Path(restore.workspace_root), steps)
     return len(steps)
-
-
-async def _give_up(archive: Archive, successors: Successors, restore: Restore) -> None:
-    """Finish a stuck restore that a person gave up: the files stay as they are, and the new session begins. Its steps
-    stay recorded until then, and this is called again after a crash."""
-    await successors.welcome(restore)
-    await _clean_up(archive, restore)
 
 
 async def _clean_up(archive: Archive, restore: Restore) -> None:
@@ -505,8 +475,7 @@ async def _clean_up(archive: Archive, restore: Restore) -> None:
 async def stop(archive: Archive, id: str, why: str) -> Restore:
     """Stop a restore that fails again and again. It fails if nothing was changed yet; if files are being restored, it
     waits for a person."""
-    restore = await archive.read(partial(restores.get, id=id))
-    assert restore is not None, "restores outlive those who carry them out"
+    restore = await archive.read(partial(restores.known, id=id))
     match restore.state:
         case RestoreState.ACCEPTED | RestoreState.COMMITTED:
             failed = await _advance(archive, restore, RestoreState.FAILED, f"failed, and nothing was changed: {why}")
@@ -521,7 +490,7 @@ async def stop(archive: Archive, id: str, why: str) -> Restore:
 async def _discard(archive: Archive, restore: Restore) -> None:
     """Discard what is staged for a restore, and then its steps. The caller holds the workspace's lock."""
     text = await archive.read(partial(restores.steps, id=restore.id))
-    steps = transaction.from_json(json.loads(text), restore.id)
+    steps = transaction.from_text(text, restore.id)
     # What cannot be removed stays under a name of ours, which is never taken for a file of the workspace.
     with suppress(IntercomError):
         await trio.to_thread.run_sync(transaction.discard, Path(restore.workspace_root), steps)

@@ -67,8 +67,7 @@ def transfer(db: Database, restore_id: str, timeouts: TimeoutSettings, at: datet
     """End the session of a committed restore, unless it has ended, and record its successor with the pending requests.
     A repetition returns the same. Raises InvalidState for a restore that is not committed, or whose checkpoint is
     gone."""
-    restore = restores.get(db, restore_id)
-    assert restore is not None, "restores outlive those who carry them out"
+    restore = restores.known(db, restore_id)
     made = sessions.get(db, restore.successor_id)
     if made is not None:
         waiting = tuple(request.id for request in requests.pending(db, made.id))

@@ -17,7 +17,7 @@ from intercom.sessions.messages import Answered, ToolRequest
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store.messages import Database
-from intercom.workspace import paths
+from intercom.workspace import files
 from intercom.workspace.policy import Query
 from intercom.workspace.policy_watcher import Evaluate
 
@@ -72,7 +72,7 @@ async def handle(session: SessionActor, asked: AutoCheck) -> Answered[CheckAnswe
         return session.answered(asked.call, CheckAnswer(False, None))
     path = about.file_path
     if path is not None:
-        path = await trio.to_thread.run_sync(paths.relative, Path(session.row.workspace_root), path)
+        path = await trio.to_thread.run_sync(files.relative, Path(session.row.workspace_root), path)
     command = f"{asked.tool_name} {about.args}" if isinstance(about.args, str) else asked.tool_name
     args = () if isinstance(about.args, str) else about.args or ()
     found = await session.judge(Evaluate(Query(command, args, path, about.risk_level, about.operation.value)))

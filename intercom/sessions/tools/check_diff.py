@@ -220,7 +220,7 @@ async def _commit(session: SessionActor, request: ApprovalRequest, call: str) ->
         session_id=session.id,
         workspace_root=str(root),
         state=JournalState.STAGING,
-        steps=tuple(transaction.to_json(steps)),
+        steps=transaction.to_text(steps),
         at=session.now(),
         call=call,
     )
@@ -389,7 +389,7 @@ async def _discard(entry: Entry) -> None:
 
 
 def _steps(entry: Entry) -> tuple[Step, ...]:
-    return transaction.from_json(entry.steps, entry.request_id)
+    return transaction.from_text(entry.steps, entry.request_id)
 
 
 async def _show_stuck(session: SessionActor, entry: Entry, why: str) -> None:

@@ -33,7 +33,7 @@ from intercom.store import idempotency, outbox
 from intercom.store.client import Store
 from intercom.store.idempotency import Begun
 from intercom.store.messages import Database
-from intercom.workspace.paths import check_workspace
+from intercom.workspace.files import check_workspace
 
 ChannelOf = Callable[[Session], str | None]
 
